@@ -17,7 +17,6 @@ use crate::api::{self, App};
 use crate::banner::{self, Facts};
 use crate::billing::Billing;
 use crate::data_dir::{self, DataDirError, DataDirLock};
-use crate::drivers::{self, Drivers, HostParts, LoadOptions, RecordingParts, State};
 use crate::ingest::{self, BindError, Listener};
 use crate::live::{Live, Settings};
 use crate::playback::{Playback, PlaybackSecret, Site};
@@ -29,6 +28,7 @@ use database::{DatabaseLock, open_store};
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Loaded};
 use satcast_core::secret::VaultError;
+use satcast_drivers::{Drivers, HostParts, LoadOptions, RecordingParts, State};
 use satcast_net::certificates::CertificateError;
 use satcast_net::http::{HttpError, Server, ServerLimits};
 use satcast_net::outbound::{AllowError, Guard};
@@ -335,7 +335,7 @@ pub async fn run(
     again: impl Fn() -> Result<Loaded, String>,
 ) -> Result<(), BootError> {
     raise_open_files();
-    drivers::set_log_level(driver_log_level());
+    satcast_drivers::set_log_level(driver_log_level());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;

@@ -1,10 +1,10 @@
 //! The Satcast host: takes a live stream from an encoder and forwards it to any number of destinations.
 //!
 //! Who may use whom, lower rows never use higher ones:
-//! `cli` -> `boot` -> `api`, `playback`, `ingest` -> `archive`, `auth`, `billing`, `live`, `webhooks` -> `drivers`, `published`, `usage`;
-//! all of them stand on the crates `satcast-store`, `satcast-net` and `satcast-core`.
+//! `cli` -> `boot` -> `api`, `playback`, `ingest` -> `archive`, `auth`, `billing`, `live`, `webhooks` -> `usage`;
+//! all of them stand on the crates `satcast-drivers`, `satcast-store`, `satcast-net` and `satcast-core`.
 //!
-//! What is deliberately absent: SQL (`satcast-store`), HTTP-JSON outside `api`, `unsafe` outside `drivers` and `allocator`, wall clock
+//! What is deliberately absent: SQL (`satcast-store`), HTTP-JSON outside `api`, `unsafe` outside `allocator` (and `satcast-drivers`), wall clock
 //! reads and randomness (`satcast-core`), and any import of a driver.
 
 pub mod allocator;
@@ -16,12 +16,10 @@ pub mod billing;
 pub mod boot;
 pub mod cli;
 pub mod data_dir;
-pub mod drivers;
 pub mod ingest;
 pub mod live;
 pub mod logging;
 pub mod playback;
-pub mod published;
 pub mod usage;
 pub mod wallet;
 pub mod watch;

@@ -12,8 +12,8 @@ fn main() -> ExitCode {
             satcast::allocator::share_arenas();
             cli::exit(cli::run(&cli))
         }
-        Some(Command::DriverProbe { file }) => satcast::drivers::load::probe::child(file),
-        Some(Command::DriverRunner { .. }) => satcast::drivers::run::process::child::run(),
+        Some(Command::DriverProbe { file }) => satcast_drivers::load::probe::child(file),
+        Some(Command::DriverRunner { .. }) => satcast_drivers::run::process::child::run(),
         Some(command) => cli::exit(cli::execute(&cli, command)),
     }
 }

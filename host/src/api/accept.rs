@@ -5,8 +5,8 @@ use url::Url;
 
 use super::destinations::DestinationInput;
 use super::{ApiError, App};
-use crate::drivers::{ConfigRefused, ProbeError, ValidateError};
 use satcast_core::ids::AccountId;
+use satcast_drivers::{ConfigRefused, ProbeError, ValidateError};
 use satcast_store::{Delays, NewDestination};
 
 /// A destination that may be made.

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::body::{Body, Fields, FromFields};
 use super::null::Null;
 use super::{ApiError, App, Caller, Tag};
-use crate::drivers::{Change, ChangeError, SetAside, State, Summary, TypeSchema};
 use satcast_core::config::Isolation;
 use satcast_core::ids::AccountId;
+use satcast_drivers::{Change, ChangeError, SetAside, State, Summary, TypeSchema};
 
 /// What became of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]

@@ -8,9 +8,9 @@ use poem::http::StatusCode;
 use poem_openapi::error::{ContentTypeError, ParseParamError, ParsePathError};
 use serde_json::json;
 
-use crate::drivers::RecordingsError;
 use satcast_core::feed::WATCHERS_PER_ACCOUNT_MAX;
 use satcast_core::rate::RateRule;
+use satcast_drivers::RecordingsError;
 use satcast_store::StoreError;
 
 /// What every unknown thing answers, whoever owns it.

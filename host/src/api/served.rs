@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{docs, document, document_text};
-use crate::drivers::Drivers;
+use satcast_drivers::Drivers;
 
 /// Both, for one set of drivers.
 #[derive(Clone)]

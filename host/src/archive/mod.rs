@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::drivers::{Drivers, RecordingsError, Reports};
 use satcast_core::clock::Clock;
 use satcast_core::ids::DestinationId;
 use satcast_core::troubles::Troubles;
+use satcast_drivers::{Drivers, RecordingsError, Reports};
 use satcast_store::{Actor, ArchiveRecord, ArchiveState, Store, StoreError};
 
 pub use recovery::RecoveryError;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::drivers::Drivers;
+use satcast_drivers::Drivers;
 use satcast_store::{ArchiveReport, Recorded, StoreError};
 
 /// Most recordings that one line names; the others are counted.

@@ -3,8 +3,8 @@
 use satcast_plugin_api::recording::{Recording, RecordingState};
 
 use super::{Archive, OPEN_LIMIT};
-use crate::drivers::RecordingsError;
 use satcast_core::ids::Msat;
+use satcast_drivers::RecordingsError;
 use satcast_store::{Actor, ArchiveRecord, ArchiveState, RecoveryBegun, StoreError};
 
 /// Why an upload was not tried again; nothing is charged then.

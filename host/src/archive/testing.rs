@@ -9,7 +9,7 @@ use satcast_plugin_api::driver::{Answer, Config, Host, Recording, RecordingState
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 
-use crate::drivers::Reports;
+use satcast_drivers::Reports;
 
 /// A driver is started once in a process, and so is its journal.
 static JOURNAL: Mutex<BTreeMap<String, Recording>> = Mutex::new(BTreeMap::new());

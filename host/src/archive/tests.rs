@@ -17,9 +17,9 @@ use super::mirror::LOST;
 use super::testing::{self, Kept, journal, put, reports};
 use super::{Archive, RecoveryError};
 use crate::billing::testing::{Rig as Billed, START};
-use crate::drivers::{Drivers, RecordingParts};
 use satcast_core::ids::{Msat, SessionId, UnixMillis};
 use satcast_core::secret::Vault;
+use satcast_drivers::{Drivers, RecordingParts};
 use satcast_store::{Actor, ArchiveRecord, ArchiveState, AuditFilter, By, Page, Recorded};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -65,7 +65,7 @@ driver_entry!(keeper_entry, Keeper);
 fn drivers() -> Drivers {
     static DRIVERS: OnceLock<Drivers> = OnceLock::new();
     let parts = || RecordingParts { reports: reports(), vault: Some(Vault::new(&[7; 32])) };
-    DRIVERS.get_or_init(|| crate::live::testing::start_with(keeper_entry, parts())).clone()
+    DRIVERS.get_or_init(|| satcast_drivers::testing::start_with(keeper_entry, parts())).clone()
 }
 
 /// An account with a session, and the account of its recordings.

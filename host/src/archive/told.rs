@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use satcast_plugin_api::Class;
 
 use super::Archive;
-use crate::drivers::RecordingsError;
 use satcast_core::ids::DestinationId;
+use satcast_drivers::RecordingsError;
 use satcast_store::RecordedDestination;
 
 impl Archive {

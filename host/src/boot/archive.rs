@@ -4,9 +4,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::Archive;
-use crate::drivers::{Drivers, RecordingParts};
 use satcast_core::clock::Clock;
 use satcast_core::secret::Vault;
+use satcast_drivers::{Drivers, RecordingParts};
 use satcast_store::Store;
 
 /// What drivers with recordings are given.

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use super::{CliError, print};
 use crate::data_dir;
-use crate::drivers::{Drivers, HostParts, LoadOptions, State, Summary};
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
 use satcast_core::secret::new_uid;
+use satcast_drivers::{Drivers, HostParts, LoadOptions, State, Summary};
 use satcast_net::outbound::Guard;
 
 /// Lists the drivers; fails when one that is enabled is refused.

@@ -7,9 +7,9 @@ use std::path::Path;
 use super::{CliError, drivers, inspect, open_store, print};
 use crate::boot;
 use crate::data_dir;
-use crate::drivers::State;
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Loaded};
+use satcast_drivers::State;
 use satcast_net::certificates::{Certificates, Section};
 
 /// Folder of backups inside the data folder.

@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::drivers;
-
 /// Most threads, however many cores there are: beyond it the network is the limit.
 pub(super) const THREADS_MAX: usize = 8;
 
@@ -62,7 +60,7 @@ impl Threads {
             let (running, ended) = oneshot::channel::<()>();
             threads.threads.push(Thread::new(runtime.handle().clone()));
             threads._running.push(running);
-            runtime.spawn(drivers::gather_wakeups());
+            runtime.spawn(satcast_drivers::gather_wakeups());
             thread::Builder::new().name(format!("ingest-{number}")).spawn(move || {
                 // Nothing is ever sent: the dropped sender is the end.
                 let _ = runtime.block_on(ended);

@@ -30,14 +30,14 @@ use super::spool::Shares;
 use super::teller::{Teller, Turn};
 use super::via::Via;
 use super::view::{DestState, DestinationSnapshot, Told, View};
-use crate::drivers::{Counters, Drivers, SENT_BYTES_PER_SEC_MAX};
-use crate::published::Openings;
 use crate::usage::Usage;
 use satcast_core::clock::Clock;
 use satcast_core::feed::Feed;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use satcast_core::log_limit::LogLimit;
 use satcast_core::troubles::Troubles;
+use satcast_drivers::published::Openings;
+use satcast_drivers::{Counters, Drivers, SENT_BYTES_PER_SEC_MAX};
 use satcast_store::{DestinationRecord, Happening, ToldDestination};
 
 /// How long a driver may take over a new configuration before its destination is opened again.

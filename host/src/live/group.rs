@@ -94,7 +94,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::testing::{audio, video, video_config};
+    use satcast_drivers::testing::{audio, video, video_config};
 
     #[test]
     fn keeps_from_the_last_keyframe_on() {

@@ -19,7 +19,7 @@ use super::group::{Configs, Group};
 use super::health::{Figures, Gauge};
 use super::queue::Queue;
 use super::timeline::Timeline;
-use crate::drivers::Waker;
+use satcast_drivers::Waker;
 
 /// Audio alone for this long in media time means that no video will come.
 pub(super) const AUDIO_ONLY_AFTER_MS: i64 = 2_000;

@@ -7,7 +7,7 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State as DriverState;
 use tokio::sync::Notify;
 
-use crate::drivers::Observer;
+use satcast_drivers::Observer;
 
 /// Most driver events waiting to be looked at; older ones are dropped.
 pub(crate) const EVENTS_MAX: usize = 64;

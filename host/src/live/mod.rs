@@ -34,8 +34,6 @@ mod spill_tests;
 mod spool;
 mod teller;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;
 mod timeline;
 mod via;
@@ -55,13 +53,13 @@ pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnaps
 pub use via::{VIA_MAX, Via};
 pub use view::{DestState, DestinationSnapshot};
 
-use crate::drivers::Drivers;
-use crate::published::{Opening, Openings};
 use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId};
 use satcast_core::troubles::{Trouble, Troubles};
+use satcast_drivers::Drivers;
+use satcast_drivers::published::{Opening, Openings};
 use satcast_store::{Store, StreamLimits};
 use session::{Command, Session};
 use via::Marks;

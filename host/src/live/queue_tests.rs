@@ -9,7 +9,7 @@ use satcast_plugin_api::host::MediaSource as _;
 
 use super::group::Configs;
 use super::queue::*;
-use super::testing::{audio, audio_config, video, video_config};
+use satcast_drivers::testing::{audio, audio_config, video, video_config};
 
 struct Rig {
     queue: Queue,

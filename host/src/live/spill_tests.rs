@@ -15,9 +15,9 @@ use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Recv};
 
 use super::queue::*;
 use super::spool::Spool;
-use super::testing::{audio, video, video_config};
-use crate::drivers::Waker;
 use satcast_core::ids::{AccountId, DestinationId};
+use satcast_drivers::Waker;
+use satcast_drivers::testing::{audio, video, video_config};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// A group of two seconds.

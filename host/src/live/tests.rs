@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::live::testing::drivers;
 use satcast_core::config::Durability;
 use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_core::secret::{Redacted, Vault, new_stream_key};
+use satcast_drivers::testing::drivers;
 use satcast_store::{
     self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin, StreamRecord,
 };

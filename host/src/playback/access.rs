@@ -11,9 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::api::ApiError;
-use crate::drivers::Drivers;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, KeyId, StreamId};
+use satcast_drivers::Drivers;
 use satcast_store::{PlaybackRecord, Store, StoreError};
 
 /// How long an answer of the store counts.

@@ -22,7 +22,7 @@ use satcast_plugin_api::AssetBody;
 use tokio::task::JoinHandle;
 
 use super::meter::Count;
-use crate::published::Published;
+use satcast_drivers::published::Published;
 
 /// Most bytes of one frame read from a file.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;

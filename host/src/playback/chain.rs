@@ -6,7 +6,7 @@ use std::sync::Arc;
 use satcast_plugin_api::AssetBody;
 
 use super::body::Slice;
-use crate::published::{Opening, Published};
+use satcast_drivers::published::{Opening, Published};
 
 /// Pieces with bytes of their own, one after the other.
 pub(super) struct Chain {

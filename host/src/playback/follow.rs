@@ -9,7 +9,7 @@ use url::form_urlencoded;
 
 use super::ready;
 use crate::api::ApiError;
-use crate::published::{Opening, Published, longest_wait};
+use satcast_drivers::published::{Opening, Published, longest_wait};
 
 /// How far the segment asked for may be ahead of the newest whole one (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;

@@ -3,7 +3,7 @@
 use time::{Date, Month};
 
 use super::{Playback, entry, ready};
-use crate::published::Opening;
+use satcast_drivers::published::Opening;
 
 const DATE: &str = "#EXT-X-PROGRAM-DATE-TIME:";
 const DURATION: &str = "#EXTINF:";

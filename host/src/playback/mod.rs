@@ -45,7 +45,6 @@ pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
 use crate::api::{ApiError, RequestContext, Shell, logged_path};
 use crate::live::Live;
-use crate::published::Opening;
 use access::Accesses;
 use headers::Readers;
 use meter::Meter;
@@ -56,6 +55,7 @@ use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_core::secret::mask_key;
+use satcast_drivers::published::Opening;
 use satcast_store::{Store, StoreError};
 use token::{Grant, Mint};
 use viewers::Viewers;

@@ -7,8 +7,8 @@ use satcast_plugin_api::AssetBody;
 use super::{Playback, entry};
 use crate::api::ApiError;
 use crate::live::SessionState;
-use crate::published::{Assets, Opening, Published};
 use satcast_core::ids::StreamId;
+use satcast_drivers::published::{Assets, Opening, Published};
 
 impl Playback {
     /// New media came lately, or its encoder is away for a moment; and from the entry on everything a player fetches first is there:

@@ -18,10 +18,10 @@ use super::headers::Keep;
 use super::serve::{Answer, Found, Refused, readers};
 use crate::api::{ApiError, RequestContext};
 use crate::auth::presents_header;
-use crate::published::{Answer as Answered, Unanswered};
 use satcast_core::ids::KeyId;
 use satcast_core::networks::Network;
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
+use satcast_drivers::published::{Answer as Answered, Unanswered};
 
 /// Parameters of the address that are the host's.
 const HOST_PARAMETERS: [&str; 3] = ["apiKey", "key", "token"];

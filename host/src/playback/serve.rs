@@ -23,9 +23,9 @@ use super::token::{Grant, Ticket};
 use super::{PREFIX, Playback, entry};
 use crate::api::{ApiError, RequestContext};
 use crate::auth::{presented_key, presents_header};
-use crate::published::{Opening, PlaybackFacts, Published};
 use satcast_core::ids::KeyId;
 use satcast_core::secret::Redacted;
+use satcast_drivers::published::{Opening, PlaybackFacts, Published};
 use satcast_net::http::Sent;
 
 /// Name of the entry in the address.

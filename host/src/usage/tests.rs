@@ -9,10 +9,10 @@ use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
 
 use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, TRIES_MAX};
-use crate::live::testing::drivers;
 use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
 use crate::usage::{Beginning, Gate, Usage};
 use satcast_core::ids::{AccountId, EndReason, Msat};
+use satcast_drivers::testing::drivers;
 use satcast_store::{Bandwidth, SingleCharge, StreamLimits, StreamRecord, Terms};
 
 /// Below half the time after which a destination without bytes counts as quiet: a sample may be taken before the picture of its second.

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::operations::{is_public, is_secured};
 use super::cors;
-use crate::drivers::TypeSchema;
+use satcast_drivers::TypeSchema;
 
 /// The whole document, with destinations of these types. The same types give the same text.
 pub fn document(types: &[TypeSchema]) -> Value {

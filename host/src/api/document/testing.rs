@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::drivers::TypeSchema;
+use satcast_drivers::TypeSchema;
 
 /// The document with types like those of the bundled drivers, which unit tests do not load.
 pub(in crate::api) fn bundled() -> Value {

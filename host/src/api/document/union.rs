@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::convert::config_schema;
-use crate::drivers::TypeSchema;
+use satcast_drivers::TypeSchema;
 
 /// What stands before the type in the name of a shape.
 const DESTINATION: &str = "NewDestination";

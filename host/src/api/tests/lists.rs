@@ -63,5 +63,5 @@ async fn drivers_are_listed_with_their_types_and_refused_ones_to_operators() {
     rig.key = rig.operator().await;
     let list = rig.get("/api/drivers").await.ok();
     assert_eq!((&list[1]["state"], &list[1]["types"]), (&json!("refused"), &json!([])));
-    assert_eq!(list[1]["error"], crate::drivers::REFUSED);
+    assert_eq!(list[1]["error"], satcast_drivers::REFUSED);
 }

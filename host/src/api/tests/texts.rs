@@ -3,8 +3,8 @@
 use satcast_plugin_api::Error;
 
 use crate::api::{ApiError, archives, caller, destinations};
-use crate::drivers::RecordingsError;
 use satcast_core::ids::Msat;
+use satcast_drivers::RecordingsError;
 
 #[test]
 fn answers_texts() {

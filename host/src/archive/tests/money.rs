@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::mirror::ASKED_MAX;
 use super::*;
-use crate::drivers::RecordingsError;
+use satcast_drivers::RecordingsError;
 use satcast_store::RecoveryBegun;
 
 const FEE: Msat = Msat(360_000);

@@ -107,7 +107,7 @@ mod tests {
     use satcast_plugin_api::Codec;
 
     use super::*;
-    use crate::live::testing;
+    use satcast_drivers::testing;
 
     const MS: i64 = NANOS_PER_MILLI;
 

@@ -20,9 +20,9 @@ use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
 use self::read::Reading;
 use super::queue::{LEASED_BYTES_MAX, Queue};
-use crate::drivers::Waker;
-use crate::published::Opening;
 use satcast_core::ids::{DestinationId, SessionId};
+use satcast_drivers::Waker;
+use satcast_drivers::published::Opening;
 
 /// Stack of the thread that reads.
 const STACK_BYTES: usize = 1024 * 1024;

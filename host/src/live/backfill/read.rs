@@ -15,7 +15,7 @@ use satcast_plugin_api::{AssetBody, NANOS_PER_MILLI, Packet, SegmentPlace};
 
 use super::join::Join;
 use super::{About, Shared};
-use crate::published::{Assets, Opening};
+use satcast_drivers::published::{Assets, Opening};
 
 /// Pause before the window is looked at again for its next segment.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);

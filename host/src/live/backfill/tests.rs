@@ -314,7 +314,7 @@ fn a_window_that_ends_before_it_comes_to_what_waits_leaves_a_gap() {
     rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
     // The unfinished segment goes with the gap.
     rig.segmenter.gap();
-    let openings = crate::published::Openings::default();
+    let openings = satcast_drivers::published::Openings::default();
     openings.end(&rig.opening, Duration::ZERO);
     let (backfill, reading) = rig.start();
     let all = take_until(&backfill, 6_360);
@@ -334,7 +334,7 @@ fn a_window_that_ends_with_the_session_gives_all() {
     rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
     let (backfill, reading) = rig.start();
     rig.end();
-    crate::published::Openings::default().end(&rig.opening, Duration::ZERO);
+    satcast_drivers::published::Openings::default().end(&rig.opening, Duration::ZERO);
     let all = take_until(&backfill, 6_360);
     reading.join().unwrap();
     assert_all(&all, 0, 6_400);

@@ -16,16 +16,16 @@ use super::codecs::another_codec;
 use super::losing::Losing;
 use super::source::{Hoarding, Source};
 use super::{CHANGES_MAX, Change, Destination, Parts, lost_text};
-use crate::drivers::{OpenDestination, OpenRequest};
 use crate::live::backoff::{self, Next};
 use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
 use crate::live::queue::LEASED_BYTES_MAX;
 use crate::live::view::{DestState, Told};
-use crate::published::Opening;
 use crate::usage::{Held, Orders};
 use satcast_core::ids::{DestinationId, UnixMillis};
 use satcast_core::secret;
+use satcast_drivers::published::Opening;
+use satcast_drivers::{OpenDestination, OpenRequest};
 
 /// What is waited beyond the deadline for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);

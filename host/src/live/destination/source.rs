@@ -9,7 +9,6 @@ use satcast_plugin_api::host::MediaSource;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::Parts;
-use crate::drivers::{SpoolPlace, Waker};
 use crate::live::backfill::{About, Backfill};
 use crate::live::hub::{Codecs, Hub};
 use crate::live::queue::{Bounds, Queue};
@@ -17,6 +16,7 @@ use crate::live::spool::{FREE_BYTES_MIN, Spool};
 use satcast_core::clock::Clock;
 use satcast_core::config::QueueLimits;
 use satcast_core::ids::DestinationId;
+use satcast_drivers::{SpoolPlace, Waker};
 
 /// How long a driver that must not lose anything may go on taking what waits when its destination is to end.
 pub(in crate::live) const SETTLE_MAX: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use satcast_media::Kind;
 use satcast_media::flv::ForeignCodec;
 
 use super::{Figures, Issue, IssueCode};
-use crate::drivers::Wishes;
+use satcast_drivers::Wishes;
 
 /// Keyframes that are further apart are bad for everyone: nobody can join in between.
 pub(in crate::live) const KEYFRAME_SECS_MAX: f64 = 10.0;

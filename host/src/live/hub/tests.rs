@@ -39,7 +39,7 @@ impl Rig {
         let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0)), Bounds::USUAL));
         let mut state = self.hub.state.lock();
         queue.begin(&state.configs, state.group.iter(), self.now);
-        let waker = crate::drivers::Waker::idle();
+        let waker = satcast_drivers::Waker::idle();
         state.outlets.push(Outlet { queue: queue.clone(), waker });
         queue
     }

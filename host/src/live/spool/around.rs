@@ -9,10 +9,10 @@ use satcast_plugin_api::host::DriverWaker;
 
 use super::SpoolFile;
 use super::share::{Line, Shares};
-use crate::drivers::Waker;
 use crate::live::queue::{Disk, Surroundings};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId};
+use satcast_drivers::Waker;
 
 /// Stack of a spool's thread.
 const STACK_BYTES: usize = 256 * 1024;

@@ -1,10 +1,10 @@
 //! Destinations of a live session: failures, changes, slow ones, and the driver behind them.
 
 use super::*;
-use crate::drivers::{ValidateError, silence};
 use crate::live::destination::{LOSING_TEXT, LOSING_WINDOW, NO_MEDIA_TEXT};
-use crate::live::testing::PANIC;
 use satcast_core::ids::AccountId;
+use satcast_drivers::testing::PANIC;
+use satcast_drivers::{ValidateError, silence};
 use satcast_store::DestinationChange;
 
 /// Who sends configurations.
@@ -147,7 +147,7 @@ async fn the_server_that_a_driver_names_is_shown_while_it_is_used() {
     let shown = rig.until_state(0, DestState::Live).await;
     assert_eq!(shown.server.as_deref(), Some("backup.example:1935"));
     assert_eq!(rig.until_state(1, DestState::Live).await.server, None, "its driver says nothing of it");
-    let poison = Bytes::from_static(&[9; crate::live::testing::POISON_BYTES]);
+    let poison = Bytes::from_static(&[9; satcast_drivers::testing::POISON_BYTES]);
     publisher.push(&mut vec![Packet { payload: poison, ..super::video(99, false) }]);
     assert_eq!(rig.until_state(0, DestState::Retrying).await.server, None);
 }
@@ -241,8 +241,8 @@ async fn configurations_are_judged_by_schema_then_driver() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
     // A driver of its own: the others must not wait for it.
-    satcast_plugin_api::driver_entry!(hanging_entry, crate::live::testing::Scripted);
-    let drivers = crate::live::testing::start(hanging_entry);
+    satcast_plugin_api::driver_entry!(hanging_entry, satcast_drivers::testing::Scripted);
+    let drivers = satcast_drivers::testing::start(hanging_entry);
     let asked = drivers.validate(ACCOUNT, "script", &json!({ "mode": "hang" })).await;
     let Err(ValidateError::Driver(reason)) = asked else { panic!("{asked:?}") };
     assert!(reason.contains(&silence("script")), "{reason}");
@@ -313,7 +313,7 @@ async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
     assert!(rig.live.opening(id).is_none());
     let session = opening.session.as_str().to_owned();
     assert!(rig.live.opening_of(id, &session, "index.m3u8").is_some_and(|ended| ended.ended()));
-    rig.clock.advance(crate::published::KEPT_AFTER_END);
+    rig.clock.advance(satcast_drivers::published::KEPT_AFTER_END);
     assert!(rig.live.opening_of(id, &session, "index.m3u8").is_none());
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::live::destination::{SETTLE_MAX, lost_text};
-use crate::live::testing::start;
+use satcast_drivers::testing::start;
 
 /// Together more than a queue without a disk holds, in groups of thirty.
 const PICTURES: i64 = 360;

@@ -1,9 +1,9 @@
 //! What those who watch an account are told of its sessions.
 
 use super::*;
-use crate::drivers::EVENT_BYTES_MAX;
 use crate::live::destination::EVENT_SHOWN_BYTES_MAX;
 use satcast_core::feed::{Seen, Watch};
+use satcast_drivers::EVENT_BYTES_MAX;
 use satcast_store::DestinationChange;
 
 /// The next event: its name, and what it says.

@@ -1,7 +1,7 @@
 //! What webhooks are told of destinations, and of the time a session has left.
 
 use super::*;
-use crate::live::testing::{NO_ROUTE, POISON_BYTES};
+use satcast_drivers::testing::{NO_ROUTE, POISON_BYTES};
 use satcast_store::{EventType, NewWebhook, SendingCaps};
 
 const TOLD: [EventType; 4] = [

@@ -150,7 +150,7 @@ async fn after_the_end_the_entry_is_gone_at_once_and_the_rest_goes_on_for_a_minu
     rig.get(&rig.index()).await.error(404, "offline");
     rig.get(&rig.preview()).await.error(404, "offline");
     rig.get(&rig.preview_piece("1.m4s")).await.error(404, "offline");
-    rig.app.clock.advance(crate::published::KEPT_AFTER_END - Duration::from_millis(1));
+    rig.app.clock.advance(satcast_drivers::published::KEPT_AFTER_END - Duration::from_millis(1));
     rig.get(&media).await.ok();
     rig.get(&segment).await.ok();
     rig.app.clock.advance(Duration::from_millis(1));

@@ -14,7 +14,7 @@ use satcast_plugin_api::{Asset, AssetBody, Audience};
 use crate::playback::body::{
     FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTES_MAX,
 };
-use crate::published::{Assets, Published};
+use satcast_drivers::published::{Assets, Published};
 
 fn published(folder: &Path, body: AssetBody) -> Arc<Published> {
     let (name, content_type) = ("a".to_owned(), "video/mp4".to_owned());

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::playback::follow::{START_WAIT, follow};
-use crate::published::WAITERS_MAX;
+use satcast_drivers::published::WAITERS_MAX;
 
 /// Long enough that nothing times out here.
 const TARGET_MS: u32 = 10_000;

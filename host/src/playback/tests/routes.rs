@@ -12,8 +12,8 @@ use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{DestType, Error, HttpRequest, HttpResponse, Route, driver_entry};
 
 use super::*;
-use crate::drivers::{Drivers, Observer, OpenDestination, OpenRequest};
-use crate::published::{Opening, Unanswered};
+use satcast_drivers::published::{Opening, Unanswered};
+use satcast_drivers::{Drivers, Observer, OpenDestination, OpenRequest};
 
 const TEXT: &str = "0123456789";
 

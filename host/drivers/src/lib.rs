@@ -1,0 +1,38 @@
+//! Drivers: found in a folder, checked, loaded, and called without trusting them with the host's threads.
+//!
+//! Three layers, of which none imports a higher one:
+//! - [`load`]: file to a driver that may be started; all `unsafe` of the host is there.
+//! - [`run`]: a driver that runs, on threads of this process or in a child, and its services.
+//! - [`registry`]: which drivers there are and the types they serve, and how that changes while the service runs.
+//!
+//! What drivers publish for viewers is in [`published`], below all three. This crate knows no sessions and no retries: `live` decides when a
+//! destination is opened again.
+
+pub mod load;
+pub mod published;
+mod registry;
+pub mod run;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use load::error::LoadError;
+pub use load::refused::ConfigRefused;
+pub use load::wishes::Wishes;
+pub use registry::catalog::{LoadOptions, SetAside, State, Summary};
+#[cfg(any(test, feature = "testing"))]
+pub use registry::change::LINKED_IN;
+pub use registry::change::{Change, ChangeError};
+#[cfg(any(test, feature = "testing"))]
+pub use registry::drivers::REFUSED;
+pub use registry::drivers::{Drivers, TypeSchema, ValidateError};
+pub use registry::kinds::SpoolPlace;
+pub use registry::opening::{OpenDestination, OpenRequest};
+pub use registry::recordings::{ProbeError, RecordingsError};
+pub use run::control::CALL_TIMEOUT_MS;
+#[cfg(any(test, feature = "testing"))]
+pub use run::control::silence;
+pub use run::level::set_log_level;
+pub use run::parts::HostParts;
+pub use run::reports::{REPORTS_WAITING_MAX, RecordingParts, Reports, Told};
+pub use run::services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
+pub use run::waker::{Waker, gather_wakeups};

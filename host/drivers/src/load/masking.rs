@@ -1,0 +1,218 @@
+//! Configurations as their owner is shown them, and as they come back: secrets masked, and kept when they return masked.
+
+use serde_json::Value;
+
+use super::marks::{field, is_secret, is_secret_text, item, url_secrets};
+use super::refused::ConfigRefused;
+use satcast_core::secret::{is_masked_key, mask_key, mask_url};
+
+/// `config` with every text as `change` gives it, which is told the schema of the text and its place, as [`Value::pointer`] takes it.
+/// The nesting is bounded by the parser the configuration came from.
+fn with_texts(
+    schema: Option<&Value>,
+    config: &Value,
+    place: &str,
+    change: &mut dyn FnMut(Option<&Value>, &str, &str) -> String,
+) -> Value {
+    match config {
+        Value::String(text) => Value::String(change(schema, text, place)),
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(at, value)| with_texts(item(schema), value, &format!("{place}/{at}"), change))
+                .collect()
+        }
+        Value::Object(fields) => {
+            let changed = fields.iter().map(|(name, value)| {
+                let place = format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"));
+                (name.clone(), with_texts(field(schema, name), value, &place, change))
+            });
+            Value::Object(changed.collect())
+        }
+        plain => plain.clone(),
+    }
+}
+
+/// The values of `config` that must not be shown. A text whose schema is not plain to see is one: hiding too much is the lesser harm.
+pub(crate) fn secrets(schema: Option<&Value>, config: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    with_texts(schema, config, "", &mut |schema, text, _| {
+        found.extend(is_secret_text(schema).then(|| text.to_owned()));
+        found.extend(url_secrets(text));
+        String::new()
+    });
+    found
+}
+
+/// `config` with every secret in it masked, of the addresses in it too.
+pub(crate) fn masked(schema: Option<&Value>, config: &Value) -> Value {
+    with_texts(schema, config, "", &mut |schema, text, _| masked_text(schema, text))
+}
+
+/// The text as it is shown to who may not see secrets.
+pub(crate) fn masked_text(schema: Option<&Value>, text: &str) -> String {
+    if is_secret_text(schema) {
+        return mask_key(text);
+    }
+    if url_secrets(text).is_empty() { text.to_owned() } else { mask_url(text) }
+}
+
+/// Why a secret that is sent as it is shown may not stay.
+const WHOLE_SECRET: &str = "send the whole secret when something else of the configuration changes";
+/// Why a shown form cannot be taken.
+const NO_SECRET: &str = "is the shown form of no stored secret; send the whole value";
+
+/// What is to be stored when the owner of `stored` sends `sent`: a secret that comes as it is shown stays what it is.
+///
+/// # Errors
+/// Names a field that holds the shown form of no stored secret, or of one that may not stay: secrets stay only while everything
+/// else does, so that nobody who cannot read a secret can have it sent to another address, or over another connection.
+pub(crate) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
+    let (mut kept, mut unknown) = (None, None);
+    let config = with_texts(schema, sent, "", &mut |schema, text, place| {
+        let known = stored.pointer(place).and_then(Value::as_str);
+        if let Some(known) = known.filter(|known| *known == text || masked_text(schema, known) == text) {
+            if known != text {
+                kept = Some(place.to_owned());
+            }
+            return known.to_owned();
+        }
+        let secret = is_secret_text(schema) || !url_secrets(text).is_empty();
+        if secret && text.rsplit(['/', '=']).next().is_some_and(is_masked_key) {
+            unknown = Some(place.to_owned());
+        }
+        text.to_owned()
+    });
+    let kept = kept.filter(|_| without_secrets(schema, stored) != without_secrets(schema, &config));
+    match (unknown, kept) {
+        (Some(place), _) => Err(ConfigRefused::at(&place, NO_SECRET)),
+        (None, Some(place)) => Err(ConfigRefused::at(&place, WHOLE_SECRET)),
+        (None, None) => Ok(config),
+    }
+}
+
+/// What is left of a configuration when everything is taken out that is marked as a secret.
+fn without_secrets(schema: Option<&Value>, config: &Value) -> Value {
+    match config {
+        _ if schema.is_some_and(is_secret) => Value::Null,
+        Value::Array(items) => items.iter().map(|value| without_secrets(item(schema), value)).collect(),
+        Value::Object(fields) => {
+            let open = fields.iter().filter(|(name, _)| !field(schema, name).is_some_and(is_secret));
+            let left = open.map(|(name, value)| (name.clone(), without_secrets(field(schema, name), value)));
+            Value::Object(left.collect())
+        }
+        plain => plain.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn schema() -> Value {
+        json!({"properties": {
+            "url": {"type": "string"},
+            "key": {"anyOf": [{"type": "string", "x-secret": true}, {"type": "null"}]},
+            "delay": {"type": "integer"},
+            "tokens": {"items": {"type": "string", "x-secret": true}}
+        }})
+    }
+
+    fn stored() -> Value {
+        json!({"url": "rtmp://a.example/live", "key": "key-0123456789", "delay": 1, "tokens": ["short"]})
+    }
+
+    fn shown(config: &Value) -> Value {
+        masked(Some(&schema()), config)
+    }
+
+    fn restore(sent: &Value) -> Result<Value, ConfigRefused> {
+        restored(Some(&schema()), &stored(), sent)
+    }
+
+    #[test]
+    fn secrets_are_masked_wherever_they_stand() {
+        assert_eq!(
+            shown(&stored()),
+            json!({"url": "rtmp://a.example/live", "key": "key...789", "delay": 1, "tokens": ["***"]})
+        );
+        let in_address = shown(&json!({"url": "rtmp://u:p@a.example/live/key-0123456789?t=1"}));
+        assert_eq!(in_address, json!({"url": "rtmp://a.example/live/key...789"}));
+        assert_eq!(masked(None, &json!({"any": "text"})), json!({"any": "***"}), "no schema: all is secret");
+    }
+
+    #[test]
+    fn what_comes_back_as_shown_stays_and_other_secrets_may_change() {
+        assert_eq!(restore(&shown(&stored())).unwrap(), stored());
+        let mut sent = shown(&stored());
+        sent["tokens"] = json!(["another"]);
+        let mut expected = stored();
+        expected["tokens"] = json!(["another"]);
+        assert_eq!(restore(&sent).unwrap(), expected);
+        sent["tokens"] = Value::Null;
+        assert_eq!(restore(&sent).unwrap_err().field, "key", "its items are secrets, the list is not");
+        sent.as_object_mut().unwrap().remove("tokens");
+        assert!(restore(&sent).is_err());
+        sent["tokens"] = json!(["short"]);
+        for (name, value) in [("delay", json!(2)), ("delay", json!(null)), ("more", json!(true))] {
+            let mut sent = sent.clone();
+            sent[name] = value;
+            assert_eq!(restore(&sent).unwrap_err().field, "key", "{name}");
+        }
+        let mut sent = stored();
+        sent["delay"] = json!(2);
+        assert_eq!(restore(&sent).unwrap(), sent, "with the whole secret everything may change");
+    }
+
+    #[test]
+    fn a_field_that_is_only_taken_for_a_secret_does_not_move_one() {
+        let schema = json!({"properties": {
+            "url": {"$ref": "#/$defs/address"},
+            "key": {"type": "string", "x-secret": true},
+            "inner": {"properties": {"host": {"type": "string"}}}
+        }});
+        let stored = json!({"url": "tcp://a.example", "key": "key-0123456789", "inner": {"host": "a"}});
+        let shown = masked(Some(&schema), &stored);
+        assert_eq!(restored(Some(&schema), &stored, &shown).unwrap(), stored);
+        for (path, value) in [("/url", "tcp://evil.example"), ("/inner/host", "evil")] {
+            let mut sent = shown.clone();
+            *sent.pointer_mut(path).unwrap() = json!(value);
+            assert!(restored(Some(&schema), &stored, &sent).is_err(), "{path}");
+        }
+        let mut sent = shown.clone();
+        sent["inner"] = json!({});
+        assert!(restored(Some(&schema), &stored, &sent).is_err(), "left out deep inside");
+    }
+
+    #[test]
+    fn a_kept_secret_never_goes_to_another_address() {
+        let mut sent = shown(&stored());
+        sent["url"] = json!("rtmp://evil.example/live");
+        let refused = restore(&sent).unwrap_err();
+        assert_eq!(refused.reason, WHOLE_SECRET);
+        sent["key"] = json!("key-9876543210");
+        sent["tokens"] = json!(["other"]);
+        assert_eq!(restore(&sent).unwrap()["key"], "key-9876543210");
+        let left_out = json!({"key": "key...789"});
+        assert_eq!(restore(&left_out).unwrap_err().field, "key");
+    }
+
+    #[test]
+    fn a_shown_form_of_nothing_is_refused() {
+        let mut sent = stored();
+        sent["key"] = json!("abc...xyz");
+        assert_eq!(restore(&sent).unwrap_err().field, "key");
+        sent["key"] = json!("***");
+        assert_eq!(restore(&sent).unwrap_err().field, "key");
+        sent = json!({"url": "rtmp://b.example/live/key...789"});
+        assert_eq!(restore(&sent).unwrap_err().field, "url");
+        sent = json!({"url": "rtmp://b.example/live/whole-key-123"});
+        assert_eq!(restore(&sent).unwrap(), sent);
+    }
+
+    #[test]
+    fn a_secret_that_may_not_stay_text() {
+        assert_eq!(WHOLE_SECRET, "send the whole secret when something else of the configuration changes");
+    }
+}

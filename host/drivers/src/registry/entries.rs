@@ -1,0 +1,261 @@
+//! Which drivers are loaded and which types they serve.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use super::catalog::{SetAside, State, Summary};
+use super::kinds::{Kind, KindFacts};
+use crate::run::loaded::Loaded;
+use satcast_core::config::{DriverSettings, Isolation};
+use satcast_core::ids::AccountId;
+
+/// A driver on threads that is used for nothing new. What it still runs keeps it alive: it is taken as it is when it is wanted again.
+pub(super) struct Resting {
+    hash: String,
+    settings: DriverSettings,
+    version: String,
+    loaded: Weak<Loaded>,
+    kinds: BTreeMap<String, Arc<KindFacts>>,
+}
+
+impl Resting {
+    /// The driver, if it still runs and would be the same if it were loaded again.
+    pub(super) fn wake(&self, hash: &str, settings: &DriverSettings) -> Option<Started> {
+        let loaded = self.loaded.upgrade().filter(|loaded| loaded.control.trouble().is_none())?;
+        if self.hash != hash || !loaded.is_same_with(&self.settings, settings) {
+            return None;
+        }
+        loaded.services.forgive();
+        let kind = |facts: &Arc<KindFacts>| Arc::new(Kind { driver: loaded.clone(), facts: facts.clone() });
+        let kinds = self.kinds.iter().map(|(name, facts)| (name.clone(), kind(facts))).collect();
+        Some(Started { version: self.version.clone(), loaded: loaded.clone(), kinds })
+    }
+}
+
+/// All of it at one moment.
+#[derive(Clone, Default)]
+pub(super) struct Registry {
+    kinds: BTreeMap<String, Arc<Kind>>,
+    entries: BTreeMap<String, Entry>,
+}
+
+/// One driver of the folder or of the configuration.
+#[derive(Clone)]
+pub(super) struct Entry {
+    summary: Summary,
+    /// What it was loaded from; empty when it was not.
+    hash: String,
+    settings: DriverSettings,
+    loaded: Option<Arc<Loaded>>,
+    kinds: BTreeMap<String, Arc<Kind>>,
+}
+
+/// A driver that was started.
+pub(super) struct Started {
+    pub(super) version: String,
+    pub(super) loaded: Arc<Loaded>,
+    pub(super) kinds: BTreeMap<String, Arc<Kind>>,
+}
+
+impl Registry {
+    pub(super) fn kind(&self, name: &str) -> Option<Arc<Kind>> {
+        self.kinds.get(name).cloned()
+    }
+
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&String, &Arc<Kind>)> {
+        self.kinds.iter()
+    }
+
+    pub(super) fn entry(&self, id: &str) -> Option<&Entry> {
+        self.entries.get(id)
+    }
+
+    /// Every driver as it stands now.
+    pub(super) fn summaries(&self) -> Vec<Summary> {
+        self.entries.values().map(|entry| self.summary(entry)).collect()
+    }
+
+    /// What is shown of a driver now. An entry that makes a type of another driver is refused alone.
+    pub(super) fn summary(&self, entry: &Entry) -> Summary {
+        let mut summary = entry.summary();
+        for (name, kind) in &entry.kinds {
+            let serves = |other: &&Entry| {
+                let of_name = (other.kinds.get(name), self.kinds.get(name));
+                matches!(of_name, (Some(one), Some(serving)) if Arc::ptr_eq(one, serving))
+            };
+            let serving = self.entries.values().find(serves).map_or("", |serving| &serving.summary.id);
+            if let Some(place) = kind.made_by.as_ref().filter(|_| serving != entry.summary.id) {
+                summary.types.retain(|of| of != name);
+                summary.refused.get_or_insert_with(|| entry_refused(place, name, serving));
+            }
+        }
+        summary
+    }
+
+    /// The type that `started` declares and another driver, too.
+    pub(super) fn taken(&self, id: &str, started: &Started) -> Option<String> {
+        let others = self.entries.values().filter(|entry| entry.summary.id != id);
+        let mut declared = others.flat_map(|entry| &entry.kinds).filter(|(_, kind)| kind.made_by.is_none());
+        let is_taken = |name: &String| started.kinds.get(name).is_some_and(|kind| kind.made_by.is_none());
+        declared.find(|(name, _)| is_taken(name)).map(|(name, _)| name.clone())
+    }
+
+    /// Puts a driver in place of the one of that id.
+    pub(super) fn put(&mut self, entry: Entry) {
+        self.entries.insert(entry.summary.id.clone(), entry);
+        self.arrange();
+    }
+
+    /// Takes a driver out.
+    pub(super) fn take(&mut self, id: &str) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        self.arrange();
+        Some(entry)
+    }
+
+    /// Gives each type to a driver: to the one that declares it, before one for which operators made it.
+    fn arrange(&mut self) {
+        let all = || self.entries.values().flat_map(|entry| &entry.kinds);
+        let made = all().filter(|(_, kind)| kind.made_by.is_some());
+        let declared = all().filter(|(_, kind)| kind.made_by.is_none());
+        self.kinds = made.chain(declared).map(|(name, kind)| (name.clone(), kind.clone())).collect();
+    }
+
+    /// Notes on a driver that goes on why what was to take its place was refused.
+    pub(super) fn note_refusal(&mut self, id: &str, why: String) {
+        if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.is_loaded()) {
+            entry.summary.refused = Some(why);
+        }
+    }
+
+    /// How many drivers run on threads.
+    pub(super) fn on_threads(&self) -> usize {
+        let on_threads = |entry: &&Entry| entry.summary.isolation == Some(Isolation::Thread);
+        self.entries.values().filter(on_threads).count()
+    }
+
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.entries.keys().cloned().collect()
+    }
+}
+
+/// Why an entry of the operator's settings makes no type.
+fn entry_refused(place: &str, name: &str, driver: &str) -> String {
+    format!("{place} is refused: driver {driver} serves type {name}; give the entry another name")
+}
+
+impl Entry {
+    /// A driver that is not loaded.
+    pub(super) fn with_state(id: &str, file: Option<PathBuf>, state: State) -> Self {
+        let (id, version, types, refused, isolation) = (id.into(), String::new(), Vec::new(), None, None);
+        let set_aside = Vec::new();
+        let summary = Summary { id, file, version, types, state, refused, isolation, crashes: 0, set_aside };
+        let (hash, settings) = (String::new(), DriverSettings::default());
+        Self { summary, hash, settings, loaded: None, kinds: BTreeMap::new() }
+    }
+
+    /// A driver that was started.
+    pub(super) fn loaded(id: &str, file: Option<PathBuf>, started: Started) -> Self {
+        let mut entry = Self::with_state(id, file, State::Loaded);
+        entry.summary.version = started.version;
+        entry.summary.types = started.kinds.keys().cloned().collect();
+        let in_process = started.loaded.remote.is_some();
+        entry.summary.isolation = Some(if in_process { Isolation::Process } else { Isolation::Thread });
+        entry.loaded = Some(started.loaded);
+        entry.kinds = started.kinds;
+        entry
+    }
+
+    /// Notes what it was loaded from, so that it is not loaded again for nothing.
+    pub(super) fn made_from(mut self, hash: &str, settings: &DriverSettings) -> Self {
+        self.hash = hash.to_string();
+        self.settings = settings.clone();
+        self
+    }
+
+    /// The same without what was refused: it is what it should be.
+    pub(super) fn accepted(&self) -> Self {
+        let mut entry = self.clone();
+        entry.summary.refused = None;
+        entry
+    }
+
+    /// It runs, and would be the same if it were loaded again.
+    pub(super) fn is_current(&self, hash: &str, settings: &DriverSettings) -> bool {
+        let is_well = self.summary.state == State::Loaded && self.trouble().is_none();
+        let is_same = |loaded: &Arc<Loaded>| loaded.is_same_with(&self.settings, settings);
+        is_well && self.hash == hash && self.loaded.as_ref().is_some_and(is_same)
+    }
+
+    /// What is left of it when it is taken out, where that is on threads.
+    pub(super) fn resting(&self) -> Option<Resting> {
+        let loaded = self.loaded.as_ref().filter(|loaded| loaded.remote.is_none())?;
+        Some(Resting {
+            hash: self.hash.clone(),
+            settings: self.settings.clone(),
+            version: self.summary.version.clone(),
+            loaded: Arc::downgrade(loaded),
+            kinds: self.kinds.iter().map(|(name, kind)| (name.clone(), kind.facts.clone())).collect(),
+        })
+    }
+
+    /// Both are the same running driver.
+    pub(super) fn is_same(&self, other: &Entry) -> bool {
+        match (&self.loaded, &other.loaded) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// The driver, if it runs.
+    pub(super) fn running(&self) -> Option<Arc<Loaded>> {
+        self.loaded.clone()
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.loaded.is_some()
+    }
+
+    /// What is shown of it now.
+    pub(super) fn summary(&self) -> Summary {
+        let mut summary = self.summary.clone();
+        let Some(loaded) = &self.loaded else { return summary };
+        summary.crashes = loaded.crashes();
+        if let Some(trouble) = self.trouble().or_else(|| loaded.services.quarantine()) {
+            summary.state = State::Failing(trouble);
+        }
+        let held = loaded.services.set_aside().into_iter().map(|(account, why)| (account, why, None));
+        let waiting = loaded.remote.iter().flat_map(|remote| remote.waiting());
+        let all = held.chain(waiting.map(|(account, why, until)| (account, why, Some(until))));
+        summary.set_aside =
+            all.map(|(account, why, until)| SetAside { account: AccountId(account), why, until }).collect();
+        summary
+    }
+
+    /// What is wrong with its process, or with its thread.
+    fn trouble(&self) -> Option<String> {
+        let loaded = self.loaded.as_ref()?;
+        let of_process = loaded.remote.as_ref().and_then(|remote| remote.trouble());
+        of_process.or_else(|| loaded.control.trouble())
+    }
+
+    /// The account with whose work it hangs on its threads.
+    pub(super) fn hung_for(&self) -> Option<i64> {
+        self.loaded.as_ref()?.control.hung_for()
+    }
+
+    /// Leaves it alone for an account with whose work the one before it hung.
+    pub(super) fn hold(&self, account: i64) {
+        self.loaded.iter().for_each(|loaded| loaded.services.hold(account));
+    }
+
+    /// Lets it be used again after its faults.
+    pub(super) fn forgive(&self) {
+        self.loaded.iter().for_each(|loaded| loaded.services.forgive());
+    }
+}
+
+#[cfg(test)]
+mod tests;

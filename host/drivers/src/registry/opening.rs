@@ -1,0 +1,172 @@
+//! Openings of destinations: from a configuration to a running instance, and to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use satcast_plugin_api::Error;
+use satcast_plugin_api::host::MediaSource;
+use satcast_plugin_api::recording::About;
+use serde_json::Value;
+
+use super::drivers::Drivers;
+use crate::published::Assets;
+use crate::run::backend::{Backend, Held};
+use crate::run::control::{Whom, limit};
+use crate::run::loaded::Loaded;
+use crate::run::routes::RouteHandler;
+use crate::run::services::{Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, Observer, Opened, shown};
+use satcast_core::ids::{AccountId, DestinationId};
+use satcast_core::log_limit::LogLimit;
+
+/// What [`Drivers::open`] is given.
+pub struct OpenRequest {
+    /// Destination type.
+    pub kind: String,
+    /// Its configuration.
+    pub config: Value,
+    /// The destination, for logs.
+    pub destination: DestinationId,
+    /// Who it is for, as its driver is told.
+    pub about: About,
+    /// Number of the session; the same for all its destinations.
+    pub source: u64,
+    /// The queue.
+    pub media: Arc<dyn MediaSource>,
+    /// Who is told of its life.
+    pub observer: Arc<dyn Observer>,
+    /// Counters that outlive this opening.
+    pub counters: Arc<Counters>,
+    /// Where its assets for viewers go.
+    pub assets: Arc<Assets>,
+}
+
+/// An open destination: offered new configurations, asked to end, freed.
+pub struct OpenDestination {
+    drivers: Drivers,
+    kind: String,
+    driver: Arc<Loaded>,
+    dest: u64,
+    whom: Option<Whom>,
+    instance: Option<Held>,
+    assets: Arc<Assets>,
+}
+
+impl Drivers {
+    /// Whether the driver of a type is away, or does nothing for `account` at this moment, whatever the destination.
+    pub fn is_away(&self, kind: &str, account: AccountId) -> bool {
+        self.registry().kind(kind).is_some_and(|kind| kind.driver.may_open(account.0).is_err())
+    }
+
+    /// Opens a destination. What it does is told to `request.observer` from then on.
+    ///
+    /// # Errors
+    /// Class `Config` for an unknown type or a refused configuration, else what the driver says.
+    pub async fn open(&self, request: OpenRequest) -> Result<OpenDestination, Error> {
+        let entry = self.registry().kind(&request.kind).ok_or_else(|| {
+            Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
+        })?;
+        let account = request.about.account_id;
+        entry.driver.services.may_open(account)?;
+        let secrets = entry.schema.secrets(&request.config);
+        let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
+        let driver = entry.driver.clone();
+        let services = driver.services.clone();
+        let redactor = services.redactor(secrets);
+        let opened = Opened {
+            destination: request.destination,
+            observer: request.observer,
+            counters: request.counters,
+            assets: request.assets.clone(),
+            redactor: RwLock::new(redactor.clone()),
+            log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
+            event_limit: LogLimit::per_second(EVENTS_PER_SEC_MAX),
+            account,
+        };
+        services.insert(dest, opened);
+        let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
+        let (source, about) = (request.source, request.about);
+        let whom = Some(Whom { account, destination: Some(request.destination.0) });
+        let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, &about, media);
+        // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
+        let late = |outcome: Result<Held, Error>| {
+            if let Ok(instance) = outcome {
+                instance.stop(0);
+            }
+        };
+        let outcome = driver.control.call_for(whom, limit(), open, late).await.and_then(|outcome| outcome);
+        match outcome {
+            Ok(instance) => {
+                let (drivers, kind, assets) = (self.clone(), request.kind, request.assets);
+                if !entry.routes.is_empty() {
+                    let handler = RouteHandler::new(&driver, dest, entry.routes.clone());
+                    assets.set_handler(Some(Arc::new(handler)));
+                }
+                Ok(OpenDestination { drivers, kind, driver, dest, whom, instance: Some(instance), assets })
+            }
+            Err(mut error) => {
+                services.remove(dest);
+                error.message = shown(&redactor, &error.message);
+                services.note(account, &error);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl OpenDestination {
+    /// Offers a running destination a new configuration, which was validated; false when it must be opened again for it.
+    pub async fn reconfigure(&mut self, config: &Value) -> bool {
+        let Some(entry) = self.drivers.registry().kind(&self.kind) else { return false };
+        // Another driver serves its type by now.
+        if !Arc::ptr_eq(&entry.driver, &self.driver) {
+            return false;
+        }
+        let Some(instance) = self.instance.take() else { return false };
+        self.driver.services.hide_more(self.dest, entry.schema.secrets(config));
+        let json = config.to_string();
+        let offer = move |_: &Backend| {
+            let outcome = instance.reconfigure(&json);
+            (instance, outcome)
+        };
+        // Nobody knows what a late one made of it, and the destination is opened again: this opening is asked to end.
+        let late = |(instance, _): (Held, Result<bool, Error>)| instance.stop(0);
+        let Ok((instance, outcome)) = self.driver.control.call_for(self.whom, limit(), offer, late).await
+        else {
+            return false;
+        };
+        self.instance = Some(instance);
+        outcome.unwrap_or_else(|error| {
+            let reason = shown(&entry.driver.services.redactor(entry.schema.secrets(config)), &error.message);
+            tracing::warn!(kind = %self.kind, reason, "driver refuses a new configuration of a running destination");
+            false
+        })
+    }
+
+    /// Asks for the end; the observer is told when it has come, within `deadline` if the driver obeys.
+    pub async fn stop(&mut self, deadline: Duration) {
+        let Some(instance) = self.instance.take() else { return };
+        let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
+        let stop = move |_: &Backend| {
+            instance.stop(deadline_ms);
+            instance
+        };
+        self.instance = self.driver.control.call_for(self.whom, limit(), stop, drop).await.ok();
+    }
+
+    /// Frees it after the observer was told of its end.
+    pub fn ended(mut self) {
+        if let Some(instance) = self.instance.take() {
+            // A driver that takes no calls keeps the instance; that is a leak of a driver that hangs, and harmless.
+            let _ = self.driver.control.post(move |_| instance.destroy());
+        }
+    }
+}
+
+impl Drop for OpenDestination {
+    fn drop(&mut self) {
+        self.assets.set_handler(None);
+        self.driver.services.remove(self.dest);
+    }
+}

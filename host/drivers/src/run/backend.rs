@@ -1,0 +1,173 @@
+//! Where a driver runs: on threads of this process, or in a process of its own. Nobody above sees a difference.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use satcast_plugin_api::host::{Done, Driver, Instance, Listing, MediaSource, Recordings};
+use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{Error, HttpRequest};
+
+use super::process::{Remote, RemoteInstance};
+use crate::load::images::Lease;
+
+/// A started driver. Its functions may block; they are called on its control thread.
+pub(crate) enum Backend {
+    /// Its code runs here, in this image; `None` where it is linked in.
+    Thread(Box<Driver>, Option<Lease>),
+    /// Its code runs in a child.
+    Process(Arc<Remote>),
+}
+
+/// An open destination of a driver.
+pub(crate) enum Held {
+    /// Of one that runs here.
+    Thread(Box<Instance>),
+    /// Of one that runs in a child.
+    Process(RemoteInstance),
+}
+
+/// The recordings a driver keeps.
+pub(crate) enum Kept<'a> {
+    /// Of one that runs here.
+    Thread(Recordings),
+    /// Of one that runs in a child.
+    Process(&'a Remote),
+}
+
+impl Backend {
+    /// Asks about a configuration its schema accepts, for `account`.
+    pub(crate) fn validate(&self, account: i64, kind: &str, config: &str) -> Result<(), Error> {
+        match self {
+            Backend::Thread(driver, _) => driver.validate(kind, config),
+            Backend::Process(remote) => remote.validate(account, kind, config),
+        }
+    }
+
+    /// Opens a destination.
+    pub(crate) fn open(
+        &self,
+        dest: u64,
+        source: u64,
+        kind: &str,
+        config: &str,
+        about: &About,
+        media: Arc<dyn MediaSource>,
+    ) -> Result<Held, Error> {
+        match self {
+            Backend::Thread(driver, _) => {
+                let opened = driver.open(dest, source, kind, config, about, media);
+                opened.map(|opened| Held::Thread(Box::new(opened)))
+            }
+            Backend::Process(remote) => {
+                remote.open(dest, source, kind, config, about, media).map(Held::Process)
+            }
+        }
+    }
+
+    /// What it offers for recordings, if it keeps any.
+    pub(crate) fn recordings(&self) -> Option<Kept<'_>> {
+        match self {
+            Backend::Thread(driver, _) => driver.recordings().map(Kept::Thread),
+            Backend::Process(remote) => remote.keeps_recordings().then_some(Kept::Process(remote)),
+        }
+    }
+
+    /// Hands a viewer's request over; false when it answers none.
+    pub(crate) fn request(&self, dest: u64, token: u64, request: &HttpRequest) -> bool {
+        match self {
+            Backend::Thread(driver, _) => {
+                driver.http().map(|http| http.request(dest, token, request)).is_some()
+            }
+            Backend::Process(remote) => remote.request(dest, token, request),
+        }
+    }
+
+    /// Ends it. The last call.
+    pub(crate) fn shut_down(self) {
+        match self {
+            Backend::Thread(driver, lease) => {
+                driver.shut_down();
+                drop(lease);
+            }
+            Backend::Process(remote) => remote.end(),
+        }
+    }
+}
+
+impl Kept<'_> {
+    /// All that it knows.
+    pub(crate) fn list(&self) -> Result<Listing, Error> {
+        match self {
+            Kept::Thread(recordings) => recordings.list(),
+            Kept::Process(remote) => remote.list_recordings(),
+        }
+    }
+
+    /// Asks for another upload; `done` is called when it is opened, or cannot be.
+    pub(crate) fn retry(&self, file_name: &str, done: Done) {
+        match self {
+            Kept::Thread(recordings) => recordings.retry(file_name, done),
+            Kept::Process(remote) => remote.retry_recording(file_name.to_owned(), done),
+        }
+    }
+
+    /// Asks to forget one; `done` is called when that is done.
+    pub(crate) fn delete(&self, file_name: &str, remove_object: bool, done: Done) {
+        match self {
+            Kept::Thread(recordings) => recordings.delete(file_name, remove_object, done),
+            Kept::Process(remote) => remote.delete_recording(file_name.to_owned(), remove_object, done),
+        }
+    }
+
+    /// Asks whether a configuration could record; `done` is called when that is known.
+    pub(crate) fn probe(&self, kind: &str, config: &str, done: Done) {
+        match self {
+            Kept::Thread(recordings) => recordings.probe(kind, config, done),
+            Kept::Process(remote) => remote.probe_recordings(kind.to_owned(), config.to_owned(), done),
+        }
+    }
+
+    /// Tells what a destination's configuration is now; `None` = it was deleted.
+    pub(crate) fn configured(&self, id: i64, kind: &str, config: Option<&str>) -> Result<(), Error> {
+        match self {
+            Kept::Thread(recordings) => recordings.configured(id, kind, config),
+            Kept::Process(remote) => remote.configured(id, kind, config),
+        }
+    }
+
+    /// Addresses of recordings; `None` for one that has none.
+    pub(crate) fn sign(&self, names: &[String], valid: Duration) -> Result<Vec<Option<String>>, Error> {
+        match self {
+            Kept::Thread(recordings) => {
+                Ok(names.iter().map(|name| recordings.sign(name, valid).ok()).collect())
+            }
+            Kept::Process(remote) => remote.sign_recordings(names, valid),
+        }
+    }
+}
+
+impl Held {
+    /// Offers a new configuration; false when it must be opened again for it.
+    pub(crate) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
+        match self {
+            Held::Thread(instance) => instance.reconfigure(config),
+            Held::Process(instance) => instance.reconfigure(config),
+        }
+    }
+
+    /// Asks for the end.
+    pub(crate) fn stop(&self, deadline_ms: u32) {
+        match self {
+            Held::Thread(instance) => instance.stop(deadline_ms),
+            Held::Process(instance) => instance.stop(deadline_ms),
+        }
+    }
+
+    /// Frees it after its end.
+    pub(crate) fn destroy(self) {
+        match self {
+            Held::Thread(instance) => instance.destroy(),
+            Held::Process(instance) => instance.destroy(),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The expendable thread that calls into a driver; [`super::pump`] is the one that wakes it.
+//!
+//! Driver code that blocks or never returns holds up one of these threads and nothing else of the host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use satcast_plugin_api::Error;
+use tokio::sync::oneshot;
+
+use super::backend::Backend;
+use satcast_core::clock::Clock;
+
+/// How long `open` and `validate` of a driver may take.
+pub const CALL_TIMEOUT_MS: u64 = 1_000;
+/// Calls waiting for one driver; more are refused.
+pub(crate) const CALLS_QUEUED_MAX: usize = 1024;
+/// How long `init` of a driver may take.
+pub(crate) const INIT_TIMEOUT_MS: u64 = 5_000;
+
+/// How long a call may wait for those before it.
+pub(crate) const CALL_QUEUE_WAIT_MS: u64 = 10_000;
+/// A driver that is in one call for longer takes no further ones, whoever asked for it.
+pub(crate) const BUSY_MS_MAX: u64 = 2_000;
+
+type Job = Box<dyn FnOnce(&Backend) + Send>;
+
+/// The control thread of one driver.
+pub(crate) struct Control {
+    id: String,
+    jobs: SyncSender<Job>,
+    progress: Arc<Progress>,
+    clock: Clock,
+    /// Whose call ran over its time last.
+    hung_for: Mutex<Option<i64>>,
+}
+
+/// Who a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whom {
+    pub(crate) account: i64,
+    pub(crate) destination: Option<i64>,
+}
+
+/// Which call runs, and which ran over its time. Numbers grow, so that a late answer and a late verdict cannot be mixed up.
+#[derive(Default)]
+struct Progress {
+    started: AtomicU64,
+    ended: AtomicU64,
+    overdue: AtomicU64,
+    /// Monotonic milliseconds at which the running call began, and one; 0 = none runs.
+    busy_from: AtomicU64,
+}
+
+impl Progress {
+    fn hangs(&self, now: Duration) -> bool {
+        let busy_from = self.busy_from.load(Ordering::Acquire);
+        self.overdue.load(Ordering::Acquire) > self.ended.load(Ordering::Acquire)
+            || (busy_from != 0 && millis(now).saturating_sub(busy_from) > BUSY_MS_MAX)
+    }
+}
+
+impl Control {
+    /// Starts the thread and the driver on it, which `begin` does. Blocks for at most [`INIT_TIMEOUT_MS`].
+    pub(crate) fn start(
+        id: &str,
+        clock: Clock,
+        begin: impl FnOnce() -> Result<Backend, Error> + Send + 'static,
+    ) -> Result<Self, Error> {
+        let id = id.to_string();
+        let (jobs, queue) = sync_channel(CALLS_QUEUED_MAX);
+        let (started, outcome) = sync_channel(1);
+        let progress = Arc::new(Progress::default());
+        let (seen, time) = (progress.clone(), clock.clone());
+        thread::Builder::new()
+            .name(format!("c:{id}"))
+            .spawn(move || match begin() {
+                Ok(driver) => {
+                    // The host may have given up waiting; the driver then idles until the process ends.
+                    let _ = started.send(Ok(()));
+                    run_jobs(driver, &queue, &seen, &time);
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            })
+            .map_err(|error| Error::internal(format!("cannot start a thread for driver {id}: {error}")))?;
+        let limit = Duration::from_millis(INIT_TIMEOUT_MS);
+        outcome.recv_timeout(limit).unwrap_or_else(|_| {
+            Err(Error::internal(format!("driver {id} did not start within {INIT_TIMEOUT_MS} ms")))
+        })?;
+        Ok(Self { id, jobs, progress, clock, hung_for: Mutex::default() })
+    }
+
+    /// Runs `job` on the control thread and waits for it: [`CALL_QUEUE_WAIT_MS`] until it begins, `limit` from then on. A
+    /// driver that is over a limit takes no further calls until the late one returns, whose result goes to `late`.
+    pub(crate) async fn call<R: Send + 'static>(
+        &self,
+        limit: Duration,
+        job: impl FnOnce(&Backend) -> R + Send + 'static,
+        late: impl FnOnce(R) + Send + 'static,
+    ) -> Result<R, Error> {
+        self.call_for(None, limit, job, late).await
+    }
+
+    /// As [`Control::call`], for somebody who is known.
+    pub(crate) async fn call_for<R: Send + 'static>(
+        &self,
+        whom: Option<Whom>,
+        limit: Duration,
+        job: impl FnOnce(&Backend) -> R + Send + 'static,
+        late: impl FnOnce(R) + Send + 'static,
+    ) -> Result<R, Error> {
+        if self.progress.hangs(self.clock.monotonic()) {
+            return Err(self.no_answer());
+        }
+        let (begin, begun) = oneshot::channel();
+        let (answer, outcome) = oneshot::channel();
+        let progress = self.progress.clone();
+        self.send(Box::new(move |driver| {
+            // Nobody waits any more: it is not begun at all.
+            if begin.send(progress.started.load(Ordering::Acquire)).is_err() {
+                return;
+            }
+            if let Err(result) = answer.send(job(driver)) {
+                late(result);
+            }
+        }))?;
+        let ended = |_| Error::internal(format!("driver {} has ended", self.id));
+        let wait = Duration::from_millis(CALL_QUEUE_WAIT_MS);
+        let number = tokio::time::timeout(wait, begun).await.map_err(|_| self.no_answer())?.map_err(ended)?;
+        match tokio::time::timeout(limit, outcome).await {
+            Ok(result) => result.map_err(ended),
+            Err(_) => {
+                self.progress.overdue.fetch_max(number, Ordering::AcqRel);
+                let (account, destination) =
+                    (whom.map(|whom| whom.account), whom.and_then(|whom| whom.destination));
+                *self.hung_for.lock() = account;
+                let limit_ms = limit.as_millis() as u64;
+                tracing::error!(driver = %self.id, limit_ms, account, destination, "driver does not return");
+                Err(self.no_answer())
+            }
+        }
+    }
+
+    /// Queues `job` without waiting for it.
+    pub(crate) fn post(&self, job: impl FnOnce(&Backend) + Send + 'static) -> Result<(), Error> {
+        self.send(Box::new(job))
+    }
+
+    fn send(&self, job: Job) -> Result<(), Error> {
+        self.jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Error::internal(format!(
+                "driver {} has {CALLS_QUEUED_MAX} calls waiting; it is too slow",
+                self.id
+            )),
+            TrySendError::Disconnected(_) => Error::internal(format!("driver {} has ended", self.id)),
+        })
+    }
+
+    /// What is wrong with it: a call that does not return.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.progress.hangs(self.clock.monotonic()).then(|| silence(&self.id))
+    }
+
+    /// The account with whose work it hangs now; `None` when it does not, or that is not known.
+    pub(crate) fn hung_for(&self) -> Option<i64> {
+        self.trouble()?;
+        *self.hung_for.lock()
+    }
+
+    fn no_answer(&self) -> Error {
+        Error::internal(silence(&self.id))
+    }
+}
+
+/// [`CALL_TIMEOUT_MS`].
+pub(crate) fn limit() -> Duration {
+    Duration::from_millis(CALL_TIMEOUT_MS)
+}
+
+/// What is wrong with a driver whose call does not return.
+pub fn silence(id: &str) -> String {
+    format!(
+        "driver {id} does not return from a call; if it stays so, the operator can enable it again, which loads it again"
+    )
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64 + 1
+}
+
+fn run_jobs(driver: Backend, queue: &Receiver<Job>, progress: &Progress, clock: &Clock) {
+    while let Ok(job) = queue.recv() {
+        let number = progress.started.fetch_add(1, Ordering::AcqRel) + 1;
+        progress.busy_from.store(millis(clock.monotonic()), Ordering::Release);
+        job(&driver);
+        progress.busy_from.store(0, Ordering::Release);
+        progress.ended.store(number, Ordering::Release);
+    }
+    driver.shut_down();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_that_comes_after_the_call_has_ended_is_void() {
+        let progress = Progress::default();
+        assert!(!progress.hangs(Duration::ZERO));
+        progress.overdue.fetch_max(3, Ordering::AcqRel);
+        assert!(progress.hangs(Duration::ZERO));
+        progress.ended.store(3, Ordering::Release);
+        assert!(!progress.hangs(Duration::ZERO), "the late call returned");
+        progress.overdue.fetch_max(2, Ordering::AcqRel);
+        assert!(!progress.hangs(Duration::ZERO), "the verdict is about a call that ended meanwhile");
+    }
+
+    #[test]
+    fn a_call_that_nobody_waits_for_hangs_too() {
+        let (progress, began) = (Progress::default(), Duration::from_secs(9));
+        let limit = Duration::from_millis(BUSY_MS_MAX);
+        progress.busy_from.store(millis(began), Ordering::Release);
+        assert!(!progress.hangs(began + limit));
+        assert!(progress.hangs(began + limit + Duration::from_millis(1)));
+        progress.busy_from.store(0, Ordering::Release);
+        assert!(!progress.hangs(began + limit * 9));
+    }
+
+    #[test]
+    fn silence_text() {
+        assert_eq!(
+            silence("x"),
+            "driver x does not return from a call; if it stays so, the operator can enable it again, which loads it again"
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! The child's end of everything: what it sends, and what waits for the host's answer.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver_state::State;
+use satcast_plugin_api::host::Connected;
+use satcast_plugin_api::playback::Keep;
+
+use super::super::channel::{ChannelError, Sender};
+use super::super::limits::ALIVE_MS;
+use super::super::message::{Progress, Sent, ToHost, Wish};
+use super::super::payloads::{Kept, Place};
+use super::confine::die;
+use super::media::RemoteQueue;
+use super::ticker::Ticker;
+use crate::run::pump::Pump;
+use crate::run::services::COUNTERS_MAX;
+use satcast_core::clock::Clock;
+
+/// How long the host may take to answer a call of the library.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// How often what may wait is told: counters, and what became of media.
+const TICK: Duration = Duration::from_millis(200);
+
+/// A counter: all that was added, and how much of it was told.
+type Counter = (Arc<AtomicU64>, u64);
+
+/// Who waits for an answer of the host.
+enum Waiting {
+    Call(SyncSender<Result<String, Error>>),
+    Connection(Connected),
+}
+
+/// The child's end.
+pub(super) struct Link {
+    sender: Sender,
+    pub(super) pump: Arc<Pump>,
+    queues: Mutex<HashMap<u64, Arc<RemoteQueue>>>,
+    /// Payloads that crossed last.
+    payloads: Mutex<Kept>,
+    calls: Mutex<HashMap<u64, Waiting>>,
+    bodies: Mutex<HashMap<u64, Keep>>,
+    counters: Mutex<HashMap<u64, HashMap<String, Counter>>>,
+    /// Requests of viewers that have no answer yet.
+    requests: Mutex<HashSet<u64>>,
+    next_number: AtomicU64,
+    pub(super) ticker: Arc<Ticker>,
+}
+
+impl Link {
+    pub(super) fn new(sender: Sender, id: &str) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self {
+            sender,
+            pump: Arc::new(Pump::start(id)?),
+            queues: Mutex::default(),
+            payloads: Mutex::default(),
+            calls: Mutex::default(),
+            bodies: Mutex::default(),
+            counters: Mutex::default(),
+            requests: Mutex::default(),
+            next_number: AtomicU64::new(0),
+            ticker: Arc::default(),
+        }))
+    }
+
+    /// Starts the thread that tells what may wait a moment, and that this process lives.
+    pub(super) fn start_ticker(self: &Arc<Self>, id: &str) -> std::io::Result<()> {
+        let link = self.clone();
+        let tick = move || {
+            let clock = Clock::system();
+            let mut told = clock.monotonic();
+            loop {
+                thread::park_timeout(TICK);
+                link.push_what_waits();
+                let now = clock.monotonic();
+                if now - told > Duration::from_millis(ALIVE_MS) {
+                    told = now;
+                    link.push(&ToHost::Alive);
+                }
+                link.flush();
+            }
+        };
+        let ticker = thread::Builder::new().name(format!("t:{id}")).spawn(tick)?;
+        self.ticker.runs_on(ticker.thread());
+        Ok(())
+    }
+
+    /// Sends a message; waits for room.
+    pub(super) fn send(&self, message: &ToHost) {
+        self.send_with(message, Vec::new(), None);
+    }
+
+    /// As [`Link::send`], with bytes behind it and a descriptor beside it.
+    pub(super) fn send_with(&self, message: &ToHost, bytes: Vec<Bytes>, descriptor: Option<OwnedFd>) {
+        self.judge(self.sender.send(message, bytes, descriptor));
+    }
+
+    fn push(&self, message: &ToHost) {
+        self.judge(self.sender.push(message, Vec::new(), None));
+    }
+
+    fn flush(&self) {
+        self.judge(self.sender.flush());
+    }
+
+    /// What is too large, or no text, is left out.
+    fn judge(&self, sent: Result<(), ChannelError>) {
+        match sent {
+            Ok(()) | Err(ChannelError::TooLarge | ChannelError::Malformed) => {}
+            Err(_) => die(),
+        }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Asks the host and waits for its answer.
+    pub(super) fn ask(&self, wish: Wish, bytes: Vec<Bytes>) -> Result<String, Error> {
+        let call = self.number();
+        let (answer, outcome) = sync_channel(1);
+        self.calls.lock().insert(call, Waiting::Call(answer));
+        let sent = self.sender.send(&ToHost::Call { call, wish }, bytes, None);
+        self.judge(sent);
+        let outcome = match sent {
+            Ok(()) => outcome.recv_timeout(ANSWER_WAIT).map_err(|_| "the host did not answer"),
+            Err(_) => Err("this is too much, or no text"),
+        };
+        self.calls.lock().remove(&call);
+        outcome.map_err(Error::internal)?
+    }
+
+    /// Asks the host for a connection.
+    pub(super) fn connect(&self, wish: Wish, done: Connected) {
+        let call = self.number();
+        self.calls.lock().insert(call, Waiting::Connection(done));
+        self.send(&ToHost::Call { call, wish });
+    }
+
+    pub(super) fn answered(&self, call: u64, outcome: Result<String, Error>, socket: Option<OwnedFd>) {
+        let waiting = self.calls.lock().remove(&call);
+        match waiting {
+            // The caller may have given up meanwhile.
+            Some(Waiting::Call(answer)) => drop(answer.try_send(outcome)),
+            Some(Waiting::Connection(done)) => {
+                let no_socket = || Error::internal("the host gave no socket; too many open files?");
+                let outcome = outcome.and_then(|_| socket.ok_or_else(no_socket));
+                self.pump.run(move || done(outcome));
+            }
+            None => {}
+        }
+    }
+
+    /// Keeps a body until the host does not need it any more.
+    pub(super) fn keep(&self, body: u64, kept: Keep) {
+        self.bodies.lock().insert(body, kept);
+    }
+
+    pub(super) fn body_released(&self, body: u64) {
+        if let Some(kept) = self.bodies.lock().remove(&body) {
+            self.pump.run(move || drop(kept));
+        }
+    }
+
+    /// A viewer asks.
+    pub(super) fn asked(&self, token: u64) {
+        self.requests.lock().insert(token);
+    }
+
+    /// It is answered; false when it was before, or was never asked.
+    pub(super) fn is_first_answer(&self, token: u64) -> bool {
+        self.requests.lock().remove(&token)
+    }
+
+    pub(super) fn add_queue(&self, dest: u64, queue: &Arc<RemoteQueue>) {
+        self.queues.lock().insert(dest, queue.clone());
+    }
+
+    fn queue(&self, dest: u64) -> Option<Arc<RemoteQueue>> {
+        self.queues.lock().get(&dest).cloned()
+    }
+
+    /// Whether the host is to be told of this state of a destination: not when it was told before.
+    pub(super) fn is_news(&self, dest: u64, state: State, has_reason: bool) -> bool {
+        // The host knows better than this side which destinations there are.
+        self.queue(dest).is_none_or(|queue| queue.is_news(state, has_reason))
+    }
+
+    /// Forgets a destination that was freed.
+    pub(super) fn forget(&self, dest: u64) {
+        self.push_what_waits();
+        // Each goes after its lock.
+        let _queue = self.queues.lock().remove(&dest);
+        let _counters = self.counters.lock().remove(&dest);
+    }
+
+    /// Packets of the host, whose new payloads stand in `bytes`.
+    pub(super) fn take_media(&self, dest: u64, packets: Vec<Sent>, mut bytes: Bytes) {
+        let mut payloads = self.payloads.lock();
+        let mut place = |sent: Sent| {
+            let payload = match sent.payload {
+                Place::Behind(len) if len <= bytes.len() => {
+                    let payload = bytes.split_to(len);
+                    payloads.add(payload.clone(), |_| {});
+                    payload
+                }
+                Place::Kept(number) => payloads.get(number)?.clone(),
+                Place::Behind(_) => return None,
+            };
+            Some((sent, payload))
+        };
+        // The host names nothing that is not there.
+        let placed: Option<Vec<(Sent, Bytes)>> = packets.into_iter().map(&mut place).collect();
+        drop(payloads);
+        match (placed, self.queue(dest)) {
+            (Some(placed), Some(queue)) => queue.take(placed),
+            (None, _) => die(),
+            // It has ended; the host gives back what was on its way.
+            (_, None) => {}
+        }
+    }
+
+    pub(super) fn end_media(&self, dest: u64) {
+        self.queue(dest).into_iter().for_each(|queue| queue.end());
+    }
+
+    /// A counter of a destination, made if need be.
+    pub(super) fn counter(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
+        let mut counters = self.counters.lock();
+        let of_dest = counters.entry(dest).or_default();
+        if !of_dest.contains_key(name) && of_dest.len() >= COUNTERS_MAX {
+            return None;
+        }
+        Some(of_dest.entry(name.to_owned()).or_default().0.clone())
+    }
+
+    /// Lets what was added to counters and what became of media go with the next message.
+    pub(super) fn push_what_waits(&self) {
+        for (dest, counters) in &mut *self.counters.lock() {
+            for (name, (counter, told)) in counters {
+                let value = counter.load(Ordering::Relaxed);
+                if value != *told {
+                    let added = value.wrapping_sub(*told);
+                    self.push(&ToHost::Counted { dest: *dest, name: name.clone(), added });
+                    *told = value;
+                }
+            }
+        }
+        let queues = self.queues.lock();
+        let progress: Vec<Progress> =
+            queues.iter().filter_map(|(dest, queue)| queue.progress(*dest)).collect();
+        drop(queues);
+        if !progress.is_empty() {
+            self.push(&ToHost::Media(progress));
+        }
+    }
+}

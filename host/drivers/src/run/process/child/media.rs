@@ -1,0 +1,131 @@
+//! Media in the child: packets that the host sent and the library has not read yet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use satcast_plugin_api::driver_state::{Reported, State as DriverState};
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
+
+use super::super::limits::{UNREAD_BYTES_MAX, UNREAD_PACKETS_MAX};
+use super::super::message::{Progress, Sent};
+use super::ticker::Ticker;
+use crate::run::pump::Pump;
+
+/// The queue of a destination as the library sees it.
+pub(super) struct RemoteQueue {
+    pump: Arc<Pump>,
+    ticker: Arc<Ticker>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    packets: VecDeque<Delivery>,
+    waker: Option<DriverWaker>,
+    is_over: bool,
+    reported: Reported,
+    /// What the host was not told yet.
+    progress: Progress,
+}
+
+impl State {
+    /// Half of what the host sends unread was read, or much was let go of: it should not wait for the next tick.
+    fn is_due(&self) -> bool {
+        let Progress { packets, bytes, released, is_given_back, .. } = self.progress;
+        is_given_back || packets >= UNREAD_PACKETS_MAX / 2 || bytes.max(released) >= UNREAD_BYTES_MAX / 2
+    }
+}
+
+impl RemoteQueue {
+    pub(super) fn new(pump: Arc<Pump>, ticker: Arc<Ticker>) -> Self {
+        Self { pump, ticker, state: Mutex::default() }
+    }
+
+    /// Takes packets of the host.
+    pub(super) fn take(&self, packets: Vec<(Sent, Bytes)>) {
+        let mut state = self.state.lock();
+        if state.is_over {
+            return;
+        }
+        for (Sent { mut packet, discontinuity, .. }, payload) in packets {
+            // Nobody else has it yet.
+            if let Some(packet) = Arc::get_mut(&mut packet) {
+                packet.payload = payload;
+            }
+            state.packets.push_back(Delivery { packet, discontinuity });
+        }
+        let waker = state.waker.take();
+        drop(state);
+        self.pump.wake(waker);
+    }
+
+    /// Whether the host is to be told of what the library says of its state.
+    pub(super) fn is_news(&self, state: DriverState, has_reason: bool) -> bool {
+        self.state.lock().reported.is_news(state, has_reason)
+    }
+
+    /// What became of its media, if the host was not told of it.
+    pub(super) fn progress(&self, dest: u64) -> Option<Progress> {
+        let progress = std::mem::take(&mut self.state.lock().progress);
+        (progress != Progress::default()).then_some(Progress { dest, ..progress })
+    }
+
+    /// No more will come.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        let waker = state.waker.take();
+        drop(state);
+        self.pump.wake(waker);
+    }
+}
+
+impl MediaSource for RemoteQueue {
+    fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
+        let mut state = self.state.lock();
+        if !state.packets.is_empty() {
+            let count = state.packets.len().min(max);
+            let from = out.len();
+            out.extend(state.packets.drain(..count));
+            state.progress.packets += count;
+            state.progress.bytes += out[from..].iter().map(|it| it.packet.payload.len()).sum::<usize>();
+            let is_due = state.is_due();
+            drop(state);
+            if is_due {
+                self.ticker.tell_soon();
+            }
+            return Recv::Ready;
+        }
+        if state.is_over {
+            return Recv::Closed;
+        }
+        let old = state.waker.replace(waker);
+        drop(state);
+        // Foreign code: not under the lock.
+        drop(old);
+        Recv::Empty
+    }
+
+    fn released(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        state.progress.released += bytes;
+        let is_due = state.is_due();
+        drop(state);
+        if is_due {
+            self.ticker.tell_soon();
+        }
+    }
+
+    fn abandoned(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        state.progress.is_given_back = true;
+        let (packets, waker) = (std::mem::take(&mut state.packets), state.waker.take());
+        drop(state);
+        drop(packets);
+        drop(waker);
+        self.ticker.tell_soon();
+    }
+}

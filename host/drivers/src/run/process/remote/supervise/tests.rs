@@ -1,0 +1,94 @@
+//! What follows when the service cannot give a child what it needs.
+
+use std::path::PathBuf;
+use std::thread;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::super::super::session::tests::Deaf;
+use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
+use super::super::super::spec::Spec;
+use super::super::Hooks;
+use super::*;
+use crate::run::pump::Pump;
+use satcast_core::clock::Clock;
+use satcast_core::config::ProcessLimits;
+
+fn remote(exe: &str) -> Arc<Remote> {
+    let exe = PathBuf::from(exe);
+    let spec = Spec { image: exe.clone(), exe, id: "t".into(), limits: ProcessLimits::default() };
+    let parts = Parts {
+        spec,
+        services: Arc::new(Deaf),
+        pump: Arc::new(Pump::start("t").unwrap()),
+        clock: Clock::system(),
+        max_level: 3,
+        hooks: Hooks { accept: Box::new(|_| Ok(())), up: Box::new(|| {}), fault: Box::new(|_, _| false) },
+    };
+    Arc::new(Remote {
+        parts,
+        state: Mutex::new(State::Starting),
+        changed: Condvar::new(),
+        keeps_recordings: false.into(),
+        apart: Mutex::default(),
+        crashed: 0.into(),
+    })
+}
+
+const NAME: &str =
+    "run::process::remote::supervise::tests::a_service_without_descriptors_waits_and_blames_nobody";
+
+#[test]
+fn a_service_without_descriptors_waits_and_blames_nobody() {
+    if !in_a_process_with_few_files(NAME) {
+        return;
+    }
+    let remote = remote("/bin/true");
+    let taken = take_all_files();
+    let too_many_open = std::io::Error::from_raw_os_error(libc::EMFILE).to_string();
+    let end = remote.one_child(&mut None);
+    assert!(end.why.contains(&too_many_open) && end.why.contains("LimitNOFILE"), "{}", end.why);
+    assert!(end.is_shortage);
+    let supervised = remote.clone();
+    let supervisor = thread::spawn(move || supervised.supervise(None));
+    while !matches!(*remote.state.lock(), State::Down { .. }) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(remote.trouble().unwrap().contains("LimitNOFILE"), "the operator is told");
+    assert_eq!(remote.crashed(), 0);
+    remote.end();
+    supervisor.join().unwrap();
+    drop(taken);
+    let end = remote.one_child(&mut None);
+    assert_eq!((end.why.as_str(), end.is_shortage), ("ended with exit code 0", false), "it is started again");
+}
+
+#[test]
+fn what_ends_by_itself_crashed() {
+    let remote = remote("/bin/true");
+    let supervised = remote.clone();
+    let supervisor = thread::spawn(move || supervised.supervise(None));
+    while remote.crashed() < 2 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    remote.end();
+    supervisor.join().unwrap();
+}
+
+#[test]
+fn a_child_that_could_not_be_started_has_crashed_nothing() {
+    let end = remote("/nowhere/satcast").one_child(&mut None);
+    assert!(end.why.starts_with(&not_started("/nowhere/satcast".as_ref())) && end.is_shortage, "{}", end.why);
+}
+
+#[test]
+fn a_child_that_is_not_started_text() {
+    assert_eq!(not_started("/nowhere/satcast".as_ref()), "cannot be started as /nowhere/satcast");
+}
+
+#[test]
+fn waits_grow_to_an_end() {
+    let waits: Vec<u64> = (0..9).map(|n| restart_wait(n, false).as_millis() as u64).collect();
+    assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
+    assert_eq!(restart_wait(9, true), SHORTAGE_WAIT_MAX);
+}

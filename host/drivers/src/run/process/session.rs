@@ -1,0 +1,299 @@
+//! One child as the host sees it: calls into it, and how it ends. [`super::media`]: its media; [`super::requests`]: what it asks for.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use satcast_plugin_api::host::{Done, MediaSource, Services};
+use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{Class, Error};
+
+use super::channel::{ChannelError, Sender};
+use super::feed::Feed;
+use super::held::Held;
+use super::limits::CALL_MS;
+use super::message::{Ask, Reply, ToChild};
+use super::payloads::Crossed;
+use super::shortage;
+use crate::run::pump::Pump;
+
+/// One child.
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) sender: Sender,
+    pub(super) services: Arc<dyn Services>,
+    pub(super) pump: Arc<Pump>,
+    calls: Mutex<HashMap<u64, Call>>,
+    /// The call that it did not return from.
+    hung: Mutex<Option<Hung>>,
+    next_number: AtomicU64,
+    /// Requests about recordings that have no outcome yet.
+    pub(super) requests: Mutex<HashMap<u64, Done>>,
+    pub(super) feeds: Mutex<HashMap<u64, Arc<Feed>>>,
+    pub(super) crossed: Mutex<Crossed>,
+    /// What waits to be sent will be.
+    pub(super) is_flushed_soon: AtomicBool,
+    /// Why the host ended it.
+    ended: Mutex<Option<Ended>>,
+    pub(super) is_over: AtomicBool,
+    pub(super) answers: Arc<Held>,
+}
+
+struct Ended {
+    why: String,
+    /// The service lacked something; the child did nothing wrong.
+    for_service: bool,
+}
+
+/// A call that has no answer yet.
+struct Call {
+    answer: SyncSender<Result<Reply, Error>>,
+    /// Who it is for; `None` = it is not known.
+    account: Option<i64>,
+}
+
+/// A call that did not return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hung {
+    /// Who it was for.
+    pub(super) account: Option<i64>,
+    /// Whoever opens notes the fault.
+    pub(super) is_open: bool,
+}
+
+/// An open destination in a child.
+pub(crate) struct RemoteInstance {
+    session: Arc<Session>,
+    dest: u64,
+    account: i64,
+}
+
+impl Session {
+    pub(super) fn new(id: &str, sender: Sender, services: &Arc<dyn Services>, pump: &Arc<Pump>) -> Arc<Self> {
+        Arc::new(Self {
+            id: id.to_owned(),
+            sender,
+            services: services.clone(),
+            pump: pump.clone(),
+            calls: Mutex::default(),
+            hung: Mutex::default(),
+            next_number: AtomicU64::new(0),
+            requests: Mutex::default(),
+            feeds: Mutex::default(),
+            crossed: Mutex::default(),
+            is_flushed_soon: AtomicBool::new(false),
+            ended: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            answers: Arc::default(),
+        })
+    }
+
+    /// Ends it because of `reason`; whoever reads from it sees the end.
+    pub(super) fn fail(&self, reason: &str) {
+        self.end(reason, false);
+    }
+
+    /// As [`Session::fail`], for something that the service lacks: nobody is blamed.
+    pub(super) fn fail_for_service(&self, reason: &str) {
+        self.end(reason, true);
+    }
+
+    fn end(&self, reason: &str, for_service: bool) {
+        self.ended.lock().get_or_insert_with(|| Ended { why: reason.to_owned(), for_service });
+        self.is_over.store(true, Ordering::Release);
+        self.sender.shut_down();
+    }
+
+    /// It was ended because the service lacked something.
+    pub(super) fn is_for_service(&self) -> bool {
+        self.ended.lock().as_ref().is_some_and(|ended| ended.for_service)
+    }
+
+    /// Why the host ended it, if it did.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.ended.lock().as_ref().map(|ended| ended.why.clone())
+    }
+
+    /// Sends a message; a child that does not read is ended.
+    pub(super) fn tell(&self, message: &ToChild) {
+        self.tell_with(message, None);
+    }
+
+    /// As [`Session::tell`], with a descriptor beside it.
+    pub(super) fn tell_with(&self, message: &ToChild, descriptor: Option<OwnedFd>) {
+        self.judge(self.sender.send(message, Vec::new(), descriptor));
+    }
+
+    /// Lets a message wait for the next one that is sent.
+    pub(super) fn push(&self, message: &ToChild, bytes: Vec<Bytes>) {
+        self.judge(self.sender.push(message, bytes, None));
+    }
+
+    /// Sends what waits from the pump thread, where all that is pushed until then goes at once.
+    pub(super) fn flush_soon(self: &Arc<Self>) {
+        if !self.is_flushed_soon.swap(true, Ordering::AcqRel) {
+            let session = self.clone();
+            self.pump.run(move || {
+                session.is_flushed_soon.store(false, Ordering::Release);
+                session.judge(session.sender.flush());
+            });
+        }
+    }
+
+    fn judge(&self, sent: Result<(), ChannelError>) {
+        match sent {
+            // The reader sees the end by itself.
+            Ok(()) | Err(ChannelError::Closed) => {}
+            Err(ChannelError::System(error)) if shortage::is_shortage(error) => {
+                self.fail_for_service(&shortage::told("cannot be told anything", &error.into()));
+            }
+            Err(ChannelError::TooLarge | ChannelError::Malformed) => {
+                self.fail("was to be told more than a message holds");
+            }
+            Err(ChannelError::TimedOut | ChannelError::System(_)) => self.fail("does not read"),
+        }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Calls the child and waits for its answer; one that does not come in time ends it.
+    pub(super) fn call(&self, account: Option<i64>, ask: Ask) -> Result<Reply, Error> {
+        let is_open = matches!(ask, Ask::Open { .. });
+        let call = self.number();
+        let (answer, outcome) = sync_channel(1);
+        self.calls.lock().insert(call, Call { answer, account });
+        if self.is_over.load(Ordering::Acquire) {
+            self.calls.lock().remove(&call);
+            return Err(self.has_ended());
+        }
+        self.tell(&ToChild::Call { call, ask });
+        let outcome = outcome.recv_timeout(Duration::from_millis(CALL_MS));
+        self.calls.lock().remove(&call);
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                self.hung.lock().get_or_insert(Hung { account, is_open });
+                self.fail(&not_returned());
+                // A fault of what was asked for: as with a panic, it is not asked for again and again.
+                Err(Error::new(Class::Panic, hangs(&self.id, is_open)))
+            }
+        }
+    }
+
+    /// Hands the answer of a call over.
+    pub(super) fn answered(&self, call: u64, outcome: Result<Reply, Error>) {
+        if let Some(call) = self.calls.lock().remove(&call) {
+            // The caller may have given up meanwhile.
+            let _ = call.answer.try_send(outcome);
+        }
+    }
+
+    /// The call that it did not return from.
+    pub(super) fn hung(&self) -> Option<Hung> {
+        *self.hung.lock()
+    }
+
+    /// The accounts with open destinations or calls. To be asked before it is buried.
+    pub(super) fn inside(&self) -> BTreeSet<i64> {
+        let mut inside: BTreeSet<i64> = self.feeds.lock().values().map(|feed| feed.account).collect();
+        inside.extend(self.calls.lock().values().filter_map(|call| call.account));
+        inside
+    }
+
+    pub(super) fn has_ended(&self) -> Error {
+        Error::internal(format!("the process of driver {} has ended", self.id))
+    }
+
+    fn gone(&self) -> Error {
+        Error::internal(format!("the process of driver {} ended while it was called", self.id))
+    }
+
+    /// Opens a destination.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        dest: u64,
+        source: u64,
+        kind: &str,
+        config: &str,
+        about: &About,
+        media: Arc<dyn MediaSource>,
+    ) -> Result<RemoteInstance, Error> {
+        let account = about.account_id;
+        // Before the call, whose destination is inside from then on.
+        self.feeds.lock().insert(dest, Arc::new(Feed::new(account, media)));
+        let (kind, config, about) = (kind.to_owned(), config.to_owned(), about.clone());
+        if let Err(error) = self.call(Some(account), Ask::Open { dest, source, kind, config, about }) {
+            self.forget(dest);
+            return Err(error);
+        }
+        self.feed(dest);
+        Ok(RemoteInstance { session: self.clone(), dest, account })
+    }
+
+    /// After its end: fails what waits for it, gives all media back, and tells its destinations `error`.
+    pub(super) fn bury(&self, error: &Error) {
+        self.is_over.store(true, Ordering::Release);
+        let calls: Vec<Call> = self.calls.lock().drain().map(|(_, call)| call).collect();
+        for call in calls {
+            // As in `answered`.
+            let _ = call.answer.try_send(Err(self.gone()));
+        }
+        let requests: Vec<Done> = self.requests.lock().drain().map(|(_, done)| done).collect();
+        requests.into_iter().for_each(|done| done(Err(error.clone())));
+        let feeds: Vec<(u64, Arc<Feed>)> = self.feeds.lock().drain().collect();
+        for (dest, feed) in feeds {
+            feed.leave();
+            self.services.stopped(dest, Err(error.clone()));
+        }
+    }
+}
+
+impl RemoteInstance {
+    /// Offers a new configuration; false when it must be opened again for it.
+    pub(crate) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
+        let reply = self.call(Ask::Reconfigure { dest: self.dest, config: config.to_owned() })?;
+        Ok(matches!(reply, Reply::Taken(true)))
+    }
+
+    /// Asks for the end.
+    pub(crate) fn stop(&self, deadline_ms: u32) {
+        // A child that is gone has ended all of it.
+        let _ = self.call(Ask::Stop { dest: self.dest, deadline_ms });
+    }
+
+    /// Frees it.
+    pub(crate) fn destroy(self) {
+        // As above.
+        let _ = self.call(Ask::Destroy { dest: self.dest });
+        self.session.forget(self.dest);
+    }
+
+    fn call(&self, ask: Ask) -> Result<Reply, Error> {
+        self.session.call(Some(self.account), ask)
+    }
+}
+
+/// Why a child is ended whose call takes too long.
+fn not_returned() -> String {
+    format!("did not return from a call within {CALL_MS} ms")
+}
+
+/// The same for whose call it is.
+fn hangs(id: &str, is_open: bool) -> String {
+    let from = if is_open { "opening the destination" } else { "a call" };
+    format!(
+        "driver {id} did not return from {from} within {CALL_MS} ms, and its process was ended for that; change the destination and try again, \
+         or ask the operator or the driver's author"
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests;

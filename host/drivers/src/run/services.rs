@@ -1,0 +1,372 @@
+//! What the host does for one driver: routes its reports to the destination they are about, writes its log lines without
+//! secrets and within limits, makes its connections through the outbound guard, gives it a folder.
+
+mod counters;
+mod duty;
+mod lines;
+mod on_pump;
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use satcast_plugin_api::driver_state::State;
+use satcast_plugin_api::host::{Connected, LogLine, Services};
+use satcast_plugin_api::recording::Recording;
+use satcast_plugin_api::redact::Readings;
+use satcast_plugin_api::{Asset, Error, HttpResponse, Playback};
+
+use self::counters::Names;
+pub(crate) use self::counters::{COUNTERS_MAX, is_counter_name};
+pub use self::counters::{Counters, SENT_BYTES_PER_SEC_MAX};
+use self::on_pump::{CONNECTS_MAX, Connecting, OnPump, connect_error};
+use super::pump::Pump;
+use super::quarantine::Quarantine;
+use super::redact::{Redactor, Retired};
+use super::reports::{self, RecordingParts};
+use super::requests::Waiting;
+use crate::load::settings::OperatorSettings;
+use crate::published::{Assets, Budget};
+use satcast_core::clock::Clock;
+use satcast_core::ids::DestinationId;
+use satcast_core::log_limit::LogLimit;
+use satcast_net::outbound::{Asker, Guard};
+
+/// What is told to a connect that comes late.
+const ENDED: &str = "this driver has ended";
+/// Log lines of one destination per second; further ones are counted and left out.
+pub(crate) const LOG_LINES_PER_SEC_MAX: u32 = 200;
+/// Log lines of one driver per second, of all its destinations and what its process writes.
+pub(crate) const DRIVER_LOG_LINES_PER_SEC_MAX: u32 = 500;
+/// Their bytes, about.
+pub(crate) const DRIVER_LOG_BYTES_PER_SEC_MAX: usize = 64 * 1024;
+/// Events of one destination per second; further ones are left out.
+pub(crate) const EVENTS_PER_SEC_MAX: u32 = 5;
+/// Events of one driver per second.
+pub(crate) const DRIVER_EVENTS_PER_SEC_MAX: u32 = 50;
+/// Longest name of an event in bytes; the rest is cut.
+pub(crate) const EVENT_NAME_BYTES_MAX: usize = 64;
+/// Longest log message, or all fields together, in bytes; the rest is cut.
+pub(crate) const LOG_TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Longest error of a driver that is shown, in bytes; the rest is cut.
+pub(crate) const ERROR_TEXT_BYTES_MAX: usize = 1024;
+/// Longest event payload in bytes; longer ones are dropped.
+pub const EVENT_BYTES_MAX: usize = 16 * 1024;
+/// Reports of recordings of one driver per second; what is left out is found by a list.
+pub(crate) const REPORTS_PER_SEC_MAX: u32 = 1_000;
+/// Longest a connection attempt may take when the driver names no limit.
+const CONNECT_TIMEOUT_DEFAULT_MS: u64 = 10_000;
+
+/// Stands for no opening, but for the driver itself.
+const DRIVER_ITSELF: u64 = 0;
+
+/// Who is told what a destination reports. Called on driver threads; must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// The state, and why it is not live.
+    fn state(&self, state: State, reason: Option<Error>);
+    /// It has ended.
+    fn stopped(&self, outcome: Result<(), Error>);
+    /// Something for the owner; `data` is JSON within [`EVENT_BYTES_MAX`].
+    fn event(&self, name: &str, data: serde_json::Value);
+}
+
+/// What is known of one opening while it is open.
+pub(crate) struct Opened {
+    pub(crate) destination: DestinationId,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) assets: Arc<Assets>,
+    pub(crate) redactor: RwLock<Arc<Redactor>>,
+    pub(crate) log_limit: LogLimit,
+    pub(crate) event_limit: LogLimit,
+    /// Whose it is.
+    pub(crate) account: i64,
+}
+
+impl Opened {
+    fn redactor(&self) -> Arc<Redactor> {
+        self.redactor.read().clone()
+    }
+}
+
+/// Services of one driver.
+pub(crate) struct DriverServices {
+    driver: String,
+    data_dir: PathBuf,
+    guard: Guard,
+    runtime: tokio::runtime::Handle,
+    clock: Clock,
+    log_limit: LogLimit,
+    driver_limit: LogLimit,
+    event_limit: LogLimit,
+    report_limit: LogLimit,
+    counter_names: Names,
+    opened: RwLock<HashMap<u64, Arc<Opened>>>,
+    retired: Retired,
+    /// With what hides the secrets in them.
+    settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
+    /// Not kept by this: a driver on threads leaves its host table, and this behind it, to late calls for ever.
+    pump: Weak<Pump>,
+    recordings: RecordingParts,
+    requests: Waiting,
+    quarantine: Mutex<Quarantine>,
+    panicked: AtomicU64,
+    assets: Arc<Budget>,
+    /// Connections that are being made, or were and wait for the driver to take them.
+    connecting: Arc<AtomicU32>,
+}
+
+impl DriverServices {
+    pub(crate) fn new(
+        driver: &str,
+        data_dir: PathBuf,
+        guard: Guard,
+        runtime: tokio::runtime::Handle,
+        clock: Clock,
+        settings: OperatorSettings,
+        pump: &Arc<Pump>,
+        recordings: RecordingParts,
+    ) -> Self {
+        let opened = RwLock::new(HashMap::new());
+        let own_secrets = Redactor::new(settings.secrets.iter().cloned());
+        let settings = RwLock::new(Arc::new((settings, own_secrets)));
+        Self {
+            driver: driver.to_string(),
+            data_dir,
+            guard,
+            runtime,
+            clock,
+            log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
+            driver_limit: LogLimit::per_second(DRIVER_LOG_LINES_PER_SEC_MAX)
+                .with_bytes(DRIVER_LOG_BYTES_PER_SEC_MAX),
+            event_limit: LogLimit::per_second(DRIVER_EVENTS_PER_SEC_MAX),
+            counter_names: Names::default(),
+            report_limit: LogLimit::per_second(REPORTS_PER_SEC_MAX),
+            opened,
+            retired: Retired::default(),
+            settings,
+            pump: Arc::downgrade(pump),
+            recordings,
+            requests: Waiting::default(),
+            quarantine: Mutex::default(),
+            panicked: AtomicU64::default(),
+            assets: Arc::default(),
+            connecting: Arc::default(),
+        }
+    }
+
+    /// What is hidden for a destination with these secrets: they, and those in the driver's own settings.
+    pub(crate) fn redactor(&self, secrets: Vec<String>) -> Arc<Redactor> {
+        let settings = self.own_settings();
+        Arc::new(Redactor::new(secrets.into_iter().chain(settings.0.secrets.iter().cloned())))
+    }
+
+    /// Sets what the operator wrote, once it is known what the driver takes.
+    pub(crate) fn set_settings(&self, settings: OperatorSettings) {
+        let own_secrets = Redactor::new(settings.secrets.iter().cloned());
+        let mut current = self.settings.write();
+        *current = Arc::new((settings, own_secrets));
+    }
+
+    fn own_settings(&self) -> Arc<(OperatorSettings, Redactor)> {
+        self.settings.read().clone()
+    }
+
+    /// Hides more texts for a destination that is open: those of a configuration it is about to get.
+    pub(crate) fn hide_more(&self, dest: u64, secrets: Vec<String>) {
+        if let Some(opened) = self.find(dest) {
+            let mut redactor = opened.redactor.write();
+            *redactor = Arc::new(redactor.with(secrets));
+        }
+    }
+
+    /// Bounds what its published assets take of the service's memory.
+    pub(crate) fn bound_assets(&self, bytes: u64) {
+        self.assets.bound(bytes);
+    }
+
+    pub(crate) fn insert(&self, dest: u64, opened: Opened) {
+        opened.assets.charge(&self.assets, opened.account);
+        self.opened.write().insert(dest, Arc::new(opened));
+    }
+
+    pub(crate) fn remove(&self, dest: u64) {
+        let removed = self.opened.write().remove(&dest);
+        if let Some(opened) = removed {
+            self.retired.keep(opened.redactor());
+            opened.assets.end();
+        }
+        self.requests.end(dest);
+    }
+
+    /// `text` without secrets, then cut and made printable: a cut before could leave half a secret. What names no open
+    /// destination is cleaned of the secrets of all that this driver has or lately had.
+    fn clean(&self, opened: Option<&Opened>, text: &str) -> String {
+        let text = Readings::of(text);
+        let places = match opened {
+            Some(opened) => opened.redactor().places(&text),
+            None => {
+                let mut places = self.own_settings().1.places(&text);
+                let all = self.opened.read();
+                places.extend(all.values().flat_map(|opened| opened.redactor().places(&text)));
+                drop(all);
+                places.extend(self.retired.places(&text));
+                places
+            }
+        };
+        printable(&text.hide(places))
+    }
+
+    /// A text about none of its openings as it may be shown.
+    pub(crate) fn clean_text(&self, text: &str) -> String {
+        shortened(&self.clean(None, text), ERROR_TEXT_BYTES_MAX)
+    }
+
+    /// Makes what a recording says of its failure fit to be shown.
+    pub(crate) fn clean_recording(&self, recording: &mut Recording) {
+        recording.error = recording.error.take().map(|error| self.clean_text(&error));
+    }
+
+    // A number that is not open any more finds nothing: late calls are harmless.
+    fn find(&self, dest: u64) -> Option<Arc<Opened>> {
+        self.opened.read().get(&dest).cloned()
+    }
+}
+
+impl Services for DriverServices {
+    fn log(&self, line: LogLine) {
+        self.write(&line);
+    }
+
+    fn state(&self, dest: u64, state: State, reason: Option<Error>) {
+        if let Some(opened) = self.find(dest) {
+            opened.observer.state(state, reason.map(|reason| cleaned(&opened.redactor(), reason)));
+        }
+    }
+
+    fn event(&self, dest: u64, name: &str, json: &str) {
+        self.tell(dest, name, json);
+    }
+
+    fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
+        let opened = self.find(dest)?;
+        if self.counter_names.admit(name) { opened.counters.get(name) } else { None }
+    }
+
+    fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
+        if let Some(opened) = self.find(dest) {
+            let outcome = outcome.map_err(|error| cleaned(&opened.redactor(), error));
+            if let Err(error) = &outcome {
+                self.note(opened.account, error);
+            }
+            opened.observer.stopped(outcome);
+        }
+    }
+
+    fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
+        let asker = match self.find(dest) {
+            Some(opened) => Asker::Account(opened.account),
+            None if dest == DRIVER_ITSELF => Asker::Service(self.driver.as_str().into()),
+            None => {
+                done(Err(Error::internal("this destination is not open any more")));
+                return;
+            }
+        };
+        let Some(pump) = self.pump.upgrade() else {
+            done(Err(Error::internal(ENDED)));
+            return;
+        };
+        let Some(place) = Connecting::begin(&self.connecting) else {
+            let driver = &self.driver;
+            done(Err(Error::internal(format!(
+                "driver {driver} waits for {CONNECTS_MAX} connections already; it has to wait for some of them first"
+            ))));
+            return;
+        };
+        let timeout =
+            if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
+        let guard = self.guard.asked_by(asker);
+        let answer = OnPump { pump, done: Some(done), place: Some(place) };
+        self.runtime.spawn(async move {
+            let outcome = guard.connect(&host, port, timeout).await;
+            answer.give(outcome.map(OwnedFd::from).map_err(connect_error));
+        });
+    }
+
+    fn data_dir(&self) -> Result<PathBuf, Error> {
+        std::fs::create_dir_all(&self.data_dir).map(|()| self.data_dir.clone()).map_err(|error| {
+            Error::internal(format!("cannot make the folder of driver {}: {error}", self.driver))
+        })
+    }
+
+    fn settings(&self) -> String {
+        self.own_settings().0.json.clone()
+    }
+
+    fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
+        let opened =
+            self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
+        opened.assets.publish(asset, &self.data_dir)
+    }
+
+    fn retract(&self, dest: u64, name: &str) {
+        if let Some(opened) = self.find(dest) {
+            opened.assets.retract(name);
+        }
+    }
+
+    fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
+        let opened =
+            self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
+        opened.assets.set_playback(playback, self.clock.monotonic());
+        Ok(())
+    }
+
+    fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
+        self.requests.answer(token, response)
+    }
+
+    fn recording(&self, mut recording: Recording) -> Result<(), Error> {
+        if self.report_limit.admit(self.clock.monotonic()).is_none() {
+            return Ok(());
+        }
+        self.clean_recording(&mut recording);
+        self.recordings.reports.put(&self.driver, recording);
+        Ok(())
+    }
+
+    fn seal(&self, text: &str) -> Result<String, Error> {
+        reports::seal(&self.recordings, &self.driver, text)
+    }
+
+    fn unseal(&self, sealed: &str) -> Result<String, Error> {
+        reports::unseal(&self.recordings, &self.driver, sealed)
+    }
+}
+
+fn cleaned(redactor: &Redactor, mut error: Error) -> Error {
+    error.message = shown(redactor, &error.message);
+    error
+}
+
+/// An error of a driver as it may be shown.
+pub(crate) fn shown(redactor: &Redactor, text: &str) -> String {
+    shortened(&redactor.clean(text), ERROR_TEXT_BYTES_MAX)
+}
+
+/// `text` cut to the limit and without characters that would break a log line or colour a terminal.
+fn printable(text: &str) -> String {
+    shortened(text, LOG_TEXT_BYTES_MAX)
+}
+
+fn shortened(text: &str, bytes_max: usize) -> String {
+    let end = (0..=text.len().min(bytes_max)).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests;
