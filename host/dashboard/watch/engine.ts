@@ -67,6 +67,11 @@ function whileAway(policy: LoadPolicy): LoadPolicy {
 /** Tells this player from others behind the same address, for the count of viewers; a new one for each visit. */
 const PLAYER = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 
+/** Asks for the first segments of a stream at once: others wait until three are listed, which this player does not need. */
+function atOnce(request: XMLHttpRequest, address: string): void {
+  request.open('GET', `${address}${address.includes('?') ? '&' : '?'}now=1`, true);
+}
+
 /** Sends it with playlists. A frame that was cut off from its origin is a stranger there, and may not. */
 function name(request: XMLHttpRequest, address: string): void {
   if (self.origin === 'null' || !address.includes('.m3u8')) {
@@ -79,7 +84,6 @@ function name(request: XMLHttpRequest, address: string): void {
 }
 
 const CONFIG: Partial<HlsConfig> = {
-  xhrSetup: name,
   // A worker would be a script from a blob, which the page's policy forbids; fragmented MP4 needs no remuxing.
   enableWorker: false,
   // Slightly faster after a pause of the network; more would be heard.
@@ -122,7 +126,12 @@ export async function engine(video: HTMLVideoElement, index: string): Promise<En
 }
 
 function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): Engine {
-  const hls = new Player({ ...CONFIG, lowLatencyMode: storedNear() });
+  const begun = (): boolean => video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA;
+  const xhrSetup = (request: XMLHttpRequest, address: string): void => {
+    const isSegment = address.split('?')[0]?.endsWith('.m4s');
+    (isSegment && !begun() ? atOnce : name)(request, address);
+  };
+  const hls = new Player({ ...CONFIG, xhrSetup, lowLatencyMode: storedNear() });
   const watch = new AbortController();
   const watchman = new Watchman();
   let mends: number[] = [];

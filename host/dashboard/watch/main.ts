@@ -19,7 +19,7 @@ const VIEWERS_FIRST_MS = 1_000;
 const RELOAD_MS = 5_000;
 
 /** After these only the viewer or the owner can help. */
-const FINAL: ReadonlySet<Reason> = new Set<Reason>(['refused', 'forbidden', 'broken', 'unsupported', 'no-key']);
+const FINAL: ReadonlySet<Reason> = new Set<Reason>(['forbidden', 'broken', 'unsupported', 'no-key']);
 
 /** Resolves with whether the viewer pressed the large button, at the latest after so long. */
 async function pressed(ms: number): Promise<boolean> {

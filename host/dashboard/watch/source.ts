@@ -17,6 +17,8 @@ const HIDDEN_LOOK_MS = 20_000;
 /** After a failure: doubled each time from the first to the second. */
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 15_000;
+/** While the key opens nothing: the stream may be switched on again. */
+const REFUSED_MS = 20_000;
 
 function ask(address: string | URL): Promise<Response> {
   return fetch(address, { credentials: 'omit', referrerPolicy: 'no-referrer', signal: AbortSignal.timeout(ANSWER_MS) });
@@ -89,6 +91,9 @@ export function pause(outcome: Found | 'ready', tries: number): number {
   const spread = 0.75 + Math.random() / 2;
   if (outcome === 'ready') {
     return HIDDEN_LOOK_MS * spread;
+  }
+  if (outcome === 'refused') {
+    return REFUSED_MS * spread;
   }
   if (outcome === 'starting') {
     return STARTING_MS * spread;

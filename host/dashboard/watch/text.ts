@@ -52,8 +52,9 @@ export const NOTICES: Record<Reason, Notice> = {
   lost: { headline: 'The server cannot be reached', advice: 'Check your connection. This page goes on trying.' },
   busy: { headline: 'Too many requests', advice: 'This page tries again in a moment.' },
   refused: {
-    headline: 'This key does not open the stream any more',
-    advice: 'It was revoked, or the stream was switched off. Ask whoever gave you the address for a new one.',
+    headline: 'This key does not open the stream now',
+    advice:
+      'It was revoked, or the stream was switched off. This page goes on trying; ask whoever gave you the address for a new one.',
   },
   forbidden: {
     headline: 'This page may not play the stream',

@@ -121,7 +121,9 @@ pub(super) async fn follow(
 ) -> Result<Current, ApiError> {
     let Some(piece) = piece else { return coming(opening, name).await };
     if piece.followed.segment.is_some() {
-        return Ok(begun(opening, piece).await);
+        let current =
+            if is_wanted_now(query) { Current::at_once(Some(piece)) } else { begun(opening, piece).await };
+        return Ok(current);
     }
     let Some(reload) = &piece.followed.reload else { return Ok(Current::at_once(Some(piece))) };
     let asked = Directives::of(query)?;
@@ -161,6 +163,11 @@ async fn begun(opening: &Opening, segment: Arc<Published>) -> Current {
         let _ = wait_for(opening, START_WAIT, look).await;
     }
     Current { piece: Some(segment), max_age_secs: None, waited }
+}
+
+/// `now=1`: a player that does not run dry with the first segment alone, as hls.js, asks for it at once.
+fn is_wanted_now(query: &str) -> bool {
+    form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "now" && value == "1")
 }
 
 /// Its playlist is none of a live stream, or lists enough; what is looked at ends with the last segment that counts.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use satcast_plugin_api::recording::PROBE_SECS;
+
 use crate::config::Settings;
 use crate::parts;
 use crate::upload::attempts::Pauses;
@@ -56,6 +58,8 @@ pub(crate) const FULL_RETRY: Duration = Duration::from_secs(30);
 pub(crate) struct Limits {
     pub(crate) pauses: Pauses,
     pub(crate) times: Times,
+    /// A store that has not opened an upload after this time is told as silent; it is waited for all the same.
+    pub(crate) silent_after: Duration,
     /// Bytes of all local copies.
     pub(crate) spool_quota: u64,
     /// Bytes that stay free on the disk.
@@ -84,6 +88,7 @@ impl Limits {
         Limits {
             pauses: Pauses::new(settings.retry_hours),
             times: Times::default(),
+            silent_after: Duration::from_secs(PROBE_SECS),
             spool_quota: settings.spool_quota_bytes,
             free_min: settings.free_bytes_min,
             failed_quota: settings.failed_quota_bytes,

@@ -189,6 +189,13 @@ fn the_page_goes_on_after_the_service_was_away() {
 #[test]
 fn the_page_plays_with_a_key_that_opens_the_stream_alone() {
     let (mut scene, _encoder) = Scene::playing("keys");
+    // Switched off and on again, for a viewer with a good key.
+    let destination =
+        format!("/api/streams/{}/destinations/{}", scene.hosted.stream.id, scene.hosted.destination);
+    for enabled in [false, true] {
+        let _ = scene.service.api().patch(&destination, &json!({ "enabled": enabled })).ok();
+        scene.player.step(if enabled { "until playing" } else { "until refused" });
+    }
     let keys = scene.service.api().get("/api/keys").ok();
     let key = keys.as_array().into_iter().flatten().find(|key| key["type"] == "public");
     let id = key.and_then(|key| key["id"].as_i64()).expect("the public key");

@@ -126,6 +126,7 @@ async fn the_first_segment_is_given_when_three_are_listed() {
         let text = rig.segments(1, "", reload.clone());
         assert_eq!(rig.get(&media).await.text(), text, "players of parts need the playlist at once");
         let held = rig.waiting(&first).await;
+        rig.get(&format!("{first}?now=1")).await.ok();
         rig.segments(2, "", reload.clone());
         rig.segments(3, "", reload);
         held.await.unwrap().ok();

@@ -1,6 +1,7 @@
 //! A store that fails in every way: each ends in one whole object, or in `failed` with the local copy.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::kit::{DOWN, Kit, is_nowhere, limits, until};
 use super::media::{self, AVC, pictures_of};
@@ -64,6 +65,18 @@ fn a_store_that_hangs_is_left_and_a_slow_one_is_waited_for() {
     kit.server.on(Ask::Part(1), 1, Act::Hang);
     uploads("a part without an answer", &kit);
     survives("a slow store", |kit| kit.server.script(|_, _| Act::Slow(100)));
+}
+
+#[test]
+fn a_store_that_does_not_answer_shows_at_once_and_is_waited_for() {
+    let kit = Kit::with(Limits { silent_after: Duration::from_millis(50), ..limits() });
+    kit.server.on(Ask::Open, 1, Act::Slow(2_000));
+    kit.record("s1", stream());
+    let silent = || kit.told().iter().find_map(|told| told.error_class);
+    assert!(until(|| silent() == Some(Class::Network)));
+    kit.until_all(RecordingState::Ready);
+    assert_eq!(kit.server.asked().iter().filter(|ask| **ask == Ask::Open).count(), 1);
+    assert_eq!(kit.only().error, None);
 }
 
 #[test]

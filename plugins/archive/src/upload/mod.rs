@@ -150,7 +150,16 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
 async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let opening = async {
         let _permit = permit(core, item).await;
-        begin::open(core, item).await
+        let mut opened = std::pin::pin!(begin::open(core, item));
+        let wait = core.limits.silent_after;
+        match timeout(wait, &mut opened).await {
+            Ok(opened) => opened,
+            Err(_) => {
+                // Shown at once; the store may still answer, and then it is no more.
+                core.table.failed(item, &probe::silent(wait).error).await;
+                opened.await
+            }
+        }
     };
     if item.data().answer.is_none() {
         return opening.await;

@@ -27,7 +27,7 @@ pub(crate) async fn probe(core: &Arc<Core>, config: &Config) -> Result<(), Error
     let fault = match looked {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(fault)) => fault,
-        Err(_) => Fault::network(format!("the store gave no answer in {PROBE_SECS} s")),
+        Err(_) => silent(Duration::from_secs(PROBE_SECS)),
     };
     let error = fault.error;
     let field = match (fault.kind, error.class) {
@@ -41,6 +41,11 @@ pub(crate) async fn probe(core: &Arc<Core>, config: &Config) -> Result<(), Error
         return Err(Error::new(Class::Remote, text));
     }
     Err(Error::config(format!("{field}: {}", error.message)))
+}
+
+/// The store does not answer.
+pub(super) fn silent(waited: Duration) -> Fault {
+    Fault::network(format!("the store gave no answer in {} s", waited.as_secs()))
 }
 
 async fn look(core: &Core, target: Target) -> Result<(), Fault> {
