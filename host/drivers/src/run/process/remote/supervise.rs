@@ -83,19 +83,11 @@ impl Remote {
             if now.saturating_sub(began) > STEADY_AFTER {
                 ends = 0;
             }
-            let wait = restart_wait(ends, end.is_shortage);
-            ends += 1;
+            let (wait, account) = self.wait_after(&end, &mut ends);
             let (id, restart_in_ms) = (self.parts.spec.id.as_str(), wait.as_millis() as u64);
             let why = &end.why;
             if !end.is_shortage {
-                let account = self.account_of(&end);
                 tracing::error!(driver = id, restart_in_ms, account, "the process of driver {id} {why}");
-                self.crashed.fetch_add(1, Ordering::Relaxed);
-                // Who gets nothing new crashes it no more, and the others need not wait for that.
-                if account.is_some_and(|account| self.is_held_for(&end, account)) {
-                    ends = 0;
-                    *self.apart.lock() = Apart::default();
-                }
             } else if lines.admit(now).is_some() {
                 tracing::error!(
                     driver = id,
@@ -108,6 +100,26 @@ impl Remote {
                 return;
             }
         }
+    }
+
+    /// How long to wait after an end that follows `ends` others, and the account that it counts for.
+    fn wait_after(&self, end: &End, ends: &mut u32) -> (Duration, Option<i64>) {
+        let account = if end.is_shortage { None } else { self.count(end, ends) };
+        let wait = restart_wait(*ends, end.is_shortage);
+        *ends += 1;
+        (wait, account)
+    }
+
+    /// Counts a crash; for whom.
+    fn count(&self, end: &End, ends: &mut u32) -> Option<i64> {
+        self.crashed.fetch_add(1, Ordering::Relaxed);
+        let account = self.account_of(end)?;
+        // Who gets nothing new crashes it no more, and the others need not wait for that.
+        if self.is_held_for(end, account) {
+            *ends = 0;
+            *self.apart.lock() = Apart::default();
+        }
+        Some(account)
     }
 
     /// Whom a crash counts for; `None` where it is not known.

@@ -15,6 +15,10 @@ use satcast_core::clock::Clock;
 use satcast_core::config::ProcessLimits;
 
 fn remote(exe: &str) -> Arc<Remote> {
+    remote_with(exe, Box::new(|_, _| false))
+}
+
+fn remote_with(exe: &str, fault: super::super::Fault) -> Arc<Remote> {
     let exe = PathBuf::from(exe);
     let spec = Spec { image: exe.clone(), exe, id: "t".into(), limits: ProcessLimits::default() };
     let parts = Parts {
@@ -23,7 +27,7 @@ fn remote(exe: &str) -> Arc<Remote> {
         pump: Arc::new(Pump::start("t").unwrap()),
         clock: Clock::system(),
         max_level: 3,
-        hooks: Hooks { accept: Box::new(|_| Ok(())), up: Box::new(|| {}), fault: Box::new(|_, _| false) },
+        hooks: Hooks { accept: Box::new(|_| Ok(())), up: Box::new(|| {}), fault },
     };
     Arc::new(Remote {
         parts,
@@ -84,6 +88,23 @@ fn a_child_that_could_not_be_started_has_crashed_nothing() {
 #[test]
 fn a_child_that_is_not_started_text() {
     assert_eq!(not_started("/nowhere/satcast".as_ref()), "cannot be started as /nowhere/satcast");
+}
+
+#[test]
+fn nobody_waits_long_once_the_account_that_crashes_it_is_set_aside() {
+    let remote = remote_with("/bin/true", Box::new(|account, _| account == 7));
+    let crash = |inside: &[i64]| End {
+        why: "crashed".into(),
+        is_shortage: false,
+        hung: None,
+        inside: inside.iter().copied().collect(),
+    };
+    let mut ends = 0;
+    assert_eq!(remote.wait_after(&crash(&[7, 8, 9]), &mut ends), (RESTART_WAIT_MIN, None));
+    assert_eq!(remote.wait_after(&crash(&[8]), &mut ends), (2 * RESTART_WAIT_MIN, Some(8)));
+    assert_eq!(remote.wait_after(&crash(&[7]), &mut ends), (RESTART_WAIT_MIN, Some(7)));
+    assert!(remote.apart.lock().take_in(8, Duration::ZERO).is_ok(), "nobody is looked for");
+    assert_eq!(remote.wait_after(&crash(&[8]), &mut ends), (2 * RESTART_WAIT_MIN, Some(8)));
 }
 
 #[test]
