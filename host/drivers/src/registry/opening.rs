@@ -108,7 +108,7 @@ impl Drivers {
             Err(mut error) => {
                 services.remove(dest);
                 error.message = shown(&redactor, &error.message);
-                services.note(account, &error);
+                driver.note(account, dest, &error);
                 Err(error)
             }
         }

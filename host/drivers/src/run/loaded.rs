@@ -28,6 +28,14 @@ impl Loaded {
         self.remote.as_ref().map_or(Ok(()), |remote| remote.may_open(account))
     }
 
+    /// Notes that `dest` did not open, whose `error` is cleaned.
+    pub(crate) fn note(&self, account: i64, dest: u64, error: &Error) {
+        // The end of its process counts by itself.
+        if !self.remote.as_ref().is_some_and(|remote| remote.has_ended_in(dest)) {
+            self.services.note(account, error);
+        }
+    }
+
     /// It would get the same settings.
     pub(crate) fn is_same_with(&self, before: &DriverSettings, after: &DriverSettings) -> bool {
         let archive = if self.takes_archive { after } else { before }.archive.clone();

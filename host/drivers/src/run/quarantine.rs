@@ -22,7 +22,7 @@ const REASON_BYTES_MAX: usize = 256;
 pub(crate) enum Fault {
     /// A destination panicked; its owner may change it.
     Panicked,
-    /// Its process ended.
+    /// Its process ended, by itself or because it hung.
     Crashed,
     /// It did not return from a call, and an operator had it loaded again.
     Hung,

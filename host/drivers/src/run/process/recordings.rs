@@ -1,7 +1,6 @@
 //! What the host asks a driver in a child, across the children it has.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use satcast_plugin_api::host::{Done, Listing};
@@ -96,7 +95,7 @@ impl Session {
         }
         let asked = self.call(None, ask(request));
         // Its end answers all requests; one that came after that is answered here.
-        if asked.is_err() || self.is_over.load(Ordering::Acquire) {
+        if asked.is_err() || self.is_over() {
             let waiting = self.requests.lock().remove(&request);
             let error = asked.err().unwrap_or_else(|| self.has_ended());
             waiting.into_iter().for_each(|done| done(Err(error.clone())));

@@ -46,6 +46,8 @@ pub(crate) struct Remote {
     apart: Mutex<Apart>,
     /// How many there were.
     crashed: AtomicU64,
+    /// The last destination in whose opening a process ended.
+    ended_in: AtomicU64,
 }
 
 enum State {
@@ -88,8 +90,8 @@ impl Remote {
         let parts = Parts { spec, services, pump, clock, max_level, hooks };
         let (state, keeps_recordings) = (Mutex::new(State::Starting), AtomicBool::new(false));
         let (changed, apart) = (Condvar::new(), Mutex::default());
-        let crashed = AtomicU64::new(0);
-        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, apart, crashed });
+        let (crashed, ended_in) = (AtomicU64::new(0), AtomicU64::new(0));
+        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, apart, crashed, ended_in });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
         // Children die with the thread that started them: this one lives as long as the driver.
@@ -174,7 +176,17 @@ impl Remote {
         about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<RemoteInstance, Error> {
-        self.session_for(about.account_id)?.open(dest, source, kind, config, about, media)
+        let session = self.session_for(about.account_id)?;
+        let opened = session.open(dest, source, kind, config, about, media);
+        if opened.is_err() && session.is_over() {
+            self.ended_in.store(dest, Ordering::Release);
+        }
+        opened
+    }
+
+    /// A process ended in the opening of `dest`, the last one that was opened. That counts as a crash, and as nothing else.
+    pub(crate) fn has_ended_in(&self, dest: u64) -> bool {
+        self.ended_in.load(Ordering::Acquire) == dest
     }
 
     /// Ends the child in order, within [`END_MS`](super::limits::END_MS), and for good.

@@ -29,8 +29,6 @@ pub(super) struct Session {
     pub(super) services: Arc<dyn Services>,
     pub(super) pump: Arc<Pump>,
     calls: Mutex<HashMap<u64, Call>>,
-    /// The call that it did not return from.
-    hung: Mutex<Option<Hung>>,
     next_number: AtomicU64,
     /// Requests about recordings that have no outcome yet.
     pub(super) requests: Mutex<HashMap<u64, Done>>,
@@ -40,7 +38,7 @@ pub(super) struct Session {
     pub(super) is_flushed_soon: AtomicBool,
     /// Why the host ended it.
     ended: Mutex<Option<Ended>>,
-    pub(super) is_over: AtomicBool,
+    is_over: AtomicBool,
     pub(super) answers: Arc<Held>,
 }
 
@@ -55,15 +53,6 @@ struct Call {
     answer: SyncSender<Result<Reply, Error>>,
     /// Who it is for; `None` = it is not known.
     account: Option<i64>,
-}
-
-/// A call that did not return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hung {
-    /// Who it was for.
-    pub(super) account: Option<i64>,
-    /// Whoever opens notes the fault.
-    pub(super) is_open: bool,
 }
 
 /// An open destination in a child.
@@ -81,7 +70,6 @@ impl Session {
             services: services.clone(),
             pump: pump.clone(),
             calls: Mutex::default(),
-            hung: Mutex::default(),
             next_number: AtomicU64::new(0),
             requests: Mutex::default(),
             feeds: Mutex::default(),
@@ -169,36 +157,40 @@ impl Session {
         let call = self.number();
         let (answer, outcome) = sync_channel(1);
         self.calls.lock().insert(call, Call { answer, account });
-        if self.is_over.load(Ordering::Acquire) {
+        if self.is_over() {
             self.calls.lock().remove(&call);
             return Err(self.has_ended());
         }
         self.tell(&ToChild::Call { call, ask });
-        let outcome = outcome.recv_timeout(Duration::from_millis(CALL_MS));
-        self.calls.lock().remove(&call);
-        match outcome {
+        match outcome.recv_timeout(Duration::from_millis(CALL_MS)) {
             Ok(outcome) => outcome,
             Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            // The call stays, and with it its account is inside at the end.
             Err(RecvTimeoutError::Timeout) => {
-                self.hung.lock().get_or_insert(Hung { account, is_open });
                 self.fail(&not_returned());
+                let is_alone = self.inside().into_iter().eq(account);
                 // A fault of what was asked for: as with a panic, it is not asked for again and again.
-                Err(Error::new(Class::Panic, hangs(&self.id, is_open)))
+                let class = if is_alone { Class::Panic } else { Class::Internal };
+                Err(Error::new(class, hangs(&self.id, is_open, is_alone)))
             }
         }
     }
 
     /// Hands the answer of a call over.
     pub(super) fn answered(&self, call: u64, outcome: Result<Reply, Error>) {
+        // Too late: whose call it was is looked at.
+        if self.is_over() {
+            return;
+        }
         if let Some(call) = self.calls.lock().remove(&call) {
             // The caller may have given up meanwhile.
             let _ = call.answer.try_send(outcome);
         }
     }
 
-    /// The call that it did not return from.
-    pub(super) fn hung(&self) -> Option<Hung> {
-        *self.hung.lock()
+    /// It has ended, or is being ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// The accounts with open destinations or calls. To be asked before it is buried.
@@ -287,11 +279,14 @@ fn not_returned() -> String {
 }
 
 /// The same for whose call it is.
-fn hangs(id: &str, is_open: bool) -> String {
+fn hangs(id: &str, is_open: bool, is_alone: bool) -> String {
     let from = if is_open { "opening the destination" } else { "a call" };
+    let then = match is_alone {
+        true => "change the destination and try again, or ask the operator or the driver's author",
+        false => "the process also served other accounts, whose work may be the cause; try again",
+    };
     format!(
-        "driver {id} did not return from {from} within {CALL_MS} ms, and its process was ended for that; change the destination and try again, \
-         or ask the operator or the driver's author"
+        "driver {id} did not return from {from} within {CALL_MS} ms, and its process was ended for that; {then}"
     )
 }
 

@@ -13,7 +13,7 @@ use super::super::channel::{self, ChannelError, Message, Receiver};
 use super::super::limits::{END_MS, SILENCE_MS, START_MS};
 use super::super::message::{PROTOCOL, ToChild, ToHost};
 use super::super::requests::Begun;
-use super::super::session::{Hung, Session};
+use super::super::session::Session;
 use super::super::shortage;
 use super::super::spawn::{Spawned, spawn};
 use super::super::spec::Facts;
@@ -51,15 +51,13 @@ pub(super) struct End {
     pub(super) why: String,
     /// The service lacked something.
     pub(super) is_shortage: bool,
-    /// The call that it did not return from.
-    pub(super) hung: Option<Hung>,
     /// Accounts with open destinations or calls.
     pub(super) inside: BTreeSet<i64>,
 }
 
 impl End {
     fn shortage(why: String) -> Self {
-        Self { why, is_shortage: true, hung: None, inside: BTreeSet::new() }
+        Self { why, is_shortage: true, inside: BTreeSet::new() }
     }
 }
 
@@ -110,30 +108,16 @@ impl Remote {
         (wait, account)
     }
 
-    /// Counts a crash; for whom.
+    /// Counts a crash or hang; for whom, where that is known.
     fn count(&self, end: &End, ends: &mut u32) -> Option<i64> {
         self.crashed.fetch_add(1, Ordering::Relaxed);
-        let account = self.account_of(end)?;
+        let account = self.apart.lock().crashed(&end.inside, self.parts.clock.monotonic())?;
         // Who gets nothing new crashes it no more, and the others need not wait for that.
-        if self.is_held_for(end, account) {
+        if (self.parts.hooks.fault)(account, &format!("its process {}", end.why)) {
             *ends = 0;
             *self.apart.lock() = Apart::default();
         }
         Some(account)
-    }
-
-    /// Whom a crash counts for; `None` where it is not known.
-    fn account_of(&self, end: &End) -> Option<i64> {
-        match end.hung {
-            Some(hung) => hung.account,
-            None => self.apart.lock().crashed(&end.inside, self.parts.clock.monotonic()),
-        }
-    }
-
-    /// Notes the fault; true where nothing new of the account comes from now on.
-    fn is_held_for(&self, end: &End, account: i64) -> bool {
-        let is_noted = end.hung.is_some_and(|hung| hung.is_open);
-        !is_noted && (self.parts.hooks.fault)(account, &format!("its process {}", end.why))
     }
 
     /// The end is final.
@@ -178,11 +162,11 @@ impl Remote {
         });
         let refused = self.follow(&session, receiver, &spawned, first);
         let why = self.end_child(&session, spawned, refused);
-        let (hung, inside) = (session.hung(), session.inside());
+        let inside = session.inside();
         // Whoever hears of the end finds it down.
         self.enter(State::Down { until: self.parts.clock.monotonic(), why: why.clone() });
         session.bury(&Error::internal(format!("the process of driver {} {why}", spec.id)));
-        End { why, is_shortage: session.is_for_service(), hung, inside }
+        End { why, is_shortage: session.is_for_service(), inside }
     }
 
     fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> String {

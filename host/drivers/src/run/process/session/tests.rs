@@ -47,14 +47,14 @@ impl Services for Deaf {
 }
 
 /// Both sides: the session with what its supervisor reads, and the child.
-struct Both {
-    session: Arc<Session>,
+pub(in super::super) struct Both {
+    pub(in super::super) session: Arc<Session>,
     supervisor: Receiver,
     child: Sender,
     reader: Receiver,
 }
 
-fn begin() -> Both {
+pub(in super::super) fn begin() -> Both {
     let (ours, theirs) = channel::pair().unwrap();
     let ((sender, supervisor), (child, reader)) =
         (channel::split(ours, BLOCK), channel::split(theirs, BLOCK));
@@ -108,27 +108,40 @@ fn who_has_a_call_in_progress_is_inside_and_hears_of_the_end() {
     both.call();
     both.session.bury(&Error::internal("it crashed"));
     assert_eq!(asked.join().unwrap().unwrap_err().class, Class::Internal, "not its fault alone");
-    assert!(both.session.call(Some(7), validate()).is_err() && both.session.hung().is_none());
+    assert!(both.session.call(Some(7), validate()).is_err());
 }
 
 #[test]
 fn a_child_that_does_not_return_from_a_call_is_ended() {
-    let both = begin();
+    let mut both = begin();
     let error = both.session.call(Some(7), Ask::Recordings).unwrap_err();
     assert_eq!((error.class, both.session.failure()), (Class::Panic, Some(not_returned())));
-    assert_eq!(error.message, hangs("t", false));
-    assert_eq!(both.session.hung(), Some(Hung { account: Some(7), is_open: false }));
+    assert_eq!(error.message, hangs("t", false, true));
+    let (call, _) = both.call();
+    both.session.answered(call, Ok(Reply::Taken(true)));
+    assert_eq!(both.session.inside(), BTreeSet::from([7]), "even when it answers at last");
 }
 
 #[test]
 fn whose_destination_does_not_open_is_told_that_it_hung() {
     let both = begin();
+    let error = opened(&both.session).unwrap_err();
+    assert_eq!((error.class, error.message), (Class::Panic, hangs("t", true, true)));
+    assert_eq!(both.session.inside(), BTreeSet::from([7]));
+}
+
+#[test]
+fn whose_destination_does_not_open_beside_others_is_not_told_that_it_is_the_cause() {
+    let both = begin();
+    both.session.feeds.lock().insert(2, Arc::new(Feed::new(8, Arc::<Source>::default())));
+    let error = opened(&both.session).unwrap_err();
+    assert_eq!((error.class, error.message), (Class::Internal, hangs("t", true, false)));
+    assert_eq!(both.session.inside(), BTreeSet::from([7, 8]), "it is searched for");
+}
+
+fn opened(session: &Arc<Session>) -> Result<(), Error> {
     let about = About { account_id: 7, ..About::default() };
-    let opened = both.session.open(1, 1, "kind", "{}", &about, Arc::<Source>::default());
-    let Err(error) = opened else { panic!("it has no answer") };
-    assert_eq!((error.class, error.message), (Class::Panic, hangs("t", true)));
-    assert_eq!(both.session.hung(), Some(Hung { account: Some(7), is_open: true }));
-    assert!(both.session.inside().is_empty());
+    session.open(1, 1, "kind", "{}", &about, Arc::<Source>::default()).map(drop)
 }
 
 /// Asks for an upload; where its outcome goes.
@@ -190,13 +203,19 @@ fn lists_cross_whole() {
 fn faults_of_drivers_texts() {
     assert_eq!(not_returned(), format!("did not return from a call within {CALL_MS} ms"));
     assert_eq!(
-        hangs("x", true),
+        hangs("x", true, true),
         format!(
             "driver x did not return from opening the destination within {CALL_MS} ms, and its process was ended for that; change the \
              destination and try again, or ask the operator or the driver's author"
         )
     );
-    assert!(hangs("x", false).contains("a call"));
+    assert_eq!(
+        hangs("x", false, false),
+        format!(
+            "driver x did not return from a call within {CALL_MS} ms, and its process was ended for that; the process also served other \
+             accounts, whose work may be the cause; try again"
+        )
+    );
     assert_eq!(
         too_slow("x").message,
         format!("driver x has {REQUESTS_MAX} requests about recordings without an answer; it is too slow")
@@ -205,7 +224,7 @@ fn faults_of_drivers_texts() {
 
 /// A queue that has so many packets, and counts what comes back.
 #[derive(Default)]
-struct Source {
+pub(in super::super) struct Source {
     packets: Mutex<VecDeque<Arc<Packet>>>,
     out: AtomicUsize,
     is_abandoned: AtomicBool,

@@ -5,7 +5,7 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::super::super::session::tests::Deaf;
+use super::super::super::session::tests::{Deaf, Source, begin};
 use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
 use super::super::super::spec::Spec;
 use super::super::Hooks;
@@ -13,6 +13,7 @@ use super::*;
 use crate::run::pump::Pump;
 use satcast_core::clock::Clock;
 use satcast_core::config::ProcessLimits;
+use satcast_plugin_api::recording::About;
 
 fn remote(exe: &str) -> Arc<Remote> {
     remote_with(exe, Box::new(|_, _| false))
@@ -36,6 +37,7 @@ fn remote_with(exe: &str, fault: super::super::Fault) -> Arc<Remote> {
         keeps_recordings: false.into(),
         apart: Mutex::default(),
         crashed: 0.into(),
+        ended_in: 0.into(),
     })
 }
 
@@ -96,7 +98,6 @@ fn nobody_waits_long_once_the_account_that_crashes_it_is_set_aside() {
     let crash = |inside: &[i64]| End {
         why: "crashed".into(),
         is_shortage: false,
-        hung: None,
         inside: inside.iter().copied().collect(),
     };
     let mut ends = 0;
@@ -105,6 +106,15 @@ fn nobody_waits_long_once_the_account_that_crashes_it_is_set_aside() {
     assert_eq!(remote.wait_after(&crash(&[7]), &mut ends), (RESTART_WAIT_MIN, Some(7)));
     assert!(remote.apart.lock().take_in(8, Duration::ZERO).is_ok(), "nobody is looked for");
     assert_eq!(remote.wait_after(&crash(&[8]), &mut ends), (2 * RESTART_WAIT_MIN, Some(8)));
+}
+
+#[test]
+fn an_opening_that_hangs_counts_as_the_end_of_the_process_alone() {
+    let (remote, both) = (remote("/bin/true"), begin());
+    *remote.state.lock() = State::Up(both.session.clone());
+    let about = About { account_id: 7, ..About::default() };
+    let opened = remote.open(2, 1, "kind", "{}", &about, Arc::<Source>::default());
+    assert!(opened.is_err() && remote.has_ended_in(2) && !remote.has_ended_in(1));
 }
 
 #[test]
