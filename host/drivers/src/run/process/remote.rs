@@ -108,6 +108,8 @@ impl Remote {
     pub(super) fn session(&self) -> Result<Arc<Session>, Error> {
         let id = &self.parts.spec.id;
         match &*self.state.lock() {
+            // Its supervisor has not seen it yet.
+            State::Up(session) if session.is_over() => Err(session.has_ended()),
             State::Up(session) => Ok(session.clone()),
             State::Starting => Err(Error::internal(format!("driver {id} is being started"))),
             State::Down { until, why } => {

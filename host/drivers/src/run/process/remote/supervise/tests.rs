@@ -118,6 +118,15 @@ fn an_opening_that_hangs_counts_as_the_end_of_the_process_alone() {
 }
 
 #[test]
+fn a_process_that_is_being_ended_is_away() {
+    let (remote, both) = (remote("/bin/true"), begin());
+    *remote.state.lock() = State::Up(both.session.clone());
+    assert!(remote.may_open(7).is_ok());
+    both.session.fail("did nothing");
+    assert!(remote.may_open(7).is_err());
+}
+
+#[test]
 fn waits_grow_to_an_end() {
     let waits: Vec<u64> = (0..9).map(|n| restart_wait(n, false).as_millis() as u64).collect();
     assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
