@@ -63,7 +63,9 @@ impl Quarantine {
         let held_lately = lately.filter(|held| is_late(&held.at)).count();
         let entry = self.accounts.entry(account).or_default();
         if self.driver.is_some() || entry.held.is_some() {
-            // What still runs may fail on.
+            // What still runs may fail on, and whoever may ask may crash it with that.
+            let held = entry.held.as_mut().filter(|_| fault == Fault::Crashed);
+            held.into_iter().for_each(|held| held.fault = fault);
             return None;
         }
         entry.faults.push(now);
@@ -196,6 +198,8 @@ mod tests {
         assert!(hung.is_some() && quarantine.reason_for(1) == hung && quarantine.reason_to_ask(1) == hung);
         held(&mut quarantine, secs(1), 2, "a");
         assert!(quarantine.reason_for(2).is_some() && quarantine.reason_to_ask(2).is_none());
+        assert_eq!(quarantine.add(secs(1), 2, Fault::Crashed, "asked"), None);
+        assert!(quarantine.reason_to_ask(2).is_some(), "it crashed when it was asked");
         let mut quarantine = Quarantine::default();
         (0..FAULTS_MAX).for_each(|_| drop(quarantine.add(secs(1), 3, Fault::Crashed, "a")));
         assert!(quarantine.reason_for(3).is_some() && quarantine.reason_to_ask(3).is_some());
