@@ -369,4 +369,4 @@ fn shortened(text: &str, bytes_max: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -38,7 +38,7 @@ fn services() -> DriverServices {
 }
 
 /// And what keeps its pump thread, without which a driver has ended.
-fn with_pump() -> (DriverServices, Arc<Pump>) {
+pub(in crate::run) fn with_pump() -> (DriverServices, Arc<Pump>) {
     with_guard(Guard::new(&[]).unwrap())
 }
 

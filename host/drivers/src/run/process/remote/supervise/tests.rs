@@ -10,7 +10,11 @@ use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all
 use super::super::super::spec::Spec;
 use super::super::Hooks;
 use super::*;
+use crate::run::backend::Backend;
+use crate::run::control::Control;
+use crate::run::loaded::Loaded;
 use crate::run::pump::Pump;
+use crate::run::services::tests::with_pump;
 use satcast_core::clock::Clock;
 use satcast_core::config::ProcessLimits;
 use satcast_plugin_api::recording::About;
@@ -108,13 +112,26 @@ fn nobody_waits_long_once_the_account_that_crashes_it_is_set_aside() {
     assert_eq!(remote.wait_after(&crash(&[8]), &mut ends), (2 * RESTART_WAIT_MIN, Some(8)));
 }
 
-#[test]
-fn an_opening_that_hangs_counts_as_the_end_of_the_process_alone() {
-    let (remote, both) = (remote("/bin/true"), begin());
+#[tokio::test]
+async fn an_opening_that_hangs_counts_as_the_end_of_the_process_alone() {
+    let (remote, both, (services, pump)) = (remote("/bin/true"), begin(), with_pump());
     *remote.state.lock() = State::Up(both.session.clone());
+    let backend = Backend::Process(remote.clone());
+    let control = Control::start("t", Clock::system(), move || Ok(backend)).unwrap();
+    let loaded = Loaded {
+        control,
+        pump,
+        services: Arc::new(services),
+        remote: Some(remote.clone()),
+        takes_archive: false,
+    };
     let about = About { account_id: 7, ..About::default() };
     let opened = remote.open(2, 1, "kind", "{}", &about, Arc::<Source>::default());
-    assert!(opened.is_err() && remote.has_ended_in(2) && !remote.has_ended_in(1));
+    let error = opened.map(drop).unwrap_err();
+    loaded.note(7, 2, &error);
+    assert_eq!(loaded.services.panicked(), 0);
+    loaded.note(7, 1, &error);
+    assert_eq!(loaded.services.panicked(), 1, "another destination, which panicked");
 }
 
 #[test]
