@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::{LOOKUP_TIMEOUT_MS, LOOKUPS_AT_ONCE_MAX};
 /// Name servers that are asked, as in the C library.
 const SERVERS_MAX: usize = 3;
 /// Who is asked where `resolv.conf` names nobody (resolv.conf(5)).
-const NO_SERVERS: &[u8] = b"\nnameserver 127.0.0.1\n";
+const NO_SERVERS: &str = "nameserver 127.0.0.1\n";
 
 /// The two files, and what they said when they were read last.
 pub(super) struct System {
@@ -77,23 +77,21 @@ impl System {
         match &*read {
             Some((known, read)) if *known == stamps => Ok(Arc::clone(read)),
             _ => {
-                let new =
-                    Arc::new(self.read_files().map_err(|_| io::Error::other("resolv.conf cannot be used"))?);
+                let new = self.read_files().map_err(|_| io::Error::other("resolv.conf cannot be used"))?;
+                let new = Arc::new(new);
                 *read = Some((stamps, Arc::clone(&new)));
                 Ok(new)
             }
         }
     }
 
-    /// A file that cannot be read is one that says nothing.
+    /// A file that cannot be read is one that says nothing; what cannot be read of one is left out.
     fn read_files(&self) -> Result<Read, NetError> {
         let mut hosts = Hosts::default();
-        if let Ok(file) = fs::File::open(&self.hosts) {
-            hosts.read_hosts_conf(file)?;
-        }
-        let mut text = fs::read(&self.resolv_conf).unwrap_or_default();
+        hosts.read_hosts_conf(text_of(&self.hosts).as_bytes())?;
+        let mut text: String = text_of(&self.resolv_conf).lines().map(readable).collect();
         let (config, mut options) = parse_resolv_conf(&text).or_else(|_| {
-            text.extend_from_slice(NO_SERVERS);
+            text.push_str(NO_SERVERS);
             parse_resolv_conf(&text)
         })?;
         let ResolverConfig { domain, mut search, mut name_servers, .. } = config;
@@ -117,6 +115,20 @@ impl System {
         });
         Ok(Read { hosts, servers: servers.collect::<Result<_, _>>()? })
     }
+}
+
+fn text_of(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// A line of `resolv.conf` without search domains that are no names: one would make the whole file useless.
+fn readable(line: &str) -> String {
+    let said = line.split(['#', ';']).next().unwrap_or_default();
+    let mut words: Vec<&str> = said.split_whitespace().collect();
+    if matches!(words.first(), Some(&("search" | "domain"))) {
+        words.retain(|word| Name::from_str_relaxed(word).is_ok());
+    }
+    words.join(" ") + "\n"
 }
 
 impl Read {

@@ -62,7 +62,7 @@ impl NameServer {
     }
 }
 
-fn write(folder: &TempDir, name: &str, text: &str) {
+fn write(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) {
     // Replaced as editors do: another file under the name.
     let new = folder.path().join("new");
     fs::write(&new, text).unwrap();
@@ -112,13 +112,35 @@ async fn search_domains_and_ndots_hold() {
     let system = system(folder.path(), server.address.port());
     for (options, expected) in [("", 4), ("options ndots:2\n", 5)] {
         let text = format!("nameserver 127.0.0.1\nsearch first.lan second.lan\n{options}");
-        write(&folder, "resolv.conf", &text);
+        write(&folder, "resolv.conf", text);
         for (name, last) in [("nas", 1), ("tv", 3), ("a.b", expected)] {
             assert_eq!(system.look_up(name).await.unwrap(), [ip(last)], "{name} with {options:?}");
         }
     }
     write(&folder, "resolv.conf", "domain second.lan\nnameserver 127.0.0.1\n");
     assert_eq!(system.look_up("nas").await.unwrap(), [ip(2)]);
+}
+
+#[tokio::test]
+async fn lines_and_domains_that_cannot_be_read_are_left_out() {
+    let server = NameServer::new([127, 0, 0, 1], 0, [("nas.lan", Says::Address(1))]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path(), server.address.port());
+    write(&folder, "hosts", b"# f\xfcr tv\n10.0.0.1 k\xfcche tv\n10.0.0.2\xfc radio\n10.0.0.3 radio\n");
+    for domains in [
+        "search bad..dom lan",
+        "search\t-bad-.example lan # a..b",
+        "search ~corp.example . lan",
+        "domain a..b",
+    ] {
+        write(&folder, "resolv.conf", format!("nameserver 127.0.0.1\nnameserver no\n{domains}\n"));
+        assert_eq!(system.look_up("tv").await.unwrap(), [IpAddr::from([10, 0, 0, 1])], "{domains}");
+        assert_eq!(system.look_up("radio").await.unwrap(), [IpAddr::from([10, 0, 0, 3])], "{domains}");
+        let name = if domains.contains("lan") { "nas" } else { "nas.lan" };
+        assert_eq!(system.look_up(name).await.unwrap(), [ip(1)], "{domains}");
+    }
+    write(&folder, "resolv.conf", b"# f\xfcr\nsearch b\xfccher lan # \xfc\nnameserver 127.0.0.1\n");
+    assert_eq!(system.look_up("nas").await.unwrap(), [ip(1)]);
 }
 
 #[tokio::test]
