@@ -20,8 +20,8 @@ pub const LOOKUPS_OF_ASKER_MAX: u64 = 64;
 /// Its tries at once of names that were not answered at first.
 pub const SLOW_LOOKUPS_OF_ASKER_MAX: u64 = 32;
 /// How long a name is asked for at first. One that is not answered by then is asked for again, among others of that kind alone: silent
-/// names do not delay another name of the same account.
-const FIRST_TRY_MS: u64 = 300;
+/// names do not delay another name of the same account. Name servers far away that look further themselves need half a second.
+const FIRST_TRY_MS: u64 = 1_000;
 
 /// Whom a name is looked up for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
