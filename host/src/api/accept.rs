@@ -4,15 +4,19 @@ use serde_json::Value;
 use url::Url;
 
 use super::destinations::DestinationInput;
-use super::{ApiError, App};
+use super::{ApiError, App, STORE_CHECK_WAIT};
 use satcast_core::ids::AccountId;
 use satcast_drivers::{ConfigRefused, ProbeError, ValidateError};
 use satcast_store::{Delays, NewDestination};
 
+/// What stands in a destination whose store had no turn to be asked.
+pub(super) const NOT_ASKED: &str = "the store was not asked, as too many others are asked at this moment and do not answer; \
+    save the destination again later, or record: then it is asked";
+
 /// A destination that may be made.
 pub(super) struct Accepted {
     pub(super) destination: NewDestination,
-    /// Its store cannot be reached now.
+    /// Its store cannot be reached now, or was not asked.
     pub(super) trouble: Option<String>,
 }
 
@@ -33,7 +37,7 @@ pub(super) async fn accept(
     let platform = input.kind.clone();
     let has_playback = app.drivers.has_playback(&input.kind);
     let delays = Delays { start_secs: input.start_delay_seconds, stop_secs: input.stop_delay_seconds };
-    let trouble = if input.check_store { check_store(app, &input, path).await? } else { None };
+    let trouble = if input.check_store { check_store(app, account, &input, path).await? } else { None };
     let destination =
         NewDestination { kind: input.kind, platform, config: input.config, has_playback, delays };
     Ok(Accepted { destination, trouble })
@@ -42,11 +46,15 @@ pub(super) async fn accept(
 /// Asks the store; gives why it cannot be asked.
 async fn check_store(
     app: &App,
+    account: AccountId,
     input: &DestinationInput,
     path: &str,
 ) -> std::result::Result<Option<String>, ApiError> {
-    // The semaphore is never closed.
-    let _turn = app.limits.store_checks.acquire().await.map_err(|_| ApiError::internal())?;
+    if !app.drivers.keeps_recordings(&input.kind).await {
+        return Ok(None);
+    }
+    let permit = app.clock.timeout(STORE_CHECK_WAIT, app.limits.store_checks.take(account, 1)).await;
+    let Some(_permit) = permit else { return Ok(Some(NOT_ASKED.to_owned())) };
     match app.drivers.probe(&input.kind, &input.config).await {
         Ok(()) => Ok(None),
         Err(ProbeError::Refused(refused)) => Err(config_refused(&refused, path)),

@@ -77,6 +77,7 @@ use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_drivers::Drivers;
 use satcast_net::http;
 use satcast_net::outbound::Guard;
+use satcast_quota::Quota;
 use satcast_store::{Caps, Store};
 
 /// The version of this release.
@@ -143,8 +144,8 @@ pub struct Limits {
     pub guesses: Guesses,
     /// Passwords hashed at one time: each takes 19 MiB and tens of milliseconds of a core.
     pub hashing: Arc<Semaphore>,
-    /// Stores asked at one time whether they can be used; each takes a few seconds at most.
-    pub store_checks: Semaphore,
+    /// Stores asked at one time whether they can be used, per account; each takes a few seconds at most.
+    pub store_checks: Quota<AccountId>,
     /// Requests with an invalid key, per address; counted by playback too.
     pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Tests of webhooks, per key.
@@ -165,8 +166,12 @@ pub struct Limits {
 pub(crate) const HASHING_WAIT: Duration = Duration::from_secs(3);
 /// Passwords hashed at one time.
 const HASHES_AT_ONCE_MAX: usize = 2;
+/// Longest wait until a store is asked.
+pub(crate) const STORE_CHECK_WAIT: Duration = Duration::from_secs(10);
 /// Stores asked at one time.
-const STORE_CHECKS_AT_ONCE_MAX: usize = 16;
+const STORE_CHECKS_AT_ONCE_MAX: u64 = 16;
+/// Stores asked at one time for one account.
+const STORE_CHECKS_OF_ACCOUNT_MAX: u64 = 4;
 /// Tests of webhooks, per key.
 const RATE_WEBHOOK_TESTS: RateRule = RateRule::per_minute("webhook-tests", 10);
 /// Requests for `/api/public/config`, per address.
@@ -196,7 +201,7 @@ impl Default for Limits {
             logins: RateLimiter::new(auth::RATE_LOGINS),
             guesses: Guesses::default(),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
-            store_checks: Semaphore::new(STORE_CHECKS_AT_ONCE_MAX),
+            store_checks: Quota::new(STORE_CHECKS_AT_ONCE_MAX, STORE_CHECKS_OF_ACCOUNT_MAX),
             invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
             webhook_tests: RateLimiter::new(RATE_WEBHOOK_TESTS),
             topups: RateLimiter::new(RATE_TOPUPS),

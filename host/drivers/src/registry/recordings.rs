@@ -155,6 +155,13 @@ impl Drivers {
         })
     }
 
+    /// The driver of a type keeps recordings, or does not say: only then has [`Drivers::probe`] a store to ask.
+    pub async fn keeps_recordings(&self, kind: &str) -> bool {
+        let Some(entry) = self.registry().kind(kind) else { return false };
+        let keeps = |backend: &Backend| backend.recordings().is_some();
+        entry.driver.control.call(limit(), keeps, drop).await.unwrap_or(true)
+    }
+
     /// Has the driver of a type ask whether a configuration could record; one that keeps no recordings finds nothing wrong.
     ///
     /// # Errors

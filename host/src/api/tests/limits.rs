@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use poem::Request;
 use poem::http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Rig;
+use crate::api::accept::NOT_ASKED;
+use satcast_core::ids::AccountId;
 
 const TARGET: &str = "rtmp://a.example/live";
 
@@ -93,4 +95,34 @@ async fn replacing_a_key_again_and_again_does_not_get_around_the_limits() {
     rig.get("/api/streams").await.ok();
     rig.app.clock.advance(std::time::Duration::from_secs(60));
     rig.post("/api/keys", &json!({"type": "permanent"})).await.ok();
+}
+
+#[tokio::test]
+async fn stores_that_do_not_answer_delay_no_other_account_and_nobody_for_long() {
+    /// What stands in a destination that is made now.
+    async fn error_of_new(rig: &Rig) -> Value {
+        let path = format!("/api/streams/{}/destinations", rig.stream().await);
+        let one = json!({"type": "rtmp", "config": {"url": TARGET}});
+        rig.app.clock.passing(Duration::from_secs(1), rig.post(&path, &one)).await.ok();
+        rig.get(&path).await.ok()[0]["error"].take()
+    }
+    let mut rig = Rig::new().await;
+    let checks = rig.app.limits.store_checks.clone();
+    let mut held = vec![checks.take(rig.account, checks.share()).await];
+    assert_eq!(error_of_new(&rig).await, NOT_ASKED);
+    rig.key = rig.account("other").await.1;
+    assert_eq!(error_of_new(&rig).await, Value::Null, "another account has a share of its own");
+    for other in 1_000..1_000 + checks.total() / checks.share() - 1 {
+        held.push(checks.take(AccountId(other as i64), checks.share()).await);
+    }
+    assert_eq!(checks.taken(), checks.total());
+    assert_eq!(error_of_new(&rig).await, NOT_ASKED);
+    drop(held);
+    assert_eq!(error_of_new(&rig).await, Value::Null);
+}
+
+#[tokio::test]
+async fn a_type_without_recordings_has_no_store_to_ask() {
+    assert!(super::drivers().keeps_recordings("rtmp").await);
+    assert!(!satcast_drivers::testing::drivers().keeps_recordings("script").await);
 }
