@@ -171,7 +171,9 @@ async function run(settings: Options): Promise<void> {
     // What was lost is not known yet: the index says it next.
     show(end === 'lost' ? 'starting' : end);
     tries = performance.now() - began > SHORT_LIFE_MS ? 0 : tries + 1;
-    if (tries > 0) {
+    if (end === 'refused') {
+      await wait(pause(end, 0));
+    } else if (tries > 0) {
       await wait(pause('lost', tries));
     }
   }
