@@ -19,18 +19,14 @@ pub use load::error::LoadError;
 pub use load::refused::ConfigRefused;
 pub use load::wishes::Wishes;
 pub use registry::catalog::{LoadOptions, SetAside, State, Summary};
-#[cfg(any(test, feature = "testing"))]
-pub use registry::change::LINKED_IN;
-pub use registry::change::{Change, ChangeError};
+pub use registry::change::{Change, ChangeError, LINKED_IN};
 #[cfg(any(test, feature = "testing"))]
 pub use registry::drivers::REFUSED;
 pub use registry::drivers::{Drivers, TypeSchema, ValidateError};
 pub use registry::kinds::SpoolPlace;
 pub use registry::opening::{OpenDestination, OpenRequest};
 pub use registry::recordings::{ProbeError, RecordingsError};
-pub use run::control::CALL_TIMEOUT_MS;
-#[cfg(any(test, feature = "testing"))]
-pub use run::control::silence;
+pub use run::control::{CALL_TIMEOUT_MS, silence};
 pub use run::level::set_log_level;
 pub use run::parts::HostParts;
 pub use run::reports::{REPORTS_WAITING_MAX, RecordingParts, Reports, Told};

@@ -333,8 +333,8 @@ fn read(section: Section, setting: &'static str, file: &Path) -> Result<Vec<u8>,
     std::fs::read(file).map_err(|error| unreadable(error.to_string()))
 }
 
-#[cfg(any(test, feature = "testing"))]
 /// A PEM file with one entry.
+#[cfg(any(test, feature = "testing"))]
 pub fn pem(kind: &str, der: &[u8]) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(der);

@@ -170,7 +170,7 @@ fn is_wanted_now(query: &str) -> bool {
     form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "now" && value == "1")
 }
 
-/// Its playlist is none of a live stream, or lists enough; what is looked at ends with the last segment that counts.
+/// Its playlist lists enough segments, or belongs to no live stream; reading ends with the last segment that counts.
 fn is_startable(opening: &Opening) -> bool {
     let media = ready::media(opening.assets());
     let Some(playlist) = media.as_deref().and_then(ready::text) else { return true };

@@ -195,7 +195,7 @@ impl Drivers {
 
 /// Why the driver `bad` is refused, which stands beside [`Drivers::linked`] ones.
 #[cfg(any(test, feature = "testing"))]
-/// Why the file of a driver that is none is refused, in the tests of other packages.
+/// The reason that tests of other packages see for a refused library.
 pub const REFUSED: &str = "refused.so is no driver";
 
 #[cfg(any(test, feature = "testing"))]

@@ -15,6 +15,12 @@ struct Rule {
     words: &'static [&'static str],
 }
 
+/// The sources of the host's crates.
+const HOST: [&str; 5] = ["host/src", "host/core/src", "host/net/src", "host/store/src", "host/drivers/src"];
+/// The same as packages.
+const HOST_PACKAGES: [&str; 5] =
+    ["satcast", "satcast-core", "satcast-net", "satcast-store", "satcast-drivers"];
+
 const RULES: &[Rule] = &[
     Rule {
         says: "a plugin never imports the host",
@@ -24,7 +30,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         says: "the host never imports a plugin: drivers are loaded, not linked",
-        scope: &["host/src", "host/core/src", "host/net/src", "host/store/src", "host/drivers/src"],
+        scope: &HOST,
         home: &[],
         words: &["satcast_driver_rtmp", "satcast_plugin_rtmp"],
     },
@@ -61,13 +67,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         says: "the clock is read in host/core/src/clock.rs only (deadlines of I/O: tokio's)",
-        scope: &["host/src", "host/core/src", "host/net/src", "host/store/src", "host/drivers/src"],
+        scope: &HOST,
         home: &["host/core/src/clock"],
         words: &["SystemTime", "std::time::Instant", "UNIX_EPOCH", "OffsetDateTime::now_utc", "Utc::now"],
     },
     Rule {
         says: "randomness comes from host/core/src/secret only",
-        scope: &["host/src", "host/core/src", "host/net/src", "host/store/src", "host/drivers/src"],
+        scope: &HOST,
         home: &["host/core/src/secret"],
         words: &["rand::", "rand_core::", "getrandom", "OsRng"],
     },
@@ -156,15 +162,22 @@ fn spelled_out(line: &str) -> String {
 /// The same rules seen from the manifests: a dependency is an import that nobody wrote down yet.
 fn manifest_breaches() -> Result<Vec<String>, String> {
     let mut breaches = Vec::new();
-    for path in workspace::files("plugins", "toml")? {
+    for path in
+        workspace::files("plugins", "toml")?.into_iter().chain(workspace::files("plugin-api", "toml")?)
+    {
         let text = workspace::read(&path)?;
-        if dependencies(&text, "[").any(|name| name == "satcast") {
-            breaches.push(format!("   {path}: depends on the host: a plugin never imports the host"));
+        for name in dependencies(&text, "[").filter(|name| HOST_PACKAGES.contains(name)) {
+            breaches.push(format!(
+                "   {path}: depends on {name}: drivers and their contract never import the host"
+            ));
         }
     }
-    let host = workspace::read("host/Cargo.toml")?;
-    for name in dependencies(&host, "[dependencies]").filter(|name| name.starts_with("satcast-driver-")) {
-        breaches.push(format!("   host/Cargo.toml: depends on {name}: drivers are loaded, not linked"));
+    for sources in HOST {
+        let path = sources.replace("src", "Cargo.toml");
+        let text = workspace::read(&path)?;
+        for name in dependencies(&text, "[dependencies]").filter(|name| name.starts_with("satcast-driver-")) {
+            breaches.push(format!("   {path}: depends on {name}: drivers are loaded, not linked"));
+        }
     }
     Ok(breaches)
 }

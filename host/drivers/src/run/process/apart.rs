@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How long the first are inside without the others; doubled while it does not show who it is.
 const TURN_MIN: Duration = Duration::from_secs(5);
-/// Longest turn. A crash that comes later than this after the turn begins the search anew.
+/// Longest turn. A crash that comes later than this after the turn begins the search again.
 const TURN_MAX: Duration = Duration::from_secs(60);
 
 /// Who is taken in first after a crash.

@@ -19,7 +19,7 @@ impl Default for Held {
 }
 
 impl Held {
-    /// Room for these bytes, until they are dropped; `None` where there is none.
+    /// Room for these bytes, until they are dropped; `None` when there is not enough.
     pub(super) fn hold(&self, bytes: Bytes) -> Option<Bytes> {
         Some(counted(self.0.try_take((), bytes.len() as u64).ok()?, bytes))
     }
