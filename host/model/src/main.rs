@@ -16,10 +16,10 @@ use loom::thread;
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Recv};
 use satcast_plugin_api::{Codec, Packet};
 
-#[path = "../../src/live/group.rs"]
+#[path = "../../live/src/group.rs"]
 #[allow(dead_code)] // Nothing but its configurations is needed here.
 mod group;
-#[path = "../../src/live/queue/mod.rs"]
+#[path = "../../live/src/queue/mod.rs"]
 #[allow(dead_code)] // Who looks into a queue from outside is not here.
 mod queue;
 

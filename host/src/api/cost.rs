@@ -12,9 +12,9 @@ use super::known::note_use;
 use super::null::Null;
 use super::{ApiError, App, RequestContext, Tag};
 use crate::auth::presented_key;
-use crate::live::LiveSession;
 use satcast_core::ids::{AccountId, Msat};
 use satcast_core::secret::KeyKind;
+use satcast_live::LiveSession;
 
 /// Milliseconds of a second and seconds of a minute.
 const MS_PER_SEC: i64 = 1_000;

@@ -15,9 +15,9 @@ use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
-use crate::live::{Delayed, DestState};
 use satcast_core::ids::{DestinationId, StreamId};
 use satcast_core::troubles::Trouble;
+use satcast_live::{Delayed, DestState};
 use satcast_store::{DELAY_SECS_MAX, DestinationView};
 
 /// What the owner of a destination is told whose stored configuration was damaged.

@@ -4,8 +4,8 @@ use poem_openapi::{Enum, Object};
 
 use super::App;
 use super::null::Null;
-use crate::live::{self, IssueCode};
 use satcast_core::ids::StreamId;
+use satcast_live::{self as live, IssueCode};
 
 /// What comes from the encoder, and what of it the platforms of this stream do not take.
 #[derive(Clone, Object)]

@@ -11,9 +11,9 @@ use poem::{Request, Response};
 use super::drivers::is_operator;
 use super::{ApiError, App, VERSION};
 use crate::api::caller::Caller;
-use crate::live::{LiveDestination, SessionState};
 use satcast_core::ids::UnixMillis;
 use satcast_drivers::{State, Summary};
+use satcast_live::{LiveDestination, SessionState};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 

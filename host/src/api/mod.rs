@@ -63,8 +63,6 @@ use self::served::Documents;
 use crate::archive::Archive;
 use crate::auth::{self, Guesses};
 use crate::billing::Billing;
-use crate::ingest;
-use crate::live::{Live, SessionSnapshot};
 use crate::playback::Playback;
 use crate::wallet::desk::Desk;
 use crate::watch::Pages;
@@ -75,6 +73,8 @@ use satcast_core::ids::{AccountId, KeyId};
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_drivers::Drivers;
+use satcast_live::ingest;
+use satcast_live::{Live, SessionSnapshot};
 use satcast_net::http;
 use satcast_net::outbound::Guard;
 use satcast_quota::Quota;
@@ -366,7 +366,7 @@ async fn readyz(app: Data<&Arc<App>>) -> poem::Result<&'static str> {
 
 /// Whether a stream is live, in the two forms the API shows: `status` and `state`.
 fn stream_state(session: Option<&SessionSnapshot>) -> (streams::Status, streams::State, Option<i64>) {
-    use crate::live::SessionState;
+    use satcast_live::SessionState;
     match session {
         None => (streams::Status::Idle, streams::State::Idle, None),
         Some(session) => {

@@ -6,9 +6,9 @@ use poem_openapi::Object;
 
 use super::App;
 use super::null::Null;
-use crate::live::{SessionSnapshot, SessionState};
 use satcast_core::ids::{DestinationId, StreamId};
 use satcast_drivers::published::Opening;
+use satcast_live::{SessionSnapshot, SessionState};
 use satcast_store::DestinationView;
 
 /// How one self-hosted destination is played.

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
 use super::{Inner, notices};
-use crate::usage::{Beginning, Held, Orders};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
+use satcast_live::usage::{Beginning, Held, Orders};
 use satcast_store::{Charged, Happening, Limit, MinuteCharge, Notice, StreamLimits, Totals};
 
 /// Wait after a charge that the database did not take.

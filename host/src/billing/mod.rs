@@ -5,8 +5,8 @@
 //! - [`hours`]: passes over clock hours of playback.
 //! - [`notices`]: what owners should hear.
 //!
-//! Knows no packets, no sessions of `live` and no HTTP: both meet in [`crate::usage`]. The media path waits for nothing here: a destination that goes live forwards at
-//! once, is charged a moment later, and is stopped if the charge is refused.
+//! Knows no packets, no sessions of `satcast-live` but what they tell in [`satcast_live::usage`], and no HTTP. The media path waits for
+//! nothing here: a destination that goes live forwards at once, is charged a moment later, and is stopped if the charge is refused.
 
 mod hours;
 pub mod limits;
@@ -14,6 +14,7 @@ mod meter;
 pub mod minutes;
 mod notices;
 pub mod overage;
+mod refills;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -25,12 +26,13 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::usage::{Beginning, Gate, Refilled, Refills, Unmetered, Usage};
 pub use hours::{BeforePass, HOURS_MAX};
 use meter::Meter;
+pub use refills::{Refilled, Refills};
 use satcast_core::clock::Clock;
 use satcast_core::config::{BillingMode, Config};
 use satcast_core::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
+use satcast_live::usage::{Beginning, Gate, Unmetered, Usage};
 use satcast_store::{HourTerms, Store, StreamRecord, Terms};
 
 /// Why an encoder is not let in.

@@ -2,8 +2,8 @@
 //! for webhooks are written by the meter, `limit.reached` with the end of the session, and `balance.low` with the entry that makes it so.
 
 use super::limits::WARNED_AT_PERCENT;
-use crate::usage::Beginning;
 use satcast_core::ids::{EndReason, Msat};
+use satcast_live::usage::Beginning;
 
 /// A session has used most of its budget; once for each budget.
 pub(super) fn limit_warning(session: &Beginning, charged: Msat, max_sats: Option<i64>) {

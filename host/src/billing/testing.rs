@@ -9,11 +9,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::Billing;
-use crate::usage::{Beginning, Gate as _, Held, Orders, Usage};
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Durability, Flags};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
 use satcast_core::secret::{Vault, new_session_id, new_stream_key};
+use satcast_live::usage::{Beginning, Gate as _, Held, Orders, Usage};
 use satcast_store::testing::Intruder;
 use satcast_store::{
     self, Actor, Caps, NewAccount, NewDestination, NewSession, NewStream, OpenOptions, Origin, Page, Store,

@@ -44,7 +44,6 @@ pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
 use crate::api::{ApiError, RequestContext, Shell, logged_path};
-use crate::live::Live;
 use access::Accesses;
 use headers::Readers;
 use meter::Meter;
@@ -56,6 +55,7 @@ use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_core::secret::mask_key;
 use satcast_drivers::published::Opening;
+use satcast_live::Live;
 use satcast_store::{Store, StoreError};
 use token::{Grant, Mint};
 use viewers::Viewers;

@@ -6,9 +6,9 @@ use satcast_plugin_api::AssetBody;
 
 use super::{Playback, entry};
 use crate::api::ApiError;
-use crate::live::SessionState;
 use satcast_core::ids::StreamId;
 use satcast_drivers::published::{Assets, Opening, Published};
+use satcast_live::SessionState;
 
 impl Playback {
     /// New media came lately, or its encoder is away for a moment; and from the entry on everything a player fetches first is there:

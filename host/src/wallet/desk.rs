@@ -32,7 +32,7 @@ use self::wanted::Wanted;
 use super::connection::Connection;
 use super::lightning::{Fault, Invoice, Lightning, WalletError};
 use super::{Wallets, rules};
-use crate::usage::{Refilled, Refills};
+use crate::billing::{Refilled, Refills};
 use satcast_core::clock::Clock;
 use satcast_core::config::{BillingMode, Config};
 use satcast_core::ids::WalletKind;

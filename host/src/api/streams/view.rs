@@ -7,7 +7,7 @@ use crate::api::health::StreamHealth;
 use crate::api::null::Null;
 use crate::api::playback::StreamPlayback;
 use crate::api::{App, stream_state};
-use crate::live::SessionSnapshot;
+use satcast_live::SessionSnapshot;
 use satcast_store::{DestinationView, StreamLimits, StreamView};
 
 /// Whether a session runs.

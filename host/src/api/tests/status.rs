@@ -11,10 +11,10 @@ use satcast_plugin_api::{Asset, AssetBody, Audience, Playback};
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
-use crate::live::{Publisher, SessionState};
 use satcast_core::ids::{DestinationId, EndReason, HOUR_MS, Sats, StreamId};
 use satcast_core::secret::{KeyKind, new_session_id};
 use satcast_drivers::published::Opening;
+use satcast_live::{Publisher, SessionState};
 use satcast_store::{Actor, Bandwidth, Scopes};
 
 pub(super) const STATUS: &str = "/api/public/stream/status";

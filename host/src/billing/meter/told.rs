@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{Means, Meter};
-use crate::usage::{Orders, Usage};
 use satcast_core::ids::{DestinationId, EndReason, Msat};
+use satcast_live::usage::{Orders, Usage};
 use satcast_store::{StreamLimits, Totals};
 
 #[async_trait]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::billing;
 use crate::billing::testing::{Rig, TRIES_MAX, stream};
-use crate::usage::{Gate as _, Held};
 use satcast_core::ids::{EndReason, Msat, Sats};
+use satcast_live::usage::{Gate as _, Held};
 use satcast_store::{Page, StreamLimits, TransferKind};
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Destinations that are held while they forward: they go on until they have looked.
 
 use crate::billing::testing::{Rig, Session};
-use crate::usage::Held;
 use satcast_core::ids::Msat;
+use satcast_live::usage::Held;
 use satcast_store::{StreamLimits, Totals};
 
 impl Session<'_> {

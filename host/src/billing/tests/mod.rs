@@ -6,3 +6,4 @@ mod long;
 mod notices;
 mod playback;
 mod property;
+mod sessions;

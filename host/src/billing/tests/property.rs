@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::billing::minutes::Minutes;
 use crate::billing::testing::{Rig, chopped};
-use crate::usage::Gate as _;
 use satcast_core::ids::{DestinationId, Msat};
 use satcast_core::secret::new_session_id;
+use satcast_live::usage::Gate as _;
 use satcast_store::{Charged, MinuteCharge, NewSession};
 
 const FREE: u32 = 1;

@@ -29,11 +29,11 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::api::tests::contract;
-use crate::live::Settings;
 use satcast_core::config::{self, Durability, Flags};
 use satcast_core::ids::{AccountId, DestinationId, Msat, SessionId, UnixMillis};
 use satcast_core::secret::{KeyKind, Vault, new_api_key, new_stream_key};
 use satcast_drivers::testing;
+use satcast_live::Settings;
 use satcast_net::http::{Server, ServerLimits};
 use satcast_net::outbound::Guard;
 use satcast_store::testing::Intruder;

@@ -1,7 +1,7 @@
 //! What counts as ready to play.
 
 use super::*;
-use crate::live::SessionState;
+use satcast_live::SessionState;
 
 #[tokio::test]
 async fn ready_means_that_a_player_would_get_everything_it_needs_first() {

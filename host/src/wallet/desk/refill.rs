@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::watch::Checked;
 use super::{Desk, after, connection_of};
-use crate::usage::Refilled;
+use crate::billing::Refilled;
 use crate::wallet::lightning::{Invoice, Lightning, WalletError};
 use crate::wallet::rules;
 use satcast_core::ids::{AccountId, Msat, UnixMillis};

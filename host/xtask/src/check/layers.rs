@@ -10,7 +10,7 @@ const CRATES: [(&str, &[&str], &[&str]); 2] = [
         &["published", "load", "run", "registry", ""],
         &["published", "load", "run", "registry"],
     ),
-    ("host", &["live", "playback"], &[]),
+    ("host/live", &["usage", "", "ingest"], &[]),
 ];
 
 /// Fails with every breach, one a line.

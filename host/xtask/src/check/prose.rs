@@ -61,10 +61,10 @@ mod tests {
     #[test]
     fn only_fragments_of_prose_in_tests_are_found() {
         let test = "fn a_test() {\n    assert!(why.contains(\"was too slow\") && why.contains(\"[http] listen\"));\n}\n";
-        assert_eq!(fragments("host/src/live/tests/a.rs", test), [(2, "was too slow")]);
-        assert_eq!(fragments("host/src/live/a.rs", test), []);
+        assert_eq!(fragments("host/live/src/tests/a.rs", test), [(2, "was too slow")]);
+        assert_eq!(fragments("host/live/src/a.rs", test), []);
         let module = format!("#[cfg(test)]\nmod tests {{\n{test}}}\n");
-        assert_eq!(fragments("host/src/live/a.rs", &module).len(), 1);
+        assert_eq!(fragments("host/live/src/a.rs", &module).len(), 1);
         assert_eq!(fragments("tests/src/a.rs", &test.replace("a_test", "faults_texts")), []);
         assert_eq!(fragments("tests/src/a.rs", "    assert!(text.contains(\"HTTP/1.1 200 OK\"));\n"), []);
     }

@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn words_are_whole() {
-        assert!(has_word("use satcast::live;", "satcast::"));
-        assert!(!has_word("use my_satcast::live;", "satcast::"));
+        assert!(has_word("use satcast::api;", "satcast::"));
+        assert!(!has_word("use my_satcast::api;", "satcast::"));
         assert!(!has_word("#![deny(unsafe_code)]", "unsafe"));
         assert!(has_word("unsafe { call() }", "unsafe"));
     }

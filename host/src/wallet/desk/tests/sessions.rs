@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::*;
 use crate::billing;
 use crate::billing::testing::TRIES_MAX;
-use crate::usage::Gate as _;
 use crate::wallet::lightning::Fault;
 use satcast_core::ids::EndReason;
+use satcast_live::usage::Gate as _;
 
 /// A desk at work, until it is dropped.
 struct AtWork(tokio::task::JoinHandle<()>);

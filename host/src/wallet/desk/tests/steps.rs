@@ -1,7 +1,7 @@
 //! Every step of refills and top-ups, and each way in which it can fail.
 
 use super::*;
-use crate::usage::{Refilled, Refills as _};
+use crate::billing::{Refilled, Refills as _};
 use crate::wallet::desk::{DeskError, TOPUPS_OPEN_MAX};
 use crate::wallet::lightning::Fault;
 use crate::wallet::rules::{ASK_LATE_MS, END_MARGIN_MS, FEE_REST_MS, RETRY_WAITS_MS};

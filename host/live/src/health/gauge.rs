@@ -1,0 +1,333 @@
+//! What the encoder sends, measured from packet headers: a few additions for each packet, no payload touched, nothing allocated
+//! but when a codec configuration changes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::flv::ForeignCodec;
+use satcast_media::fmp4::{TrackConfig, TrackDetails};
+use satcast_media::{Codec, Kind, Packet};
+
+use super::window::{SLOT_NS, SLOTS, Window};
+use super::{AudioHealth, Figures, VideoHealth};
+
+/// A track that gave nothing for so much media time is missing; nothing at all for so long is silence.
+pub(crate) const MISSING_AFTER: Duration = Duration::from_secs(5);
+/// A jump of the encoder's clock is an issue for so long.
+pub(crate) const JUMP_KEPT: Duration = Duration::from_secs(60);
+/// Keyframe distances that are kept.
+pub(crate) const INTERVALS: usize = 4;
+
+/// Measures one session's media.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    video: Track,
+    audio: Track,
+    pictures: Pictures,
+    /// First and newest time of the present encoder's media.
+    span: Option<(i64, i64)>,
+    /// When anything came last, on the monotonic clock.
+    arrived_at: Option<Duration>,
+    jumps: u64,
+    jumped_at: Option<Duration>,
+    /// Codecs that nobody here takes, of the present encoder's tracks.
+    foreign: Vec<ForeignCodec>,
+}
+
+#[derive(Debug, Default)]
+struct Track {
+    codec: Option<Codec>,
+    /// The configuration that `details` is from.
+    record: Bytes,
+    details: Option<TrackDetails>,
+    newest_ns: Option<i64>,
+    window: Window,
+}
+
+/// Order and keyframes of the pictures.
+#[derive(Debug, Default)]
+struct Pictures {
+    keyframe_ns: Option<i64>,
+    /// Distances of the last keyframes, a ring.
+    intervals: [i64; INTERVALS],
+    next: usize,
+    latest_pts_ns: Option<i64>,
+    /// Decode time of the last picture that is shown before one that came earlier.
+    reordered_ns: Option<i64>,
+}
+
+impl Gauge {
+    /// Another encoder, or the same one after a pause: only what belongs to the session stays.
+    pub(crate) fn new_encoder(&mut self) {
+        let (jumps, jumped_at) = (self.jumps, self.jumped_at);
+        *self = Self { jumps, jumped_at, ..Self::default() };
+    }
+
+    /// A track has a codec that nobody here takes; told once for each kind of track and encoder.
+    pub(crate) fn foreign(&mut self, codec: ForeignCodec) {
+        self.foreign.push(codec);
+    }
+
+    /// Takes a packet of the encoder on the session's timeline; `jump` when that was set anew before it.
+    pub(crate) fn take(&mut self, packet: &Packet, jump: bool, now: Duration) {
+        let track = match packet.kind() {
+            Kind::Video => &mut self.video,
+            Kind::Audio => &mut self.audio,
+        };
+        if packet.is_config() {
+            if packet.kind() == Kind::Video && track.codec.is_some_and(|codec| codec != packet.codec) {
+                self.pictures = Pictures::default();
+            }
+            return track.configure(packet);
+        }
+        // The first packet of an encoder is placed anew in any case.
+        if jump && self.span.is_some() {
+            self.jumps += 1;
+            self.jumped_at = Some(now);
+            self.pictures = Pictures::default();
+        }
+        let (dts_ns, pts_ns) = (packet.dts_ns, packet.pts_ns);
+        track.codec = Some(packet.codec);
+        track.newest_ns = Some(dts_ns);
+        track.window.add(dts_ns, packet.payload.len());
+        if packet.kind() == Kind::Video {
+            self.pictures.take(dts_ns, pts_ns, packet.keyframe);
+        }
+        let (first, newest) = self.span.unwrap_or((dts_ns, dts_ns));
+        self.span = Some((first, newest.max(dts_ns)));
+        self.arrived_at = Some(now);
+    }
+
+    /// What came until the monotonic time `now`.
+    pub(crate) fn figures(&self, now: Duration) -> Figures {
+        let silence = self.arrived_at.map(|at| now.saturating_sub(at));
+        let is_silent = silence.is_some_and(|silence| silence >= MISSING_AFTER);
+        let (first, newest) = self.span.unwrap_or_default();
+        let comes = |track: &&Track| {
+            !is_silent && track.newest_ns.is_some_and(|at| newest.saturating_sub(at) < nanos(MISSING_AFTER))
+        };
+        Figures {
+            video: Some(&self.video).filter(comes).and_then(|track| self.pictures.health(track)),
+            audio: Some(&self.audio).filter(comes).and_then(Track::audio_health),
+            timestamp_jumps: self.jumps,
+            jumped_lately: self.jumped_at.is_some_and(|at| now.saturating_sub(at) < JUMP_KEPT),
+            foreign: self.foreign.clone(),
+            is_settled: newest.saturating_sub(first) >= nanos(MISSING_AFTER),
+            is_silent,
+        }
+    }
+}
+
+impl Track {
+    /// Reads a configuration, unless it is the one that holds: encoders repeat theirs.
+    fn configure(&mut self, packet: &Packet) {
+        if self.codec == Some(packet.codec) && self.record == packet.payload {
+            return;
+        }
+        self.codec = Some(packet.codec);
+        self.record = packet.payload.clone();
+        // One that cannot be read is the destinations' to refuse.
+        self.details = TrackConfig::parse(packet.codec, &packet.payload).ok().map(|config| config.details());
+    }
+
+    fn audio_health(&self) -> Option<AudioHealth> {
+        let said = match self.details {
+            Some(TrackDetails::Audio { sample_rate, channels, .. }) => Some((sample_rate, channels)),
+            _ => None,
+        };
+        Some(AudioHealth {
+            codec: self.codec?.name(),
+            sample_rate: said.map(|(sample_rate, _)| sample_rate),
+            channels: said.map(|(_, channels)| channels),
+            bitrate: self.window.rates().map(|rates| rates.bits_per_sec),
+        })
+    }
+}
+
+impl Pictures {
+    fn take(&mut self, dts_ns: i64, pts_ns: i64, keyframe: bool) {
+        if keyframe {
+            if let Some(before) = self.keyframe_ns {
+                self.intervals[self.next] = dts_ns.saturating_sub(before);
+                self.next = (self.next + 1) % INTERVALS;
+            }
+            self.keyframe_ns = Some(dts_ns);
+        }
+        match self.latest_pts_ns {
+            Some(latest) if pts_ns < latest => self.reordered_ns = Some(dts_ns),
+            _ => self.latest_pts_ns = Some(pts_ns),
+        }
+    }
+
+    fn health(&self, track: &Track) -> Option<VideoHealth> {
+        let newest = track.newest_ns?;
+        let open = self.keyframe_ns.map(|at| newest.saturating_sub(at));
+        // A group that has just begun says nothing yet.
+        let longest = self
+            .intervals
+            .into_iter()
+            .chain(open)
+            .max()
+            .filter(|longest| *longest >= SLOT_NS || self.intervals.iter().any(|interval| *interval > 0));
+        let rates = track.window.rates();
+        let recent = SLOT_NS * SLOTS as i64;
+        Some(VideoHealth {
+            codec: track.codec?.name(),
+            size: match track.details {
+                Some(TrackDetails::Video { size, .. }) => Some((size.width, size.height)),
+                _ => None,
+            },
+            frame_rate: rates.map(|rates| rates.packets_per_sec),
+            bitrate: rates.map(|rates| rates.bits_per_sec),
+            keyframe_interval: longest.map(|longest| longest as f64 / SLOT_NS as f64),
+            b_frames: self.reordered_ns.is_some_and(|at| newest.saturating_sub(at) < recent),
+        })
+    }
+}
+
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+    /// 48 kHz, two channels.
+    const AAC_RECORD: &[u8] = &[0x11, 0x90];
+
+    struct Rig {
+        gauge: Gauge,
+        now: Duration,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            Self { gauge: Gauge::default(), now: Duration::ZERO }
+        }
+
+        fn packet(kind: Kind, bytes: usize) -> Packet {
+            let codec = if kind == Kind::Video { Codec::H264 } else { Codec::Aac };
+            let payload = vec![0; bytes].into();
+            Packet::media(codec, false, 0, 0, payload)
+        }
+
+        fn video(&mut self, ms: i64, shown_after: i64, keyframe: bool) {
+            let packet = Packet { keyframe, ..Self::packet(Kind::Video, 5_000) };
+            let packet = Packet { dts_ns: ms * MS, pts_ns: (ms + shown_after) * MS, ..packet };
+            self.gauge.take(&packet, false, self.now);
+        }
+
+        fn audio(&mut self, ms: i64) {
+            let (dts_ns, pts_ns) = (ms * MS, ms * MS);
+            let packet = Packet { dts_ns, pts_ns, ..Self::packet(Kind::Audio, 320) };
+            self.gauge.take(&packet, false, self.now);
+        }
+
+        /// Video of 25 pictures a second with a keyframe each `group` of them, and sound of 50 packets.
+        fn run(&mut self, from_ms: i64, to_ms: i64, group: i64) {
+            for ms in (from_ms..to_ms).step_by(20) {
+                if ms % 40 == 0 {
+                    self.video(ms, 0, ms / 40 % group == 0);
+                }
+                self.audio(ms);
+            }
+        }
+
+        fn video_health(&self) -> VideoHealth {
+            self.gauge.figures(self.now).video.unwrap()
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_what_comes() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.gauge.figures(Duration::ZERO), Figures::default());
+        let record = Packet::configuration(Codec::Aac, Bytes::from_static(AAC_RECORD));
+        rig.gauge.take(&record, false, Duration::ZERO);
+        rig.run(0, 7_020, 50);
+        let figures = rig.gauge.figures(Duration::ZERO);
+        let video = figures.video.unwrap();
+        assert_eq!((video.codec, video.size, video.b_frames), ("h264", None, false));
+        assert_eq!((video.frame_rate, video.bitrate), (Some(25.0), Some(1_000_000)));
+        assert_eq!(video.keyframe_interval, Some(2.0));
+        let audio = AudioHealth {
+            codec: "aac",
+            sample_rate: Some(48_000),
+            channels: Some(2),
+            bitrate: Some(128_000),
+        };
+        assert_eq!(figures.audio, Some(audio));
+        assert!(figures.is_settled && !figures.is_silent && figures.timestamp_jumps == 0);
+    }
+
+    #[test]
+    fn the_longest_of_the_last_groups_counts_and_the_open_one_too() {
+        let mut rig = Rig::new();
+        rig.run(0, 520, 50);
+        assert_eq!(rig.video_health().keyframe_interval, None, "it may end at any moment");
+        rig.run(520, 9_040, 10_000);
+        assert_eq!(rig.video_health().keyframe_interval, Some(9.0), "not over yet");
+        rig.run(10_000, 12_040, 25);
+        assert_eq!(rig.video_health().keyframe_interval, Some(10.0));
+        rig.run(12_040, 15_000, 25);
+        assert_eq!(rig.video_health().keyframe_interval, Some(1.0), "forgotten after {INTERVALS} more");
+    }
+
+    #[test]
+    fn pictures_out_of_order_are_b_frames_and_a_shift_of_all_is_not() {
+        let mut rig = Rig::new();
+        (0..100).for_each(|n| rig.video(n * 40, 80, n % 50 == 0));
+        assert!(!rig.video_health().b_frames, "the same for every picture");
+        rig.video(4_000, 160, false);
+        rig.video(4_040, 40, false);
+        assert!(rig.video_health().b_frames);
+        (0..300).for_each(|n| rig.video(4_080 + n * 40, 80, false));
+        assert!(!rig.video_health().b_frames, "for as long as the rates look back");
+    }
+
+    #[test]
+    fn another_codec_has_pictures_of_its_own() {
+        let mut rig = Rig::new();
+        (0..100).for_each(|n| rig.video(n * 40, if n % 2 == 0 { 160 } else { 40 }, n % 50 == 0));
+        assert!(rig.video_health().b_frames);
+        let config = |codec| Packet::configuration(codec, Bytes::from_static(b"other"));
+        rig.gauge.take(&config(Codec::H264), false, rig.now);
+        assert!(rig.video_health().b_frames, "the same codec");
+        rig.gauge.take(&config(Codec::Hevc), false, rig.now);
+        (100..150).for_each(|n| rig.video(n * 40, 40, n % 50 == 0));
+        assert!(!rig.video_health().b_frames);
+    }
+
+    #[test]
+    fn a_track_that_stays_away_is_missing_and_so_is_all() {
+        let mut rig = Rig::new();
+        rig.run(0, 1_000, 50);
+        (0..240).for_each(|n| rig.audio(1_000 + n * 20));
+        assert!(rig.gauge.figures(rig.now).video.is_some());
+        (240..260).for_each(|n| rig.audio(1_000 + n * 20));
+        let figures = rig.gauge.figures(rig.now);
+        assert!(figures.video.is_none() && figures.audio.is_some() && figures.is_settled, "{figures:?}");
+        assert!(!rig.gauge.figures(MISSING_AFTER - Duration::from_millis(1)).is_silent);
+        let figures = rig.gauge.figures(MISSING_AFTER);
+        assert!(figures.audio.is_none() && figures.is_silent, "{figures:?}");
+    }
+
+    #[test]
+    fn jumps_are_counted_and_the_return_of_an_encoder_is_none() {
+        let mut rig = Rig::new();
+        let first = |at| Packet { dts_ns: at, pts_ns: at, ..Rig::packet(Kind::Audio, 1) };
+        rig.gauge.take(&first(0), true, Duration::ZERO);
+        rig.gauge.new_encoder();
+        rig.gauge.take(&first(MS), true, Duration::ZERO);
+        assert_eq!(rig.gauge.figures(Duration::ZERO).timestamp_jumps, 0);
+        rig.gauge.take(&first(2 * MS), true, Duration::ZERO);
+        let figures = rig.gauge.figures(JUMP_KEPT - Duration::from_millis(1));
+        assert_eq!((figures.timestamp_jumps, figures.jumped_lately), (1, true));
+        rig.gauge.new_encoder();
+        let figures = rig.gauge.figures(JUMP_KEPT);
+        assert_eq!((figures.timestamp_jumps, figures.jumped_lately), (1, false), "they are the session's");
+        assert!(!figures.is_settled, "of the new encoder nothing is known");
+    }
+}

@@ -1,0 +1,144 @@
+use super::*;
+use crate::queue::Bounds;
+use bytes::Bytes;
+use std::sync::atomic::AtomicU64;
+
+fn packet(kind: Kind, dts_ms: i64, keyframe: bool) -> Packet {
+    let codec = if kind == Kind::Video { Codec::H264 } else { Codec::Aac };
+    let dts_ns = dts_ms * NANOS_PER_MILLI;
+    Packet::media(codec, keyframe, dts_ns, dts_ns, Bytes::from_static(b"media"))
+}
+
+fn video(dts_ms: i64, keyframe: bool) -> Packet {
+    packet(Kind::Video, dts_ms, keyframe)
+}
+
+fn audio(dts_ms: i64) -> Packet {
+    packet(Kind::Audio, dts_ms, false)
+}
+
+fn config(record: &'static [u8]) -> Packet {
+    Packet::configuration(Codec::H264, Bytes::from_static(record))
+}
+
+struct Rig {
+    hub: Hub,
+    now: Duration,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self { hub: Hub::new(7), now: Duration::ZERO }
+    }
+
+    fn publish(&self, packets: impl IntoIterator<Item = Packet>) {
+        self.hub.publish(packets.into_iter(), self.now);
+    }
+
+    fn attach(&self) -> Arc<Queue> {
+        let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0)), Bounds::USUAL));
+        let mut state = self.hub.state.lock();
+        queue.begin(&state.configs, state.group.iter(), self.now);
+        let waker = satcast_drivers::Waker::idle();
+        state.outlets.push(Outlet { queue: queue.clone(), waker });
+        queue
+    }
+}
+
+#[test]
+fn late_destinations_start_at_once_with_the_kept_group() {
+    let rig = Rig::new();
+    rig.publish([config(b"v"), video(0, true), video(33, false), video(66, true), audio(70)]);
+    let queue = rig.attach();
+    assert_eq!(queue.level().0, 3, "configuration, keyframe, sound after it");
+    rig.publish([video(99, false)]);
+    assert_eq!(queue.level().0, 4);
+    rig.hub.detach(&queue);
+    rig.publish([video(132, true)]);
+    assert_eq!(queue.level().0, 4);
+}
+
+#[test]
+fn repeated_configurations_are_not_sent_again() {
+    let rig = Rig::new();
+    let queue = rig.attach();
+    rig.publish([config(b"v"), video(0, true), config(b"v"), video(33, false), config(b"w")]);
+    assert_eq!(queue.level().0, 4);
+}
+
+#[test]
+fn sound_alone_is_sent_when_no_picture_comes() {
+    let rig = Rig::new();
+    let queue = rig.attach();
+    rig.publish((0..AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
+    assert_eq!(queue.level().0, 0);
+    rig.publish([audio(AUDIO_ONLY_AFTER_MS)]);
+    assert_eq!(queue.level().0, AUDIO_ONLY_AFTER_MS as usize / 20 + 1, "nothing held is lost");
+    let late = rig.attach();
+    rig.publish([audio(AUDIO_ONLY_AFTER_MS + 20)]);
+    assert_eq!(late.level().0, 1);
+
+    let rig = Rig::new();
+    let queue = rig.attach();
+    rig.publish((0..HELD_PACKETS_MAX).map(|_| audio(0)));
+    assert_eq!(queue.level().0, HELD_PACKETS_MAX, "the number of held packets is limited");
+
+    let rig = Rig::new();
+    let queue = rig.attach();
+    let large = || Packet { payload: vec![0; HELD_BYTES_MAX / 2].into(), ..audio(0) };
+    rig.publish([large(), large()]);
+    assert_eq!(queue.level().0, 2, "their bytes are limited");
+}
+
+#[test]
+fn a_promised_video_track_is_waited_for_and_may_come_late() {
+    let rig = Rig::new();
+    let queue = rig.attach();
+    rig.publish([config(b"v")]);
+    rig.publish((0..AUDIO_ONLY_AFTER_PROMISE_MS / 20).map(|n| audio(n * 20)));
+    assert_eq!(queue.level().0, 0);
+    rig.publish([audio(AUDIO_ONLY_AFTER_PROMISE_MS)]);
+    let alone = AUDIO_ONLY_AFTER_PROMISE_MS as usize / 20 + 1;
+    assert_eq!(queue.level().0, alone, "audio without the configuration of the video");
+    rig.publish([config(b"v"), audio(AUDIO_ONLY_AFTER_PROMISE_MS + 20)]);
+    assert_eq!(queue.level().0, alone + 1, "a repeated promise is none");
+    rig.publish([video(AUDIO_ONLY_AFTER_PROMISE_MS + 40, true)]);
+    assert_eq!(queue.level().0, alone + 3, "configuration and keyframe");
+    let late = rig.attach();
+    assert_eq!(late.level().0, 2);
+}
+
+#[test]
+fn audio_before_the_first_keyframe_of_a_return_is_not_lost() {
+    let rig = Rig::new();
+    let queue = rig.attach();
+    rig.publish([config(b"v"), video(0, true)]);
+    rig.hub.new_encoder();
+    rig.publish([config(b"v"), audio(0), video(5, true)]);
+    assert_eq!(queue.level().0, 4, "configuration, keyframe, audio, keyframe");
+}
+
+#[test]
+fn an_encoder_may_return_without_picture() {
+    let rig = Rig::new();
+    rig.publish([config(b"v"), video(0, true)]);
+    rig.hub.new_encoder();
+    rig.publish((0..=AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
+    let late = rig.attach();
+    rig.publish([audio(AUDIO_ONLY_AFTER_MS + 20)]);
+    assert_eq!(late.level().0, 1, "neither a keyframe nor an old picture is waited for");
+}
+
+#[test]
+fn a_returning_encoder_starts_at_a_keyframe_and_marks_the_gap() {
+    let mut rig = Rig::new();
+    let queue = rig.attach();
+    rig.publish([config(b"v"), video(0, true)]);
+    rig.hub.new_encoder();
+    rig.now = Duration::from_secs(2);
+    rig.publish([config(b"v"), video(0, false), video(33, true)]);
+    let (count, _) = queue.level();
+    assert_eq!(count, 3, "configuration, keyframe, keyframe of the return");
+    let late = rig.attach();
+    assert_eq!(late.level().0, 2, "the kept group is that of the return");
+}

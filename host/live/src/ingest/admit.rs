@@ -1,0 +1,285 @@
+//! From what an encoder sent to a publisher, or a refusal that says why.
+
+use std::future::Future;
+use std::net::IpAddr;
+
+use satcast_media::Packet;
+use satcast_media::flv::ForeignCodec;
+
+use crate::Via;
+use satcast_core::ids::{AccountId, StreamId};
+use satcast_core::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
+use satcast_store::{Store, StreamRecord};
+
+/// Random characters of a stream key after its prefix.
+const STREAM_KEY_BODY_CHARS: usize = 32;
+
+/// RTMP status: this name cannot be published now, as it already is.
+pub(super) const CODE_BAD_NAME: &str = "NetStream.Publish.BadName";
+/// RTMP status: this encoder may not publish. For wrong keys too: OBS and ffmpeg treat it like [`CODE_BAD_NAME`], but whoever forwards
+/// reads that one as "still publishing" and comes back in seconds.
+pub(super) const CODE_DENIED: &str = "NetStream.Publish.Denied";
+/// RTMP status: the server could not do it; trying again may help.
+pub(super) const CODE_FAILED: &str = "NetStream.Failed";
+
+/// Starts or continues the session of a stream whose key was right. The live sessions implement it.
+pub trait Admission: Send + Sync + 'static {
+    /// What takes the packets of an accepted encoder.
+    type Publisher: PacketSink;
+
+    /// A publisher for the stream, or the status its encoder gets: somebody publishes it, it was stopped, no money. `via`: which streams
+    /// its media has come through; `address`: from where it publishes. Runs to its end even when the encoder has gone meanwhile; the
+    /// publisher is then dropped.
+    fn publish(
+        &self,
+        stream: StreamRecord,
+        via: Via,
+        address: IpAddr,
+    ) -> impl Future<Output = Result<Self::Publisher, Status>> + Send;
+}
+
+/// Takes the packets of one encoder; dropping it means that the encoder has gone.
+pub trait PacketSink: Send + Sync + 'static {
+    /// Takes all packets out of the vector, in order. Never waits.
+    fn push(&mut self, packets: &mut Vec<Packet>);
+
+    /// A track came whose codec nobody here takes; told once for each kind of track.
+    fn foreign(&mut self, codec: ForeignCodec);
+
+    /// Resolves when the encoder has to leave. May be called and dropped any number of times.
+    fn closed(&self) -> impl Future<Output = Status> + Send;
+}
+
+/// What an encoder is told when it may not publish or has to leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// RTMP status code, e.g. `NetStream.Publish.BadName`.
+    pub code: &'static str,
+    /// One sentence for the person at the encoder; no secrets.
+    pub reason: String,
+}
+
+/// Why a key that no stream has is refused.
+pub(super) const UNKNOWN_KEY: &str = "unknown stream key; it may have been replaced, copy it again";
+
+impl Status {
+    pub(super) fn new(code: &'static str, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+
+    /// No text of a stream key's form was sent.
+    pub(super) fn no_key() -> Self {
+        Self::new(
+            CODE_DENIED,
+            "no stream key was sent that could be right; copy the whole key of your stream into the encoder",
+        )
+    }
+
+    /// No stream has the key.
+    pub(super) fn unknown_key() -> Self {
+        Self::new(CODE_DENIED, UNKNOWN_KEY)
+    }
+
+    /// The owner of the key named other addresses.
+    pub(super) fn wrong_address() -> Self {
+        Self::new(
+            CODE_DENIED,
+            "this stream key may not be used from your address; add the address to allowedAddresses of the stream",
+        )
+    }
+
+    /// The service failed, not the encoder; why is for the operator's log only.
+    pub(super) fn unavailable() -> Self {
+        Self::new(CODE_FAILED, "the server cannot check the stream key at the moment; try again shortly")
+    }
+}
+
+/// An accepted encoder.
+#[derive(Debug)]
+pub(super) struct Admitted<P> {
+    pub(super) account: AccountId,
+    pub(super) stream: StreamId,
+    pub(super) publisher: P,
+}
+
+/// Why an encoder may not publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// No stream has this key. Counts against the encoder's address.
+    UnknownKey,
+    /// The key is right, but its owner allows other addresses only. Counts against the encoder's address.
+    WrongAddress,
+    /// The key is right, but its stream cannot be published now.
+    Refused(Status),
+    /// The service could not decide; the text is for the operator's log.
+    Unavailable(String),
+}
+
+/// Looks the key up, asks whether it may be used from `address`, that of the socket, and asks for a publisher.
+pub(super) async fn admit<A: Admission>(
+    store: &Store,
+    admission: &A,
+    key: &StreamKey,
+    via: Via,
+    address: IpAddr,
+) -> Result<Admitted<A::Publisher>, Denied> {
+    let found = store.stream_by_key_hash(&key.hash()).await;
+    let stream = found.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
+    if !stream.allowed.allow(address) {
+        return Err(Denied::WrongAddress);
+    }
+    let (account, id) = (stream.account_id, stream.id);
+    let publisher = admission.publish(stream, via, address).await.map_err(Denied::Refused)?;
+    // Whoever replaces a key ends the session that is there then. Looked up again, no encoder comes in between with the old key.
+    let still = store.stream_by_key_hash(&key.hash()).await;
+    let still = still.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
+    if !still.allowed.allow(address) {
+        return Err(Denied::WrongAddress);
+    }
+    Ok(Admitted { account, stream: id, publisher })
+}
+
+/// A stream key of the right form, not yet looked up. Shows only its mask.
+#[derive(Debug, Clone)]
+pub(super) struct StreamKey(Redacted<String>);
+
+impl StreamKey {
+    /// The key in a publish request, wherever the user pasted it: as the publish name (`rtmp://host/live` and the key),
+    /// as `?key=` behind it, or as the last part of the app (`rtmp://host/live/KEY` and nothing, or `?key=` there).
+    /// The first text of a stream key's form wins, so a file name or a player's default name does not hide it.
+    pub(super) fn find(app: &str, name: &str, query: Option<&str>) -> Option<Self> {
+        let (app_path, app_query) = split_query(app);
+        let (name_path, name_query) = split_query(name);
+        [
+            Some(last_part(name_path)),
+            query.and_then(key_parameter),
+            name_query.and_then(key_parameter),
+            Some(last_part(app_path)),
+            app_query.and_then(key_parameter),
+        ]
+        .into_iter()
+        .flatten()
+        .map(str::trim)
+        .find(|text| has_key_form(text))
+        .map(|text| Self(Redacted::new(text.to_owned())))
+    }
+
+    /// What the database knows of the key.
+    pub(super) fn hash(&self) -> [u8; 32] {
+        key_hash(self.0.expose())
+    }
+
+    /// First and last characters, for the log.
+    pub(super) fn mask(&self) -> String {
+        mask_key(self.0.expose())
+    }
+}
+
+/// Prefix, length and alphabet: a scanner's guess or a cut key costs no database read.
+fn has_key_form(text: &str) -> bool {
+    text.strip_prefix(STREAM_KEY_PREFIX).is_some_and(|body| {
+        body.len() == STREAM_KEY_BODY_CHARS && body.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+fn split_query(text: &str) -> (&str, Option<&str>) {
+    text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)))
+}
+
+fn last_part(path: &str) -> &str {
+    let path = path.trim_end_matches('/');
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn key_parameter(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix("key="))
+}
+
+/// Whether the encoder uses the app of the documented ingest URL; others work too, since only the key decides.
+pub(super) fn is_documented_app(app: &str) -> bool {
+    app.split(['/', '?']).next() == Some("live")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "live_0123456789abcdefghijABCDEFGHIJ01";
+
+    fn found(app: &str, name: &str, query: Option<&str>) -> Option<String> {
+        StreamKey::find(app, name, query).map(|key| key.0.into_inner())
+    }
+
+    #[test]
+    fn the_key_is_found_wherever_users_paste_it() {
+        let with_key = format!("key={KEY}");
+        let more = format!("x=1&key={KEY}&token=a%20b");
+        for (app, name, query) in [
+            ("live", KEY, None),
+            ("live", KEY, Some("token=1")),
+            ("anything", KEY, None),
+            ("", KEY, None),
+            ("live", &format!("  {KEY}\r\n"), None),
+            ("live", &format!("/{KEY}"), None),
+            ("live", &format!("{KEY}/"), None),
+            ("live", &format!("inst/{KEY}"), None),
+            (&format!("live/{KEY}"), "", None),
+            (&format!("live/{KEY}/"), "", None),
+            (&format!("live/inst/{KEY}"), "obs", None),
+            (KEY, "", None),
+            ("live", "", Some(&with_key)),
+            ("live", "obs", Some(&more)),
+            ("live", &format!("obs?{more}"), None),
+            (&format!("live?{with_key}"), "", None),
+            (&format!("live/?{more}"), "obs", None),
+        ] {
+            assert_eq!(found(app, name, query).as_deref(), Some(KEY), "{app} {name} {query:?}");
+        }
+    }
+
+    #[test]
+    fn the_publish_name_wins_over_other_places() {
+        let other = KEY.replace('0', "z");
+        assert_eq!(found(&format!("live/{other}"), KEY, Some(&format!("key={other}"))).as_deref(), Some(KEY));
+        assert_eq!(found(&format!("live/{other}"), "", Some(&format!("key={KEY}"))).as_deref(), Some(KEY));
+    }
+
+    #[test]
+    fn texts_of_another_form_are_no_keys() {
+        for name in [
+            "",
+            "stream",
+            "live_",
+            &KEY[..KEY.len() - 1],
+            &format!("{KEY}0"),
+            &KEY.replace("live_", "LIVE_"),
+            &KEY.replace("live_", "sk_"),
+            &KEY.replace('0', "-"),
+            &KEY.replace('0', "é"),
+            &KEY.replace('0', "%30"),
+            &KEY.replace('0', "\0"),
+        ] {
+            assert_eq!(found("live", name, None), None, "{name}");
+        }
+        assert_eq!(found("live", "x", Some(&format!("monkey={KEY}"))), None);
+        assert_eq!(found("live", "x", Some(&format!("key=a&key={KEY}"))), None, "the first parameter counts");
+    }
+
+    #[test]
+    fn a_key_shows_only_its_mask() {
+        let key = StreamKey::find("live", KEY, None).unwrap();
+        assert_eq!(key.mask(), "liv...J01");
+        assert!(!format!("{key:?}").contains("0123"));
+        assert_eq!(key.hash(), key_hash(KEY));
+    }
+
+    #[test]
+    fn only_the_first_part_of_the_app_is_documented() {
+        for app in ["live", "live/x", "live?x"] {
+            assert!(is_documented_app(app), "{app}");
+        }
+        for app in ["", "app", "livestream", "x/live"] {
+            assert!(!is_documented_app(app), "{app}");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! One encoder's connection, from its handshake to its goodbye, as one task.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use satcast_media::Packet;
+use satcast_media::flv::ForeignCodec;
+use satcast_media::rtmp::Metadata;
+use satcast_media::rtmp::server::{PublishId, ServerEvent};
+use satcast_quota::Permit;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_rustls::rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
+use super::end::End;
+use super::limits::Limits;
+use super::threads::Seat;
+use super::tls::Tls;
+use super::usable::Usable;
+use super::wire::Wire;
+use super::{Shared, Whose};
+use crate::{Issue, Via};
+use satcast_core::ids::{AccountId, StreamId};
+use satcast_core::networks::Network;
+
+/// Serves one connection until it ends, with TLS first where there is a certificate for it. `stranger` is given back when it is admitted or closed.
+pub(super) async fn serve<A: Admission>(
+    socket: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    peer: SocketAddr,
+    shared: Arc<Shared<A>>,
+    stranger: Permit<Network>,
+    stop: CancellationToken,
+    seat: Seat,
+) {
+    let tls = match tls.map(Tls::new).transpose() {
+        Ok(tls) => tls,
+        Err(failure) => return shared.warn(peer, Whose::Unknown, &format!("refused: {failure}")),
+    };
+    let wire = Wire::new(socket, tls, shared.limits.reply_bytes_max);
+    let stranger = Some(stranger);
+    let mut connection =
+        Connection { wire, peer, shared, stranger, stop, seat, events: VecDeque::new(), publishes: None };
+    let deadline = Instant::now() + connection.shared.limits.setup;
+    let end = match connection.set_up(deadline).await {
+        Ok(admitted) => {
+            let Admitted { account, stream, publisher } = admitted;
+            connection.publishes = Some((account, stream));
+            connection.stranger = None;
+            connection.wire.admit();
+            let _known = KnownNetwork::note(&connection.shared, peer);
+            info!(peer = %peer, account = %account, stream = %stream, "encoder publishes");
+            let end = connection.relay(publisher).await;
+            info!(peer = %peer, account = %account, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder left: {end}");
+            end
+        }
+        Err(end) => end,
+    };
+    connection.finish(end).await;
+}
+
+struct Connection<A> {
+    wire: Wire,
+    peer: SocketAddr,
+    shared: Arc<Shared<A>>,
+    stranger: Option<Permit<Network>>,
+    stop: CancellationToken,
+    seat: Seat,
+    /// Events between a publish request and its decision.
+    events: VecDeque<ServerEvent>,
+    /// Whose stream it publishes, once it was let in.
+    publishes: Option<(AccountId, StreamId)>,
+}
+
+impl<A: Admission> Connection<A> {
+    /// Handshake, connect and publish, up to the first accepted request.
+    async fn set_up(&mut self, deadline: Instant) -> Result<Admitted<A::Publisher>, End> {
+        let limits = &self.shared.limits;
+        let (setup_ms, bytes_max) = (limits.setup.as_millis(), limits.setup_bytes_max);
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                if let ServerEvent::PublishRequested { id, app, stream_key, query } = event {
+                    let key = StreamKey::find(&app, &stream_key, query.as_deref());
+                    if !is_documented_app(&app) {
+                        debug!(peer = %self.peer, "the encoder publishes to another app than live");
+                    }
+                    return self.decide(id, key, deadline).await;
+                }
+            }
+            self.wire.flush()?;
+            if self.wire.bytes_in() > bytes_max {
+                return Err(End::SetupFull(bytes_max));
+            }
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(End::Shutdown),
+                ready = self.wire.ready(deadline) => ready?,
+                () = sleep_until(deadline) => return Err(End::SetupTimeout(setup_ms)),
+            }
+            let events = &mut self.events;
+            self.wire.take(|event| events.push_back(event))?;
+        }
+    }
+
+    /// Answers a publish request: yes with a publisher, or no with a reason.
+    async fn decide(
+        &mut self,
+        id: PublishId,
+        key: Option<StreamKey>,
+        deadline: Instant,
+    ) -> Result<Admitted<A::Publisher>, End> {
+        let Some(key) = key else {
+            self.wrong_key(deadline).await?;
+            return Err(self.refuse(id, Status::no_key(), "no text of a stream key's form".to_owned(), None));
+        };
+        let mask = Some(key.mask());
+        match self.ask(key, deadline).await {
+            Ok(admitted) => {
+                self.wire.session.accept_publish(id)?;
+                Ok(admitted)
+            }
+            Err(Denied::UnknownKey) => {
+                self.wrong_key(deadline).await?;
+                Err(self.refuse(id, Status::unknown_key(), "unknown stream key".to_owned(), mask))
+            }
+            Err(Denied::WrongAddress) => {
+                self.wrong_key(deadline).await?;
+                let reason = "the stream key may not be used from this address".to_owned();
+                Err(self.refuse(id, Status::wrong_address(), reason, mask))
+            }
+            Err(Denied::Refused(status)) => {
+                let reason = status.reason.clone();
+                Err(self.refuse(id, status, reason, mask))
+            }
+            Err(Denied::Unavailable(cause)) => Err(self.refuse(id, Status::unavailable(), cause, mask)),
+        }
+    }
+
+    /// Counts a wrong key, and makes its answer wait where the attempts are used up.
+    async fn wrong_key(&mut self, deadline: Instant) -> Result<(), End> {
+        let over = self.shared.keys.failed(Network::from(self.peer.ip()), self.shared.clock.monotonic());
+        if !over {
+            return Ok(());
+        }
+        let until = deadline.min(Instant::now() + self.shared.limits.refusal_delay);
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(End::Shutdown),
+            () = sleep_until(until) => Ok(()),
+        }
+    }
+
+    fn refuse(&mut self, id: PublishId, status: Status, reason: String, key: Option<String>) -> End {
+        self.wire.session.reject_publish(id, status.code, &status.reason);
+        End::Refused { reason, key }
+    }
+
+    /// Asks store and live sessions in a task of their own: begun work is not cut off in its middle when the encoder
+    /// runs out of time; a publisher that then comes too late is dropped with the task's result.
+    async fn ask(&self, key: StreamKey, deadline: Instant) -> Result<Admitted<A::Publisher>, Denied> {
+        let shared = Arc::clone(&self.shared);
+        let (limit, address) = (shared.limits.admission, self.peer.ip());
+        let via = Via::read(self.wire.session.flash_ver());
+        let decision =
+            tokio::spawn(async move { admit(&shared.store, &shared.admission, &key, via, address).await });
+        match timeout_at(deadline.min(Instant::now() + limit), decision).await {
+            Ok(Ok(decision)) => decision,
+            Ok(Err(_panicked)) => Err(Denied::Unavailable("the decision panicked".to_owned())),
+            Err(_) => Err(Denied::Unavailable("the decision took too long".to_owned())),
+        }
+    }
+
+    /// Hands the encoder's packets to its publisher until one of them ends it.
+    async fn relay(&mut self, mut publisher: A::Publisher) -> End {
+        match self.relay_turns(&mut publisher).await {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+
+    async fn relay_turns(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
+        if let Some(pace) = self.shared.pace {
+            self.wire.unwatch(pace.wait())?;
+        }
+        let mut intake = Intake::default();
+        let mut usable = Usable::default();
+        let held = std::mem::take(&mut self.events);
+        held.into_iter().for_each(|event| intake.add(event));
+        self.wire.events(&mut |event| intake.add(event));
+        let mut last_media = Instant::now();
+        let mut turn = Ok(());
+        loop {
+            if intake.has_media() {
+                last_media = Instant::now();
+            }
+            self.judge(&mut intake, &mut usable, publisher);
+            if intake.has_media() {
+                usable.packet();
+            }
+            if !intake.packets.is_empty() {
+                publisher.push(&mut intake.packets);
+                intake.packets.clear();
+            }
+            turn?;
+            if usable.is_hopeless(Instant::now()) {
+                return Err(End::Unusable(usable.text()));
+            }
+            self.wire.flush()?;
+            intake.verdict()?;
+            let due = self.next_read();
+            let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());
+            let look_at = usable.decided_at().map_or(silence_ends, |at| at.min(silence_ends));
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(End::Shutdown),
+                status = publisher.closed() => return Err(End::Closed(status)),
+                ready = self.wire.ready(due) => ready?,
+                () = sleep_until(look_at) => {}
+            }
+            turn = self.wire.take(|event| intake.add(event));
+            if turn.is_ok() && !intake.has_media() {
+                let now = Instant::now();
+                check_silence(&self.shared.limits, last_media, self.wire.stuck_since(), now)?;
+            }
+        }
+    }
+
+    /// Tells the publisher and the operator of tracks that nobody takes.
+    fn judge(&self, intake: &mut Intake, usable: &mut Usable, publisher: &mut A::Publisher) {
+        if let Some(metadata) = intake.metadata.take() {
+            usable.announced(metadata);
+        }
+        for codec in intake.foreign.drain(..) {
+            self.warn(None, &Issue::unsupported(codec).text);
+            usable.foreign(codec, Instant::now());
+            publisher.foreign(codec);
+        }
+    }
+
+    /// One warning for the operator; `key`: the mask of the key that was refused.
+    fn warn(&self, key: Option<&str>, what: &str) {
+        let of_stream = self.publishes.map(|(account, stream)| Whose::Stream { account, stream });
+        let whose = of_stream.unwrap_or(key.map_or(Whose::Unknown, Whose::Key));
+        self.shared.warn(self.peer, whose, what);
+    }
+
+    /// When an unwatched socket is read next.
+    fn next_read(&self) -> Instant {
+        let started = self.shared.started;
+        let next = self.shared.pace.map(|pace| pace.next(started.elapsed(), self.seat.connections()));
+        next.map_or_else(Instant::now, |next| started + next)
+    }
+
+    /// Says why, to the log and where possible to the encoder.
+    async fn finish(mut self, end: End) {
+        if end.is_warning() {
+            let key = match &end {
+                End::Refused { key, .. } => key.as_deref(),
+                _ => None,
+            };
+            self.warn(key, &end.to_string());
+        } else {
+            debug!(peer = %self.peer, "connection closed: {end}");
+        }
+        if let Some(status) = end.status() {
+            self.wire.session.end_publish(status.code, &status.reason);
+        }
+        if end.is_polite() {
+            self.wire.goodbye(self.shared.limits.linger).await;
+        } else {
+            // The connection closes either way; what the session still had to say is sent if it can be at once.
+            let _sent = self.wire.flush();
+        }
+    }
+}
+
+/// When the encoder has been silent, or deaf to our replies, for too long.
+fn silence_ends(limits: &Limits, last_media: Instant, stuck_since: Option<Instant>) -> Instant {
+    let idle = last_media + limits.idle;
+    stuck_since.map_or(idle, |since| idle.min(since + limits.write))
+}
+
+fn check_silence(
+    limits: &Limits,
+    last_media: Instant,
+    stuck_since: Option<Instant>,
+    now: Instant,
+) -> Result<(), End> {
+    if stuck_since.is_some_and(|since| now >= since + limits.write) {
+        return Err(End::WriteTimeout(limits.write.as_millis()));
+    }
+    if now >= last_media + limits.idle {
+        return Err(End::Idle(limits.idle.as_millis()));
+    }
+    Ok(())
+}
+
+/// What one turn of reading brought.
+#[derive(Default)]
+struct Intake {
+    packets: Vec<Packet>,
+    foreign: Vec<ForeignCodec>,
+    metadata: Option<Metadata>,
+    unpublished: bool,
+    published_again: bool,
+}
+
+impl Intake {
+    fn add(&mut self, event: ServerEvent) {
+        match event {
+            ServerEvent::Packet(packet) => self.packets.push(packet),
+            ServerEvent::Unpublished => self.unpublished = true,
+            ServerEvent::PublishRequested { .. } => self.published_again = true,
+            ServerEvent::Foreign(codec) => self.foreign.push(codec),
+            ServerEvent::Metadata(metadata) => self.metadata = Some(metadata),
+            ServerEvent::Connected { .. } => {}
+        }
+    }
+
+    /// Whether there is sound or picture in it: a configuration record alone shows nothing and costs nothing to send.
+    fn has_media(&self) -> bool {
+        self.packets.iter().any(|packet| !packet.is_config())
+    }
+
+    /// Whether the encoder ended its publish with this turn.
+    fn verdict(&self) -> Result<(), End> {
+        if self.published_again {
+            let reason = "one connection publishes one stream; open another connection";
+            return Err(End::Closed(Status::new(super::admit::CODE_BAD_NAME, reason)));
+        }
+        if self.unpublished { Err(End::Unpublished) } else { Ok(()) }
+    }
+}
+
+/// Notes that an encoder from this network is admitted, and when dropped that it has gone.
+struct KnownNetwork<A> {
+    shared: Arc<Shared<A>>,
+    network: Network,
+}
+
+impl<A> KnownNetwork<A> {
+    fn note(shared: &Arc<Shared<A>>, peer: SocketAddr) -> Self {
+        let network = Network::from(peer.ip());
+        shared.keys.admitted(network, shared.clock.monotonic());
+        Self { shared: Arc::clone(shared), network }
+    }
+}
+
+impl<A> Drop for KnownNetwork<A> {
+    fn drop(&mut self) {
+        self.shared.keys.left(self.network, self.shared.clock.monotonic());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_and_deafness_end_at_their_own_times() {
+        let limits = Limits::default();
+        let start = Instant::now();
+        let check = |stuck, now| check_silence(&limits, start, stuck, now).map_err(|end| end.to_string());
+        let idle_ends = silence_ends(&limits, start, None);
+        assert_eq!(idle_ends, start + limits.idle);
+        assert_eq!(check(None, idle_ends - limits.write), Ok(()));
+        assert_eq!(check(None, idle_ends), Err("no media within 30000 ms".to_owned()));
+        let deaf_ends = silence_ends(&limits, start, Some(start));
+        assert_eq!(deaf_ends, start + limits.write);
+        assert_eq!(check(Some(start), deaf_ends), Err("the encoder took no reply within 5000 ms".to_owned()));
+        let late = start + limits.idle;
+        assert_eq!(silence_ends(&limits, start, Some(late)), late, "whichever comes first");
+    }
+}

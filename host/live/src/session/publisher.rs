@@ -1,0 +1,96 @@
+//! The encoder's end of a session.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use satcast_media::flv::ForeignCodec;
+use satcast_media::{Kind, Packet};
+use tokio::sync::watch;
+
+use super::{Session, millis};
+use crate::{Closed, Inner, Issue, codes};
+use satcast_core::ids::SessionId;
+
+/// The encoder's end of a session. Dropping it means that the encoder has gone.
+pub struct Publisher {
+    session: Arc<Session>,
+    live: Arc<Inner>,
+    number: u64,
+    closed: watch::Receiver<Option<Closed>>,
+    has_sent: bool,
+    /// Codecs of tracks that are left out.
+    foreign: Vec<ForeignCodec>,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        session: Arc<Session>,
+        live: Arc<Inner>,
+        number: u64,
+        closed: watch::Receiver<Option<Closed>>,
+    ) -> Self {
+        Self { session, live, number, closed, has_sent: false, foreign: Vec::new() }
+    }
+
+    /// The session it feeds.
+    pub fn session_id(&self) -> &SessionId {
+        &self.session.id
+    }
+
+    /// Takes all packets out of the vector, in order. Never waits. Packets of an encoder that was sent away are dropped.
+    pub fn push(&mut self, packets: &mut Vec<Packet>) {
+        if self.closed.borrow().is_some() {
+            packets.clear();
+            return;
+        }
+        let now = self.live.clock.monotonic();
+        // Configurations alone do not make an encoder present.
+        let has_media = packets.iter().any(|packet| !packet.is_config());
+        self.session.hub.publish(packets.drain(..), now);
+        if has_media {
+            self.session.last_media_ms.store(millis(now), Ordering::Release);
+        }
+        if has_media && !self.has_sent {
+            self.has_sent = true;
+            self.live.unusable.forget(self.session.stream.id);
+            self.session.set_flow(true, now);
+            self.session.has_media.store(true, Ordering::Release);
+            self.session.changed.notify_one();
+        }
+    }
+
+    /// A track has a codec that nobody here takes; told once for each kind of track.
+    pub fn foreign(&mut self, codec: ForeignCodec) {
+        self.foreign.push(codec);
+        self.session.hub.foreign(codec);
+    }
+
+    /// Resolves when the encoder has to leave.
+    pub async fn closed(&self) -> Closed {
+        let mut closed = self.closed.clone();
+        match closed.wait_for(Option::is_some).await.map(|closed| closed.clone()) {
+            Ok(Some(closed)) => closed,
+            // The sender is dropped only with a close notice or the session.
+            _ => Closed { code: codes::ENDED, reason: "the session has ended".into() },
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        if !self.has_sent && !self.foreign.is_empty() {
+            self.foreign.sort_by_key(|codec| codec.kind == Kind::Audio);
+            let issues = self.foreign.iter().map(|codec| Issue::unsupported(*codec)).collect();
+            self.live.unusable.note(self.session.stream.id, issues, self.live.clock.now());
+        }
+        let mut shared = self.session.shared.lock();
+        if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
+            let now = self.live.clock.monotonic();
+            shared.encoder = None;
+            shared.gone_since = Some(now);
+            self.session.set_flow(false, now);
+            drop(shared);
+            self.session.changed.notify_one();
+        }
+    }
+}
