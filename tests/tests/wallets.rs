@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use satcast::wallet::Wallets;
-use satcast::wallet::connection::Connection;
-use satcast::wallet::lightning::{Fault, InvoiceState, Lightning};
 use satcast_core::clock::Clock;
 use satcast_core::ids::Msat;
 use satcast_core::ids::WalletKind;
+use satcast_money::wallet::Wallets;
+use satcast_money::wallet::connection::Connection;
+use satcast_money::wallet::lightning::{Fault, InvoiceState, Lightning};
 use satcast_net::outbound::Guard;
 use satcast_tests::lnbits::LnbitsServer;
 use satcast_tests::nwc::NwcService;

@@ -12,9 +12,9 @@ use super::page::PageRequest;
 use super::range::{self, Named};
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
-use crate::billing::overage::GB_BYTES;
 use satcast_core::config::Pricing;
 use satcast_core::ids::{Msat, Sats, StreamId, UnixMillis};
+use satcast_money::billing::overage::GB_BYTES;
 use satcast_store::{HistoryEntry, HistoryFilter};
 
 /// Longest platform name that is looked for.

@@ -2,9 +2,9 @@
 
 use poem_openapi::Object;
 
-use crate::billing::overage::GB_BYTES;
 use satcast_core::config::Pricing;
 use satcast_core::ids::{Msat, UnixMillis};
+use satcast_money::billing::overage::GB_BYTES;
 
 /// Parts of a GB that are shown.
 const PARTS_PER_GB: u64 = 100;

@@ -18,10 +18,10 @@ pub(super) use self::topup::TopUpApi;
 use super::null::Null;
 use super::page::PageRequest;
 use super::{ApiError, App, Caller, Tag};
-use crate::wallet::desk::DeskError;
-use crate::wallet::lightning::Fault;
 use satcast_core::ids::MSAT_PER_SAT;
 use satcast_core::ids::WalletKind;
+use satcast_money::wallet::desk::DeskError;
+use satcast_money::wallet::lightning::Fault;
 use satcast_store::StatementEntry;
 
 /// First line of a statement as CSV.

@@ -16,10 +16,10 @@ use satcast_plugin_api::{Class, DestType, Error, driver_entry};
 use super::mirror::LOST;
 use super::testing::{self, Kept, journal, put, reports};
 use super::{Archive, RecoveryError};
-use crate::billing::testing::{Rig as Billed, START};
 use satcast_core::ids::{Msat, SessionId, UnixMillis};
 use satcast_core::secret::Vault;
 use satcast_drivers::{Drivers, RecordingParts};
+use satcast_money::billing::testing::{Rig as Billed, START};
 use satcast_store::{Actor, ArchiveRecord, ArchiveState, AuditFilter, By, Page, Recorded};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::BootError;
-use crate::billing::Billing;
-use crate::wallet::Wallets;
-use crate::wallet::connection::Connection;
-use crate::wallet::desk::{self, Desk};
-use crate::wallet::lightning::Lightning;
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
+use satcast_money::billing::Billing;
+use satcast_money::wallet::Wallets;
+use satcast_money::wallet::connection::Connection;
+use satcast_money::wallet::desk::{self, Desk};
+use satcast_money::wallet::lightning::Lightning;
 use satcast_net::outbound::Guard;
 use satcast_store::Store;
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use super::{CliError, drivers as command, inspect, print};
 use crate::boot;
 use crate::data_dir;
-use crate::wallet::lightning::Fault;
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Loaded};
 use satcast_core::ids::UnixMillis;
 use satcast_core::secret::Vault;
 use satcast_drivers::State;
+use satcast_money::wallet::lightning::Fault;
 use satcast_net::certificates::{Certificates, Section};
 use satcast_store::{Address, Inspector};
 

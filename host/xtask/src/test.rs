@@ -9,8 +9,9 @@ use crate::process::Beside;
 use crate::report::{Kind, Report};
 use crate::{build, npm, openapi, process, python, setup, symbols, workspace};
 
-/// Modules of the service whose tests have a database, as those of the store: run on SQLite with all others and on PostgreSQL besides.
-const WITH_DATABASE: [&str; 4] = ["billing", "webhooks", "playback", "wallet"];
+/// Modules of the service whose tests have a database, as those of the store and of money: run on SQLite with all others and on PostgreSQL
+/// besides.
+const WITH_DATABASE: [&str; 2] = ["webhooks", "playback"];
 
 /// Not those that are cut off at each of their steps: each cut costs a connection to the server, and they take minutes there.
 const CUT_OFF: &str = "^wallet::desk::tests::crash::";
@@ -114,7 +115,7 @@ fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<Beside, String> {
     command.arg(if filter.is_some() { "pass" } else { "fail" });
     command.args(["--config-file", "tests/nextest.toml", "--profile", "postgres", "-E"]);
     command.arg(format!(
-        "kind(lib) and (package(satcast-store) or package(satcast) and test(/^({})::/) and not test(/{CUT_OFF}/))",
+        "kind(lib) and (package(satcast-store) or package(satcast-money) and not test(/{CUT_OFF}/) or package(satcast) and test(/^({})::/))",
         WITH_DATABASE.join("|")
     ));
     Beside::start(command.args(filter), &workspace::target_dir().join("on-postgres.txt"))

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Rig;
-use crate::wallet::desk::testing::Pays;
-use crate::wallet::lightning::Fault;
 use satcast_core::feed::Seen;
 use satcast_core::ids::Msat;
+use satcast_money::wallet::desk::testing::Pays;
+use satcast_money::wallet::lightning::Fault;
 
 const WALLET: &str = "[wallet]\ntype = \"lnbits\"\nurl = \"https://own.example\"\nsecret = \"x\"\n";
 const CONNECTION: &str = "/api/wallet/connection";

@@ -13,12 +13,12 @@ use crate::api::body::{Body, Fields, FromFields};
 use crate::api::destinations::Done;
 use crate::api::null::Null;
 use crate::api::{ApiError, App, Caller, RequestContext, Tag};
-use crate::wallet::connection::Connection;
-use crate::wallet::desk::{DeskError, Terms, connection_of};
-use crate::wallet::rules::day_start;
 use satcast_core::ids::WalletKind;
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 use satcast_core::secret::is_masked_key;
+use satcast_money::wallet::connection::Connection;
+use satcast_money::wallet::desk::{DeskError, Terms, connection_of};
+use satcast_money::wallet::rules::day_start;
 use satcast_store::{FAILURES_TOLD, RefillRules, WalletRecord};
 
 /// What a refill is by, when its owner does not say.

@@ -11,8 +11,8 @@ use poem_openapi::{Enum, Object, OpenApi};
 use crate::api::body::{Body, Fields, FromFields};
 use crate::api::null::Null;
 use crate::api::{ApiError, App, Caller, RequestContext, Tag};
-use crate::wallet::desk::DeskError;
 use satcast_core::ids::Sats;
+use satcast_money::wallet::desk::DeskError;
 use satcast_store::{InvoiceRecord, Stage};
 
 /// How far a top-up is.

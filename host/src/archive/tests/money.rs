@@ -255,7 +255,7 @@ async fn a_recovery_may_be_dropped_between_any_two_steps() {
     for polls in 0..2_000 {
         let name = format!("{polls}.mp4");
         let failed = rig.known(&name, RecordingState::Failed).await;
-        let cut = crate::billing::testing::chopped(rig.recover(&failed), polls).await;
+        let cut = satcast_money::billing::testing::chopped(rig.recover(&failed), polls).await;
         // What the driver was asked for it has answered by the time it lists.
         rig.archive.compare_all().await;
         let opened = journal(&name).unwrap().attempt == 1;

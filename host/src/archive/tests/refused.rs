@@ -1,7 +1,7 @@
 //! What a driver tells and lists that does not count.
 
 use super::*;
-use crate::billing::testing::CAPS;
+use satcast_money::billing::testing::CAPS;
 use satcast_store::{NewDestination, RecoveryBegun};
 
 /// No name that a recording may have.

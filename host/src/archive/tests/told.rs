@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::billing::testing::CAPS;
 use satcast_core::ids::DestinationId;
+use satcast_money::billing::testing::CAPS;
 use satcast_store::{DestinationChange, NewDestination};
 
 /// A destination of the keeper's type with a recording.

@@ -3,7 +3,7 @@
 use socket2::SockRef;
 
 use super::*;
-use crate::billing::testing::chopped;
+use satcast_money::billing::testing::chopped;
 use satcast_net::http::Sent;
 use satcast_store::Bandwidth;
 

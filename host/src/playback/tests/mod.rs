@@ -144,9 +144,9 @@ impl Rig {
         let archive = crate::archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
         let app = Arc::new(crate::api::App {
             archive,
-            wallets: crate::wallet::desk::testing::Bank::new(clock.clone()).desk(&store, &service),
+            wallets: satcast_money::wallet::desk::testing::Bank::new(clock.clone()).desk(&store, &service),
             webhooks: crate::webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
-            billing: crate::billing::Billing::new(store.clone(), clock.clone(), &service),
+            billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
             store,
             live: live.clone(),
             drivers: testing::drivers(),

@@ -16,11 +16,11 @@ use crate::api::Subject;
 use crate::api::archives::too_little;
 use crate::api::error::INVALID_PUBLIC_KEY_TEXT;
 use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
-use crate::wallet::lightning::Fault;
 use satcast_core::feed::{WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
 use satcast_core::ids::{AccountId, Msat};
 use satcast_core::secret::new_invite_token;
 use satcast_drivers::{ChangeError, LINKED_IN};
+use satcast_money::wallet::lightning::Fault;
 use satcast_store::{AuditFilter, Page, Scopes};
 
 /// Tests of webhooks that may be on their way at one time.

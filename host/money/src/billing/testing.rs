@@ -1,4 +1,5 @@
 //! For tests, of other modules too: an account with a stream, a clock moved by hand, and sessions played by hand.
+#![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -20,39 +21,49 @@ use satcast_store::{
     StreamLimits, StreamRecord,
 };
 
-pub(crate) const CAPS: Caps =
-    Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
+/// More than any test has.
+pub const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
 /// Start of an hour.
-pub(crate) const START: UnixMillis = UnixMillis(1_800_000_000_000);
-pub(crate) const TRIES_MAX: usize = 2_000;
+pub const START: UnixMillis = UnixMillis(1_800_000_000_000);
+/// Looks at something that is waited for, some milliseconds apart, before a test fails.
+pub const TRIES_MAX: usize = 2_000;
 
 impl Billing {
     /// Everything that a session told is posted.
-    pub(crate) fn is_quiet(&self, session: &SessionId) -> bool {
+    pub fn is_quiet(&self, session: &SessionId) -> bool {
         let meter = self.inner.meters.lock().get(session).cloned();
         meter.is_none_or(|meter| meter.is_quiet())
     }
 }
 
 /// One account with a stream, and a clock moved by hand.
-pub(crate) struct Rig {
-    pub(crate) store: Store,
-    pub(crate) billing: Billing,
-    pub(crate) clock: Clock,
-    pub(crate) config: Config,
-    pub(crate) account: AccountId,
-    pub(crate) stream: StreamId,
-    pub(crate) destinations: Vec<DestinationId>,
-    pub(crate) folder: TempDir,
+pub struct Rig {
+    /// On the engine that the tests run on.
+    pub store: Store,
+    /// At the prices of `config`.
+    pub billing: Billing,
+    /// Moved by hand.
+    pub clock: Clock,
+    /// What the test asked for.
+    pub config: Config,
+    /// Whose the stream is.
+    pub account: AccountId,
+    /// The stream.
+    pub stream: StreamId,
+    /// Its destinations, in the order they were made.
+    pub destinations: Vec<DestinationId>,
+    /// Where the database is.
+    pub folder: TempDir,
 }
 
 impl Rig {
     /// An account with so many sats and a stream with five destinations.
-    pub(crate) async fn new(sats: i64) -> Self {
+    pub async fn new(sats: i64) -> Self {
         Self::with(sats, "", "live", 5).await
     }
 
-    pub(crate) async fn with(sats: i64, toml: &str, mode: &str, destinations: usize) -> Self {
+    /// The same with a configuration, and so many destinations whose driver runs in `mode`.
+    pub async fn with(sats: i64, toml: &str, mode: &str, destinations: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("satcast.toml");
         std::fs::write(&file, toml).unwrap();
@@ -77,15 +88,18 @@ impl Rig {
         Self { store, billing, clock, config, account, stream, destinations, folder }
     }
 
-    pub(crate) async fn record(&self) -> StreamRecord {
+    /// The stream as the store has it.
+    pub async fn record(&self) -> StreamRecord {
         self.store.stream(self.stream).await.unwrap().unwrap()
     }
 
-    pub(crate) async fn begin(&self, max_sats: Option<i64>) -> Session<'_> {
+    /// A session of the stream, whose media flows.
+    pub async fn begin(&self, max_sats: Option<i64>) -> Session<'_> {
         self.begin_of(self.stream, StreamLimits { max_sats, max_duration_minutes: None }).await
     }
 
-    pub(crate) async fn begin_of(&self, stream: StreamId, limits: StreamLimits) -> Session<'_> {
+    /// The same of another stream of the account.
+    pub async fn begin_of(&self, stream: StreamId, limits: StreamLimits) -> Session<'_> {
         let (id, began) = (new_session_id(), self.clock.monotonic());
         let terms = self.billing.terms();
         let new = NewSession { id: id.clone(), stream_id: stream, started_at: self.clock.now(), terms };
@@ -97,21 +111,24 @@ impl Rig {
         Session { rig: self, id, usage, began }
     }
 
-    pub(crate) async fn balance(&self) -> i64 {
+    /// What the account has, in millisats.
+    pub async fn balance(&self) -> i64 {
         self.store.balance(self.account).await.unwrap().0
     }
 
-    pub(crate) async fn credit(&self, sats: i64) {
+    /// Gives the account so many sats.
+    pub async fn credit(&self, sats: i64) {
         let idem = format!("credit:{}", self.clock.monotonic().as_nanos());
         self.store.credit(&Actor::command(self.account, self.clock.now()), Sats(sats), idem).await.unwrap();
     }
 
-    pub(crate) async fn intruder(&self) -> Intruder {
+    /// Somebody else who writes to the database.
+    pub async fn intruder(&self) -> Intruder {
         Intruder::open(&self.folder.path().join("t.db")).await
     }
 
     /// Recomputes everything.
-    pub(crate) async fn check(&self) {
+    pub async fn check(&self) {
         let file = self.folder.path().join("t.db");
         let inspector = satcast_store::testing::inspector(&file).await;
         let report = inspector.check_ledger().await.unwrap();
@@ -120,7 +137,7 @@ impl Rig {
     }
 
     /// Cost of each destination of an ended session in whole sats, in the order of the destinations.
-    pub(crate) async fn history(&self, session: &SessionId) -> Vec<i64> {
+    pub async fn history(&self, session: &SessionId) -> Vec<i64> {
         let entries = self.store.history(self.account, Default::default(), Page::ALL).await.unwrap();
         let mut own: Vec<_> = entries.iter().filter(|entry| entry.session_id == *session).collect();
         own.sort_by_key(|entry| entry.id);
@@ -128,7 +145,8 @@ impl Rig {
     }
 }
 
-pub(crate) async fn stream(
+/// A stream with so many destinations, whose driver runs in `mode`.
+pub async fn stream(
     store: &Store,
     account: AccountId,
     mode: &str,
@@ -154,22 +172,27 @@ pub(crate) async fn stream(
 }
 
 /// A session whose media and destinations are played by hand.
-pub(crate) struct Session<'a> {
-    pub(crate) rig: &'a Rig,
-    pub(crate) id: SessionId,
-    pub(crate) usage: Arc<dyn Usage>,
-    pub(crate) began: Duration,
+pub struct Session<'a> {
+    /// Whose session it is.
+    pub rig: &'a Rig,
+    /// Its id.
+    pub id: SessionId,
+    /// What it tells of itself.
+    pub usage: Arc<dyn Usage>,
+    /// Monotonic time of its start.
+    pub began: Duration,
 }
 
 impl Session<'_> {
     /// Moves the clock to so many seconds after the start, as far as it is not there, and waits until all is posted.
-    pub(crate) async fn at(&self, secs: u64) {
+    pub async fn at(&self, secs: u64) {
         let at = self.began + Duration::from_secs(secs);
         self.rig.clock.advance(at.saturating_sub(self.rig.clock.monotonic()));
         self.quiet().await;
     }
 
-    pub(crate) async fn quiet(&self) {
+    /// Waits until all is posted.
+    pub async fn quiet(&self) {
         for _ in 0..TRIES_MAX {
             if self.rig.billing.is_quiet(&self.id) {
                 return;
@@ -179,12 +202,13 @@ impl Session<'_> {
         panic!("charges wait for ever");
     }
 
-    pub(crate) fn now(&self) -> Duration {
+    /// Monotonic time.
+    pub fn now(&self) -> Duration {
         self.rig.clock.monotonic()
     }
 
     /// A destination is opened and goes live.
-    pub(crate) async fn on(&self, index: usize) {
+    pub async fn on(&self, index: usize) {
         let destination = self.rig.destinations[index];
         self.usage.claims(destination);
         if self.held(index).is_none() {
@@ -193,35 +217,39 @@ impl Session<'_> {
         self.quiet().await;
     }
 
-    pub(crate) async fn off(&self, index: usize) {
+    /// A destination no longer forwards.
+    pub async fn off(&self, index: usize) {
         self.usage.rests(self.rig.destinations[index], self.now());
         self.quiet().await;
     }
 
-    pub(crate) fn orders(&self) -> Orders {
+    /// What it has to do.
+    pub fn orders(&self) -> Orders {
         self.usage.orders().borrow().clone()
     }
 
-    pub(crate) fn held(&self, index: usize) -> Option<Held> {
+    /// Why a destination may not run.
+    pub fn held(&self, index: usize) -> Option<Held> {
         self.orders().held.get(&self.rig.destinations[index]).copied()
     }
 
-    pub(crate) fn end(&self) -> Option<EndReason> {
+    /// Why it has to end.
+    pub fn end(&self) -> Option<EndReason> {
         self.orders().end
     }
 
     /// Millisats charged so far.
-    pub(crate) async fn msat(&self) -> i64 {
+    pub async fn msat(&self) -> i64 {
         self.rig.store.session_charges(&self.id).await.unwrap().0
     }
 
     /// Whole sats charged so far.
-    pub(crate) async fn sats(&self) -> i64 {
+    pub async fn sats(&self) -> i64 {
         Msat(self.msat().await).to_sats_floor().0
     }
 
     /// Ends it as its task does.
-    pub(crate) async fn finish(&self) {
+    pub async fn finish(&self) {
         self.usage.ends(self.now());
         self.usage.settled().await;
         self.rig.store.end_session(&self.id, self.rig.clock.now(), EndReason::Stopped).await.unwrap();
@@ -229,7 +257,7 @@ impl Session<'_> {
 }
 
 /// Polls a future so many times at most, and drops it then: a crash between any two of its steps.
-pub(crate) async fn chopped<T>(future: impl Future<Output = T>, polls: u64) -> Option<T> {
+pub async fn chopped<T>(future: impl Future<Output = T>, polls: u64) -> Option<T> {
     let (mut future, mut left) = (pin!(future), polls);
     poll_fn(|context| {
         if left == 0 {

@@ -11,8 +11,8 @@
 
 mod balances;
 mod refill;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod wanted;

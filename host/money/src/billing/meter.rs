@@ -366,7 +366,7 @@ impl Meter {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Meter {
     /// Everything that was told is posted, and every minute that has begun is open.
     pub(super) fn is_quiet(&self) -> bool {

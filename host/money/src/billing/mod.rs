@@ -15,8 +15,8 @@ pub mod minutes;
 mod notices;
 pub mod overage;
 mod refills;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,5 @@
 //! For tests, of other modules too: a receiving wallet and customers' wallets, played by hand.
+#![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use satcast_store::Store;
 
 /// What a customer's wallet does when it is to pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pays {
+pub enum Pays {
     /// It pays and says so.
     Yes,
     /// The same, with fees above every limit.
@@ -39,32 +40,33 @@ pub(crate) enum Pays {
 
 /// Everything that the wallets of a test know.
 #[derive(Clone)]
-pub(crate) struct Bank {
+pub struct Bank {
     clock: Clock,
     state: Arc<Mutex<State>>,
 }
 
-pub(crate) struct State {
+/// What they know, and how they behave.
+pub struct State {
     /// Invoices by payment hash: amount, end, what was received.
-    pub(crate) invoices: HashMap<String, (Msat, UnixMillis, Option<Msat>)>,
+    pub invoices: HashMap<String, (Msat, UnixMillis, Option<Msat>)>,
     /// Payments that left customers' wallets.
-    pub(crate) payments: Vec<(UnixMillis, Msat)>,
+    pub payments: Vec<(UnixMillis, Msat)>,
     /// Payment hashes of invoices that somebody has seen.
-    pub(crate) shown: HashSet<String>,
+    pub shown: HashSet<String>,
     /// Times that somebody asked a wallet to pay.
-    pub(crate) asked_to_pay: usize,
+    pub asked_to_pay: usize,
     /// Times that somebody asked a customer's wallet what it holds.
-    pub(crate) asked_balance: usize,
+    pub asked_balance: usize,
     /// By the address of the wallet; [`Pays::Yes`] for others.
-    pub(crate) pays: HashMap<String, Pays>,
+    pub pays: HashMap<String, Pays>,
     /// What every customer's wallet holds.
-    pub(crate) held: Result<Msat, Fault>,
+    pub held: Result<Msat, Fault>,
     /// The receiving wallet makes no invoices.
-    pub(crate) makes_none: Option<Fault>,
+    pub makes_none: Option<Fault>,
     /// The receiving wallet does not say what became of invoices.
-    pub(crate) tells_nothing: Option<Fault>,
+    pub tells_nothing: Option<Fault>,
     /// Its invoices are over another amount.
-    pub(crate) makes_wrong: bool,
+    pub makes_wrong: bool,
 }
 
 fn fault(fault: Fault, certain: bool) -> WalletError {
@@ -72,7 +74,8 @@ fn fault(fault: Fault, certain: bool) -> WalletError {
 }
 
 impl Bank {
-    pub(crate) fn new(clock: Clock) -> Self {
+    /// No invoice yet, and customers' wallets that pay.
+    pub fn new(clock: Clock) -> Self {
         let state = State {
             invoices: HashMap::new(),
             payments: Vec::new(),
@@ -89,22 +92,23 @@ impl Bank {
     }
 
     /// A desk over these wallets.
-    pub(crate) fn desk(&self, store: &Store, config: &Config) -> Desk {
+    pub fn desk(&self, store: &Store, config: &Config) -> Desk {
         let receiving = config.wallet.is_set().then(|| Arc::new(self.clone()) as Arc<dyn Lightning>);
         Desk::new(store.clone(), self.clock.clone(), Terms::of(config), receiving, Arc::new(self.clone()))
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks all of them.
+    pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
     /// What the wallet at an address does from now on.
-    pub(crate) fn set(&self, url: &str, pays: Pays) {
+    pub fn set(&self, url: &str, pays: Pays) {
         self.state().pays.insert(url.to_owned(), pays);
     }
 
     /// Somebody pays every open invoice, this much above its amount; how many there were.
-    pub(crate) fn pay_all(&self, more: i64) -> usize {
+    pub fn pay_all(&self, more: i64) -> usize {
         let now = self.clock.now();
         let mut paid = 0;
         for (amount, end, received) in self.state().invoices.values_mut() {
@@ -117,7 +121,7 @@ impl Bank {
     }
 
     /// Everybody pays what they have seen.
-    pub(crate) fn pay_shown(&self) {
+    pub fn pay_shown(&self) {
         let shown: Vec<String> = self.state().shown.iter().cloned().collect();
         shown.iter().for_each(|hash| self.settle(hash));
     }
@@ -136,12 +140,12 @@ impl Bank {
 
 impl Desk {
     /// Asks the receiving wallet about everything that is due.
-    pub(crate) async fn watch_once(&self) {
+    pub async fn watch_once(&self) {
         self.pass().await;
     }
 
     /// Refills an account that needs it, as its turn would come.
-    pub(crate) async fn take_turn(&self, account: AccountId) {
+    pub async fn take_turn(&self, account: AccountId) {
         self.refill_once(account, Msat(0)).await;
     }
 }
