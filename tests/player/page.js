@@ -142,6 +142,7 @@ function startHls(url) {
 }
 
 const round = (seconds) => Math.round(seconds * 1000) / 1000;
+const ranges = (of) => Array.from({ length: of.length }, (_, at) => [round(of.start(at)), round(of.end(at))]);
 const later = (ms) => new Promise((done) => setTimeout(done, ms));
 /** The next picture that is shown: what it says, and where it stands. */
 const nextFrame = () =>
@@ -312,10 +313,8 @@ window.player = {
       height: video.videoHeight,
       decoded: quality.totalVideoFrames,
       dropped: quality.droppedVideoFrames,
-      seekable: Array.from({ length: video.seekable.length }, (_, at) => [
-        round(video.seekable.start(at)),
-        round(video.seekable.end(at)),
-      ]),
+      buffered: ranges(video.buffered),
+      seekable: ranges(video.seekable),
       latency: latency(),
       level: level(),
     };
