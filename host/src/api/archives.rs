@@ -16,7 +16,7 @@ use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, RequestContext, Tag};
-use crate::archive::{DeleteError, RecoveryError};
+use satcast_archive::{DeleteError, RecoveryError};
 use satcast_core::config::BillingMode;
 use satcast_core::ids::{Msat, Sats};
 use satcast_store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};

@@ -60,11 +60,10 @@ pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
 
 use self::served::Documents;
-use crate::archive::Archive;
 use crate::auth::{self, Guesses};
 use crate::playback::Playback;
 use crate::watch::Pages;
-use crate::webhooks::Webhooks;
+use satcast_archive::Archive;
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
 use satcast_core::ids::{AccountId, KeyId};
@@ -79,6 +78,7 @@ use satcast_net::http;
 use satcast_net::outbound::Guard;
 use satcast_quota::Quota;
 use satcast_store::{Caps, Store};
+use satcast_webhooks::Webhooks;
 
 /// The version of this release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -21,9 +21,9 @@ use super::destinations::Done;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, RequestContext, Tag};
-use crate::webhooks::TestError;
 use satcast_core::ids::{DeliveryId, WebhookId};
 use satcast_core::secret::new_webhook_secret;
+use satcast_webhooks::TestError;
 
 /// Deliveries of one page: each may hold the beginnings of several answers.
 const DELIVERIES_MAX: u32 = 100;

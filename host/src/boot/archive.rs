@@ -3,7 +3,7 @@
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::Archive;
+use satcast_archive::Archive;
 use satcast_core::clock::Clock;
 use satcast_core::secret::Vault;
 use satcast_drivers::{Drivers, RecordingParts};

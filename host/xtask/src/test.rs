@@ -9,9 +9,11 @@ use crate::process::Beside;
 use crate::report::{Kind, Report};
 use crate::{build, npm, openapi, process, python, setup, symbols, workspace};
 
-/// Modules of the service whose tests have a database, as those of the store and of money: run on SQLite with all others and on PostgreSQL
-/// besides.
-const WITH_DATABASE: [&str; 2] = ["webhooks", "playback"];
+/// Packages whose tests have a database: run on SQLite with all others and on PostgreSQL besides. nextest refuses one that there is not.
+const WITH_DATABASE: [&str; 4] = ["satcast-store", "satcast-money", "satcast-archive", "satcast-webhooks"];
+
+/// The same of one module: its package, and its folder.
+const MODULE_WITH_DATABASE: (&str, &str) = ("satcast", "host/src/playback");
 
 /// Not those that are cut off at each of their steps: each cut costs a connection to the server, and they take minutes there.
 const CUT_OFF: &str = "^wallet::desk::tests::crash::";
@@ -101,9 +103,11 @@ fn models() -> Result<(), String> {
 
 /// Starts the unit tests that have a database once more, beside a server that ends with them.
 fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<Beside, String> {
-    if let Some(gone) = WITH_DATABASE.iter().find(|name| !Path::new("host/src").join(name).is_dir()) {
+    let (package, folder) = MODULE_WITH_DATABASE;
+    let module = Path::new(folder).file_name().unwrap_or_default().to_string_lossy();
+    if !Path::new(folder).is_dir() {
         return Err(format!(
-            "host/src/{gone} is no folder: correct the modules with a database in xtask/src/test.rs"
+            "{folder} is no folder: correct the module with a database in xtask/src/test.rs"
         ));
     }
     // Built with the tests, beside the service.
@@ -115,8 +119,8 @@ fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<Beside, String> {
     command.arg(if filter.is_some() { "pass" } else { "fail" });
     command.args(["--config-file", "tests/nextest.toml", "--profile", "postgres", "-E"]);
     command.arg(format!(
-        "kind(lib) and (package(satcast-store) or package(satcast-money) and not test(/{CUT_OFF}/) or package(satcast) and test(/^({})::/))",
-        WITH_DATABASE.join("|")
+        "kind(lib) and (package({}) or package({package}) and test(/^{module}::/)) and not test(/{CUT_OFF}/)",
+        WITH_DATABASE.join(") or package(")
     ));
     Beside::start(command.args(filter), &workspace::target_dir().join("on-postgres.txt"))
 }

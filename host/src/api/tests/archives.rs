@@ -8,7 +8,7 @@ use satcast_plugin_api::{Class, Error};
 
 use super::{LINKED_DRIVER, Rig};
 use crate::api::{ApiError, archives};
-use crate::archive::testing::{self, put, reports};
+use satcast_archive::testing::{self, put, reports};
 use satcast_core::ids::{Msat, Sats, SessionId, StreamId};
 use satcast_drivers::RecordingsError;
 use satcast_store::{Actor, NewSession, Terms};

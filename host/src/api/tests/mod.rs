@@ -38,10 +38,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{App, Limits, Shell, endpoint};
-use crate::archive::Archive;
-use crate::archive::testing::{Kept, reports};
 use crate::playback::{Playback, PlaybackSecret};
-use crate::webhooks::{Sender, Targets, Webhooks};
+use satcast_archive::Archive;
+use satcast_archive::testing::{Kept, reports};
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Durability, Flags};
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
@@ -54,6 +53,7 @@ use satcast_money::wallet::desk::testing::Bank;
 use satcast_net::outbound::Guard;
 use satcast_store::testing::Intruder;
 use satcast_store::{NewAccount, NewKey, OpenOptions, Origin, Scopes};
+use satcast_webhooks::{Sender, Targets, Webhooks};
 
 /// Configuration of the test's `rtmp` type.
 #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::api::body::{Fields, FromFields};
 use crate::api::{ApiError, App};
-use crate::webhooks::check_secret;
 use satcast_core::ids::StreamId;
 use satcast_core::secret::{Redacted, new_webhook_secret};
 use satcast_store::{EventType, NewWebhook};
+use satcast_webhooks::check_secret;
 
 /// Asks the service to make a secret.
 const SECRET_AUTO: &str = "auto";

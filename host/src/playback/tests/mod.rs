@@ -138,14 +138,15 @@ impl Rig {
         let guesses = limits.invalid_keys.clone();
         let playback =
             Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses);
-        let targets = crate::webhooks::Targets::new(&service).unwrap();
-        let sender = crate::webhooks::Sender::new(targets).unwrap();
+        let targets = satcast_webhooks::Targets::new(&service).unwrap();
+        let sender = satcast_webhooks::Sender::new(targets).unwrap();
         let reports = Default::default();
-        let archive = crate::archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
+        let archive =
+            satcast_archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
         let app = Arc::new(crate::api::App {
             archive,
             wallets: satcast_money::wallet::desk::testing::Bank::new(clock.clone()).desk(&store, &service),
-            webhooks: crate::webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
+            webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
             billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
             store,
             live: live.clone(),

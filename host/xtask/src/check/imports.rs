@@ -16,7 +16,7 @@ struct Rule {
 }
 
 /// The sources of the host's crates.
-const HOST: [&str; 7] = [
+const HOST: [&str; 9] = [
     "host/src",
     "host/core/src",
     "host/net/src",
@@ -24,9 +24,11 @@ const HOST: [&str; 7] = [
     "host/drivers/src",
     "host/live/src",
     "host/money/src",
+    "host/archive/src",
+    "host/webhooks/src",
 ];
 /// The same as packages.
-const HOST_PACKAGES: [&str; 7] = [
+const HOST_PACKAGES: [&str; 9] = [
     "satcast",
     "satcast-core",
     "satcast-net",
@@ -34,6 +36,8 @@ const HOST_PACKAGES: [&str; 7] = [
     "satcast-drivers",
     "satcast-live",
     "satcast-money",
+    "satcast-archive",
+    "satcast-webhooks",
 ];
 
 const RULES: &[Rule] = &[

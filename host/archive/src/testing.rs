@@ -17,8 +17,9 @@ static JOURNAL: Mutex<BTreeMap<String, Recording>> = Mutex::new(BTreeMap::new())
 static HELD: Mutex<BTreeMap<String, Answer>> = Mutex::new(BTreeMap::new());
 
 /// What it says of uploads and deletions that fail.
-pub(crate) const SAID_503: &str = "the store said 503";
-pub(crate) const DOWN: &str = "the store is down";
+pub const SAID_503: &str = "the store said 503";
+/// The same of others.
+pub const DOWN: &str = "the store is down";
 
 /// Configurations the driver was told, by destination.
 static TOLD: Mutex<Vec<(i64, Option<Value>)>> = Mutex::new(Vec::new());
@@ -26,32 +27,32 @@ static TOLD: Mutex<Vec<(i64, Option<Value>)>> = Mutex::new(Vec::new());
 static DEAF: Mutex<Vec<i64>> = Mutex::new(Vec::new());
 
 /// What drivers of this process tell.
-pub(crate) fn reports() -> Reports {
+pub fn reports() -> Reports {
     static REPORTS: OnceLock<Reports> = OnceLock::new();
     REPORTS.get_or_init(Reports::default).clone()
 }
 
 /// What a driver with the journal offers. Names say what happens: `refused-` and `silent-` are not uploaded again, `stuck-` are
 /// not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose their copy, `unlisted` makes the list fail.
-pub(crate) struct Kept(pub(crate) Host);
+pub struct Kept(pub Host);
 
 /// Puts a recording into the journal without a word.
-pub(crate) fn put(recording: Recording) {
+pub fn put(recording: Recording) {
     JOURNAL.lock().insert(recording.file_name.clone(), recording);
 }
 
 /// What stands in the journal.
-pub(crate) fn journal(file_name: &str) -> Option<Recording> {
+pub fn journal(file_name: &str) -> Option<Recording> {
     JOURNAL.lock().get(file_name).cloned()
 }
 
 /// Takes a recording out of the journal without a word.
-pub(crate) fn lose(file_name: &str) {
+pub fn lose(file_name: &str) {
     JOURNAL.lock().remove(file_name);
 }
 
 /// Changes a recording of the journal, and says how it is now.
-pub(crate) fn change(file_name: &str, change: impl FnOnce(&mut Recording)) -> Recording {
+pub fn change(file_name: &str, change: impl FnOnce(&mut Recording)) -> Recording {
     let mut journal = JOURNAL.lock();
     let recording = journal.get_mut(file_name).expect("a recording of that name");
     change(recording);
@@ -60,7 +61,7 @@ pub(crate) fn change(file_name: &str, change: impl FnOnce(&mut Recording)) -> Re
 }
 
 /// As [`change`], to a failure.
-pub(crate) fn fail(file_name: &str, class: Class) -> Recording {
+pub fn fail(file_name: &str, class: Class) -> Recording {
     change(file_name, |recording| {
         recording.state = RecordingState::Failed;
         (recording.error, recording.error_class) = (Some("it broke".into()), Some(class));
@@ -68,7 +69,7 @@ pub(crate) fn fail(file_name: &str, class: Class) -> Recording {
 }
 
 /// As [`change`], to an upload that was confirmed.
-pub(crate) fn finish(file_name: &str) -> Recording {
+pub fn finish(file_name: &str) -> Recording {
     change(file_name, |recording| {
         recording.state = RecordingState::Ready;
         (recording.error, recording.error_class) = (None, None);
@@ -78,7 +79,7 @@ pub(crate) fn finish(file_name: &str) -> Recording {
 }
 
 /// Gives the answer to a silent request; false while there is none.
-pub(crate) fn answer(file_name: &str, outcome: Result<(), Error>) -> bool {
+pub fn answer(file_name: &str, outcome: Result<(), Error>) -> bool {
     let held = HELD.lock().remove(file_name);
     let is_there = held.is_some();
     held.into_iter().for_each(|answer| answer.give(outcome.clone()));
@@ -86,7 +87,7 @@ pub(crate) fn answer(file_name: &str, outcome: Result<(), Error>) -> bool {
 }
 
 /// What a retry that the store opened makes of a recording.
-pub(crate) fn opened(recording: &mut Recording) {
+pub fn opened(recording: &mut Recording) {
     recording.attempt += 1;
     recording.attempt_opened = true;
     recording.state = RecordingState::Uploading;
@@ -94,13 +95,13 @@ pub(crate) fn opened(recording: &mut Recording) {
 }
 
 /// What the driver was told of a destination, in order.
-pub(crate) fn told_of(destination: i64) -> Vec<Option<Value>> {
+pub fn told_of(destination: i64) -> Vec<Option<Value>> {
     let told = TOLD.lock();
     told.iter().filter(|(id, _)| *id == destination).map(|(_, config)| config.clone()).collect()
 }
 
 /// The driver takes no word of a destination any more, or again.
-pub(crate) fn deaf_for(destination: i64, is_deaf: bool) {
+pub fn deaf_for(destination: i64, is_deaf: bool) {
     DEAF.lock().retain(|id| *id != destination);
     if is_deaf {
         DEAF.lock().push(destination);

@@ -10,8 +10,8 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 
 use super::receiver::{Receiver, Reply};
 use super::{Rig, SETTING, guard};
-use crate::webhooks::Sender;
-use crate::webhooks::target::Targets;
+use crate::Sender;
+use crate::target::Targets;
 use satcast_core::ids::WebhookId;
 use satcast_net::outbound::{Answers, Refused};
 use satcast_store::{DeliveryState, EventType};

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, START, json};
-use crate::webhooks::sign;
+use crate::sign;
 use satcast_core::ids::{DestinationId, EndReason, Msat, UnixMillis};
 use satcast_core::secret::Redacted;
 use satcast_store::{

@@ -52,7 +52,7 @@ impl Archive {
     }
 
     /// Writes all waiting reports down; true when some are missing.
-    pub(crate) async fn write_down(&self) -> bool {
+    pub async fn write_down(&self) -> bool {
         // Who waits for this wants to have read what another one took just before.
         let _one_at_a_time = self.inner.writing.lock().await;
         let told = self.inner.reports.take();

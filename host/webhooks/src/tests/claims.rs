@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, until};
-use crate::webhooks::{CAPS, LEASE, SENDING_MAX};
+use crate::{CAPS, LEASE, SENDING_MAX};
 use satcast_core::config::Durability;
 use satcast_core::ids::Msat;
 use satcast_core::secret::Vault;
