@@ -1,8 +1,5 @@
 //! What must be true of a destination before it is made or changed: its driver, the address guard and its store agree.
 
-use serde_json::Value;
-use url::Url;
-
 use super::destinations::DestinationInput;
 use super::{ApiError, App, STORE_CHECK_WAIT};
 use satcast_core::ids::AccountId;
@@ -33,7 +30,12 @@ pub(super) async fn accept(
     if let Err(error) = app.drivers.validate(account, &input.kind, &input.config).await {
         return Err(refusal(app, error, path));
     }
-    check_addresses(app, &input.config, path)?;
+    // Host names are resolved only when the destination connects.
+    for (name, value) in input.config.as_object().into_iter().flatten() {
+        app.guard.check_url(value.as_str().unwrap_or_default()).map_err(|refused| {
+            ApiError::refused("address_refused", format!("Field `{path}config.{name}`: {refused}"))
+        })?;
+    }
     let platform = input.kind.clone();
     let has_playback = app.drivers.has_playback(&input.kind);
     let delays = Delays { start_secs: input.start_delay_seconds, stop_secs: input.stop_delay_seconds };
@@ -83,18 +85,4 @@ fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
 pub(super) fn config_refused(refused: &ConfigRefused, path: &str) -> ApiError {
     let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
     ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))
-}
-
-/// Refuses literal addresses that the guard would refuse at every connect. Host names are resolved only then.
-fn check_addresses(app: &App, config: &Value, path: &str) -> std::result::Result<(), ApiError> {
-    let texts = config.as_object().into_iter().flatten();
-    for (name, text) in texts.filter_map(|(name, value)| value.as_str().map(|text| (name, text))) {
-        let Ok(url) = Url::parse(text) else { continue };
-        let Some(host) = url.host_str().filter(|host| !host.is_empty()) else { continue };
-        if let Err(refused) = app.guard.check_literal(host) {
-            let text = format!("Field `{path}config.{name}`: {refused}");
-            return Err(ApiError::refused("address_refused", text));
-        }
-    }
-    Ok(())
 }

@@ -213,8 +213,14 @@ fn environment(
         env.into_iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)).collect();
     ours.sort();
     for (name, text) in ours {
-        let path: Vec<String> =
+        let mut path: Vec<String> =
             name[ENV_PREFIX.len()..].split(ENV_LEVEL).map(str::to_ascii_lowercase).collect();
+        // Shells take no `-` in a name, and no driver's name has a `_`.
+        if let [table, driver, ..] = path.as_mut_slice()
+            && table == "driver"
+        {
+            *driver = driver.replace('_', "-");
+        }
         let value = env_value(&name, &path, &text, defaults)?;
         insert(&mut values, &path, value).ok_or_else(|| {
             ConfigError(format!("{name} is set together with a part of it; unset one of the two"))

@@ -158,6 +158,7 @@ fn environment_values_are_read_by_the_type_of_their_key() {
             ("SATCAST_DRIVER__RTMP__SHA256", &"0".repeat(64)),
             ("SATCAST_DRIVER__RTMP__WORKERS", "4"),
             ("SATCAST_DRIVER__RTMP__NAME", "plain text"),
+            ("SATCAST_DRIVER__PULSE_C__FROM_HOST", "4"),
         ],
     )
     .unwrap();
@@ -171,6 +172,7 @@ fn environment_values_are_read_by_the_type_of_their_key() {
     assert_eq!(config.driver["rtmp"].sha256.as_deref(), Some("0".repeat(64).as_str()));
     assert_eq!(config.driver["rtmp"].settings["workers"], 4);
     assert_eq!(config.driver["rtmp"].settings["name"], "plain text");
+    assert_eq!(config.driver["pulse-c"].settings["from_host"], 4);
     for (name, value) in [
         ("SATCAST_INGEST__READ_BATCH_MS", "fast"),
         ("SATCAST_ARCHIVE__FORCE_PATH_STYLE", "maybe"),

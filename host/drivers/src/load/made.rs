@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::private;
 use super::marks::field;
+use satcast_net::outbound::Guard;
 
 /// Fields of an entry that take the place of the type's own.
 const TITLE: &str = "title";
@@ -53,6 +54,26 @@ pub(crate) fn types(id: &str, manifest: &Manifest, settings: &Value) -> Result<V
     Manifest::parse(&json)
         .map(|manifest| manifest.types)
         .map_err(|error| format!("with {} in [driver.{id}] {error}", made.setting))
+}
+
+/// Looks at the addresses in the entries, of which no literal one may be forbidden.
+///
+/// # Errors
+/// One sentence that names the entry and the field.
+pub(crate) fn check_addresses(
+    id: &str,
+    manifest: &Manifest,
+    settings: &Value,
+    guard: &Guard,
+) -> Result<(), String> {
+    let Some(made) = &manifest.made else { return Ok(()) };
+    for (name, entry) in settings.get(&made.setting).and_then(Value::as_object).into_iter().flatten() {
+        for (field, value) in entry.as_object().into_iter().flatten() {
+            let checked = guard.check_url(value.as_str().unwrap_or_default());
+            checked.map_err(|refused| format!("{}: {field}: {refused}", place(id, &made.setting, name)))?;
+        }
+    }
+    Ok(())
 }
 
 /// The entry that makes the type `name`; `None` for a type that the driver itself declares.
@@ -166,6 +187,26 @@ mod tests {
         assert_eq!((&church["title"], &church["description"]), (&json!("Church TV"), &json!("Ours.")));
         assert_eq!(types[1].codecs, ["h264"]);
         assert_eq!(made(json!({})).unwrap(), [kind("twitch")]);
+    }
+
+    #[test]
+    fn entries_may_not_lead_to_forbidden_addresses() {
+        let made = TypesSetting { setting: "types".into(), like: kind("like") };
+        let manifest =
+            Manifest { title: "t".into(), types: Vec::new(), settings: None, made: Some(made.into()) };
+        let check = |entry: Value, allow: &[String]| {
+            let settings = json!({ "types": { "church-tv": entry } });
+            check_addresses("platform", &manifest, &settings, &Guard::new(allow).unwrap())
+        };
+        for field in ["server", "backup", "ingests"] {
+            let said = check(json!({ field: "rtmp://169.254.169.254/app/secret" }), &[]).unwrap_err();
+            assert!(said.starts_with(&format!("types.church-tv in [driver.platform]: {field}: ")), "{said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+        let inside = json!({ "server": "rtmp://10.1.2.3/app", "title": "At 10.1.2.3", "bFrames": true });
+        check(inside.clone(), &[]).unwrap_err();
+        check(inside, &["10.0.0.0/8".to_owned()]).unwrap();
+        check(json!({ "server": "rtmp://a.example/app", "ingests": "" }), &[]).unwrap();
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::published::Assets;
 use crate::run::backend::{Backend, Held};
 use crate::run::control::{Whom, limit};
 use crate::run::loaded::Loaded;
+use crate::run::process::ToOpen;
 use crate::run::routes::RouteHandler;
 use crate::run::services::{Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, Observer, Opened, shown};
 use satcast_core::ids::{AccountId, DestinationId};
@@ -85,10 +86,10 @@ impl Drivers {
             account,
         };
         services.insert(dest, opened);
-        let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
-        let (source, about) = (request.source, request.about);
+        let (kind, config, media) = (request.kind.clone(), request.config.to_string(), request.media);
+        let what = ToOpen { dest, source: request.source, kind, config, about: request.about };
         let whom = Some(Whom { account, destination: Some(request.destination.0) });
-        let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, &about, media);
+        let open = move |driver: &Backend| driver.open(&what, media);
         // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
         let late = |outcome: Result<Held, Error>| {
             if let Ok(instance) = outcome {

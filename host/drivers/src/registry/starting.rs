@@ -104,6 +104,7 @@ pub(super) fn start(
     let spool = (is_lossless && spool.bytes_max > 0).then_some(spool);
     let mut kinds = BTreeMap::new();
     let settings = settings::named(&id, manifest.settings.as_ref(), chosen);
+    made::check_addresses(&id, &manifest, &settings, &parts.guard).map_err(LoadError::Start)?;
     for kind in made::types(&id, &manifest, &settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);

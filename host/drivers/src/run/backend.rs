@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::host::{Done, Driver, Instance, Listing, MediaSource, Recordings};
-use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Error, HttpRequest};
 
-use super::process::{Remote, RemoteInstance};
+use super::process::{Remote, RemoteInstance, ToOpen};
 use crate::load::images::Lease;
 
 /// A started driver. Its functions may block; they are called on its control thread.
@@ -44,23 +43,14 @@ impl Backend {
     }
 
     /// Opens a destination.
-    pub(crate) fn open(
-        &self,
-        dest: u64,
-        source: u64,
-        kind: &str,
-        config: &str,
-        about: &About,
-        media: Arc<dyn MediaSource>,
-    ) -> Result<Held, Error> {
+    pub(crate) fn open(&self, what: &ToOpen, media: Arc<dyn MediaSource>) -> Result<Held, Error> {
         match self {
             Backend::Thread(driver, _) => {
-                let opened = driver.open(dest, source, kind, config, about, media);
+                let ToOpen { dest, source, kind, config, about } = what;
+                let opened = driver.open(*dest, *source, kind, config, about, media);
                 opened.map(|opened| Held::Thread(Box::new(opened)))
             }
-            Backend::Process(remote) => {
-                remote.open(dest, source, kind, config, about, media).map(Held::Process)
-            }
+            Backend::Process(remote) => remote.open(what, media).map(Held::Process),
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
+use url::Url;
 
 pub mod http;
 mod lookups;
@@ -202,6 +203,15 @@ impl Guard {
             Target::Name(_) if !target.is_localhost() => Ok(()),
             Target::Name(name) => self.check_answer(name, &[IpAddr::from([127, 0, 0, 1])]),
         }
+    }
+
+    /// The same for the host of a URL; a text that is none passes.
+    ///
+    /// # Errors
+    /// The URL's host means a forbidden address.
+    pub fn check_url(&self, text: &str) -> Result<(), Refused> {
+        let Ok(url) = Url::parse(text) else { return Ok(()) };
+        url.host_str().filter(|host| !host.is_empty()).map_or(Ok(()), |host| self.check_literal(host))
     }
 
     /// Whether the operator lists this host itself, by name or by literal address: rules that hold for strangers only

@@ -53,6 +53,21 @@ pub(super) struct Sent {
     pub(super) payload: Place,
 }
 
+/// A destination that is to be opened; its media comes apart.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ToOpen {
+    /// Number of this opening, never used twice.
+    pub(crate) dest: u64,
+    /// The session that it is fed from.
+    pub(crate) source: u64,
+    /// Its type.
+    pub(crate) kind: String,
+    /// Its configuration, JSON that the type's schema accepts.
+    pub(crate) config: String,
+    /// What it is about.
+    pub(crate) about: About,
+}
+
 /// What the library is called for.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
@@ -60,13 +75,7 @@ pub(super) enum Ask {
         kind: String,
         config: String,
     },
-    Open {
-        dest: u64,
-        source: u64,
-        kind: String,
-        config: String,
-        about: About,
-    },
+    Open(ToOpen),
     Reconfigure {
         dest: u64,
         config: String,

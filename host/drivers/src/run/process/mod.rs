@@ -44,6 +44,7 @@ mod spawn;
 mod spec;
 
 pub use limits::RUNNER_COMMAND;
+pub(crate) use message::ToOpen;
 pub(crate) use remote::{Accept, Hooks, Remote};
 pub(crate) use session::RemoteInstance;
 pub(crate) use spec::Spec;

@@ -11,10 +11,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{MediaSource, Services};
-use satcast_plugin_api::recording::About;
 
 use super::apart::Apart;
-use super::message::{Ask, ToChild};
+use super::message::{Ask, ToChild, ToOpen};
 use super::session::{RemoteInstance, Session};
 use super::spec::{Facts, Spec};
 use crate::load::error::LoadError;
@@ -169,19 +168,11 @@ impl Remote {
     }
 
     /// Opens a destination.
-    pub(crate) fn open(
-        &self,
-        dest: u64,
-        source: u64,
-        kind: &str,
-        config: &str,
-        about: &About,
-        media: Arc<dyn MediaSource>,
-    ) -> Result<RemoteInstance, Error> {
-        let session = self.session_for(about.account_id)?;
-        let opened = session.open(dest, source, kind, config, about, media);
+    pub(crate) fn open(&self, what: &ToOpen, media: Arc<dyn MediaSource>) -> Result<RemoteInstance, Error> {
+        let session = self.session_for(what.about.account_id)?;
+        let opened = session.open(what, media);
         if opened.is_err() && session.is_over() {
-            self.ended_in.store(dest, Ordering::Release);
+            self.ended_in.store(what.dest, Ordering::Release);
         }
         opened
     }

@@ -10,14 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::host::{Done, MediaSource, Services};
-use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 
 use super::channel::{ChannelError, Sender};
 use super::feed::Feed;
 use super::held::Held;
 use super::limits::CALL_MS;
-use super::message::{Ask, Reply, ToChild};
+use super::message::{Ask, Reply, ToChild, ToOpen};
 use super::payloads::Crossed;
 use super::shortage;
 use crate::run::pump::Pump;
@@ -211,18 +210,13 @@ impl Session {
     /// Opens a destination.
     pub(super) fn open(
         self: &Arc<Self>,
-        dest: u64,
-        source: u64,
-        kind: &str,
-        config: &str,
-        about: &About,
+        what: &ToOpen,
         media: Arc<dyn MediaSource>,
     ) -> Result<RemoteInstance, Error> {
-        let account = about.account_id;
+        let (dest, account) = (what.dest, what.about.account_id);
         // Before the call, whose destination is inside from then on.
         self.feeds.lock().insert(dest, Arc::new(Feed::new(account, media)));
-        let (kind, config, about) = (kind.to_owned(), config.to_owned(), about.clone());
-        if let Err(error) = self.call(Some(account), Ask::Open { dest, source, kind, config, about }) {
+        if let Err(error) = self.call(Some(account), Ask::Open(what.clone())) {
             self.forget(dest);
             return Err(error);
         }

@@ -26,7 +26,7 @@ use self::link::Link;
 use self::media::RemoteQueue;
 use self::services::Proxy;
 use super::channel::{self, ChannelError, Message, Receiver};
-use super::message::{Ask, PROTOCOL, Reply, ToChild, ToHost};
+use super::message::{Ask, PROTOCOL, Reply, ToChild, ToHost, ToOpen};
 use crate::load::loader;
 use crate::run::level::MAX_LEVEL;
 
@@ -158,7 +158,7 @@ fn answer(
     let taken = |()| Reply::Taken(true);
     match ask {
         Ask::Validate { kind, config } => driver.validate(&kind, &config).map(taken),
-        Ask::Open { dest, source, kind, config, about } => {
+        Ask::Open(ToOpen { dest, source, kind, config, about }) => {
             let queue = Arc::new(RemoteQueue::new(link.pump.clone(), link.ticker.clone()));
             link.add_queue(dest, &queue);
             let opened = driver.open(dest, source, &kind, &config, &about, queue);

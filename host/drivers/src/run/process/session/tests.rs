@@ -11,10 +11,11 @@ use satcast_plugin_api::{Asset, Packet, Playback};
 
 use super::super::channel::{self, Receiver};
 use super::super::limits::UNREAD_PACKETS_MAX;
-use super::super::message::{Progress, ToHost};
+use super::super::message::{Progress, ToHost, ToOpen};
 use super::super::payloads::{Kept, Place};
 use super::super::recordings::{REQUESTS_MAX, too_slow};
 use super::*;
+use satcast_plugin_api::recording::About;
 
 const BLOCK: usize = 64 * 1024;
 
@@ -141,7 +142,8 @@ fn whose_destination_does_not_open_beside_others_is_not_told_that_it_is_the_caus
 
 fn opened(session: &Arc<Session>) -> Result<(), Error> {
     let about = About { account_id: 7, ..About::default() };
-    session.open(1, 1, "kind", "{}", &about, Arc::<Source>::default()).map(drop)
+    let what = ToOpen { dest: 1, about, ..ToOpen::default() };
+    session.open(&what, Arc::<Source>::default()).map(drop)
 }
 
 /// Asks for an upload; where its outcome goes.

@@ -5,6 +5,7 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::super::super::ToOpen;
 use super::super::super::session::tests::{Deaf, Source, begin};
 use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
 use super::super::super::spec::Spec;
@@ -126,7 +127,7 @@ async fn an_opening_that_hangs_counts_as_the_end_of_the_process_alone() {
         takes_archive: false,
     };
     let about = About { account_id: 7, ..About::default() };
-    let opened = remote.open(2, 1, "kind", "{}", &about, Arc::<Source>::default());
+    let opened = remote.open(&ToOpen { dest: 2, about, ..ToOpen::default() }, Arc::<Source>::default());
     let error = opened.map(drop).unwrap_err();
     loaded.note(7, 2, &error);
     assert_eq!(loaded.services.panicked(), 0);
