@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{self, App};
 use crate::banner::{self, Facts};
 use crate::data_dir::{self, DataDirError, DataDirLock};
-use crate::playback::{Playback, PlaybackSecret, Site};
+use crate::playback::{Playback, PlaybackSecret};
+use crate::site::Site;
 use crate::watch::Pages;
 pub use database::vault;
 use database::{DatabaseLock, open_store};
@@ -87,6 +88,7 @@ pub enum BootError {
 /// Everything that runs; see [`Host::start`].
 pub struct Host {
     app: Arc<App>,
+    pages: Arc<Pages>,
     live: Live,
     store: Store,
     server: Server,
@@ -188,7 +190,6 @@ impl Host {
             billing,
             drivers,
             playback,
-            pages: load_pages().await?,
             archive,
             guard,
             wallets,
@@ -199,7 +200,8 @@ impl Host {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        Ok(Self { app, live, store, server, listener, facts, database_lock, _lock: lock })
+        let pages = load_pages().await?;
+        Ok(Self { app, pages, live, store, server, listener, facts, database_lock, _lock: lock })
     }
 
     /// What the start found, for the banner.
@@ -222,7 +224,7 @@ impl Host {
         let [all, counting, charging] = [(); 3].map(|()| CancellationToken::new());
         let mut ingest = tokio::spawn(self.listener.run(all.clone().cancelled_owned()));
         let playback = self.app.playback.clone();
-        let site = Site::new(api::endpoint(self.app.clone()), playback.clone());
+        let site = Site::new(self.app.clone(), self.pages);
         let mut http = tokio::spawn(self.server.serve(site, all.clone().cancelled_owned()));
         let meter = tokio::spawn(playback.keep_meter(counting.clone().cancelled_owned()));
         let hours = tokio::spawn(self.app.billing.clone().keep_hours(charging.clone().cancelled_owned()));

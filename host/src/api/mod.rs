@@ -1,7 +1,7 @@
 //! The JSON API: turns requests into calls of the store and of live sessions, and answers into JSON.
 //!
 //! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
-//! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
+//! the shell (`base::shell`), which gives it an id, answers every error in one shape, and writes the access log.
 
 mod accept;
 mod addresses;
@@ -11,14 +11,12 @@ mod audit;
 mod bandwidth;
 mod body;
 mod caller;
-mod cors;
 mod cost;
 mod destinations;
 mod docs;
 mod document;
 mod drivers;
 mod edits;
-mod error;
 mod events;
 mod health;
 mod idempotency;
@@ -33,7 +31,6 @@ mod playback;
 mod public;
 mod range;
 mod served;
-mod shell;
 mod status;
 mod streams;
 #[cfg(test)]
@@ -48,21 +45,18 @@ use std::time::Duration;
 use poem::endpoint::make;
 use poem::http::header::{CONTENT_TYPE, HeaderValue};
 use poem::web::Data;
-use poem::{EndpointExt as _, Request, Response, Route, handler};
+use poem::{EndpointExt as _, Response, Route, handler};
 use poem_openapi::{OpenApi, OpenApiService, Tags};
 use tokio::sync::Semaphore;
 
 pub use caller::{Caller, Subject};
 pub use document::{document, document_text};
-pub use error::ApiError;
 pub use known::{KeyUses, KnownKeys};
-pub(crate) use shell::logged_path;
-pub use shell::{RequestContext, Shell};
 
 use self::served::Documents;
 use crate::auth::{self, Guesses};
+use crate::base::{ApiError, RequestContext, Shell};
 use crate::playback::Playback;
-use crate::watch::Pages;
 use satcast_archive::Archive;
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
@@ -93,8 +87,6 @@ pub struct App {
     pub billing: Billing,
     /// What viewers are given.
     pub playback: Arc<Playback>,
-    /// The built pages.
-    pub pages: Arc<Pages>,
     /// The account of recordings.
     pub archive: Archive,
     /// The loaded drivers.
@@ -299,51 +291,32 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
     OpenApiService::new(apis, "Satcast", VERSION)
 }
 
-/// The whole HTTP surface: API, document, documentation page, metrics and health checks, inside the shell.
-pub fn endpoint(app: Arc<App>) -> Shell {
+/// API, document, documentation page, metrics and health checks, and what else is served beside them, inside the shell.
+pub fn endpoint(app: Arc<App>, beside: Route) -> Shell {
     let document = document(&app.drivers.schemas());
     let (documents, pages) = {
         let served = Arc::new(Documents::new(&app.drivers));
         (served.clone(), served)
     };
-    let (measured, watched, counted, assets) = (app.clone(), app.clone(), app.clone(), app.pages.clone());
-    let routes = Route::new()
+    let measured = app.clone();
+    let routes = beside
         .nest("/", service())
         .at("/openapi.json", poem::get(make(move |_| fixed(documents.get().text, "application/json"))))
         .at("/docs", poem::get(make(move |_| docs::respond(pages.get().page))))
         .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
         .at("/metrics", poem::get(make(move |request| metrics::respond(measured.clone(), request))))
-        .at("/watch/:path", poem::get(make(move |request| watch(watched.clone(), request))))
-        .at("/watch/:path/viewers", poem::get(make(move |request| viewers(counted.clone(), request))))
-        .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
         .data(app.clone());
     let routes = idempotency::Idempotent::new(routes, app.clone());
-    Shell::new(routes, app, document::methods_by_path(&document))
+    let methods = document::methods_by_path(&document);
+    Shell::new(routes, app.clock.clone(), &app.config.http.trusted_proxies, methods)
 }
 
 async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Response> {
     let mut response = Response::from(text.to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(response)
-}
-
-/// The player page of a self-hosted destination.
-async fn watch(app: Arc<App>, request: Request) -> poem::Result<Response> {
-    let path = request.raw_path_param("path").unwrap_or_default();
-    Ok(app.pages.watch(&app.playback, &request, path).await?)
-}
-
-/// How many watch, for that page.
-async fn viewers(app: Arc<App>, request: Request) -> poem::Result<Response> {
-    let path = request.raw_path_param("path").unwrap_or_default();
-    Ok(crate::watch::viewers(&app.playback, &request, path).await?)
-}
-
-/// A script or style of a page.
-async fn asset(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
-    Ok(pages.asset(&request, request.raw_path_param("name").unwrap_or_default())?)
 }
 
 /// The process answers.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::api::ApiError;
+use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, KeyId, StreamId};
 use satcast_drivers::Drivers;

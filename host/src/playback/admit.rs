@@ -1,7 +1,7 @@
 //! Who may have the player page, and what it says.
 
 use super::Playback;
-use crate::api::{ApiError, RequestContext};
+use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::DestinationId;
 use satcast_core::secret::Redacted;
 

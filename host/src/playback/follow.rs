@@ -8,7 +8,7 @@ use std::time::Duration;
 use url::form_urlencoded;
 
 use super::ready;
-use crate::api::ApiError;
+use crate::base::ApiError;
 use satcast_drivers::published::{Opening, Published, longest_wait};
 
 /// How far the segment asked for may be ahead of the newest whole one (RFC 8216bis, 6.2.5.2).

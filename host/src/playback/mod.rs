@@ -32,7 +32,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use ipnet::IpNet;
 use poem::http::{HeaderMap, Method, StatusCode};
-use poem::{Endpoint, Request, Response};
+use poem::{Request, Response};
 use tokio::time::MissedTickBehavior;
 
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
@@ -43,7 +43,8 @@ pub use meter::FLUSH_INTERVAL;
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
-use crate::api::{ApiError, RequestContext, Shell, logged_path};
+use crate::base::shell::logged_path;
+use crate::base::{ApiError, RequestContext};
 use access::Accesses;
 use headers::Readers;
 use meter::Meter;
@@ -62,8 +63,9 @@ use viewers::Viewers;
 
 /// Requests with a preview token: all viewers and everything below it together.
 pub const RATE_PREVIEW: RateRule = RateRule::per_minute("preview", 60);
+
 /// Where playback begins in the path of an address.
-const PREFIX: &str = "/hls/";
+pub(crate) const PREFIX: &str = "/hls/";
 
 /// Playback of all destinations.
 pub struct Playback {
@@ -216,30 +218,4 @@ fn without_token(path: &str) -> String {
         shown
     });
     parts.collect::<Vec<_>>().join("/")
-}
-
-/// Everything the HTTP port serves: playback below `/hls/`, the API everywhere else.
-#[derive(Debug)]
-pub struct Site {
-    shell: Shell,
-    playback: Arc<Playback>,
-}
-
-impl Site {
-    /// Both behind one endpoint.
-    pub fn new(shell: Shell, playback: Arc<Playback>) -> Self {
-        Self { shell, playback }
-    }
-}
-
-impl Endpoint for Site {
-    type Output = Response;
-
-    async fn call(&self, request: Request) -> poem::Result<Response> {
-        if request.uri().path().starts_with(PREFIX) {
-            Ok(self.playback.answer(request).await)
-        } else {
-            Ok(self.shell.answer(request).await)
-        }
-    }
 }

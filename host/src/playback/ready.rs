@@ -5,7 +5,7 @@ use std::sync::Arc;
 use satcast_plugin_api::AssetBody;
 
 use super::{Playback, entry};
-use crate::api::ApiError;
+use crate::base::ApiError;
 use satcast_core::ids::StreamId;
 use satcast_drivers::published::{Assets, Opening, Published};
 use satcast_live::SessionState;

@@ -25,8 +25,8 @@ use serde_json::json;
 pub use files::{FILE_BYTES_MAX, FILES_MAX, PagesError};
 pub use template::TemplateError;
 
-use crate::api::{ApiError, RequestContext};
 use crate::auth::presented_key;
+use crate::base::{ApiError, RequestContext};
 use crate::playback::{Admission, Playback, accepts_gzip};
 use files::Found;
 use template::Slot;

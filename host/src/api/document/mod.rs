@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 pub(super) use self::operations::{is_public, is_secured};
-use super::cors;
+use crate::base::cors;
 use satcast_drivers::TypeSchema;
 
 /// The whole document, with destinations of these types. The same types give the same text.

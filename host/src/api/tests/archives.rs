@@ -7,7 +7,8 @@ use satcast_plugin_api::recording::{Recording, RecordingState};
 use satcast_plugin_api::{Class, Error};
 
 use super::{LINKED_DRIVER, Rig};
-use crate::api::{ApiError, archives};
+use crate::api::archives;
+use crate::base::ApiError;
 use satcast_archive::testing::{self, put, reports};
 use satcast_core::ids::{Msat, Sats, SessionId, StreamId};
 use satcast_drivers::RecordingsError;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Rig, drivers};
 use crate::api::document::document;
 use crate::api::document::testing::{Unknown, first_fault};
-use crate::api::shell::matches_template;
+use crate::base::shell::matches_template;
 
 /// The document that a service of these tests has.
 pub(super) fn documented() -> &'static Value {

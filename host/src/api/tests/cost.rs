@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::Rig;
-use crate::api::error::INVALID_PUBLIC_KEY_TEXT;
+use crate::base::error::INVALID_PUBLIC_KEY_TEXT;
 use satcast_core::ids::{EndReason, Sats, StreamId};
 use satcast_core::secret::{KeyKind, new_api_key};
 use satcast_store::{Actor, Scopes};

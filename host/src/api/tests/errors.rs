@@ -5,8 +5,9 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::Rig;
+use crate::api::App;
 use crate::api::body::BODY_MAX_BYTES;
-use crate::api::{ApiError, App};
+use crate::base::{ApiError, Shell};
 
 #[tokio::test]
 async fn unknown_paths_and_methods_have_the_error_shape() {
@@ -132,7 +133,7 @@ async fn a_panic_is_500_and_the_next_request_is_served() {
         .at("/fine", poem::get(poem::endpoint::make_sync(|_| "fine")))
         .into_endpoint()
         .map_to_response();
-    let shell = crate::api::Shell::new(route, rig.app.clone(), Default::default());
+    let shell = Shell::new(route, rig.app.clock.clone(), &[], Default::default());
     let mut response = shell.answer(Request::builder().uri_str("/boom").finish()).await;
     assert_eq!(response.status().as_u16(), 500);
     let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();

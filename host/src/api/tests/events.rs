@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use poem::Request;
 use poem::http::Method;
+use poem::{Request, Route};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -38,7 +38,7 @@ impl Port {
         let server = Server::bind(&http, limits).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(server.serve(endpoint(rig.app.clone()), async {
+        let task = tokio::spawn(server.serve(endpoint(rig.app.clone(), Route::new()), async {
             let _ = stopped.await;
         }));
         Self { address, stop, task }

@@ -7,8 +7,8 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
-use crate::api::error::INVALID_SESSION_TEXT;
 use crate::auth::password;
+use crate::base::error::INVALID_SESSION_TEXT;
 use satcast_core::ids::{Msat, UnixMillis};
 use satcast_core::secret::{Redacted, key_hash, new_invite_token, new_login_token};
 use satcast_store::NewAccount;

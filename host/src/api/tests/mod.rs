@@ -28,8 +28,8 @@ mod webhooks;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use poem::Request;
 use poem::http::{Method, StatusCode};
+use poem::{Request, Route};
 use satcast_plugin_api::driver::{
     Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Recordings,
 };
@@ -37,7 +37,8 @@ use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{App, Limits, Shell, endpoint};
+use super::{App, Limits, endpoint};
+use crate::base::Shell;
 use crate::playback::{Playback, PlaybackSecret};
 use satcast_archive::Archive;
 use satcast_archive::testing::{Kept, reports};
@@ -228,7 +229,7 @@ impl Rig {
                 &secret,
                 limits.invalid_keys.clone(),
             ),
-            pages: crate::watch::testing::pages(),
+
             live,
             wallets: bank.desk(&store, &config),
             webhooks: webhooks(&store, &config, &clock),
@@ -243,7 +244,7 @@ impl Rig {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        let (shell, account) = (endpoint(app.clone()), AccountId(0));
+        let (shell, account) = (endpoint(app.clone(), Route::new()), AccountId(0));
         let mut rig = Self { shell, app, bank, account, key: String::new(), folder };
         (rig.account, rig.key) = rig.account("owner").await;
         rig

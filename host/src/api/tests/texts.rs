@@ -2,7 +2,8 @@
 
 use satcast_plugin_api::Error;
 
-use crate::api::{ApiError, archives, caller, destinations};
+use crate::api::{archives, caller, destinations};
+use crate::base::ApiError;
 use satcast_core::ids::Msat;
 use satcast_drivers::RecordingsError;
 

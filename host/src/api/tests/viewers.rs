@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Rig;
 use super::status::{START_MS, STATUS};
-use crate::api::error::INVALID_PUBLIC_KEY_TEXT as REFUSED;
+use crate::base::error::INVALID_PUBLIC_KEY_TEXT as REFUSED;
 use satcast_core::ids::UnixMillis;
 use satcast_core::secret::{KeyKind, key_hash, new_api_key};
 

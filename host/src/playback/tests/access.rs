@@ -52,7 +52,7 @@ async fn missing_wrong_and_foreign_keys_are_refused_as_specified() {
     let unknown = new_api_key(KeyKind::Public).into_inner();
     for key in [permanent.as_str(), &unknown, "pk_x"] {
         let body = rig.get(&format!("{index}?apiKey={key}")).await.error(401, "invalid_key");
-        assert_eq!(body["error"], crate::api::ApiError::invalid_public_key().to_string());
+        assert_eq!(body["error"], crate::base::ApiError::invalid_public_key().to_string());
     }
     let elsewhere = format!("/hls/0000000000000000000000/index.m3u8?apiKey={}", rig.key);
     rig.get(&elsewhere).await.error(401, "invalid_key");

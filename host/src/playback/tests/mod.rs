@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::api::tests::contract;
+use crate::site::Site;
 use satcast_core::config::{self, Durability, Flags};
 use satcast_core::ids::{AccountId, DestinationId, Msat, SessionId, UnixMillis};
 use satcast_core::secret::{KeyKind, Vault, new_api_key, new_stream_key};
@@ -152,7 +153,7 @@ impl Rig {
             live: live.clone(),
             drivers: testing::drivers(),
             playback: playback.clone(),
-            pages: crate::watch::testing::pages(),
+
             guard: Guard::new(&[]).unwrap(),
             clock,
             config: service,
@@ -162,7 +163,7 @@ impl Rig {
         });
         let (account, destination, path) = destination(&app.store, config).await;
         let opening = live.begin_opening(destination, SessionId(SESSION.into()));
-        let (address, stop) = serve(Site::new(crate::api::endpoint(app.clone()), playback.clone())).await;
+        let (address, stop) = serve(Site::new(app.clone(), crate::watch::testing::pages())).await;
         let mut rig = Self {
             playback,
             app,

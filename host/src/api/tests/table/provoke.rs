@@ -10,7 +10,7 @@ use super::rows::{About, Row, Takes};
 use super::world::{BETWEEN, Call, Thing, Who, World};
 use crate::api::Subject;
 use crate::api::body::BODY_MAX_BYTES;
-use crate::api::error::{INVALID_PUBLIC_KEY_TEXT as INVALID, INVALID_SESSION_TEXT};
+use crate::base::error::{INVALID_PUBLIC_KEY_TEXT as INVALID, INVALID_SESSION_TEXT};
 use satcast_core::networks::Network;
 use satcast_core::rate::RateLimiter;
 use satcast_core::secret::key_hash;

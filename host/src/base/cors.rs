@@ -19,12 +19,12 @@ const RESPONSE_HEADERS: &str = "Retry-After, RateLimit, RateLimit-Policy, X-Requ
 const PREFLIGHT_KEPT_SECS: &str = "86400";
 
 /// True for the path of a public operation.
-pub(super) fn is_public(path: &str) -> bool {
+pub(crate) fn is_public(path: &str) -> bool {
     path.starts_with(PUBLIC_PREFIX)
 }
 
 /// The answer to a browser that asks whether a script may send its request.
-pub(super) fn preflight(method: &Method, path: &str) -> Option<Response> {
+pub(crate) fn preflight(method: &Method, path: &str) -> Option<Response> {
     if method != Method::OPTIONS || !is_public(path) {
         return None;
     }
@@ -39,7 +39,7 @@ pub(super) fn preflight(method: &Method, path: &str) -> Option<Response> {
 }
 
 /// Lets scripts of any website read the answer of a public operation.
-pub(super) fn let_read(path: &str, headers: &mut HeaderMap) {
+pub(crate) fn let_read(path: &str, headers: &mut HeaderMap) {
     if is_public(path) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(RESPONSE_HEADERS));

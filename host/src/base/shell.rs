@@ -13,7 +13,9 @@ use poem::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderV
 use poem::http::{HeaderMap, Method, StatusCode};
 use poem::{Endpoint, Request, Response, Result};
 
-use super::{ApiError, App, cors};
+use super::cors;
+use super::error::ApiError;
+use satcast_core::clock::Clock;
 use satcast_core::rate::RateVerdict;
 use satcast_core::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
 
@@ -100,7 +102,8 @@ impl RequestContext {
 /// The outermost endpoint. It never fails: whatever happens inside becomes an answer.
 pub struct Shell {
     inner: BoxEndpoint<'static, Response>,
-    app: Arc<App>,
+    clock: Clock,
+    trusted_proxies: Vec<IpNet>,
     methods: BTreeMap<String, String>,
 }
 
@@ -112,18 +115,28 @@ impl std::fmt::Debug for Shell {
 
 impl Shell {
     /// `methods` names the methods of each path of the document, for the `Allow` header.
-    pub(super) fn new<E>(inner: E, app: Arc<App>, methods: BTreeMap<String, String>) -> Self
+    pub(crate) fn new<E>(
+        inner: E,
+        clock: Clock,
+        trusted_proxies: &[IpNet],
+        methods: BTreeMap<String, String>,
+    ) -> Self
     where
         E: Endpoint + 'static,
         E::Output: poem::IntoResponse,
     {
-        Self { inner: inner.map_to_response().boxed(), app, methods }
+        Self {
+            inner: inner.map_to_response().boxed(),
+            clock,
+            trusted_proxies: trusted_proxies.to_vec(),
+            methods,
+        }
     }
 
     /// The answer to a request.
     pub async fn answer(&self, mut request: Request) -> Response {
-        let started = self.app.clock.monotonic();
-        let context = RequestContext::begin(&request, &self.app.config.http.trusted_proxies);
+        let started = self.clock.monotonic();
+        let context = RequestContext::begin(&request, &self.trusted_proxies);
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         request.extensions_mut().insert(context.clone());
         let mut response = match cors::preflight(&method, &path) {
@@ -135,7 +148,7 @@ impl Shell {
         }
         finish_headers(response.headers_mut(), &context);
         cors::let_read(&path, response.headers_mut());
-        let took = self.app.clock.monotonic().saturating_sub(started);
+        let took = self.clock.monotonic().saturating_sub(started);
         log(&method, &path, response.status(), &context, took.as_millis());
         response
     }
@@ -205,7 +218,7 @@ fn without_key(part: &str) -> String {
 }
 
 /// Whether a path is one of the template `/api/streams/{id}`.
-pub(super) fn matches_template(template: &str, path: &str) -> bool {
+pub(crate) fn matches_template(template: &str, path: &str) -> bool {
     let mut parts = path.split('/');
     let same = template.split('/').all(|part| {
         parts.next().is_some_and(|given| part == given || (part.starts_with('{') && !given.is_empty()))
