@@ -1,6 +1,7 @@
 //! From where a stream may be published, when that changes while it is.
 
-use super::{Live, codes};
+use super::codes;
+use super::live::Live;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
 

@@ -2,8 +2,16 @@
 
 use std::time::Duration;
 
-use super::Closed;
 use satcast_core::ids::EndReason;
+
+/// Why an encoder has to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// RTMP status code.
+    pub code: &'static str,
+    /// One sentence for the person at the encoder; no secrets.
+    pub reason: String,
+}
 
 /// This name cannot be published.
 pub(super) const BAD_NAME: &str = "NetStream.Publish.BadName";

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::codes;
+use super::live::Live;
+use super::session::publisher::Publisher;
 use super::session::{Refusal, Session, TAKE_OVER_AFTER};
-use super::{Live, Publisher, Via, codes};
+use super::via::Via;
 use satcast_store::StreamRecord;
 
 /// Longest an encoder that returns is kept waiting while its former session ends.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Live;
+use super::live::Live;
 use satcast_core::ids::{SessionId, UnixMillis};
 use satcast_store::StoreError;
 

@@ -5,6 +5,7 @@
 //! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`backfill`]: gives a recording that is added to a live stream what the DVR window holds.
+//! - [`live`]: all sessions of the service; [`shown`]: what others see of them.
 //! - [`entry`]: which encoder is let in, and which has to wait.
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
@@ -24,6 +25,7 @@ mod health;
 mod heartbeat;
 mod hub;
 pub mod ingest;
+mod live;
 mod locks;
 mod mailbox;
 mod queue;
@@ -31,295 +33,23 @@ mod queue;
 mod queue_tests;
 mod quiet;
 mod session;
+mod shown;
 #[cfg(test)]
 mod spill_tests;
 mod spool;
 mod teller;
-#[cfg(test)]
-mod tests;
 mod timeline;
 pub mod usage;
 mod via;
 mod view;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
-
-use parking_lot::Mutex;
-
+pub use codes::Closed;
 pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
 pub use heartbeat::HEARTBEAT;
-pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
+pub use live::{Live, SHUTDOWN_WAIT, Settings};
+pub use session::publisher::Publisher;
+pub use shown::{
+    Delayed, DestState, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,
+};
 pub use via::{VIA_MAX, Via};
-pub use view::{DestState, DestinationSnapshot};
-
-use crate::usage::{Gate, Unmetered};
-use quiet::{Quiet, needs_quiet};
-use satcast_core::clock::Clock;
-use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId};
-use satcast_core::troubles::{Trouble, Troubles};
-use satcast_drivers::Drivers;
-use satcast_drivers::published::{Opening, Openings};
-use satcast_store::{Store, StreamLimits};
-use session::{Command, Session};
-use via::Marks;
-
-/// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
-pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
-
-/// What a destination is given to flush and end.
-const STOP_DEADLINE: Duration = Duration::from_secs(2);
-
-/// Why an encoder has to leave.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
-    /// RTMP status code.
-    pub code: &'static str,
-    /// One sentence for the person at the encoder; no secrets.
-    pub reason: String,
-}
-
-/// Times of `[ingest]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How long a session waits for its encoder to return.
-    pub reconnect_window: Duration,
-    /// How long an encoder must be quiet after its stream was stopped.
-    pub refuse_quiet: Duration,
-}
-
-/// The live sessions; cheap to clone.
-#[derive(Clone)]
-pub struct Live {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    store: Store,
-    drivers: Drivers,
-    clock: Clock,
-    settings: Settings,
-    /// What a destination is given to flush and end.
-    stop_deadline: Duration,
-    gate: Arc<dyn Gate>,
-    sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
-    /// Streams that were stopped, and the monotonic time until which their encoder is refused.
-    quiet: Mutex<HashMap<StreamId, Quiet>>,
-    next_number: AtomicU64,
-    openings: Arc<Openings>,
-    spools: Arc<spool::Shares>,
-    troubles: Arc<Troubles<DestinationId, String>>,
-    /// Streams whose last encoder sent nothing that can be used, and why.
-    unusable: Troubles<StreamId, Vec<Issue>>,
-    marks: Marks,
-    /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
-    runtime: tokio::runtime::Handle,
-}
-
-impl Live {
-    /// No sessions yet, and nothing is metered. Those to come run on the runtime this is called on.
-    pub fn new(store: Store, drivers: Drivers, clock: Clock, settings: Settings) -> Self {
-        Self::metered(store, drivers, clock, settings, Arc::new(Unmetered::default()))
-    }
-
-    /// The drivers that serve destinations.
-    pub fn drivers(&self) -> &Drivers {
-        &self.inner.drivers
-    }
-
-    /// As [`Live::new`], for sessions that ask `gate` what they may use.
-    pub fn metered(
-        store: Store,
-        drivers: Drivers,
-        clock: Clock,
-        settings: Settings,
-        gate: Arc<dyn Gate>,
-    ) -> Self {
-        let inner = Inner {
-            store,
-            drivers,
-            clock,
-            settings,
-            stop_deadline: STOP_DEADLINE,
-            gate,
-            sessions: Mutex::default(),
-            quiet: Mutex::default(),
-            next_number: AtomicU64::new(1),
-            openings: Arc::default(),
-            spools: Arc::default(),
-            troubles: Arc::default(),
-            unusable: Troubles::default(),
-            marks: Marks::new(),
-            runtime: tokio::runtime::Handle::current(),
-        };
-        Self { inner: Arc::new(inner) }
-    }
-
-    fn find(&self, stream: StreamId) -> Option<Arc<Session>> {
-        self.inner.sessions.lock().get(&stream).cloned()
-    }
-
-    fn all(&self) -> Vec<Arc<Session>> {
-        self.inner.sessions.lock().values().cloned().collect()
-    }
-
-    /// The session of a stream, once media has come.
-    pub fn session(&self, stream: StreamId) -> Option<SessionSnapshot> {
-        self.find(stream)?.snapshot()
-    }
-
-    /// A destination of a live session.
-    pub fn destination(&self, stream: StreamId, destination: DestinationId) -> Option<DestinationSnapshot> {
-        self.find(stream)?.destination(destination)
-    }
-
-    /// Why a destination was not live when it last was not, in a session that runs or is over; forgotten at a restart.
-    pub fn last_trouble(&self, destination: DestinationId) -> Option<Trouble<String>> {
-        self.inner.troubles.of(destination)
-    }
-
-    /// What a destination of a live session waits for because of its delays.
-    pub fn delayed(&self, stream: StreamId, destination: DestinationId) -> Option<Delayed> {
-        self.find(stream)?.delayed(destination)
-    }
-
-    /// How good a stream is; `None` unless its encoder is there, or the last one sent nothing that can be used.
-    pub fn health(&self, stream: StreamId) -> Option<Health> {
-        let unusable = || {
-            let trouble = self.inner.unusable.of(stream)?;
-            Some(Health { figures: Figures::default(), issues: trouble.what })
-        };
-        let live = self.find(stream).and_then(|session| session.health(self.inner.clock.monotonic()));
-        live.or_else(unusable)
-    }
-
-    /// The live sessions of an account, oldest first.
-    pub fn sessions_of(&self, account: AccountId) -> Vec<LiveSession> {
-        let own = self.all().into_iter().filter(|session| session.stream.account_id == account);
-        let mut sessions: Vec<_> = own
-            .filter_map(|session| {
-                Some(LiveSession { stream: session.stream.id, session: session.snapshot()? })
-            })
-            .collect();
-        sessions.sort_by(|a, b| {
-            (a.session.started_at, &a.session.session_id).cmp(&(b.session.started_at, &b.session.session_id))
-        });
-        sessions
-    }
-
-    /// States of all sessions.
-    pub fn session_states(&self) -> Vec<SessionState> {
-        let states = self.all().into_iter().filter_map(|session| session.snapshot());
-        states.map(|session| session.state).collect()
-    }
-
-    /// Destinations of all sessions, by stream and number.
-    pub fn destinations(&self) -> Vec<LiveDestination> {
-        let mut all: Vec<_> = self.all().iter().flat_map(|session| session.destinations()).collect();
-        all.sort_by_key(|seen| (seen.stream, seen.id));
-        all
-    }
-
-    /// What viewers of a destination can fetch now; `None` when it is not live or has no playback.
-    pub fn opening(&self, destination: DestinationId) -> Option<Arc<Opening>> {
-        self.inner.openings.open(destination)
-    }
-
-    /// Where viewers of a destination's session find the piece `name`, for [`KEPT_AFTER_END`] after its end too.
-    pub fn opening_of(&self, destination: DestinationId, session: &str, name: &str) -> Option<Arc<Opening>> {
-        self.inner.openings.of(destination, session, name, self.inner.clock.monotonic())
-    }
-
-    /// Sessions that are live or waiting for their encoder.
-    pub fn count(&self) -> usize {
-        self.all().iter().filter(|session| session.snapshot().is_some()).count()
-    }
-
-    /// Ends the session of a stream, also one whose encoder has sent no media yet, and waits for its end; `false` when there is none.
-    pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
-        let Some(session) = self.find(stream) else { return false };
-        session.command(|done| Command::Stop { reason, done }).await
-    }
-
-    /// Reads the destinations of a stream again and starts and stops what changed.
-    pub async fn destinations_changed(&self, stream: StreamId) {
-        if let Some(session) = self.find(stream) {
-            session.command(|done| Command::Reload { done }).await;
-        }
-    }
-
-    /// The hard limits of a stream changed: they hold for its session at once, and an encoder that was refused because of the
-    /// old ones may come.
-    pub async fn limits_changed(&self, stream: StreamId, limits: StreamLimits) {
-        // Kept with a time that has passed, so that the history is not asked again; nobody is told the reason.
-        let over = Quiet { until: self.inner.clock.monotonic(), reason: EndReason::Stopped };
-        self.inner.quiet.lock().insert(stream, over);
-        if let Some(session) = self.find(stream) {
-            session.command(|done| Command::Limits { limits, done }).await;
-        }
-    }
-
-    /// Ends all sessions; waits at most [`SHUTDOWN_WAIT`].
-    pub async fn shut_down(&self) {
-        let sessions = self.all();
-        let ends = sessions
-            .iter()
-            .map(|session| session.command(|done| Command::Stop { reason: EndReason::Shutdown, done }));
-        let all = futures_util::future::join_all(ends);
-        if tokio::time::timeout(SHUTDOWN_WAIT, all).await.is_err() {
-            tracing::error!("not all sessions ended in time; the next start records their end");
-        }
-    }
-}
-
-impl Inner {
-    /// Takes a session that has ended out of the registry, and calls `gone` before anyone can look for it or begin another one.
-    fn forget(&self, session: &Arc<Session>, reason: EndReason, gone: impl FnOnce()) {
-        let stream = session.stream.id;
-        let mut sessions = self.sessions.lock();
-        if sessions.get(&stream).is_some_and(|held| Arc::ptr_eq(held, session)) {
-            // Before it has gone: an encoder that finds no session must find why there is none.
-            let mut quiet = self.quiet.lock();
-            if needs_quiet(reason) {
-                let until = self.clock.monotonic() + self.settings.refuse_quiet;
-                quiet.insert(stream, Quiet { until, reason });
-            } else {
-                quiet.remove(&stream);
-            }
-            drop(quiet);
-            sessions.remove(&stream);
-        }
-        gone();
-    }
-}
-
-#[cfg(test)]
-impl Live {
-    /// The same with another limit for destinations that are to end. No session may have begun.
-    fn with_stop_deadline(mut self, stop_deadline: Duration) -> Self {
-        Arc::get_mut(&mut self.inner).expect("a live that nobody else has").stop_deadline = stop_deadline;
-        self
-    }
-}
-
-#[cfg(any(test, feature = "testing"))]
-impl Live {
-    /// An opening that no driver fills.
-    pub fn begin_opening(
-        &self,
-        destination: DestinationId,
-        session: satcast_core::ids::SessionId,
-    ) -> Arc<Opening> {
-        let opening = Arc::new(Opening::new(destination, session, self.inner.clock.now()));
-        drop(self.inner.openings.begin(opening.clone()));
-        opening
-    }
-
-    /// As when its destination ends.
-    pub fn end_opening(&self, opening: &Opening) {
-        self.inner.openings.end(opening, self.inner.clock.monotonic());
-    }
-}

@@ -2,20 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Live, PublishRefused, codes};
-use satcast_core::ids::{EndReason, StreamId};
+use super::codes;
+use super::entry::PublishRefused;
+use super::live::{Live, Quiet, needs_quiet};
+use satcast_core::ids::StreamId;
 use satcast_store::StreamRecord;
-
-/// Until when an encoder is refused that was cut off, and why it was.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Quiet {
-    pub(super) until: Duration,
-    pub(super) reason: EndReason,
-}
-
-pub(super) fn needs_quiet(reason: EndReason) -> bool {
-    matches!(reason, EndReason::Stopped | EndReason::MaxSats | EndReason::MaxDuration)
-}
 
 impl Live {
     /// After a stop an encoder that reconnects by itself must not begin a fresh session: it is refused until it has been

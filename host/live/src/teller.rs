@@ -3,7 +3,7 @@
 
 use tokio::sync::mpsc;
 
-use super::view::DestState;
+use super::shown::DestState;
 use satcast_core::ids::{SessionId, UnixMillis};
 use satcast_store::{Happening, Notice, Store};
 

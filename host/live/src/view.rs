@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::shown::DestState;
 use super::teller::Known;
 use satcast_core::ids::UnixMillis;
 
@@ -23,59 +24,6 @@ const RATE_SAMPLES: usize = 5;
 const NEWS_BURST: u32 = 3;
 /// Time after which one more is.
 const NEWS_PAUSE: Duration = Duration::from_secs(1);
-
-/// State of a destination of a live session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DestState {
-    /// Being opened, or connected without media flowing.
-    Connecting,
-    /// Media was written or acknowledged within the last five seconds.
-    Live,
-    /// Waiting for the next try.
-    Retrying,
-    /// Not tried again until changed.
-    Failed,
-    /// Not running.
-    Stopped,
-}
-
-impl DestState {
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DestState::Connecting => "connecting",
-            DestState::Live => "live",
-            DestState::Retrying => "retrying",
-            DestState::Failed => "failed",
-            DestState::Stopped => "stopped",
-        }
-    }
-}
-
-/// A destination as it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DestinationSnapshot {
-    /// Its state.
-    pub state: DestState,
-    /// Why it is not live, without secrets.
-    pub error: Option<String>,
-    /// Tries since it last was live for a while; 0 while it is live.
-    pub attempt: u32,
-    /// Time of the next try.
-    pub next_retry_at: Option<UnixMillis>,
-    /// Bytes sent in this session.
-    pub bytes_sent: u64,
-    /// Bits per second, over the last five seconds.
-    pub bitrate: u64,
-    /// Packets left out in this session because the destination did not keep up.
-    pub dropped_packets: u64,
-    /// Since when it is live without a break.
-    pub live_since: Option<UnixMillis>,
-    /// Since when it is in its state.
-    pub state_since: Option<UnixMillis>,
-    /// The server it goes to now, where its driver says so.
-    pub server: Option<String>,
-}
 
 /// What those who meter the session were told of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,20 +7,20 @@
 
 mod join;
 mod read;
+mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
 use self::read::Reading;
-use super::queue::{LEASED_BYTES_MAX, Queue};
-use satcast_core::ids::{DestinationId, SessionId};
+pub(super) use self::shared::About;
+use self::shared::Shared;
+use super::queue::Queue;
 use satcast_drivers::Waker;
 use satcast_drivers::published::Opening;
 
@@ -32,45 +32,6 @@ pub(super) struct Backfill {
     shared: Arc<Shared>,
     window: Arc<Opening>,
     about: About,
-}
-
-/// For whom it is read, for packets and logs.
-#[derive(Debug, Clone)]
-pub(super) struct About {
-    pub(super) destination: DestinationId,
-    pub(super) session: SessionId,
-    pub(super) source: u64,
-}
-
-/// What the reading thread and the driver share.
-struct Shared {
-    queue: Arc<Queue>,
-    waker: Waker,
-    state: Mutex<State>,
-    /// There is room again, or nobody takes any more.
-    room: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// Of one segment, not taken.
-    packets: VecDeque<Delivery>,
-    /// Bytes of segments that the driver holds.
-    leased: usize,
-    waker: Option<DriverWaker>,
-    /// Nothing more is read.
-    is_read: bool,
-    /// The first media of the queue follows a loss.
-    cut: bool,
-    /// Nobody takes any more.
-    is_given_up: bool,
-}
-
-impl State {
-    /// The queue is all there is.
-    fn is_over(&self) -> bool {
-        self.is_given_up || (self.is_read && self.packets.is_empty())
-    }
 }
 
 impl Backfill {
@@ -110,52 +71,6 @@ impl Backfill {
             tracing::warn!(%session, %destination, "a destination ends before it took all of its backfill");
         }
         self.shared.give_up();
-    }
-}
-
-impl Shared {
-    /// Gives the packets of a segment when those of the one before were taken; false when nobody takes any more. Blocks.
-    fn put(&self, packets: Vec<Delivery>) -> bool {
-        let must_wait = |state: &mut State| {
-            let has_room = state.packets.is_empty() && state.leased < LEASED_BYTES_MAX;
-            !has_room && !packets.is_empty() && !state.is_given_up
-        };
-        let mut state = self.state.lock();
-        self.room.wait_while(&mut state, must_wait);
-        if state.is_given_up {
-            return false;
-        }
-        state.packets.extend(packets);
-        let waker = if state.packets.is_empty() { None } else { state.waker.take() };
-        drop(state);
-        self.waker.wake(waker);
-        true
-    }
-
-    /// Waits for `pause`, or until nobody takes any more; false then.
-    fn pause(&self, pause: Duration) -> bool {
-        let mut state = self.state.lock();
-        self.room.wait_while_for(&mut state, |state| !state.is_given_up, pause);
-        !state.is_given_up
-    }
-
-    /// All was read; something is missing before the queue if `cut`.
-    fn finish(&self, cut: bool) {
-        let mut state = self.state.lock();
-        (state.is_read, state.cut) = (true, cut);
-        let waker = state.waker.take();
-        drop(state);
-        self.waker.wake(waker);
-    }
-
-    fn give_up(&self) {
-        let mut state = self.state.lock();
-        state.is_given_up = true;
-        let (packets, waker) = (std::mem::take(&mut state.packets), state.waker.take());
-        drop(state);
-        self.room.notify_all();
-        self.waker.wake(waker);
-        drop(packets);
     }
 }
 

@@ -14,7 +14,7 @@ use satcast_plugin_api::host::Delivery;
 use satcast_plugin_api::{AssetBody, NANOS_PER_MILLI, Packet, SegmentPlace};
 
 use super::join::Join;
-use super::{About, Shared};
+use super::shared::{About, Shared};
 use satcast_drivers::published::{Assets, Opening};
 
 /// Pause before the window is looked at again for its next segment.

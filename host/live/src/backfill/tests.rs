@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use satcast_media::fuzz::RECORDS;
@@ -12,8 +13,8 @@ use satcast_plugin_api::{
 };
 
 use super::*;
-use crate::queue::Bounds;
-use satcast_core::ids::UnixMillis;
+use crate::queue::{Bounds, LEASED_BYTES_MAX};
+use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 
 const MS: i64 = NANOS_PER_MILLI;
 const WAIT_MAX: Duration = Duration::from_secs(20);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use satcast_plugin_api::host::MediaSource;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::Parts;
+use super::parts::Parts;
 use crate::backfill::{About, Backfill};
 use crate::hub::{Codecs, Hub};
 use crate::queue::{Bounds, Queue};

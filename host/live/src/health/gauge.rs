@@ -8,8 +8,8 @@ use satcast_media::flv::ForeignCodec;
 use satcast_media::fmp4::{TrackConfig, TrackDetails};
 use satcast_media::{Codec, Kind, Packet};
 
+use super::figures::{AudioHealth, Figures, VideoHealth};
 use super::window::{SLOT_NS, SLOTS, Window};
-use super::{AudioHealth, Figures, VideoHealth};
 
 /// A track that gave nothing for so much media time is missing; nothing at all for so long is silence.
 pub(crate) const MISSING_AFTER: Duration = Duration::from_secs(5);

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use satcast_media::Kind;
 use satcast_media::flv::ForeignCodec;
 
-use super::{Figures, Issue, IssueCode};
+use super::figures::Figures;
+use super::issues::{Issue, IssueCode};
 use satcast_drivers::Wishes;
 
 /// Keyframes that are further apart are bad for everyone: nobody can join in between.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::issues::{Issue, IssueCode};
 use super::verdict::Verdict;
-use super::{Issue, IssueCode};
 
 /// Looks in a row, one a second, after which an issue is shown.
 pub(crate) const APPEARS_AFTER: u32 = 3;

@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::admit::Admission;
+use super::conn;
 use super::limits::{Limits, PROXY_HEADERS_MAX, STRANGERS_PART};
 use super::proxy::{self, Fault};
+use super::shared::{Shared, Whose};
 use super::threads::{Seat, Threads};
-use super::{Shared, Whose, conn};
 use satcast_core::networks::Network;
 
 type Place = Permit<Network>;

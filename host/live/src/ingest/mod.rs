@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 
 use satcast_core::clock::Clock;
 use satcast_core::config;
-use satcast_core::ids::{AccountId, StreamId, UnixMillis};
+use satcast_core::ids::UnixMillis;
 use satcast_core::log_limit::LogLimit;
 use satcast_net::certificates::{CertificateError, Certificates, Section};
 use satcast_store::Store;
@@ -35,6 +35,7 @@ mod limits;
 mod pace;
 mod proxy;
 mod sessions;
+mod shared;
 mod threads;
 mod tls;
 mod usable;
@@ -46,6 +47,7 @@ pub use limits::*;
 use door::{Door, Room};
 use keys::KeyAttempts;
 use pace::Pace;
+use shared::{Shared, Whose};
 use threads::Threads;
 
 /// Where and how encoders are listened to.
@@ -140,51 +142,6 @@ impl Secure {
         let Some(secure) = secure else { return std::future::pending().await };
         let (socket, peer) = secure.socket.accept().await?;
         Ok((socket, peer, secure.certificates.current()))
-    }
-}
-
-/// What all connections share.
-#[derive(Debug)]
-struct Shared<A> {
-    store: Store,
-    admission: A,
-    clock: Clock,
-    limits: Limits,
-    /// How publishing connections are read; `None`: at once.
-    pace: Option<Pace>,
-    /// Zero of the pace's grid.
-    started: Instant,
-    keys: KeyAttempts,
-    warnings: LogLimit,
-}
-
-/// Whose connection a warning is about.
-#[derive(Clone, Copy, Debug)]
-enum Whose<'a> {
-    Unknown,
-    /// It sent this key, masked.
-    Key(&'a str),
-    /// It was let in.
-    Stream {
-        account: AccountId,
-        stream: StreamId,
-    },
-}
-
-impl<A> Shared<A> {
-    /// One warning about a connection, unless a flood of them is going on.
-    fn warn(&self, peer: SocketAddr, whose: Whose<'_>, what: &str) {
-        let Some(withheld) = self.warnings.admit(self.clock.monotonic()) else { return };
-        if withheld > 0 {
-            warn!("{withheld} more warnings about RTMP connections were left out");
-        }
-        match whose {
-            Whose::Unknown => warn!(peer = %peer, "RTMP connection: {what}"),
-            Whose::Key(key) => warn!(peer = %peer, key, "RTMP connection: {what}"),
-            Whose::Stream { account, stream } => {
-                warn!(peer = %peer, account = %account, stream = %stream, "RTMP connection: {what}");
-            }
-        }
     }
 }
 

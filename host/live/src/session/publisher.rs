@@ -1,15 +1,58 @@
 //! The encoder's end of a session.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use satcast_media::flv::ForeignCodec;
 use satcast_media::{Kind, Packet};
 use tokio::sync::watch;
 
-use super::{Session, millis};
-use crate::{Closed, Inner, Issue, codes};
+use super::{Encoder, Refusal, Session, TAKE_OVER_AFTER, millis};
+use crate::codes::{self, Closed};
+use crate::health::Issue;
+use crate::live::Inner;
+use crate::via::Via;
 use satcast_core::ids::SessionId;
+
+impl Session {
+    /// Lets an encoder in: the first one, one that returns, or a newer one in place of a silent one.
+    pub(crate) fn let_in(
+        self: &Arc<Self>,
+        live: &Arc<Inner>,
+        via: &Via,
+        address: Option<IpAddr>,
+    ) -> Result<Publisher, Refusal> {
+        let now = live.clock.monotonic();
+        let mut shared = self.shared.lock();
+        if shared.closing {
+            return Err(Refusal::Closing);
+        }
+        if let Some(encoder) = &shared.encoder {
+            let silent =
+                now.saturating_sub(Duration::from_millis(self.last_media_ms.load(Ordering::Acquire)));
+            if silent < TAKE_OVER_AFTER {
+                return Err(Refusal::Busy);
+            }
+            encoder
+                .close
+                .send_replace(Some(Closed { code: codes::BAD_NAME, reason: codes::TOOK_OVER.into() }));
+        }
+        *self.via.lock() = via.clone();
+        shared.encoders += 1;
+        let number = shared.encoders;
+        let (close, closed) = watch::channel(None);
+        shared.encoder = Some(Encoder { number, address, close });
+        shared.gone_since = None;
+        self.last_media_ms.store(millis(now), Ordering::Release);
+        self.set_flow(false, now);
+        drop(shared);
+        self.hub.new_encoder();
+        self.changed.notify_one();
+        Ok(Publisher::new(self.clone(), live.clone(), number, closed))
+    }
+}
 
 /// The encoder's end of a session. Dropping it means that the encoder has gone.
 pub struct Publisher {
@@ -23,7 +66,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(
+    fn new(
         session: Arc<Session>,
         live: Arc<Inner>,
         number: u64,

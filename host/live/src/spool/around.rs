@@ -7,7 +7,7 @@ use std::thread;
 
 use satcast_plugin_api::host::DriverWaker;
 
-use super::SpoolFile;
+use super::file::SpoolFile;
 use super::share::{Line, Shares};
 use crate::queue::{Disk, Surroundings};
 use satcast_core::clock::Clock;

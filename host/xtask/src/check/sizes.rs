@@ -3,7 +3,7 @@
 use crate::workspace;
 
 /// Past this a file is to be split, or stands in [`EXCEPTIONS`] with its reason.
-const MAX_FILE_LINES: usize = 400;
+const MAX_FILE_LINES: usize = 600;
 
 /// Files that were looked at again and are better whole: path and why.
 const EXCEPTIONS: &[(&str, &str)] = &[];

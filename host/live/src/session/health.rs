@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{Run, SessionState};
+use super::Run;
 use crate::health::{HealthNews, Issue, IssueCode, judge};
+use crate::shown::SessionState;
 use satcast_store::{DestinationRecord, Happening, ToldHealth, ToldIssue};
 
 impl Run {

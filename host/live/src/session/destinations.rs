@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Run;
-use crate::DestState;
+use super::schedule::{Wait, Waits, Wanted};
+use super::{Run, millis};
 use crate::destination::{Destination, Parts};
-use crate::session::schedule::{Wait, Waits, Wanted};
-use crate::session::{Delayed, millis};
+use crate::shown::Delayed;
+use crate::shown::DestState;
 use satcast_core::ids::{DestinationId, UnixMillis};
 use satcast_store::{Delays, DestinationRecord};
 

@@ -101,8 +101,8 @@ async fn who_watches_is_told_what_a_driver_says_and_its_counters_are_shown() {
 fn authors_are_told_how_long_an_event_may_be() {
     let (shown, taken) =
         (format!("{} KiB", EVENT_SHOWN_BYTES_MAX / 1024), format!("{} KiB", EVENT_BYTES_MAX / 1024));
-    let guide = include_str!("../../../../plugin-api/GUIDE.md").replace("\n ", "");
-    let header = include_str!("../../../../plugin-api/include/satcast_driver.h").replace("\n     *", "");
+    let guide = include_str!("../../../../../plugin-api/GUIDE.md").replace("\n ", "");
+    let header = include_str!("../../../../../plugin-api/include/satcast_driver.h").replace("\n     *", "");
     let of_guide = guide.split("data of up to ").nth(1).and_then(|rest| rest.split_once("- **Logs**"));
     let of_header =
         header.split("`json` is an object of at most ").nth(1).and_then(|rest| rest.split_once("*/"));

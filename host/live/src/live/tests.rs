@@ -17,6 +17,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::codes;
+use crate::entry::PublishRefused;
+use crate::health::IssueCode;
+use crate::session;
+use crate::session::publisher::Publisher;
+use crate::shown::DestState;
+use crate::via::{VIA_MAX, Via};
 use satcast_core::config::Durability;
 use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_core::secret::{Redacted, Vault, new_stream_key};

@@ -1,10 +1,4 @@
-//! The disk behind a queue that must not lose anything: a file without a name, written at its end and read at its front. What was read is
-//! given back to the file system.
-//!
-//! The name goes before the first byte comes, so that the system frees the file with its last handle, however the service ends.
-
-mod around;
-mod share;
+//! The file of a spool.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,15 +13,10 @@ use satcast_plugin_api::host::Delivery;
 use satcast_plugin_api::{Codec, Packet, Role};
 use satcast_quota::Permit;
 
-pub(super) use self::around::Spool;
-pub(super) use self::share::Shares;
-use self::share::no_room;
-use super::queue::Disk;
+use super::share::no_room;
+use crate::queue::Disk;
 use satcast_core::ids::AccountId;
 
-/// Free bytes that a spool leaves on its file system, for everything else that is written there: twice what recordings leave by
-/// default, so that they go on when it is full.
-pub(super) const FREE_BYTES_MIN: u64 = 2 * 1024 * 1024 * 1024;
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1024 * 1024;
 /// Bytes before each payload.
@@ -43,7 +32,7 @@ const MARK_CUT: u8 = 1 << 3;
 static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
 
 /// The file; it is made when the first packet comes.
-struct SpoolFile {
+pub(super) struct SpoolFile {
     folder: PathBuf,
     file: Option<File>,
     /// It is left so much room beside it.
@@ -56,7 +45,7 @@ struct SpoolFile {
 }
 
 impl SpoolFile {
-    fn below(folder: &Path, free_bytes_min: u64, share: Permit<AccountId>) -> Self {
+    pub(super) fn below(folder: &Path, free_bytes_min: u64, share: Permit<AccountId>) -> Self {
         Self {
             folder: folder.to_owned(),
             file: None,
@@ -217,6 +206,7 @@ fn read_record(record: &Bytes) -> Option<Delivery> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::share::Shares;
     use super::*;
 
     fn spool(folder: &Path) -> SpoolFile {

@@ -1,6 +1,7 @@
 //! Destinations of a live session: failures, changes, slow ones, and the driver behind them.
 
 use super::*;
+use crate::backoff;
 use crate::destination::{LOSING_TEXT, LOSING_WINDOW, NO_MEDIA_TEXT};
 use satcast_core::ids::AccountId;
 use satcast_drivers::testing::PANIC;
