@@ -10,8 +10,8 @@ use satcast_plugin_api::Class;
 use satcast_plugin_api::host::Listing;
 use satcast_plugin_api::recording::{Recording, RecordingState};
 
+use super::account::{Archive, Inner};
 use super::objections::Objections;
-use super::{Archive, Inner};
 use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 use satcast_store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, Recorded, StoreError};
 

@@ -2,7 +2,7 @@
 
 use satcast_plugin_api::recording::{Recording, RecordingState};
 
-use super::{Archive, OPEN_LIMIT};
+use super::account::{Archive, Asking, OPEN_LIMIT};
 use satcast_core::ids::Msat;
 use satcast_drivers::RecordingsError;
 use satcast_store::{Actor, ArchiveRecord, ArchiveState, RecoveryBegun, StoreError};
@@ -119,25 +119,5 @@ impl Archive {
             RecordingState::Failed => Ok(recording.attempt),
             _ => Err(RecoveryError::NotFailed),
         }
-    }
-}
-
-/// The turn of one recording.
-pub(super) struct Asking<'a> {
-    archives: &'a Archive,
-    id: i64,
-}
-
-impl<'a> Asking<'a> {
-    pub(super) fn begin(archives: &'a Archive, id: i64) -> Option<Self> {
-        // Made only where it is ours: to drop one ends the turn.
-        let is_ours = archives.asking().insert(id);
-        is_ours.then(|| Self { archives, id })
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.archives.asking().remove(&self.id);
     }
 }

@@ -357,7 +357,7 @@ async fn a_deletion_that_was_cut_off_is_made_up_for_and_one_that_runs_is_left_al
     for name in ["a.mp4", "b.mp4"] {
         testing::change(name, gone);
     }
-    let asking = super::recovery::Asking::begin(&rig.archive, asked.id).unwrap();
+    let asking = super::account::Asking::begin(&rig.archive, asked.id).unwrap();
     rig.archive.compare_all().await;
     assert_eq!(rig.state("a.mp4").await, ArchiveState::Uploading, "who asked writes it down");
     let found = rig.billed.store.archive_by_name(rig.billed.account, "b.mp4").await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use satcast_plugin_api::Class;
 
-use super::Archive;
+use super::account::Archive;
 use satcast_core::ids::DestinationId;
 use satcast_drivers::RecordingsError;
 use satcast_store::RecordedDestination;

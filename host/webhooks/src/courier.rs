@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use satcast_quota::{Full, Quota};
 
-use super::schedule::{self, Outcome};
+use super::schedule::{self, Outcome, later};
 use super::send::Sender;
 use super::target::Targets;
-use super::worker::{LEASE, later};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DeliveryId, WebhookId};
 use satcast_core::secret::random_u64;
 use satcast_store::{DeliveryJob, Settled, Store, StoreError};
 
+/// How long a delivery belongs to who took it: longer than an attempt can take, with its record.
+pub const LEASE: Duration = Duration::from_secs(60);
 /// Tests on their way at one time.
 const TESTS_AT_ONCE_MAX: u64 = 16;
 /// Those of one account: one owner's slow receivers leave places for others.

@@ -12,8 +12,8 @@ mod target;
 mod tests;
 mod worker;
 
-pub use courier::{TestError, Webhooks};
+pub use courier::{LEASE, TestError, Webhooks};
 pub use send::{ATTEMPT_TIMEOUT, Sender, TlsError};
 pub use sign::{SecretError, check_secret};
 pub use target::{Target, TargetError, Targets, URL_BYTES_MAX};
-pub use worker::{CAPS, LEASE, SENDING_MAX};
+pub use worker::{CAPS, SENDING_MAX};

@@ -80,6 +80,11 @@ pub(super) fn health(outcome: Outcome, is_test: bool, now: UnixMillis) -> Health
     }
 }
 
+/// A time so much later.
+pub(super) fn later(time: UnixMillis, by: Duration) -> UnixMillis {
+    UnixMillis(time.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,13 +5,12 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::courier::Webhooks;
+use super::courier::{LEASE, Webhooks};
+use super::schedule::later;
 use super::send::ATTEMPT_TIMEOUT;
 use satcast_core::ids::UnixMillis;
 use satcast_store::{DeliveryJob, SendingCaps, Settled, StoreError};
 
-/// How long a delivery belongs to who took it: longer than an attempt can take, with its record.
-pub const LEASE: Duration = Duration::from_secs(60);
 /// Deliveries on their way at one time in this process.
 pub const SENDING_MAX: usize = 64;
 /// Shares of them that one receiver or owner can have.
@@ -28,11 +27,6 @@ const LOG_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// Longest wait for deliveries on their way when the service ends.
 const STOP_WAIT: Duration = ATTEMPT_TIMEOUT.saturating_add(Duration::from_secs(2));
-
-/// A time so much later.
-pub(super) fn later(time: UnixMillis, by: Duration) -> UnixMillis {
-    UnixMillis(time.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
-}
 
 /// A job and what came of it.
 type Ended = (DeliveryJob, Settled);

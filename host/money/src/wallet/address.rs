@@ -4,7 +4,7 @@ use std::fmt;
 
 use url::Url;
 
-use super::connection::ConnectionFault;
+use super::refusal::ConnectionFault;
 use satcast_net::outbound::Guard;
 use satcast_net::outbound::http::Place;
 

@@ -1,15 +1,12 @@
 //! Which wallet: kind, address and secret; what of it may be shown.
 
 use super::address::HttpAddress;
-use super::nwc::Uri;
+use super::nwc::uri::Uri;
+use super::refusal::check_secret;
+pub use super::refusal::{ConnectionFault, SECRET_BYTES_MAX, URL_BYTES_MAX};
 use satcast_core::ids::WalletKind;
 use satcast_core::secret::{Redacted, mask_key};
-use satcast_net::outbound::{Guard, Refused};
-
-/// Longest url of a wallet in bytes; a `nostr+walletconnect://` URI with several relays has some 400.
-pub const URL_BYTES_MAX: usize = 2_048;
-/// Longest key or password of a wallet in bytes.
-pub const SECRET_BYTES_MAX: usize = 256;
+use satcast_net::outbound::Guard;
 
 /// How a wallet is reached. The secret of one that pays is as good as the money in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,56 +29,6 @@ pub struct ConnectionError {
     /// What is wrong with it.
     pub reason: ConnectionFault,
 }
-
-/// What is wrong with a field; a part of a sentence that begins with the field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectionFault {
-    /// Longer than [`URL_BYTES_MAX`].
-    #[error("must have at most {URL_BYTES_MAX} bytes")]
-    UrlTooLong,
-    /// Longer than [`SECRET_BYTES_MAX`].
-    #[error("must have at most {SECRET_BYTES_MAX} bytes")]
-    SecretTooLong,
-    /// No address of a server.
-    #[error("must be the address of the wallet's server such as https://wallet.example.com, without spaces")]
-    Malformed,
-    /// User or password in the url.
-    #[error("must not hold a user or password; put the key or password into `secret`")]
-    UserInfo,
-    /// A query or a fragment in the url.
-    #[error("must end with its path, without ? and #; put the key into `secret`")]
-    Query,
-    /// Another scheme, or `http` to a host that is not listed.
-    #[error("must begin with https://; for http ask the operator to add its host to {setting}", setting = SETTING)]
-    NotHttps,
-    /// The guard refuses the host, or that of a relay.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// No NIP-47 URI.
-    #[error("must be the whole connection text of the wallet, which begins with nostr+walletconnect://")]
-    NotNwc,
-    /// No key of the wallet, or of ours, in the URI.
-    #[error("is cut off or changed: its keys must have 64 hexadecimal digits; copy it from the wallet again")]
-    NwcKeys,
-    /// No relay in the URI, or more than are tried.
-    #[error("must name 1 to {max} relays; copy it from the wallet again", max = super::nwc::RELAYS_MAX)]
-    NwcRelays,
-    /// A relay that is not spoken to with TLS.
-    #[error("names a relay that does not begin with wss://; for ws ask the operator to add its host to {setting}", setting = SETTING)]
-    NotWss,
-    /// A key or password is needed.
-    #[error("must hold the wallet's key or password")]
-    NoSecret,
-    /// It cannot stand in a header.
-    #[error("must consist of visible ASCII characters without spaces; copy it from the wallet again")]
-    BadSecret,
-    /// The URI holds the secret.
-    #[error("must be left out: the connection text in `url` holds it")]
-    SecretInUrl,
-}
-
-/// The setting that lets private hosts and addresses without TLS through.
-const SETTING: &str = "[outbound] allow";
 
 impl ConnectionFault {
     fn of_url(self) -> ConnectionError {
@@ -136,18 +83,4 @@ impl Connection {
         };
         shown.unwrap_or_else(|_| "***".to_owned())
     }
-}
-
-/// Whether a text can be sent as a key or password.
-pub(super) fn check_secret(secret: &str) -> Result<(), ConnectionFault> {
-    if secret.is_empty() {
-        return Err(ConnectionFault::NoSecret);
-    }
-    if secret.len() > SECRET_BYTES_MAX {
-        return Err(ConnectionFault::SecretTooLong);
-    }
-    if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(ConnectionFault::BadSecret);
-    }
-    Ok(())
 }

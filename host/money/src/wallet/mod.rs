@@ -21,9 +21,10 @@ use self::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError
 use self::lnbits::Lnbits;
 use self::nwc::Nwc;
 use self::phoenixd::Phoenixd;
+use self::setup::Setup;
 use satcast_core::clock::Clock;
+use satcast_core::ids::Msat;
 use satcast_core::ids::WalletKind;
-use satcast_core::ids::{JSON_INTEGER_MAX, MSAT_PER_SAT, Msat};
 use satcast_net::outbound::http::Client;
 use satcast_net::outbound::{Asker, Guard};
 
@@ -37,30 +38,23 @@ pub mod lightning;
 mod lnbits;
 mod nwc;
 mod phoenixd;
+mod refusal;
 pub mod rules;
+mod setup;
 #[cfg(test)]
 mod tests;
 
 pub use call::ANSWER_BYTES_MAX;
 pub use failure::{BALANCE_TIMEOUT, CONNECT_TIMEOUT, INVOICE_TIMEOUT, LOOKUP_TIMEOUT, PAY_TIMEOUT};
-pub use nwc::{MESSAGE_BYTES_MAX, MESSAGES_MAX, RELAYS_MAX, REQUEST_LIFE};
-
-/// Longest memo that is sent, in characters; phoenixd takes no longer one.
-pub const MEMO_CHARS_MAX: usize = 128;
+pub use nwc::{MESSAGE_BYTES_MAX, MESSAGES_MAX, REQUEST_LIFE};
+pub use refusal::RELAYS_MAX;
+pub use setup::MEMO_CHARS_MAX;
 
 /// Opens wallets; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Wallets {
     /// `None` when TLS could not be set up: every wallet then says so.
     client: Option<Client>,
-    clock: Clock,
-    limits: Limits,
-}
-
-/// What every kind of wallet needs.
-#[derive(Clone, Debug)]
-struct Setup {
-    client: Client,
     clock: Clock,
     limits: Limits,
 }
@@ -108,17 +102,6 @@ impl Wallets {
             ))
         })
     }
-}
-
-/// The beginning of a memo.
-fn memo_cut(memo: &str) -> &str {
-    memo.char_indices().nth(MEMO_CHARS_MAX).map_or(memo, |(end, _)| &memo[..end])
-}
-
-/// An amount that an invoice can be made over: whole sats, above zero.
-fn whole_sats(amount: Msat) -> Option<i64> {
-    (amount.0 > 0 && amount.0 <= JSON_INTEGER_MAX && amount.0 % MSAT_PER_SAT == 0)
-        .then_some(amount.0 / MSAT_PER_SAT)
 }
 
 /// A wallet whose connection cannot be read: says why at every call.

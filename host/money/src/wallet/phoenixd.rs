@@ -14,11 +14,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::address::HttpAddress;
+use super::bolt11;
 use super::call::{Reply, Server, amount};
-use super::connection::{Connection, ConnectionFault, check_secret};
+use super::connection::Connection;
 use super::failure::{Limits, Name, Task};
 use super::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
-use super::{Setup, bolt11, memo_cut, whole_sats};
+use super::refusal::{ConnectionFault, check_secret};
+use super::setup::{Setup, memo_cut, whole_sats};
 use satcast_core::ids::{JSON_INTEGER_MAX, Msat, Sats};
 
 /// A phoenixd node.

@@ -13,22 +13,23 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::session::{Refusal, Session};
+use self::uri::Uri;
+use super::bolt11;
 use super::call::{amount, whole};
-use super::connection::{Connection, ConnectionFault};
+use super::connection::Connection;
 use super::failure::{Limits, Name, Task};
 use super::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
-use super::{Setup, bolt11, memo_cut, whole_sats};
+use super::refusal::ConnectionFault;
+use super::setup::{Setup, memo_cut, whole_sats};
 use satcast_core::ids::{Msat, UnixMillis};
 
 mod seal;
 mod session;
 mod socket;
-mod uri;
+pub(super) mod uri;
 
 pub use seal::REQUEST_LIFE;
 pub use socket::{MESSAGE_BYTES_MAX, MESSAGES_MAX};
-pub use uri::RELAYS_MAX;
-pub(super) use uri::Uri;
 
 /// A wallet behind a relay.
 pub(super) struct Nwc {

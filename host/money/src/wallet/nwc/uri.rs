@@ -6,11 +6,9 @@ use nostr::key::{Keys, PublicKey, SecretKey};
 use url::form_urlencoded;
 
 use crate::wallet::address::HttpAddress;
-use crate::wallet::connection::ConnectionFault;
+use crate::wallet::refusal::{ConnectionFault, RELAYS_MAX};
 use satcast_net::outbound::Guard;
 
-/// Relays of one URI that are tried; one with more is refused.
-pub const RELAYS_MAX: usize = 5;
 /// Hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
 /// What a URI begins with; some wallets leave the slashes out.

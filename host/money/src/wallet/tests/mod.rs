@@ -82,6 +82,6 @@ fn limits_of_time_are_those_that_are_written_down() {
 #[test]
 fn memos_are_cut_between_characters() {
     let long = "ä".repeat(super::MEMO_CHARS_MAX + 1);
-    assert_eq!(super::memo_cut(&long).chars().count(), super::MEMO_CHARS_MAX);
-    assert_eq!(super::memo_cut("short"), "short");
+    assert_eq!(super::setup::memo_cut(&long).chars().count(), super::MEMO_CHARS_MAX);
+    assert_eq!(super::setup::memo_cut("short"), "short");
 }
