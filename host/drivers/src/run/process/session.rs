@@ -166,8 +166,9 @@ impl Session {
             Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
             // The call stays, and with it its account is inside at the end.
             Err(RecvTimeoutError::Timeout) => {
-                self.fail(&not_returned());
+                // Before the end, which takes everybody out.
                 let is_alone = self.inside().into_iter().eq(account);
+                self.fail(&not_returned());
                 // A fault of what was asked for: as with a panic, it is not asked for again and again.
                 let class = if is_alone { Class::Panic } else { Class::Internal };
                 Err(Error::new(class, hangs(&self.id, is_open, is_alone)))

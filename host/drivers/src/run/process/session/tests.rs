@@ -132,6 +132,21 @@ fn whose_destination_does_not_open_is_told_that_it_hung() {
 }
 
 #[test]
+fn an_end_that_is_seen_at_once_does_not_hide_who_was_alone() {
+    let both = begin();
+    let seen = both.session.clone();
+    let end = thread::spawn(move || {
+        while seen.failure().is_none() {
+            thread::yield_now();
+        }
+        seen.bury(&Error::internal("it has ended"));
+    });
+    let error = opened(&both.session).unwrap_err();
+    end.join().unwrap();
+    assert_eq!(error.class, Class::Panic);
+}
+
+#[test]
 fn whose_destination_does_not_open_beside_others_is_not_told_that_it_is_the_cause() {
     let both = begin();
     both.session.feeds.lock().insert(2, Arc::new(Feed::new(8, Arc::<Source>::default())));
