@@ -1,36 +1,19 @@
 //! Lists of addresses in requests: from where a stream key may be used.
 
+use poem_openapi::registry::MetaSchema;
 use serde_json::Value;
 
 use super::ApiError;
-use super::body::Fields;
-use satcast_core::networks::Networks;
+use super::body::Kind;
+use satcast_core::networks::{NETWORKS_MAX, Networks};
 
-/// The field.
-const FIELD: &str = "allowedAddresses";
-
-/// Its texts, `None` when it is absent.
-///
-/// # Errors
-/// 400 when it is no list of texts.
-pub(super) fn read_addresses(fields: &mut Fields) -> Result<Option<Vec<String>>, ApiError> {
-    let Some(value) = fields.take(FIELD) else { return Ok(None) };
-    let text = |value| match value {
-        Value::String(text) => Some(text),
-        _ => None,
-    };
-    let texts: Option<Vec<String>> = match value {
-        Value::Array(items) => items.into_iter().map(text).collect(),
-        _ => None,
-    };
-    texts.map(Some).ok_or_else(|| fields.malformed(FIELD, "must be a list of texts"))
-}
-
-/// The networks they name.
-///
-/// # Errors
-/// 422 saying which entry is none; never its text.
-pub(super) fn checked_addresses(entries: &[String]) -> Result<Networks, ApiError> {
-    Networks::parse(entries.iter().map(String::as_str))
-        .map_err(|error| ApiError::refused("addresses_refused", format!("Field `{FIELD}`: {error}")))
+/// Addresses, or networks in CIDR form. The error says which entry is none; never its text.
+pub(super) fn addresses() -> Kind<Networks> {
+    let list = Kind::of::<Vec<String>>(|value, place| {
+        let items = value.as_array();
+        let texts: Option<Vec<&str>> = items.and_then(|items| items.iter().map(Value::as_str).collect());
+        let networks = Networks::parse(texts.ok_or_else(|| place.malformed("must be a list of texts"))?);
+        networks.map_err(|error| ApiError::refused("addresses_refused", format!("{place}: {error}")))
+    });
+    list.noted(MetaSchema { max_items: Some(NETWORKS_MAX), ..MetaSchema::ANY })
 }

@@ -10,7 +10,7 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 
-use super::body::{Body, Fields, FromFields};
+use super::body::{Body, Kind, body, checked_text};
 use super::destinations::Done;
 use super::null::Null;
 use super::page::PageRequest;
@@ -101,26 +101,21 @@ impl From<ArchiveRecord> for Archive {
     }
 }
 
-/// A recording to be uploaded again.
-#[derive(Clone, Debug, Object)]
-#[oai(rename_all = "camelCase")]
-pub(super) struct Recovery {
-    /// Name of the recording, from the list.
-    #[oai(validator(min_length = 1, max_length = 1024))]
-    file_name: String,
+body! {
+    /// A recording to be uploaded again.
+    pub(super) struct Recovery: "Recovery" {
+        /// Name of the recording, from the list.
+        file_name "fileName": String = file_name(),
+    }
 }
 
-impl FromFields for Recovery {
-    const FIELDS: &'static [&'static str] = &["fileName"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let file_name = fields.text("fileName")?;
-        if file_name.is_empty() || file_name.chars().count() > ARCHIVE_NAME_CHARS_MAX {
-            let fault = format!("must have 1 to {ARCHIVE_NAME_CHARS_MAX} characters");
-            return Err(fields.malformed("fileName", &fault));
-        }
-        Ok(Self { file_name })
-    }
+fn file_name() -> Kind<String> {
+    let name = checked_text(|name, place| {
+        let fits = (1..=ARCHIVE_NAME_CHARS_MAX).contains(&name.chars().count());
+        let fault = || place.malformed(&format!("must have 1 to {ARCHIVE_NAME_CHARS_MAX} characters"));
+        fits.then_some(name).ok_or_else(fault)
+    });
+    name.length(1, ARCHIVE_NAME_CHARS_MAX)
 }
 
 /// The answer to a recovery.

@@ -7,9 +7,8 @@ use poem::web::Data;
 use poem_openapi::param::Query;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
-use serde_json::Value;
 
-use super::null::Null;
+use super::null::{AnyFields, Null, any_fields};
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
@@ -87,7 +86,7 @@ pub(super) struct Entry {
     /// What it was done to.
     target: Target,
     /// More; with `before` and `after` for changes. Never a secret.
-    detail: Value,
+    detail: AnyFields,
     /// Network address it came from; null for commands and the service.
     address: Null<String>,
 }
@@ -101,7 +100,7 @@ impl From<AuditEntry> for Entry {
             actor: entry.by.into(),
             action: entry.action,
             target: Target { kind: entry.target_kind, id: entry.target_id.into() },
-            detail: entry.detail,
+            detail: any_fields(entry.detail),
             address: entry.address.into(),
         }
     }

@@ -1,7 +1,9 @@
-//! Request bodies: read with a limit of size and time, and taken apart field by field with texts of our own.
+//! Request bodies: read with a limit of size and time, and taken apart as they are declared.
 //!
-//! The schema comes from the type's poem-openapi derive; the reading is ours, because the framework's messages
-//! repeat parts of the body, which may hold secrets.
+//! The reading is ours, because the framework's messages repeat parts of the body, which may hold secrets.
+
+mod declare;
+mod kind;
 
 use std::time::Duration;
 
@@ -10,137 +12,17 @@ use poem::error::ReadBodyError;
 use poem::{FromRequest, Request, RequestBody, Result};
 use poem_openapi::payload::{Json, Payload as _};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
-use poem_openapi::types::Type;
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+pub(super) use self::declare::{CLOSED, Declared, Fields, Place, Shape, body, read};
+pub(super) use self::kind::{Kind, any_object, checked_text, choice, flag, list, object, text, whole};
 use super::ApiError;
 
 /// Largest request body in bytes: 50 destinations with 4 KiB each, and some room.
 pub(super) const BODY_MAX_BYTES: usize = 256 * 1024;
 /// Longest time a client may take to send its body.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A value that can be read from the fields of a JSON object.
-pub(super) trait FromFields: Sized {
-    /// Every field the object may have.
-    const FIELDS: &'static [&'static str];
-
-    /// Takes the value out of the fields.
-    ///
-    /// # Errors
-    /// 400 naming the field.
-    fn from_fields(fields: Fields) -> std::result::Result<Self, ApiError>;
-}
-
-/// A JSON object being taken apart; `path` is put before field names in errors, `destinations[1].`.
-#[derive(Debug)]
-pub(super) struct Fields {
-    map: Map<String, Value>,
-    path: String,
-}
-
-impl Fields {
-    /// Reads `value` as a `T`.
-    ///
-    /// # Errors
-    /// 400: not an object, an unknown field, or what `T` says.
-    pub(super) fn read<T: FromFields>(value: Value, path: &str) -> std::result::Result<T, ApiError> {
-        let Value::Object(map) = value else {
-            let what = if path.is_empty() { "The request body" } else { path.trim_end_matches('.') };
-            return Err(ApiError::malformed("malformed_body", format!("{what} must be a JSON object")));
-        };
-        if let Some(name) = map.keys().find(|name| !T::FIELDS.contains(&name.as_str())) {
-            let (name, known) = (shown_name(name), T::FIELDS.join(", "));
-            let text = format!("Unknown field `{path}{name}`; known are: {known}");
-            return Err(ApiError::malformed("unknown_field", text));
-        }
-        T::from_fields(Fields { map, path: path.to_owned() })
-    }
-
-    /// The path of a field as it is named in errors.
-    pub(super) fn path_of(&self, name: &str) -> String {
-        format!("{}{name}", self.path)
-    }
-
-    /// A required text.
-    ///
-    /// # Errors
-    /// 400 when it is missing or no text.
-    pub(super) fn text(&mut self, name: &str) -> std::result::Result<String, ApiError> {
-        match self.map.remove(name) {
-            Some(Value::String(text)) => Ok(text),
-            None => Err(self.malformed(name, "is required")),
-            Some(_) => Err(self.malformed(name, "must be a text")),
-        }
-    }
-
-    /// An object, empty when absent.
-    ///
-    /// # Errors
-    /// 400 when it is something else.
-    pub(super) fn object(&mut self, name: &str) -> std::result::Result<Value, ApiError> {
-        match self.map.remove(name) {
-            None => Ok(Value::Object(Map::new())),
-            Some(object @ Value::Object(_)) => Ok(object),
-            Some(_) => Err(self.malformed(name, "must be an object")),
-        }
-    }
-
-    /// A list of objects, empty when absent.
-    ///
-    /// # Errors
-    /// 400 when it is something else or an entry cannot be read.
-    pub(super) fn list<T: FromFields>(&mut self, name: &str) -> std::result::Result<Vec<T>, ApiError> {
-        let items = match self.map.remove(name) {
-            None => return Ok(Vec::new()),
-            Some(Value::Array(items)) => items,
-            Some(_) => return Err(self.malformed(name, "must be a list")),
-        };
-        let path = self.path_of(name);
-        items
-            .into_iter()
-            .enumerate()
-            .map(|(index, item)| Self::read(item, &format!("{path}[{index}].")))
-            .collect()
-    }
-
-    /// A field of any type, `None` when absent.
-    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
-        self.map.remove(name)
-    }
-
-    /// An optional text.
-    ///
-    /// # Errors
-    /// 400 when it is no text.
-    pub(super) fn optional_text(&mut self, name: &str) -> std::result::Result<Option<String>, ApiError> {
-        if self.map.contains_key(name) { self.text(name).map(Some) } else { Ok(None) }
-    }
-
-    /// An optional truth value.
-    ///
-    /// # Errors
-    /// 400 when it is something else.
-    pub(super) fn optional_bool(&mut self, name: &str) -> std::result::Result<Option<bool>, ApiError> {
-        match self.map.remove(name) {
-            None => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(value)),
-            Some(_) => Err(self.malformed(name, "must be true or false")),
-        }
-    }
-
-    /// 400 for a field, in words that follow its name.
-    pub(super) fn malformed(&self, name: &str, fault: &str) -> ApiError {
-        ApiError::malformed("malformed_field", format!("Field `{}` {fault}", self.path_of(name)))
-    }
-}
-
-/// An unknown field's name as it may be repeated: short and printable.
-fn shown_name(name: &str) -> String {
-    const SHOWN_CHARS_MAX: usize = 64;
-    name.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect()
-}
 
 /// The whole body, within its limits of size and time.
 ///
@@ -159,10 +41,10 @@ pub(super) async fn read_bytes(body: poem::Body) -> std::result::Result<Bytes, A
 #[derive(Debug)]
 pub(super) struct Body<T>(pub T);
 
-impl<T: Type + FromFields> Body<T> {
+impl<T: Declared> Body<T> {
     async fn read(request: &Request, body: &mut RequestBody) -> std::result::Result<Self, ApiError> {
         let content_type = request.content_type().unwrap_or_default();
-        if !Json::<T>::check_content_type(content_type) {
+        if !Json::<Value>::check_content_type(content_type) {
             return Err(ApiError::not_json());
         }
         let body = body.take().map_err(|_| ApiError::internal())?;
@@ -172,22 +54,22 @@ impl<T: Type + FromFields> Body<T> {
                 format!("The request body is no JSON (line {}, column {})", error.line(), error.column());
             ApiError::malformed("malformed_body", text)
         })?;
-        Fields::read(value, "").map(Self)
+        read(value, &Place::default()).map(Self)
     }
 }
 
-impl<'a, T: Type + FromFields> ApiExtractor<'a> for Body<T> {
+impl<'a, T: Declared> ApiExtractor<'a> for Body<T> {
     const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
 
     type ParamType = ();
     type ParamRawType = ();
 
     fn register(registry: &mut Registry) {
-        T::register(registry);
+        declare::register::<T>(registry);
     }
 
     fn request_meta() -> Option<MetaRequest> {
-        let content = MetaMediaType { content_type: Json::<T>::CONTENT_TYPE, schema: T::schema_ref() };
+        let content = MetaMediaType { content_type: "application/json", schema: T::shape().reference() };
         Some(MetaRequest { description: None, content: vec![content], required: true })
     }
 
@@ -250,11 +132,5 @@ mod tests {
         let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 4_096]));
         let text = read(poem::Body::from_bytes_stream(endless)).await;
         assert_eq!(text, format!("The request body is larger than {BODY_MAX_BYTES} bytes"));
-    }
-
-    #[test]
-    fn unknown_names_are_repeated_short_and_printable() {
-        assert_eq!(shown_name("la\u{1b}[31mbel\n"), "la[31mbel");
-        assert_eq!(shown_name(&"x".repeat(1_000)).len(), 64);
     }
 }

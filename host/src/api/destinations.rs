@@ -6,12 +6,13 @@ use poem::Result;
 use poem::web::Data;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
+use poem_openapi::registry::MetaSchema;
 use poem_openapi::{Object, OpenApi};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::accept::{Accepted, accept};
-use super::body::{Body, Fields, FromFields};
-use super::null::Null;
+use super::body::{Body, Kind, any_object, body, flag, text};
+use super::null::{AnyFields, Null, any_fields};
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
@@ -57,7 +58,7 @@ pub(super) struct Destination {
     /// stored configuration cannot be read.
     url: String,
     /// Its configuration with secrets masked: sent back so in a change, they stay. Null when it cannot be read.
-    config: Null<Value>,
+    config: Null<AnyFields>,
     /// What it is doing: `connecting`, `live`, `retrying`, `failed` or `stopped`.
     state: String,
     /// Why it is not live, or what is wrong while it is; null when nothing is.
@@ -108,17 +109,14 @@ impl Destination {
             None => (None, None),
         };
         let url = |config| app.drivers.shown_address(&record.kind, config);
+        let shown_config = |config| any_fields(app.drivers.shown_config(&record.kind, config));
         Self {
             id: record.id.0,
             kind: record.kind.clone(),
             platform: record.platform.clone(),
             enabled: record.enabled,
             url: playback_url.or_else(|| record.config.as_ref().map(url)).unwrap_or_default(),
-            config: record
-                .config
-                .as_ref()
-                .map(|config| app.drivers.shown_config(&record.kind, config))
-                .into(),
+            config: record.config.as_ref().map(shown_config).into(),
             state: state.as_str().to_owned(),
             error: live
                 .as_ref()
@@ -143,73 +141,38 @@ impl Destination {
     }
 }
 
-/// A destination to be made.
-#[derive(Clone, Object)]
-#[oai(rename = "NewDestination", rename_all = "camelCase")]
-pub(super) struct DestinationInput {
-    /// Destination type, such as `rtmp`.
-    #[oai(rename = "type")]
-    pub(super) kind: String,
-    /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
-    #[oai(default)]
-    pub(super) config: Value,
-    /// Seconds after which it starts, counted from the begin of the session, or from when it is added or enabled.
-    #[oai(default, validator(maximum(value = "300")))]
-    pub(super) start_delay_seconds: u32,
-    /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
-    #[oai(default, validator(maximum(value = "300")))]
-    pub(super) stop_delay_seconds: u32,
-    /// Whether the store of a type that records is asked first: one that refuses is an error. False skips it.
-    #[oai(default = "yes")]
-    pub(super) check_store: bool,
+body! {
+    /// A destination to be made.
+    pub(super) struct DestinationInput: "NewDestination" {
+        /// Destination type, such as `rtmp`.
+        kind "type": String = text(),
+        /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
+        config: Value = any_object().or(json!({})),
+        /// Seconds after which it starts, counted from the begin of the session, or from when it is added or enabled.
+        start_delay_seconds "startDelaySeconds": u32 = delay().or(0),
+        /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
+        stop_delay_seconds "stopDelaySeconds": u32 = delay().or(0),
+        /// Whether the store of a type that records is asked first: one that refuses is an error. False skips it.
+        check_store "checkStore": bool = flag().or(true),
+    }
+}
+
+/// A delay in seconds.
+pub(super) fn delay() -> Kind<u32> {
+    let delay = Kind::of::<u32>(|value, place| {
+        let secs = value.as_u64().and_then(|secs| u32::try_from(secs).ok());
+        secs.filter(|secs| *secs <= DELAY_SECS_MAX).ok_or_else(|| {
+            let fault = format!("must be a whole number of seconds from 0 to {DELAY_SECS_MAX}");
+            place.refused("delay_refused", &fault)
+        })
+    });
+    delay.noted(MetaSchema { maximum: Some(DELAY_SECS_MAX.into()), ..MetaSchema::ANY })
 }
 
 impl DestinationInput {
     /// A destination of a type that is known.
     pub(super) fn new(kind: String, config: Value, check_store: bool) -> Self {
         Self { kind, config, start_delay_seconds: 0, stop_delay_seconds: 0, check_store }
-    }
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// A delay of a destination, `None` when absent.
-///
-/// # Errors
-/// 422 when it is no whole number from 0 to [`DELAY_SECS_MAX`].
-pub(super) fn read_delay(fields: &mut Fields, name: &str) -> std::result::Result<Option<u32>, ApiError> {
-    let Some(value) = fields.take(name) else { return Ok(None) };
-    let secs =
-        value.as_u64().and_then(|secs| u32::try_from(secs).ok()).filter(|secs| *secs <= DELAY_SECS_MAX);
-    secs.map(Some).ok_or_else(|| ApiError::refused("delay_refused", delay_refused(&fields.path_of(name))))
-}
-
-/// What is wrong with the delay at `path`.
-pub(super) fn delay_refused(path: &str) -> String {
-    format!("Field `{path}` must be a whole number of seconds from 0 to {DELAY_SECS_MAX}")
-}
-
-impl std::fmt::Debug for DestinationInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // `config` holds secrets.
-        f.debug_struct("DestinationInput").finish_non_exhaustive()
-    }
-}
-
-impl FromFields for DestinationInput {
-    const FIELDS: &'static [&'static str] =
-        &["type", "config", "startDelaySeconds", "stopDelaySeconds", "checkStore"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self {
-            kind: fields.text("type")?,
-            config: fields.object("config")?,
-            start_delay_seconds: read_delay(&mut fields, "startDelaySeconds")?.unwrap_or(0),
-            stop_delay_seconds: read_delay(&mut fields, "stopDelaySeconds")?.unwrap_or(0),
-            check_store: fields.optional_bool("checkStore")?.unwrap_or(true),
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use poem_openapi::payload::Json;
 use poem_openapi::{Enum, Object, OpenApi};
 use serde_json::{Value, json};
 
-use super::body::{Body, Fields, FromFields};
+use super::body::{Body, body, choice, text};
 use super::null::Null;
 use super::{ApiError, App, Caller, Tag};
 use satcast_core::config::Isolation;
@@ -56,32 +56,13 @@ pub(super) enum DriverAction {
     Replace,
 }
 
-/// What to do with which driver.
-#[derive(Clone, Debug, Object)]
-#[oai(rename = "DriverChange")]
-pub(super) struct DriverChange {
-    /// Its id.
-    #[oai(validator(max_length = 32))]
-    driver: String,
-    /// What to do.
-    action: DriverAction,
-}
-
-impl FromFields for DriverChange {
-    const FIELDS: &'static [&'static str] = &["driver", "action"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let driver = fields.text("driver")?;
-        let action = match fields.text("action")?.as_str() {
-            "enable" => DriverAction::Enable,
-            "disable" => DriverAction::Disable,
-            "replace" => DriverAction::Replace,
-            _ => {
-                let text = "Field `action` must be \"enable\", \"disable\" or \"replace\"";
-                return Err(ApiError::refused("action_refused", text));
-            }
-        };
-        Ok(Self { driver, action })
+body! {
+    /// What to do with which driver.
+    pub(super) struct DriverChange: "DriverChange" {
+        /// Its id.
+        driver: String = text().length(0, 32),
+        /// What to do.
+        action: DriverAction = choice("action_refused", "must be \"enable\", \"disable\" or \"replace\""),
     }
 }
 

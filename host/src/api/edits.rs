@@ -6,16 +6,18 @@ use poem::Result;
 use poem::web::Data;
 use poem_openapi::param::Path;
 use poem_openapi::payload::Json;
-use poem_openapi::types::MaybeUndefined;
+use poem_openapi::registry::MetaSchema;
 use poem_openapi::{Object, OpenApi};
 use serde_json::Value;
 
-use super::addresses::{checked_addresses, read_addresses};
-use super::body::{Body, Fields, FromFields, NoBody};
-use super::destinations::{DestinationInput, Done, read_delay};
-use super::streams::checked_label;
+use super::addresses::addresses;
+use super::body::{Body, Kind, NoBody, any_object, body, flag};
+use super::destinations::{DestinationInput, Done, delay};
+use super::null::Null;
+use super::streams::label;
 use super::{ApiError, App, Caller, Tag, accept};
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
+use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
 use satcast_store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
 
@@ -24,119 +26,56 @@ const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;
 /// Longest duration of a session in minutes: a year.
 const MAX_DURATION_MINUTES_MAX: i64 = 525_600;
 
-/// Hard limits to change: what is absent stays, `null` removes.
-#[derive(Clone, Copy, Debug, Object)]
-#[oai(rename_all = "camelCase", rename = "LimitsChange")]
-pub(super) struct LimitsInput {
-    /// Sats one session may cost.
-    #[oai(validator(minimum(value = "1"), maximum(value = "2100000000000000")))]
-    max_sats: MaybeUndefined<i64>,
-    /// Minutes one session may last.
-    #[oai(validator(minimum(value = "1"), maximum(value = "525600")))]
-    max_duration_minutes: MaybeUndefined<i64>,
-}
-
-impl FromFields for LimitsInput {
-    const FIELDS: &'static [&'static str] = &["maxSats", "maxDurationMinutes"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let mut limit = |name: &str, max: i64| match fields.take(name) {
-            None => Ok(MaybeUndefined::Undefined),
-            Some(Value::Null) => Ok(MaybeUndefined::Null),
-            Some(value) => match value.as_i64().filter(|value| (1..=max).contains(value)) {
-                Some(value) => Ok(MaybeUndefined::Value(value)),
-                None => {
-                    let text = format!(
-                        "Field `{name}` must be a whole number from 1 to {max}, or null to remove it"
-                    );
-                    Err(ApiError::refused("limit_refused", text))
-                }
-            },
-        };
-        let input = Self {
-            max_sats: limit("maxSats", MAX_SATS_MAX)?,
-            max_duration_minutes: limit("maxDurationMinutes", MAX_DURATION_MINUTES_MAX)?,
-        };
-        if input.max_sats.is_undefined() && input.max_duration_minutes.is_undefined() {
-            let text = "Send `maxSats`, `maxDurationMinutes` or both";
-            return Err(ApiError::refused("limit_refused", text));
-        }
-        Ok(input)
+body! {
+    /// Hard limits to change: what is absent stays, `null` removes.
+    pub(super) struct LimitsInput: "LimitsChange", one of ["maxSats", "maxDurationMinutes"] or "limit_refused" {
+        /// Sats one session may cost.
+        max_sats "maxSats": LimitChange = limit(MAX_SATS_MAX),
+        /// Minutes one session may last.
+        max_duration_minutes "maxDurationMinutes": LimitChange = limit(MAX_DURATION_MINUTES_MAX),
     }
 }
 
-/// What can be changed of a stream key; what is absent stays.
-#[derive(Clone, Debug, Object)]
-#[oai(rename = "StreamChange", rename_all = "camelCase", skip_serializing_if_is_none)]
-pub(super) struct StreamChangeInput {
-    /// Label.
-    #[oai(validator(min_length = 1, max_length = 128))]
-    label: Option<String>,
-    /// Addresses, or networks in CIDR form, from which the stream key may be used; an empty list allows all. It holds from the
-    /// next publish on: who publishes goes on.
-    #[oai(validator(max_items = 32))]
-    allowed_addresses: Option<Vec<String>>,
+/// A hard limit to change.
+fn limit(max: i64) -> Kind<LimitChange> {
+    let limit = Kind::of::<Null<i64>>(move |value, place| match value.as_i64() {
+        None if value.is_null() => Ok(LimitChange::Remove),
+        Some(limit) if (1..=max).contains(&limit) => Ok(LimitChange::Set(limit)),
+        _ => {
+            let fault = format!("must be a whole number from 1 to {max}, or null to remove it");
+            Err(place.refused("limit_refused", &fault))
+        }
+    });
+    let (minimum, maximum) = (Some(1.0), Some(max as f64));
+    limit.or_is(LimitChange::Keep).noted(MetaSchema { minimum, maximum, ..MetaSchema::ANY })
 }
 
-impl FromFields for StreamChangeInput {
-    const FIELDS: &'static [&'static str] = &["label", "allowedAddresses"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let label = fields.optional_text("label")?;
-        let allowed_addresses = read_addresses(&mut fields)?;
-        if label.is_none() && allowed_addresses.is_none() {
-            let text = "Send `label`, `allowedAddresses` or both";
-            return Err(ApiError::refused("nothing_to_change", text));
-        }
-        Ok(Self { label, allowed_addresses })
+body! {
+    /// What can be changed of a stream key; what is absent stays.
+    pub(super) struct StreamChangeInput: "StreamChange", one of ["label", "allowedAddresses"] or "nothing_to_change" {
+        /// Label.
+        label: Option<String> = label().optional(),
+        /// Addresses, or networks in CIDR form, from which the stream key may be used; an empty list allows all. It holds from the
+        /// next publish on: who publishes goes on.
+        allowed_addresses "allowedAddresses": Option<Networks> = addresses().optional(),
     }
 }
 
-/// What can be changed of a destination; what is absent stays.
-#[derive(Clone, Object)]
-#[oai(rename = "DestinationChange", rename_all = "camelCase", skip_serializing_if_is_none)]
-pub(super) struct DestinationChangeInput {
-    /// Whether it takes part in sessions.
-    enabled: Option<bool>,
-    /// A whole new configuration of its type. Secrets that come masked, as they are shown, stay while nothing else changes.
-    config: Option<Value>,
-    /// Seconds after which it starts, counted from the begin of the session, or from when it was added or enabled.
-    #[oai(validator(maximum(value = "300")))]
-    start_delay_seconds: Option<u32>,
-    /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
-    #[oai(validator(maximum(value = "300")))]
-    stop_delay_seconds: Option<u32>,
-    /// Whether the store of a type that records is asked first when `config` is sent; true when left out.
-    check_store: Option<bool>,
-}
-
-impl std::fmt::Debug for DestinationChangeInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // `config` holds secrets.
-        f.debug_struct("DestinationChangeInput").field("enabled", &self.enabled).finish_non_exhaustive()
-    }
-}
-
-impl FromFields for DestinationChangeInput {
-    const FIELDS: &'static [&'static str] =
-        &["enabled", "config", "startDelaySeconds", "stopDelaySeconds", "checkStore"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let enabled = fields.optional_bool("enabled")?;
-        let config = match fields.take("config") {
-            None => None,
-            Some(config @ Value::Object(_)) => Some(config),
-            Some(_) => return Err(fields.malformed("config", "must be an object")),
-        };
-        let start_delay_seconds = read_delay(&mut fields, "startDelaySeconds")?;
-        let stop_delay_seconds = read_delay(&mut fields, "stopDelaySeconds")?;
-        let check_store = fields.optional_bool("checkStore")?;
-        let delays = start_delay_seconds.or(stop_delay_seconds);
-        if enabled.is_none() && config.is_none() && delays.is_none() {
-            let text = "Send `enabled`, `config`, `startDelaySeconds` or `stopDelaySeconds`";
-            return Err(ApiError::refused("nothing_to_change", text));
-        }
-        Ok(Self { enabled, config, start_delay_seconds, stop_delay_seconds, check_store })
+body! {
+    /// What can be changed of a destination; what is absent stays.
+    pub(super) struct DestinationChangeInput: "DestinationChange",
+        one of ["enabled", "config", "startDelaySeconds", "stopDelaySeconds"] or "nothing_to_change"
+    {
+        /// Whether it takes part in sessions.
+        enabled: Option<bool> = flag().optional(),
+        /// A whole new configuration of its type. Secrets that come masked, as they are shown, stay while nothing else changes.
+        config: Option<Value> = any_object().optional(),
+        /// Seconds after which it starts, counted from the begin of the session, or from when it was added or enabled.
+        start_delay_seconds "startDelaySeconds": Option<u32> = delay().optional(),
+        /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
+        stop_delay_seconds "stopDelaySeconds": Option<u32> = delay().optional(),
+        /// Whether the store of a type that records is asked first when `config` is sent; true when left out.
+        check_store "checkStore": Option<bool> = flag().optional(),
     }
 }
 
@@ -170,10 +109,8 @@ impl EditsApi {
         body: Body<LimitsInput>,
     ) -> Result<Json<Done>> {
         let (app, stream) = (Arc::clone(&app), StreamId(id.0));
-        let change = LimitsChange {
-            max_sats: limit_change(body.0.max_sats),
-            max_duration_minutes: limit_change(body.0.max_duration_minutes),
-        };
+        let LimitsInput { max_sats, max_duration_minutes } = body.0;
+        let change = LimitsChange { max_sats, max_duration_minutes };
         App::to_the_end(async move {
             let limits = app.store.change_limits(&caller.actor(&app), stream, change).await?;
             app.live.limits_changed(stream, limits).await;
@@ -195,10 +132,8 @@ impl EditsApi {
         id: Path<i64>,
         body: Body<StreamChangeInput>,
     ) -> Result<Json<Done>> {
-        let change = StreamChange {
-            label: body.0.label.as_deref().map(checked_label).transpose()?,
-            allowed: body.0.allowed_addresses.map(|entries| checked_addresses(&entries)).transpose()?,
-        };
+        let StreamChangeInput { label, allowed_addresses: allowed } = body.0;
+        let change = StreamChange { label, allowed };
         let (app, stream, allowed) = (Arc::clone(&app), StreamId(id.0), change.allowed.clone());
         App::to_the_end(async move {
             app.store.change_stream(&caller.actor(&app), stream, change).await?;
@@ -296,13 +231,5 @@ impl EditsApi {
         })
         .await?;
         Ok(Json(Done::new()))
-    }
-}
-
-fn limit_change(limit: MaybeUndefined<i64>) -> LimitChange {
-    match limit {
-        MaybeUndefined::Undefined => LimitChange::Keep,
-        MaybeUndefined::Null => LimitChange::Remove,
-        MaybeUndefined::Value(value) => LimitChange::Set(value),
     }
 }

@@ -6,10 +6,10 @@ use poem::web::Data;
 use poem::{Request, Result};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
+use poem_openapi::types::ParseFromJSON;
 use poem_openapi::{Enum, Object, OpenApi};
-use serde_json::Value;
 
-use super::body::{Body, Fields, FromFields, NoBody};
+use super::body::{self, Body, NoBody, body, checked_text, choice, flag, whole};
 use super::destinations::Done;
 use super::null::Null;
 use super::page::PageRequest;
@@ -21,6 +21,7 @@ use satcast_store::{KeyView, NewKey, Scopes};
 
 /// Longest label of a key in characters.
 const LABEL_CHARS_MAX: usize = 128;
+const KEY_REFUSED: &str = "key_refused";
 
 /// What a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -88,63 +89,48 @@ impl From<KeyView> for ApiKey {
     }
 }
 
-/// A key to be made.
-#[derive(Clone, Debug, Object)]
-#[oai(rename_all = "camelCase", rename = "NewApiKey", skip_serializing_if_is_none)]
-pub(super) struct KeyInput {
-    /// What it is for.
-    #[oai(rename = "type")]
-    kind: Kind,
-    /// A name for people.
-    #[oai(validator(max_length = 128))]
-    label: Option<String>,
-    /// What a permanent key may do; all when absent.
-    scopes: Option<Vec<Scope>>,
-    /// The self-hosted destination of a public key.
-    destination_id: Option<i64>,
-    /// Whether a permanent key ends with the login session that makes it; for sessions only.
-    ends_with_session: Option<bool>,
-}
-
-impl FromFields for KeyInput {
-    const FIELDS: &'static [&'static str] = &["type", "label", "scopes", "destinationId", "endsWithSession"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let kind = match fields.text("type")?.as_str() {
-            "public" => Kind::Public,
-            "permanent" => Kind::Permanent,
-            _ => return Err(refused("Field `type` must be \"public\" or \"permanent\"")),
-        };
-        let label = fields.optional_text("label")?;
-        let scopes = match fields.take("scopes") {
-            None => None,
-            Some(Value::Array(names)) => {
-                Some(names.iter().map(scope).collect::<std::result::Result<_, _>>()?)
-            }
-            Some(_) => return Err(fields.malformed("scopes", "must be a list")),
-        };
-        let destination_id = match fields.take("destinationId") {
-            None => None,
-            Some(id) => {
-                Some(id.as_i64().ok_or_else(|| fields.malformed("destinationId", "must be a whole number"))?)
-            }
-        };
-        let ends_with_session = fields.optional_bool("endsWithSession")?;
-        Ok(Self { kind, label, scopes, destination_id, ends_with_session })
+body! {
+    /// A key to be made.
+    pub(super) struct KeyInput: "NewApiKey" {
+        /// What it is for.
+        kind "type": Kind = choice(KEY_REFUSED, "must be \"public\" or \"permanent\""),
+        /// A name for people.
+        label: String = label().or_is(String::new()),
+        /// What a permanent key may do; all when absent.
+        scopes: Option<Vec<Scope>> = scopes().optional(),
+        /// The self-hosted destination of a public key.
+        destination_id "destinationId": Option<i64> =
+            whole(|place| place.malformed("must be a whole number")).optional(),
+        /// Whether a permanent key ends with the login session that makes it; for sessions only.
+        ends_with_session "endsWithSession": Option<bool> = flag().optional(),
     }
 }
 
-fn scope(name: &Value) -> std::result::Result<Scope, ApiError> {
-    match name.as_str() {
-        Some("read") => Ok(Scope::Read),
-        Some("manage") => Ok(Scope::Manage),
-        Some("webhooks") => Ok(Scope::Webhooks),
-        _ => Err(refused("Field `scopes` may hold \"read\", \"manage\" and \"webhooks\"")),
-    }
+/// A label without surrounding space.
+fn label() -> body::Kind<String> {
+    let label = checked_text(|text, place| {
+        let label = text.trim();
+        if label.chars().count() > LABEL_CHARS_MAX || label.chars().any(char::is_control) {
+            let fault = format!("must have at most {LABEL_CHARS_MAX} printable characters");
+            return Err(place.refused("label_refused", &fault));
+        }
+        Ok(label.to_owned())
+    });
+    label.plain(0, LABEL_CHARS_MAX)
+}
+
+fn scopes() -> body::Kind<Vec<Scope>> {
+    body::Kind::of::<Vec<Scope>>(|value, place| {
+        if !value.is_array() {
+            return Err(place.malformed("must be a list"));
+        }
+        let fault = "may hold \"read\", \"manage\" and \"webhooks\"";
+        ParseFromJSON::parse_from_json(Some(value)).map_err(|_| place.refused(KEY_REFUSED, fault))
+    })
 }
 
 fn refused(text: &str) -> ApiError {
-    ApiError::refused("key_refused", text)
+    ApiError::refused(KEY_REFUSED, text)
 }
 
 /// A new API key.
@@ -207,11 +193,6 @@ impl KeysApi {
             return Err(refused("Field `endsWithSession` is for permanent keys").into());
         }
         let login = if ends_with_session { Some(caller.login()?) } else { None };
-        let label = input.label.unwrap_or_default().trim().to_owned();
-        if label.chars().count() > LABEL_CHARS_MAX || label.chars().any(char::is_control) {
-            let text = format!("Field `label` must have at most {LABEL_CHARS_MAX} printable characters");
-            return Err(ApiError::refused("label_refused", text).into());
-        }
         let key = new_api_key(kind);
         let new = NewKey {
             kind,
@@ -219,7 +200,7 @@ impl KeysApi {
             scopes,
             destination_id: input.destination_id.map(DestinationId),
             login,
-            label,
+            label: input.label,
             caps: app.caps(),
         };
         let (store, actor) = (app.store.clone(), caller.actor(&app));

@@ -9,11 +9,12 @@ use poem_openapi::param::Path;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
-use super::body::{Body, Fields, FromFields, NoBody};
+use super::body::{Body, NoBody, body, text};
 use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS, visitor};
 use super::destinations::Done;
 use super::passwords::{hashed, is_password};
 use super::{ApiError, App, Caller, RequestContext, Tag};
+use crate::auth::password::{PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
 use satcast_core::config::Config;
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
@@ -26,72 +27,35 @@ const USUAL_NETWORKS_MS: i64 = 90 * 24 * 3_600_000;
 /// Logins that are looked at for it, the newest.
 const USUAL_NETWORKS_MAX: i64 = 100;
 
-/// Name and password.
-#[derive(Clone, Object)]
-#[oai(rename = "LoginRequest")]
-pub(super) struct LoginInput {
-    /// Account name.
-    #[oai(validator(min_length = 1, max_length = 128))]
-    name: String,
-    /// Password.
-    #[oai(validator(max_length = 1024))]
-    password: String,
-}
-
-impl FromFields for LoginInput {
-    const FIELDS: &'static [&'static str] = &["name", "password"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self { name: fields.text("name")?, password: fields.text("password")? })
+body! {
+    /// Name and password.
+    pub(super) struct LoginInput: "LoginRequest" {
+        /// Account name.
+        name: String = text().length(1, NAME_CHARS_MAX),
+        /// Password.
+        password: String = text().length(0, PASSWORD_BYTES_MAX),
     }
 }
 
-/// An account to be made.
-#[derive(Clone, Object)]
-#[oai(rename = "SetupRequest", skip_serializing_if_is_none)]
-pub(super) struct SetupInput {
-    /// Token of the link; needed unless registration is open.
-    token: Option<String>,
-    /// Account name.
-    #[oai(validator(min_length = 1, max_length = 128))]
-    name: String,
-    /// Password, at least 8 characters.
-    #[oai(validator(min_length = 8, max_length = 1024))]
-    password: String,
-}
-
-impl FromFields for SetupInput {
-    const FIELDS: &'static [&'static str] = &["token", "name", "password"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self {
-            token: fields.optional_text("token")?,
-            name: fields.text("name")?,
-            password: fields.text("password")?,
-        })
+body! {
+    /// An account to be made.
+    pub(super) struct SetupInput: "SetupRequest" {
+        /// Token of the link; needed unless registration is open.
+        token: Option<String> = text().optional(),
+        /// Account name.
+        name: String = text().plain(1, NAME_CHARS_MAX),
+        /// Password, at least 8 characters.
+        password: String = text().length(PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX),
     }
 }
 
-/// The present and the new password.
-#[derive(Clone, Object)]
-#[oai(rename_all = "camelCase", rename = "PasswordChange")]
-pub(super) struct PasswordInput {
-    /// The present one.
-    #[oai(validator(max_length = 1024))]
-    current_password: String,
-    /// The new one, at least 8 characters.
-    #[oai(validator(min_length = 8, max_length = 1024))]
-    new_password: String,
-}
-
-impl FromFields for PasswordInput {
-    const FIELDS: &'static [&'static str] = &["currentPassword", "newPassword"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self {
-            current_password: fields.text("currentPassword")?,
-            new_password: fields.text("newPassword")?,
-        })
+body! {
+    /// The present and the new password.
+    pub(super) struct PasswordInput: "PasswordChange" {
+        /// The present one.
+        current_password "currentPassword": String = text().length(0, PASSWORD_BYTES_MAX),
+        /// The new one, at least 8 characters.
+        new_password "newPassword": String = text().length(PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX),
     }
 }
 

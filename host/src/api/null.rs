@@ -1,12 +1,21 @@
-//! A field that is always present and may be `null`, in the JSON and in the document alike.
+//! Fields of answers that are always present: one that may be `null`, and one that is an object with any fields.
 //!
 //! poem-openapi declares `Option` as "may be absent" while it sends `null`, which makes generated clients wrong.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
 use serde_json::Value;
+
+/// An object with any fields.
+pub(super) type AnyFields = BTreeMap<String, Value>;
+
+/// The fields of an object; none of anything else.
+pub(super) fn any_fields(value: Value) -> AnyFields {
+    if let Value::Object(fields) = value { fields.into_iter().collect() } else { AnyFields::new() }
+}
 
 /// A required, nullable field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +38,9 @@ impl<T: Type> Type for Null<T> {
     }
 
     fn schema_ref() -> MetaSchemaRef {
-        T::schema_ref().merge(MetaSchema { nullable: true, ..MetaSchema::ANY })
+        // Beside a reference `nullable` would mean nothing: the shape stands in the field.
+        let shape = Registry::new().create_fake_schema::<T>();
+        MetaSchemaRef::Inline(Box::new(MetaSchema { title: None, nullable: true, ..shape }))
     }
 
     fn register(registry: &mut Registry) {

@@ -13,12 +13,13 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi, Union};
 use serde_json::json;
 
-use super::addresses::{checked_addresses, read_addresses};
-use super::body::{Body, Fields, FromFields, NoBody};
+use super::addresses::addresses;
+use super::body::{Body, Kind, NoBody, body, checked_text, list};
 use super::destinations::{self, DestinationInput, Done};
 use super::page::PageRequest;
 use super::{ApiError, App, Caller, Tag, accept};
 use satcast_core::ids::{EndReason, StreamId};
+use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
 use satcast_store::{Change, NewStream, Page, StreamLimits, StreamView};
 use view::{Limits, Stream, StreamDetail};
@@ -30,31 +31,33 @@ const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// Longest label in characters, after trimming.
 pub(super) const LABEL_CHARS_MAX: usize = 128;
 
-/// A stream key to be made.
-#[derive(Clone, Debug, Object)]
-#[oai(rename = "NewStream", rename_all = "camelCase")]
-pub(super) struct StreamInput {
-    /// Label.
-    #[oai(validator(min_length = 1, max_length = 128))]
-    label: String,
-    /// Destinations made together with it: all or none.
-    #[oai(default)]
-    destinations: Vec<DestinationInput>,
-    /// Addresses, or networks in CIDR form, from which the stream key may be used; empty for all.
-    #[oai(default, validator(max_items = 32))]
-    allowed_addresses: Vec<String>,
+body! {
+    /// A stream key to be made.
+    pub(super) struct StreamInput: "NewStream" {
+        /// Label.
+        label: String = label(),
+        /// Destinations made together with it: all or none.
+        destinations: Vec<DestinationInput> = list().or(json!([])),
+        /// Addresses, or networks in CIDR form, from which the stream key may be used; empty for all.
+        allowed_addresses "allowedAddresses": Networks = addresses().or(json!([])),
+    }
 }
 
-impl FromFields for StreamInput {
-    const FIELDS: &'static [&'static str] = &["label", "destinations", "allowedAddresses"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self {
-            label: fields.text("label")?,
-            destinations: fields.list("destinations")?,
-            allowed_addresses: read_addresses(&mut fields)?.unwrap_or_default(),
-        })
-    }
+/// A label without surrounding space.
+pub(super) fn label() -> Kind<String> {
+    let label = checked_text(|text, place| {
+        let label = text.trim();
+        if !(1..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
+            return Err(
+                place.refused("label_refused", &format!("must have 1 to {LABEL_CHARS_MAX} characters"))
+            );
+        }
+        if label.chars().any(char::is_control) {
+            return Err(place.refused("label_refused", "must not hold control characters"));
+        }
+        Ok(label.to_owned())
+    });
+    label.plain(1, LABEL_CHARS_MAX)
 }
 
 /// A new stream key made without destinations.
@@ -150,14 +153,12 @@ impl StreamsApi {
         caller: Caller,
         body: Body<StreamInput>,
     ) -> Result<Json<Created>> {
-        let input = body.0;
-        let label = checked_label(&input.label)?;
-        let allowed = checked_addresses(&input.allowed_addresses)?;
-        if i64::try_from(input.destinations.len()).unwrap_or(i64::MAX) > app.caps().destinations_per_stream {
+        let StreamInput { label, destinations, allowed_addresses: allowed } = body.0;
+        if i64::try_from(destinations.len()).unwrap_or(i64::MAX) > app.caps().destinations_per_stream {
             return Err(destinations::too_many(&app).into());
         }
         // At the same time: each may wait for its store.
-        let accepting = input.destinations.into_iter().enumerate().map(|(index, destination)| {
+        let accepting = destinations.into_iter().enumerate().map(|(index, destination)| {
             let (app, account) = (&app, caller.account);
             async move { accept::accept(app, account, destination, &format!("destinations[{index}].")).await }
         });
@@ -272,20 +273,6 @@ impl StreamsApi {
 async fn owned(app: &App, caller: &Caller, id: i64) -> std::result::Result<StreamView, ApiError> {
     let view = app.store.stream_of(caller.account, StreamId(id)).await?;
     view.ok_or_else(|| ApiError::not_found("stream"))
-}
-
-/// The label without surrounding space.
-pub(super) fn checked_label(label: &str) -> std::result::Result<String, ApiError> {
-    let label = label.trim();
-    let chars = label.chars().count();
-    if chars == 0 || chars > LABEL_CHARS_MAX {
-        let text = format!("Field `label` must have 1 to {LABEL_CHARS_MAX} characters");
-        return Err(ApiError::refused("label_refused", text));
-    }
-    if label.chars().any(char::is_control) {
-        return Err(ApiError::refused("label_refused", "Field `label` must not hold control characters"));
-    }
-    Ok(label.to_owned())
 }
 
 /// The payload with a `Link` header when there is a next page.

@@ -24,6 +24,8 @@ use satcast_money::wallet::desk::DeskError;
 use satcast_money::wallet::lightning::Fault;
 use satcast_store::StatementEntry;
 
+/// What is wrong with an amount that is none.
+const NOT_SATS: &str = "must be a whole number of sats";
 /// First line of a statement as CSV.
 const CSV_HEAD: &str =
     "id,createdAt,time,kind,amountMsat,amountSats,sessionId,destinationId,minute,hourStart,fileName\r\n";

@@ -9,7 +9,6 @@ mod examples;
 mod generated;
 mod operations;
 mod playback;
-mod shapes;
 #[cfg(test)]
 pub(in crate::api) mod testing;
 mod union;
@@ -33,14 +32,11 @@ pub fn document(types: &[TypeSchema]) -> Value {
     );
     document["info"]["license"] = json!({"name": "MIT", "url": "https://opensource.org/license/mit"});
     document["servers"] = json!([{"url": "/", "description": "This service"}]);
-    shapes::plain_content_types(&mut document);
     union::describe(&mut document, types);
-    shapes::describe(&mut document);
     errors::declare(&mut document);
     operations::describe(&mut document);
     playback::describe(&mut document);
     webhooks::describe(&mut document);
-    shapes::whole_numbers(&mut document);
     examples::describe(&mut document);
     sorted(document)
 }

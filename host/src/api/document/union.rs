@@ -19,10 +19,6 @@ pub(super) fn describe(document: &mut Value, types: &[TypeSchema]) {
     if let Some(common) = common.as_object_mut() {
         OF_TYPE.iter().for_each(|name| drop(common.remove(*name)));
     }
-    open_config(&mut schemas[DESTINATION]["properties"]["config"]);
-    open_config(&mut schemas["DestinationChange"]["properties"]["config"]);
-    open_config(&mut schemas["Destination"]["properties"]["config"]);
-    schemas["Destination"]["properties"]["config"]["nullable"] = json!(true);
     if types.is_empty() {
         return;
     }
@@ -46,12 +42,6 @@ pub(super) fn describe(document: &mut Value, types: &[TypeSchema]) {
     });
 }
 
-/// A configuration whose type is not known here is an object; what is in it depends on the type.
-fn open_config(config: &mut Value) {
-    let description = config["description"].take();
-    *config = json!({"type": "object", "additionalProperties": true, "description": description});
-}
-
 /// A destination of one type; `common` are the fields that every type has.
 fn choice(kind: &TypeSchema, config: &str, schema: &Value, common: &Value) -> Value {
     // Left out, a configuration is an empty object.
@@ -65,7 +55,8 @@ fn choice(kind: &TypeSchema, config: &str, schema: &Value, common: &Value) -> Va
         "type": "object",
         "description": format!("A destination of type `{}`: {title}.", kind.name),
         "required": required,
-        "properties": properties
+        "properties": properties,
+        "additionalProperties": false
     })
 }
 
@@ -118,6 +109,10 @@ mod tests {
         assert_eq!(union["oneOf"].as_array().map(Vec::len), Some(2));
         for (destination, expected) in [
             (json!({"type": "rtmp", "config": {"url": "rtmp://a.example/app"}}), true),
+            (
+                json!({"type": "rtmp", "config": {"url": "rtmp://a.example/app", "more": "as its schema allows"}}),
+                true,
+            ),
             (json!({"type": "rtmp", "config": {}}), false),
             (json!({"type": "rtmp"}), false),
             (json!({"type": "self-hosted"}), true),

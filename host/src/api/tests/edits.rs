@@ -4,7 +4,6 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
-use crate::api::destinations::delay_refused;
 use satcast_core::secret::{KeyKind, key_hash};
 use satcast_store::Scopes;
 
@@ -223,12 +222,13 @@ async fn delays_of_a_destination_are_set_shown_and_bounded() {
     assert_eq!(shown().await, [json!(0), json!(7), Value::Null, Value::Null]);
     for bad in [json!(301), json!(-1), json!(1.5), json!("5"), Value::Null] {
         let text = patch(&rig, &path, &json!({"stopDelaySeconds": bad})).await.error(422, "delay_refused");
-        assert_eq!(text, delay_refused("stopDelaySeconds"));
+        assert_eq!(text, "Field `stopDelaySeconds` must be a whole number of seconds from 0 to 300");
         rig.post(&list, &target(json!({"startDelaySeconds": bad}))).await.error(422, "delay_refused");
     }
     let both = json!({"label": "x", "destinations": [target(json!({"stopDelaySeconds": 999}))]});
     let text = rig.post("/api/streams", &both).await.error(422, "delay_refused");
-    assert_eq!(text, delay_refused("destinations[0].stopDelaySeconds"));
+    let place = "destinations[0].stopDelaySeconds";
+    assert_eq!(text, format!("Field `{place}` must be a whole number of seconds from 0 to 300"));
     assert_eq!(shown().await, [json!(0), json!(7), Value::Null, Value::Null]);
 }
 

@@ -3,6 +3,7 @@
 mod analytics;
 mod archives;
 mod audit;
+mod bodies;
 pub(crate) mod contract;
 mod cost;
 mod deliveries;

@@ -17,10 +17,6 @@ fn answers_texts() {
             "Its stored configuration cannot be read; delete this destination and add it again",
         ),
         (
-            destinations::delay_refused("stopDelaySeconds"),
-            "Field `stopDelaySeconds` must be a whole number of seconds from 0 to 300",
-        ),
-        (
             caller::NO_SESSION.to_owned(),
             "Webhooks are managed with a permanent key (sk_...) that has the scope \"webhooks\"; a session cannot be \
              used here",

@@ -6,10 +6,9 @@ use poem::Result;
 use poem::web::Data;
 use poem_openapi::payload::Json;
 use poem_openapi::{Enum, Object, OpenApi};
-use serde_json::Value;
 
-use super::wallet_refused;
-use crate::api::body::{Body, Fields, FromFields};
+use super::{NOT_SATS, wallet_refused};
+use crate::api::body::{self, Body, body, choice, object, text, whole};
 use crate::api::destinations::Done;
 use crate::api::null::Null;
 use crate::api::{ApiError, App, Caller, RequestContext, Tag};
@@ -36,7 +35,7 @@ const STATE_CAPPED: &str = "capped";
 /// What a wallet speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename = "WalletType", rename_all = "lowercase")]
-enum Kind {
+pub(super) enum Kind {
     /// Nostr Wallet Connect, NIP-47.
     Nwc,
     /// An LNbits instance.
@@ -100,79 +99,35 @@ struct Shown {
     created_at: Null<i64>,
 }
 
-/// A wallet to be connected.
-#[derive(Clone, Object)]
-#[oai(rename = "WalletConnectionInput", rename_all = "camelCase", skip_serializing_if_is_none)]
-pub(super) struct WalletInput {
-    /// What it speaks.
-    #[oai(rename = "type")]
-    kind: Kind,
-    /// Where it is: `https://host[:port][/path]`, or the whole `nostr+walletconnect://` text.
-    #[oai(validator(max_length = 2048))]
-    url: String,
-    /// LNbits: the admin key; phoenixd: the password; NWC: none. Absent or masked it stays, while type and address do.
-    #[oai(validator(max_length = 256))]
-    secret: Option<String>,
-    /// When it refills; what is absent stays.
-    refill: Option<RefillInput>,
-}
-
-/// When a wallet refills; what is absent stays.
-#[derive(Clone, Copy, Debug, Default, Object)]
-#[oai(rename = "WalletRefillInput", rename_all = "camelCase", skip_serializing_if_is_none)]
-struct RefillInput {
-    /// Credit below this is refilled, 0 or more.
-    threshold_sats: Option<i64>,
-    /// By so much, within the service's limits.
-    amount_sats: Option<i64>,
-    /// At most so much in a UTC day, not less than one refill.
-    daily_cap_sats: Option<i64>,
-}
-
-impl std::fmt::Debug for WalletInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The address may be the secret.
-        f.debug_struct("WalletInput").field("type", &self.kind).finish_non_exhaustive()
+body! {
+    /// A wallet to be connected.
+    pub(super) struct WalletInput: "WalletConnectionInput" {
+        /// What it speaks.
+        kind "type": Kind = choice("wallet_type_refused", "must be one of: nwc, lnbits, phoenixd"),
+        /// Where it is: `https://host[:port][/path]`, or the whole `nostr+walletconnect://` text.
+        url: String = text().length(0, 2048),
+        /// LNbits: the admin key; phoenixd: the password; NWC: none. Absent or masked it stays, while type and address do.
+        secret: Option<String> = text().length(0, 256).optional(),
+        /// When it refills; what is absent stays.
+        refill: Option<RefillInput> = object().optional(),
     }
 }
 
-impl FromFields for WalletInput {
-    const FIELDS: &'static [&'static str] = &["type", "url", "secret", "refill"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let name = fields.text("type")?;
-        let kind = WalletKind::parse(&name).ok_or_else(|| {
-            let known = WalletKind::ALL.map(WalletKind::as_str).join(", ");
-            ApiError::refused("wallet_type_refused", format!("Field `type` must be one of: {known}"))
-        })?;
-        let url = fields.text("url")?;
-        let secret = fields.optional_text("secret")?;
-        let refill = match fields.take("refill") {
-            None => None,
-            Some(refill @ Value::Object(_)) => Some(Fields::read(refill, "refill.")?),
-            Some(_) => return Err(fields.malformed("refill", "must be an object")),
-        };
-        Ok(Self { kind: kind.into(), url, secret, refill })
+body! {
+    /// When a wallet refills; what is absent stays.
+    #[derive(Clone, Copy, Default)]
+    pub(super) struct RefillInput: "WalletRefillInput" {
+        /// Credit below this is refilled, 0 or more.
+        threshold_sats "thresholdSats": Option<i64> = sats().optional(),
+        /// By so much, within the service's limits.
+        amount_sats "amountSats": Option<i64> = sats().optional(),
+        /// At most so much in a UTC day, not less than one refill.
+        daily_cap_sats "dailyCapSats": Option<i64> = sats().optional(),
     }
 }
 
-impl FromFields for RefillInput {
-    const FIELDS: &'static [&'static str] = &["thresholdSats", "amountSats", "dailyCapSats"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let mut sats = |name: &str| match fields.take(name) {
-            None => Ok(None),
-            Some(value) => value.as_i64().map(Some).ok_or_else(|| {
-                let text = format!("Field `{}` must be a whole number of sats", fields.path_of(name));
-                ApiError::refused("refill_refused", text)
-            }),
-        };
-        Ok(Self {
-            threshold_sats: sats("thresholdSats")?,
-            amount_sats: sats("amountSats")?,
-            daily_cap_sats: sats("dailyCapSats")?,
-        })
-    }
+fn sats() -> body::Kind<i64> {
+    whole(|place| place.refused("refill_refused", NOT_SATS))
 }
 
 impl RefillInput {

@@ -8,7 +8,8 @@ use poem_openapi::param::Path;
 use poem_openapi::payload::Json;
 use poem_openapi::{Enum, Object, OpenApi};
 
-use crate::api::body::{Body, Fields, FromFields};
+use super::NOT_SATS;
+use crate::api::body::{Body, body, whole};
 use crate::api::null::Null;
 use crate::api::{ApiError, App, Caller, RequestContext, Tag};
 use satcast_core::ids::Sats;
@@ -71,24 +72,11 @@ impl TopUp {
     }
 }
 
-/// A top-up that is wanted.
-#[derive(Clone, Copy, Debug, Object)]
-#[oai(rename = "NewTopUp", rename_all = "camelCase")]
-pub(super) struct TopUpInput {
-    /// How much, within the service's limits.
-    amount_sats: i64,
-}
-
-impl FromFields for TopUpInput {
-    const FIELDS: &'static [&'static str] = &["amountSats"];
-
-    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        let amount =
-            fields.take("amountSats").ok_or_else(|| fields.malformed("amountSats", "is required"))?;
-        let amount = amount.as_i64().ok_or_else(|| {
-            ApiError::refused("amount_refused", "Field `amountSats` must be a whole number of sats")
-        })?;
-        Ok(Self { amount_sats: amount })
+body! {
+    /// A top-up that is wanted.
+    pub(super) struct TopUpInput: "NewTopUp" {
+        /// How much, within the service's limits.
+        amount_sats "amountSats": i64 = whole(|place| place.refused("amount_refused", NOT_SATS)),
     }
 }
 

@@ -1,10 +1,11 @@
 //! A webhook to be made: its fields, read and checked.
 
-use poem_openapi::types::MaybeUndefined;
-use poem_openapi::{Enum, Object};
+use poem_openapi::Enum;
+use poem_openapi::registry::MetaSchema;
 use serde_json::Value;
 
-use crate::api::body::{Fields, FromFields};
+use crate::api::body::{Kind, body, text};
+use crate::api::null::Null;
 use crate::api::{ApiError, App};
 use satcast_core::ids::StreamId;
 use satcast_core::secret::{Redacted, new_webhook_secret};
@@ -80,70 +81,50 @@ impl From<EventType> for Event {
     }
 }
 
-/// A webhook to be made.
-#[derive(Clone, Object)]
-#[oai(rename = "NewWebhook", skip_serializing_if_is_none)]
-pub(super) struct WebhookInput {
-    /// Where events are sent: `https`, to a public address.
-    #[oai(validator(max_length = 2048))]
-    url: String,
-    /// What is sent.
-    #[oai(validator(min_items = 1, unique_items))]
-    events: Vec<Event>,
-    /// What signs deliveries: 16 characters at least, `whsec_` with base64 of 24 to 64 bytes, or `auto` to have one made,
-    /// which is shown once. Without it they are not signed.
-    secret: Option<String>,
-    /// Only events of this stream key; null or absent for all.
-    stream_key_id: MaybeUndefined<i64>,
-}
-
-impl std::fmt::Debug for WebhookInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The secret is one, and the url may hold one.
-        f.debug_struct("WebhookInput").field("events", &self.events).finish_non_exhaustive()
+body! {
+    /// A webhook to be made.
+    pub(super) struct WebhookInput: "NewWebhook" {
+        /// Where events are sent: `https`, to a public address.
+        url: String = text().length(0, 2048),
+        /// What is sent.
+        events: Vec<Event> = events(),
+        /// What signs deliveries: 16 characters at least, `whsec_` with base64 of 24 to 64 bytes, or `auto` to have one made,
+        /// which is shown once. Without it they are not signed.
+        secret: Option<String> = text().optional(),
+        /// Only events of this stream key; null or absent for all.
+        stream_key_id: Option<i64> = stream_key(),
     }
 }
 
-impl FromFields for WebhookInput {
-    const FIELDS: &'static [&'static str] = &["url", "events", "secret", "stream_key_id"];
-
-    fn from_fields(mut fields: Fields) -> Result<Self> {
-        let url = fields.text("url")?;
-        let names = match fields.take("events") {
-            Some(Value::Array(names)) => names,
-            None => return Err(fields.malformed("events", "is required")),
-            Some(_) => return Err(fields.malformed("events", "must be a list of event names")),
-        };
+/// Names of events, each once.
+fn events() -> Kind<Vec<Event>> {
+    let events = Kind::of::<Vec<Event>>(|value, place| {
+        let refused = |fault: &str| place.refused("event_refused", fault);
+        let names: Option<Vec<&str>> =
+            value.as_array().and_then(|names| names.iter().map(Value::as_str).collect());
+        let names = names.ok_or_else(|| place.malformed("must be a list of event names"))?;
         let mut events = Vec::with_capacity(names.len().min(EVENTS.len()));
-        for name in &names {
-            let name =
-                name.as_str().ok_or_else(|| fields.malformed("events", "must be a list of event names"))?;
-            let event = EventType::parse(name).map(Event::from).ok_or_else(unknown_event)?;
+        for name in names {
+            let event = EventType::parse(name).map(Event::from).ok_or_else(|| {
+                let known = EventType::ALL.map(EventType::as_str).join(", ");
+                refused(&format!("names an unknown event; known are: {known}"))
+            })?;
             if events.contains(&event) {
-                return Err(ApiError::refused("event_refused", "Field `events` names an event twice"));
+                return Err(refused("names an event twice"));
             }
             events.push(event);
         }
-        if events.is_empty() {
-            return Err(ApiError::refused("event_refused", "Field `events` must name at least one event"));
-        }
-        let secret = fields.optional_text("secret")?;
-        let stream_key_id = match fields.take("stream_key_id") {
-            None => MaybeUndefined::Undefined,
-            Some(Value::Null) => MaybeUndefined::Null,
-            Some(id) => match id.as_i64() {
-                Some(id) => MaybeUndefined::Value(id),
-                None => return Err(fields.malformed("stream_key_id", "must be a whole number or null")),
-            },
-        };
-        Ok(Self { url, events, secret, stream_key_id })
-    }
+        if events.is_empty() { Err(refused("must name at least one event")) } else { Ok(events) }
+    });
+    events.noted(MetaSchema { min_items: Some(1), unique_items: Some(true), ..MetaSchema::ANY })
 }
 
-fn unknown_event() -> ApiError {
-    let known: Vec<&str> = EventType::ALL.iter().map(|event| event.as_str()).collect();
-    let text = format!("Field `events` names an unknown event; known are: {}", known.join(", "));
-    ApiError::refused("event_refused", text)
+fn stream_key() -> Kind<Option<i64>> {
+    let id = Kind::of::<Null<i64>>(|value, place| match value.as_i64() {
+        None if !value.is_null() => Err(place.malformed("must be a whole number or null")),
+        id => Ok(id),
+    });
+    id.or_is(None)
 }
 
 impl WebhookInput {
@@ -163,7 +144,7 @@ impl WebhookInput {
         }
         let events = self.events.iter().filter_map(|event| EVENTS.iter().find(|(shown, _)| shown == event));
         let new = NewWebhook {
-            stream_id: self.stream_key_id.take().map(StreamId),
+            stream_id: self.stream_key_id.map(StreamId),
             host: target.host().to_owned(),
             url: Redacted::new(self.url),
             events: events.map(|(_, event)| *event).collect(),

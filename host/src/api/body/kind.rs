@@ -1,0 +1,145 @@
+//! Kinds of fields: how each is read, and what the document says of it.
+
+use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
+use poem_openapi::types::{ParseFromJSON, Type};
+use serde_json::Value;
+
+use super::declare::{Declared, Place, Property, joined, read, register};
+use crate::api::ApiError;
+use crate::api::null::AnyFields;
+
+type Result<T> = std::result::Result<T, ApiError>;
+type Read<T> = Box<dyn Fn(Value, &Place) -> Result<T>>;
+
+/// A field that becomes a `T`.
+pub(in crate::api) struct Kind<T> {
+    schema: fn() -> MetaSchemaRef,
+    register: fn(&mut Registry),
+    /// What the document says besides. With a default the field may be left out, and is read as that.
+    pub(super) notes: MetaSchema,
+    /// What a field that is left out becomes; `None` when it must be sent.
+    pub(super) absent: Option<T>,
+    pub(super) read: Read<T>,
+}
+
+impl<T: 'static> Kind<T> {
+    /// A field with the shape of `S`; `read` says 400 to what is something else, 422 to what is refused, and names the place.
+    pub(in crate::api) fn of<S: Type>(read: impl Fn(Value, &Place) -> Result<T> + 'static) -> Self {
+        let (schema, register) = (S::schema_ref, S::register);
+        Self { schema, register, notes: MetaSchema::ANY, absent: None, read: Box::new(read) }
+    }
+
+    /// The same, and the document says more of it.
+    pub(in crate::api) fn noted(self, notes: MetaSchema) -> Self {
+        Self { notes: self.notes.merge(notes), ..self }
+    }
+
+    /// The same, read as `default` when it is left out.
+    pub(in crate::api) fn or(self, default: impl Into<Value>) -> Self {
+        self.noted(MetaSchema { default: Some(default.into()), ..MetaSchema::ANY })
+    }
+
+    /// The same; it may be left out and is `absent` then.
+    pub(in crate::api) fn or_is(self, absent: T) -> Self {
+        Self { absent: Some(absent), ..self }
+    }
+
+    /// The same; it may be left out.
+    pub(in crate::api) fn optional(self) -> Kind<Option<T>> {
+        let Self { schema, register, notes, read, .. } = self;
+        let read = Box::new(move |value: Value, place: &Place| read(value, place).map(Some));
+        Kind { schema, register, notes, absent: Some(None), read }
+    }
+
+    pub(in crate::api) fn property(self, name: &'static str, about: &[&str]) -> Property {
+        let is_required = self.absent.is_none() && self.notes.default.is_none();
+        let schema = (self.schema)().merge(self.notes);
+        Property { name, about: joined(about), is_required, schema, register: self.register }
+    }
+}
+
+impl Kind<String> {
+    /// A text of so many characters. The numbers are for the document: what is done with the text refuses others, in its own words.
+    pub(in crate::api) fn length(self, min: usize, max: usize) -> Self {
+        let min_length = (min > 0).then_some(min);
+        self.noted(MetaSchema { min_length, max_length: Some(max), ..MetaSchema::ANY })
+    }
+
+    /// A name for people: no control characters, and when `min` is not 0 more than white space. As with the length, this is for the
+    /// document.
+    pub(in crate::api) fn plain(self, min: usize, max: usize) -> Self {
+        let pattern = if min == 0 {
+            r"^[^\x00-\x1f\x7f-\x9f]*$"
+        } else {
+            r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+        };
+        self.length(min, max).noted(MetaSchema { pattern: Some(pattern.to_owned()), ..MetaSchema::ANY })
+    }
+}
+
+pub(in crate::api) fn text() -> Kind<String> {
+    checked_text(|text, _| Ok(text))
+}
+
+/// A text, and what is made of it.
+pub(in crate::api) fn checked_text(check: fn(String, &Place) -> Result<String>) -> Kind<String> {
+    Kind::of::<String>(move |value, place| match value {
+        Value::String(text) => check(text, place),
+        _ => Err(place.malformed("must be a text")),
+    })
+}
+
+pub(in crate::api) fn flag() -> Kind<bool> {
+    Kind::of::<bool>(|value, place| value.as_bool().ok_or_else(|| place.malformed("must be true or false")))
+}
+
+/// A whole number; `fault` is the error of everything else.
+pub(in crate::api) fn whole(fault: fn(&Place) -> ApiError) -> Kind<i64> {
+    Kind::of::<i64>(move |value, place| value.as_i64().ok_or_else(|| fault(place)))
+}
+
+/// An object with any fields.
+pub(in crate::api) fn any_object() -> Kind<Value> {
+    Kind::of::<AnyFields>(|value, place| {
+        if value.is_object() { Ok(value) } else { Err(place.malformed("must be an object")) }
+    })
+}
+
+/// One of the names of `T`; 422 with this code, and these words behind the field's name, for any other text.
+pub(in crate::api) fn choice<T: ParseFromJSON + 'static>(code: &'static str, fault: &'static str) -> Kind<T> {
+    Kind::of::<T>(move |value, place| match value {
+        Value::String(_) => T::parse_from_json(Some(value)).map_err(|_| place.refused(code, fault)),
+        _ => Err(place.malformed("must be a text")),
+    })
+}
+
+/// An object that is declared by itself.
+pub(in crate::api) fn object<T: Declared>() -> Kind<T> {
+    let any = any_object();
+    Kind {
+        schema: || T::shape().reference(),
+        register: register::<T>,
+        notes: any.notes,
+        absent: None,
+        read: Box::new(move |value, place| read((any.read)(value, place)?, place)),
+    }
+}
+
+/// A list of objects that are declared by themselves.
+pub(in crate::api) fn list<T: Declared>() -> Kind<Vec<T>> {
+    Kind {
+        schema: || {
+            let items = Some(Box::new(T::shape().reference()));
+            MetaSchemaRef::Inline(Box::new(MetaSchema { items, ..MetaSchema::new("array") }))
+        },
+        register: register::<T>,
+        notes: MetaSchema::ANY,
+        absent: None,
+        read: Box::new(|value, place| match value {
+            Value::Array(items) => {
+                items.into_iter().enumerate().map(|(index, item)| read(item, &place.entry(index))).collect()
+            }
+            _ => Err(place.malformed("must be a list")),
+        }),
+    }
+}
