@@ -1,12 +1,8 @@
 //! Recordings in the cloud archive, as their driver last told of them.
 
-use async_trait::async_trait;
 use serde_json::Value;
 
-use super::Result;
-use super::audit::Actor;
-use super::model::Page;
-use satcast_core::ids::{AccountId, DestinationId, SessionId, UnixMillis};
+use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 
 /// Longest name of a recording in characters. An S3 store takes keys of 1024 bytes; what is made here is ASCII.
 pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
@@ -138,50 +134,6 @@ impl std::fmt::Debug for RecordedDestination {
         // `config` holds secrets.
         f.debug_struct("RecordedDestination").field("id", &self.id).finish_non_exhaustive()
     }
-}
-
-/// Recordings.
-#[async_trait]
-pub trait Archives: Send + Sync {
-    /// Records what a driver tells, with the event of what became of it, and ends the paid retry that it is about; the account
-    /// follows from the destination. `may_tell_of` says of the destination's type whether the driver may begin a recording of it; what it
-    /// has begun it may end whatever its types are since. [`Recorded`] names what changes nothing.
-    ///
-    /// # Errors
-    /// [`NotFound`](super::StoreError::NotFound) for a destination that has no such session.
-    async fn record_archive(
-        &self,
-        report: ArchiveReport,
-        may_tell_of: &(dyn for<'k> Fn(&'k str) -> bool + Send + Sync),
-        now: UnixMillis,
-    ) -> Result<Recorded>;
-    /// A driver tells that a recording is not in its store any more, as its days there were over or, with an error that says so, for
-    /// another reason: it is shown no more, and the log of the account says so. What is deleted, or by another driver, stays as it is.
-    ///
-    /// # Errors
-    /// The database failed.
-    async fn archive_gone(&self, report: ArchiveReport, now: UnixMillis) -> Result<()>;
-    /// What was last told of a recording; `None` when it is unknown or deleted.
-    async fn archive_report(&self, id: i64) -> Result<Option<ArchiveReport>>;
-    /// Everything known of a driver's recordings, unless deleted.
-    async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>>;
-    /// A recording that is being made or uploaded has failed because of `error`, which is ours; any other stays as it is.
-    async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()>;
-    /// Its driver has forgotten a recording: it is shown no more.
-    ///
-    /// # Errors
-    /// [`NotFound`](super::StoreError::NotFound).
-    async fn delete_archive(&self, actor: &Actor, id: i64, remote: bool) -> Result<()>;
-    /// The account's recordings, newest first.
-    async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>>;
-    /// What a destination is now, deleted or not; `None` when there was none, or its configuration cannot be read.
-    async fn recorded_destination(&self, id: DestinationId) -> Result<Option<RecordedDestination>>;
-    /// Every destination of which a driver has recordings that are not deleted.
-    async fn recorded_destinations(&self, driver: &str) -> Result<Vec<DestinationId>>;
-    /// One recording of the account.
-    async fn archive(&self, account: AccountId, id: i64) -> Result<Option<ArchiveRecord>>;
-    /// The account's recording of that name.
-    async fn archive_by_name(&self, account: AccountId, file_name: &str) -> Result<Option<ArchiveRecord>>;
 }
 
 #[cfg(test)]

@@ -5,12 +5,9 @@
 
 use std::net::IpAddr;
 
-use async_trait::async_trait;
 use serde_json::Value;
 
-use super::Result;
 use super::history::TimeRange;
-use super::model::Page;
 use satcast_core::ids::{AccountId, KeyId, LoginId, UnixMillis};
 
 /// Largest detail of an entry in bytes of its JSON. A larger one is left out, and the entry says so.
@@ -168,18 +165,6 @@ pub struct AuditFilter {
     pub action: Option<String>,
     /// Done in this time.
     pub range: TimeRange,
-}
-
-/// The log.
-#[async_trait]
-pub trait Audit: Send + Sync {
-    /// Adds an entry about something that changes nothing in the database.
-    async fn record(&self, actor: &Actor, change: Change) -> Result<()>;
-    /// Adds an entry about a login that failed, of `account` if the name is one's; `false` when there were
-    /// [`FAILED_LOGINS_PER_HOUR_MAX`] or [`UNKNOWN_LOGINS_PER_HOUR_MAX`] already.
-    async fn record_failed_login(&self, origin: &Origin, account: Option<AccountId>) -> Result<bool>;
-    /// The entries, newest first.
-    async fn audit(&self, filter: AuditFilter, page: Page) -> Result<Vec<AuditEntry>>;
 }
 
 #[cfg(test)]

@@ -1,12 +1,7 @@
 //! Charges: minutes of destinations, playback above the allowance, and single ones; each posting and everything that
 //! follows from it in one transaction.
 
-use async_trait::async_trait;
-
-use super::Result;
-use super::history::TimeRange;
-use super::model::Page;
-use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
+use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, UnixMillis};
 
 /// The prices a session begins with. The default costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,48 +182,4 @@ pub struct StatementEntry {
     pub hour: Option<UnixMillis>,
     /// The recording whose retry was paid or given back.
     pub file_name: Option<String>,
-}
-
-/// Charges.
-#[async_trait]
-pub trait Charges: Send + Sync {
-    /// Charges slots of a minute. A repeat, whatever became of the first try, posts nothing twice.
-    ///
-    /// # Errors
-    /// The database failed: whether it is posted is unknown until the same charge is tried again.
-    async fn charge_minute(&self, charge: &MinuteCharge) -> Result<Charged>;
-    /// Charges one thing. A repeat posts nothing.
-    ///
-    /// # Errors
-    /// [`super::StoreError::Amount`]; [`super::StoreError::NotFound`] for an unknown account.
-    async fn charge_once(&self, charge: &SingleCharge) -> Result<Charged>;
-    /// Gives back, by an entry of its own, what was charged under a name; `false` when that was done before.
-    ///
-    /// # Errors
-    /// [`super::StoreError::NotFound`] when nothing was charged under it.
-    async fn refund(&self, idem: &str, now: UnixMillis) -> Result<bool>;
-    /// Clock hours with bytes that no pass has seen, oldest first, at most `limit`; of one account, or of all.
-    async fn unbilled_hours(
-        &self,
-        account: Option<AccountId>,
-        limit: i64,
-    ) -> Result<Vec<(AccountId, UnixMillis)>>;
-    /// One pass over an hour. `terms` hold if it is the first one.
-    ///
-    /// # Errors
-    /// The database failed; nothing was posted, or the whole pass was.
-    async fn bill_hour(
-        &self,
-        account: AccountId,
-        hour: UnixMillis,
-        terms: HourTerms,
-        now: UnixMillis,
-        decide: Decide<'_>,
-    ) -> Result<HourOutcome>;
-    /// What the account was charged for playback in the clock hours that overlap `range`.
-    async fn overage_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat>;
-    /// Whether the stream's last session ended for lack of money and the account got none since.
-    async fn is_starved(&self, stream: StreamId) -> Result<bool>;
-    /// The account's entries, newest first.
-    async fn statement(&self, account: AccountId, page: Page) -> Result<Vec<StatementEntry>>;
 }

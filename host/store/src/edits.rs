@@ -1,12 +1,9 @@
 //! Changes to streams, destinations and keys that exist.
 
-use async_trait::async_trait;
 use serde_json::Value;
 
-use super::Result;
-use super::audit::Actor;
-use super::model::{DestinationView, NewKey, Page, Scopes, StreamLimits};
-use satcast_core::ids::{AccountId, DestinationId, KeyId, LoginId, StreamId, UnixMillis};
+use super::model::Scopes;
+use satcast_core::ids::{DestinationId, KeyId, LoginId, UnixMillis};
 use satcast_core::networks::Networks;
 use satcast_core::secret::{KeyKind, Redacted};
 
@@ -85,44 +82,4 @@ pub struct KeyView {
     pub created_at: UnixMillis,
     /// When it was last used, to the minute.
     pub last_used_at: Option<UnixMillis>,
-}
-
-/// Changes by the owner of what is changed. Everything of another account is [`StoreError::NotFound`](super::StoreError).
-#[async_trait]
-pub trait Edits: Send + Sync {
-    /// Changes the hard limits of a stream; answers those in force then.
-    async fn change_limits(
-        &self,
-        actor: &Actor,
-        stream: StreamId,
-        change: LimitsChange,
-    ) -> Result<StreamLimits>;
-    /// Changes a stream.
-    async fn change_stream(&self, actor: &Actor, stream: StreamId, change: StreamChange) -> Result<()>;
-    /// Gives a stream another stream key; the old one is unknown from then on.
-    async fn replace_stream_key(&self, actor: &Actor, stream: StreamId, key: &Redacted<String>)
-    -> Result<()>;
-    /// One destination of a stream of the account.
-    async fn destination_of(
-        &self,
-        account: AccountId,
-        stream: StreamId,
-        destination: DestinationId,
-    ) -> Result<Option<DestinationView>>;
-    /// Changes a destination.
-    async fn change_destination(
-        &self,
-        actor: &Actor,
-        stream: StreamId,
-        destination: DestinationId,
-        change: DestinationChange,
-    ) -> Result<()>;
-    /// The account's keys that are not revoked, newest first.
-    async fn keys_of(&self, account: AccountId, page: Page) -> Result<Vec<KeyView>>;
-    /// One of the account's keys that is not revoked.
-    async fn key_of(&self, account: AccountId, key: KeyId) -> Result<Option<KeyView>>;
-    /// Revokes a key for ever and stores another in its place, all or nothing.
-    async fn replace_key(&self, actor: &Actor, key: KeyId, new: NewKey) -> Result<KeyId>;
-    /// Revokes a key for ever.
-    async fn revoke_key(&self, actor: &Actor, key: KeyId) -> Result<()>;
 }

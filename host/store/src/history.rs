@@ -1,10 +1,6 @@
 //! What was: sessions and what each destination did in them, bytes by hour, sats by time.
 
-use async_trait::async_trait;
-
-use super::Result;
-use super::model::Page;
-use satcast_core::ids::{AccountId, DestinationId, Msat, Sats, SessionId, StreamId, UnixMillis};
+use satcast_core::ids::{Msat, Sats, SessionId, StreamId, UnixMillis};
 
 /// A stretch of time, half open; an absent end is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,40 +45,4 @@ pub struct HistoryFilter {
     pub platform: Option<String>,
     /// Stream.
     pub stream: Option<StreamId>,
-}
-
-/// What was.
-#[async_trait]
-pub trait History: Send + Sync {
-    /// Records that destinations take part in a session; repeated for the same pair it continues the first record.
-    async fn begin_forwarding(
-        &self,
-        session: &SessionId,
-        destinations: &[DestinationId],
-        now: UnixMillis,
-    ) -> Result<()>;
-    /// Records that a destination no longer takes part in a session that goes on.
-    async fn end_forwarding(
-        &self,
-        session: &SessionId,
-        destination: DestinationId,
-        now: UnixMillis,
-    ) -> Result<()>;
-    /// The history of an account, newest first, deleted streams and destinations included.
-    async fn history(
-        &self,
-        account: AccountId,
-        filter: HistoryFilter,
-        page: Page,
-    ) -> Result<Vec<HistoryEntry>>;
-    /// Bytes sent to viewers of the account by UTC clock hour, for the hours that overlap `range`, deleted destinations
-    /// included.
-    async fn bandwidth_by_hour(&self, account: AccountId, range: TimeRange)
-    -> Result<Vec<(UnixMillis, u64)>>;
-    /// Milliseconds that sessions of the account ran inside `range`; a running one counts up to `now`.
-    async fn streamed_millis(&self, account: AccountId, range: TimeRange, now: UnixMillis) -> Result<u64>;
-    /// What a session was charged so far, for minutes and bandwidth.
-    async fn session_charges(&self, session: &SessionId) -> Result<Msat>;
-    /// What the account was charged for minutes inside `range`.
-    async fn minute_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat>;
 }

@@ -1,8 +1,5 @@
 //! Requests that may be sent twice and must be done once.
 
-use async_trait::async_trait;
-
-use super::Result;
 use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_core::secret::Redacted;
 
@@ -22,7 +19,7 @@ pub struct IdempotentRequest {
 /// What is known of a request with an idempotency key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// Nothing: do it, then call [`Idempotency::finish_request`] or [`Idempotency::release_request`] with this name.
+    /// Nothing: do it, then call [`Store::finish_request`] or [`Store::release_request`] with this name.
     New(String),
     /// It was done, with this answer.
     Done {
@@ -37,16 +34,4 @@ pub enum Begun {
     OtherBody,
     /// The account has as many requests on record as are kept.
     Full,
-}
-
-/// Remembers requests for 24 hours.
-#[async_trait]
-pub trait Idempotency: Send + Sync {
-    /// Looks a request up and, if it is new, records that it is being worked on. One that has been worked on for too
-    /// long belonged to a process that died, and is new again.
-    async fn begin_request(&self, request: IdempotentRequest) -> Result<Begun>;
-    /// Records the answer of a request; it is encrypted.
-    async fn finish_request(&self, name: &str, status: u16, answer: &[u8]) -> Result<()>;
-    /// Forgets a request that did nothing.
-    async fn release_request(&self, name: &str) -> Result<()>;
 }

@@ -1,8 +1,6 @@
 //! What webhooks are told of a session while it runs; its begin and its end are told in the transactions that record them.
 
-use async_trait::async_trait;
-
-use super::{EventType, Result};
+use super::EventType;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 
 /// Longest text of a failure that is told, in characters.
@@ -104,11 +102,4 @@ pub struct Notice {
     pub what: Happening,
     /// When.
     pub at: UnixMillis,
-}
-
-/// Notes what happens in sessions.
-#[async_trait]
-pub trait Notices: Send + Sync {
-    /// Writes the event and its deliveries, if any webhook wants it; a session that is not known changes nothing.
-    async fn note(&self, notice: &Notice) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! From an address to an open, migrated store.
+//! Where a database is, and what a store needs to open it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,8 +9,7 @@ use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use url::Url;
 
-use super::sql::SqlStore;
-use super::{Result, Store, StoreError};
+use super::{Result, StoreError};
 use satcast_core::config::Durability;
 use satcast_core::ids::Msat;
 use satcast_core::secret::{Redacted, Vault};
@@ -42,16 +41,6 @@ pub struct OpenOptions {
     pub vault: Vault,
     /// An entry that takes an account's balance below this is told as `balance.low`; 0 = none is.
     pub low_balance: Msat,
-}
-
-/// Opens the database, makes a missing file, and brings its schema up to date. Several processes may do so at the same time.
-///
-/// # Errors
-/// The address is refused, the file cannot be opened, the server cannot be reached, or the schema is newer than this release.
-pub async fn open(options: OpenOptions) -> Result<Store> {
-    let address = Address::parse(options.url.expose())?;
-    let store = SqlStore::open(&address, options.durability, options.vault).await?;
-    Ok(Arc::new(store.telling_below(options.low_balance)))
 }
 
 /// Where a database is. Shown without its password.

@@ -4,12 +4,8 @@
 //! back by doing nothing. So everything is sent at least once, and most things once.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::sync::Notify;
-
-use super::{Actor, DeliveryState, Result};
+use super::DeliveryState;
 use satcast_core::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
 use satcast_core::secret::Redacted;
 
@@ -108,52 +104,6 @@ impl Settled {
             (Some(_), None) => DeliveryState::Failed,
         }
     }
-}
-
-/// Sends what is in the outbox.
-#[async_trait]
-pub trait Outbox: Send + Sync {
-    /// Told when there may be something new to send. An event of another process is not told of: look now and then.
-    fn outbox_changed(&self) -> Arc<Notify>;
-    /// Whether a delivery is due that nobody is sending.
-    async fn has_due_delivery(&self, now: UnixMillis) -> Result<bool>;
-    /// Takes due deliveries, at most `room`, until `until`. What cannot be read is logged and given up.
-    async fn claim_deliveries(
-        &self,
-        now: UnixMillis,
-        until: UnixMillis,
-        room: usize,
-        caps: SendingCaps,
-    ) -> Result<Vec<DeliveryJob>>;
-    /// Gives back what an earlier process had taken, and says how much; called once at start by who alone uses the database.
-    async fn release_deliveries(&self) -> Result<u64>;
-    /// Records what came of attempts, all or nothing. `false` for a job that is no longer the caller's: nothing changes for it.
-    async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>>;
-    /// Makes a `test.ping` for a webhook of the account, taken by the caller until `until`. It is tried once.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`](super::StoreError).
-    async fn begin_test(
-        &self,
-        account: AccountId,
-        webhook: WebhookId,
-        now: UnixMillis,
-        until: UnixMillis,
-    ) -> Result<DeliveryJob>;
-    /// Makes a delivery due now: one that waits is tried earlier, any other once more.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`](super::StoreError); [`StoreError::WebhookDisabled`](super::StoreError).
-    async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()>;
-}
-
-/// Deletes what nobody needs any more.
-#[async_trait]
-pub trait Prune: Send + Sync {
-    /// Deletes events made before `before` with their log, at most a few hundred; `true` when there may be more.
-    async fn prune_events(&self, before: UnixMillis) -> Result<bool>;
-    /// Deletes a part of the log of a deleted webhook, and the webhook after the last; `true` when there may be more.
-    async fn prune_webhooks(&self) -> Result<bool>;
 }
 
 /// Where a delivery goes, as far as caps are concerned.

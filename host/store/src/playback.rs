@@ -1,10 +1,8 @@
 //! Playback: which destination a viewer's key or path belongs to, and how many bytes were sent.
 
-use async_trait::async_trait;
 use serde_json::Value;
 
-use super::Result;
-use satcast_core::ids::{AccountId, DestinationId, KeyId, StreamId, UnixMillis};
+use satcast_core::ids::{AccountId, DestinationId, StreamId, UnixMillis};
 
 /// A destination that viewers can play; neither it nor its stream is deleted.
 #[derive(Clone, PartialEq)]
@@ -49,23 +47,4 @@ pub struct Bandwidth {
     pub hour_start: UnixMillis,
     /// How many. A destination's hour counts up to 2^53 - 1, what is above is not counted.
     pub bytes: u64,
-}
-
-/// What playback needs of the database.
-///
-/// # Errors
-/// Reading a destination whose stored configuration was damaged is a [`StoreError::Vault`](super::StoreError::Vault).
-#[async_trait]
-pub trait Playback: Send + Sync {
-    /// The public key with that SHA-256, unless revoked, and its destination.
-    async fn playback_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<(KeyId, PlaybackRecord)>>;
-    /// The destination of a public key, unless revoked.
-    async fn playback_by_key(&self, key: KeyId) -> Result<Option<PlaybackRecord>>;
-    /// The destination with that path.
-    async fn playback_by_path(&self, path: &str) -> Result<Option<PlaybackRecord>>;
-    /// Adds bytes to what is stored: all of them or, on an error, none.
-    async fn add_bandwidth(&self, sent: &[Bandwidth]) -> Result<()>;
-    /// Bytes stored for all destinations of an account in the UTC clock hour that begins at `hour_start`, deleted
-    /// destinations included.
-    async fn bandwidth_of_hour(&self, account: AccountId, hour_start: UnixMillis) -> Result<u64>;
 }

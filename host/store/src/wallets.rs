@@ -4,10 +4,6 @@
 //! A row is written before a wallet is asked, and every step is one transaction. Credit, the invoice's end and the audit
 //! entry are one as well, so that an invoice is credited once, whatever repeats.
 
-use async_trait::async_trait;
-
-use super::Result;
-use super::audit::Actor;
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::Redacted;
 
@@ -252,79 +248,6 @@ pub struct Close {
     pub only_unmade: bool,
     /// When.
     pub now: UnixMillis,
-}
-
-/// Connected wallets.
-#[async_trait]
-pub trait WalletConnections: Send + Sync {
-    /// Connects a wallet, in the place of the one that was connected before.
-    async fn connect_wallet(&self, actor: &Actor, wallet: NewWallet) -> Result<()>;
-    /// Forgets the connected wallet; `false` when there was none.
-    async fn disconnect_wallet(&self, actor: &Actor) -> Result<bool>;
-    /// The connected wallet of an account.
-    async fn wallet_of(&self, account: AccountId) -> Result<Option<WalletRecord>>;
-    /// What counts towards the cap of the day that began at `day`.
-    async fn refilled_since(&self, account: AccountId, day: UnixMillis) -> Result<Msat>;
-    /// Connections after the one `after` whose accounts have less than their threshold and may be refilled, with their
-    /// accounts, at most `limit`.
-    async fn wallets_below(&self, now: UnixMillis, after: i64, limit: i64) -> Result<Vec<(i64, AccountId)>>;
-    /// Notes what went wrong with a wallet that paid, or whose outcome is not known; before `rests_until` it refills nothing.
-    async fn note_wallet_fault(
-        &self,
-        account: AccountId,
-        connection: i64,
-        fault: &WalletFault,
-        rests_until: UnixMillis,
-    ) -> Result<()>;
-}
-
-/// Invoices of the receiving wallet.
-#[async_trait]
-pub trait WalletInvoices: Send + Sync {
-    /// Writes the row of a refill, if `decide` allows one: the facts are those of the same transaction. `day` is when the day
-    /// of the cap began, `due_at` when the row is given up if nothing is heard of it.
-    async fn begin_refill(
-        &self,
-        account: AccountId,
-        wallet: i64,
-        now: UnixMillis,
-        day: UnixMillis,
-        due_at: UnixMillis,
-        decide: DecideRefill<'_>,
-    ) -> Result<std::result::Result<InvoiceRecord, NoRefill>>;
-    /// Writes the row of a top-up; at most `cap` of an account may be open at one time.
-    ///
-    /// # Errors
-    /// [`CapReached`](super::StoreError::CapReached).
-    async fn begin_topup(
-        &self,
-        actor: &Actor,
-        amount: Msat,
-        due_at: UnixMillis,
-        cap: i64,
-    ) -> Result<InvoiceRecord>;
-    /// Notes what the receiving wallet made, a refill's as [`Stage::Paying`]; `false` when the row was given up meanwhile: the
-    /// invoice must not be shown or paid then.
-    async fn invoice_made(&self, invoice: i64, made: &MadeInvoice, due_at: UnixMillis) -> Result<bool>;
-    /// Ends an invoice that is under way without money; `false` when it is not.
-    async fn close_invoice(&self, invoice: i64, close: &Close) -> Result<bool>;
-    /// Credits an invoice; `false` when that was done before.
-    async fn settle_invoice(&self, invoice: i64, credit: Msat, now: UnixMillis) -> Result<bool>;
-    /// Invoices that the receiving wallet is to be asked about, the longest due first; they are due again at `until`.
-    async fn claim_invoices(
-        &self,
-        now: UnixMillis,
-        until: UnixMillis,
-        limit: i64,
-    ) -> Result<Vec<InvoiceRecord>>;
-    /// When the receiving wallet is to be asked next about an invoice; `None` for never.
-    async fn ask_invoice_at(&self, invoice: i64, due_at: Option<UnixMillis>) -> Result<()>;
-    /// When the next invoice is due.
-    async fn next_invoice_due(&self) -> Result<Option<UnixMillis>>;
-    /// Makes every invoice that is under way and was made due now: called once at start.
-    async fn ask_all_invoices(&self, now: UnixMillis) -> Result<()>;
-    /// A top-up of the account.
-    async fn topup_of(&self, account: AccountId, invoice: i64) -> Result<Option<InvoiceRecord>>;
 }
 
 #[cfg(test)]

@@ -1,11 +1,6 @@
 //! Webhooks and the log of what was sent to them.
 
-use async_trait::async_trait;
-
-use super::Result;
-use super::audit::Actor;
-use super::model::Page;
-use satcast_core::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
+use satcast_core::ids::{DeliveryId, StreamId, UnixMillis, WebhookId};
 use satcast_core::secret::Redacted;
 
 /// How long the secret before the last goes on signing after a new one was made: receivers change theirs in that time.
@@ -200,38 +195,6 @@ pub struct DeliveryView {
     pub due_at: Option<UnixMillis>,
     /// Attempts, oldest first.
     pub attempts: Vec<AttemptView>,
-}
-
-/// Webhooks of accounts. Everything of another account is [`StoreError::NotFound`](super::StoreError).
-#[async_trait]
-pub trait Webhooks: Send + Sync {
-    /// Makes a webhook.
-    ///
-    /// # Errors
-    /// [`StoreError::CapReached`](super::StoreError); [`StoreError::NotFound`](super::StoreError) for a stream of another
-    /// account.
-    async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId>;
-    /// The account's webhooks, newest first.
-    async fn webhooks_of(&self, account: AccountId, page: Page) -> Result<Vec<WebhookView>>;
-    /// Deletes a webhook: nothing of it is seen or sent from now on. Its log is deleted later.
-    async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()>;
-    /// Lets a webhook be told of events again.
-    async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()>;
-    /// Gives a webhook another secret; answers until when the one before signs too, if there was one.
-    async fn rotate_webhook_secret(
-        &self,
-        actor: &Actor,
-        webhook: WebhookId,
-        secret: &Redacted<String>,
-    ) -> Result<Option<UnixMillis>>;
-    /// The deliveries of a webhook, newest first, of one state when given.
-    async fn deliveries_of(
-        &self,
-        account: AccountId,
-        webhook: WebhookId,
-        state: Option<DeliveryState>,
-        page: Page,
-    ) -> Result<Vec<DeliveryView>>;
 }
 
 #[cfg(test)]

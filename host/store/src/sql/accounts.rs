@@ -1,16 +1,15 @@
 //! Accounts and API keys.
 
-use async_trait::async_trait;
 use serde_json::json;
 use sqlx::error::ErrorKind;
 
 use super::audit::{self, record};
 use super::engine::{self, Row, Tx};
 use super::lock::{Lock, again};
-use super::{SqlStore, commit, db, ledger};
+use super::{Store, commit, db, ledger};
 use crate::{
-    AccountRecord, Accounts, Actor, Change, KeyRecord, NewAccount, NewKey, Origin, Result, Scopes,
-    StoreError, Transfer, TransferKind,
+    AccountRecord, Actor, Change, KeyRecord, NewAccount, NewKey, Origin, Result, Scopes, StoreError,
+    Transfer, TransferKind,
 };
 use satcast_core::ids::{AccountId, DestinationId, KeyId, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_uid};
@@ -40,26 +39,36 @@ const SELECT_KEY: &str = "SELECT k.id, k.account_id, k.kind, k.scopes, k.destina
 const TOUCH_KEY: &str = "UPDATE api_keys SET last_used_ms = $2
     WHERE id = $1 AND (last_used_ms IS NULL OR last_used_ms < $2)";
 
-#[async_trait]
-impl Accounts for SqlStore {
-    async fn create_account(&self, origin: &Origin, account: NewAccount) -> Result<AccountId> {
+impl Store {
+    /// Makes an account and posts its initial credit, if any, in the same transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::NameTaken`].
+    pub async fn create_account(&self, origin: &Origin, account: NewAccount) -> Result<AccountId> {
         let mut tx = self.begin().await?;
         let (id, noted) = insert_account(&mut tx, origin, account).await?;
         self.commit_noted(tx, noted).await?;
         Ok(id)
     }
 
-    async fn account_by_name(&self, name: &str) -> Result<Option<AccountRecord>> {
-        let row = engine::query(SELECT_ACCOUNT).bind(name).fetch_optional(&self.readers).await;
+    /// The account with that name.
+    pub async fn account_by_name(&self, name: &str) -> Result<Option<AccountRecord>> {
+        let row = engine::query(SELECT_ACCOUNT).bind(name).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.map(account_record).transpose()).map_err(db("read the account"))
     }
 
-    async fn count_accounts(&self) -> Result<i64> {
-        let count = engine::query_scalar("SELECT COUNT(*) FROM accounts").fetch_one(&self.readers);
+    /// Number of accounts.
+    pub async fn count_accounts(&self) -> Result<i64> {
+        let count = engine::query_scalar("SELECT COUNT(*) FROM accounts").fetch_one(&self.0.readers);
         count.await.map_err(db("count the accounts"))
     }
 
-    async fn create_key(&self, actor: &Actor, key: NewKey) -> Result<KeyId> {
+    /// Stores a key: its hash, and for a public key the key itself, encrypted.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when the destination is not the account's, [`StoreError::NoPlayback`] when a public
+    /// key's destination is of a type without playback, [`StoreError::CapReached`].
+    pub async fn create_key(&self, actor: &Actor, key: NewKey) -> Result<KeyId> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let id = self.insert_key(&mut tx, actor, &key).await?;
         let noted = record(&mut tx, actor, creation(id.0, &key)).await?;
@@ -67,15 +76,17 @@ impl Accounts for SqlStore {
         Ok(id)
     }
 
-    async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>> {
-        let row = engine::query(SELECT_KEY).bind(&hash[..]).fetch_optional(&self.readers).await;
+    /// The key with that SHA-256, unless revoked.
+    pub async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>> {
+        let row = engine::query(SELECT_KEY).bind(&hash[..]).fetch_optional(&self.0.readers).await;
         match row.map_err(db("read the key"))? {
             Some(row) => key_record(&row).map(Some),
             None => Ok(None),
         }
     }
 
-    async fn touch_keys(&self, uses: &[(KeyId, UnixMillis)]) -> Result<()> {
+    /// Notes when keys were used; an earlier time than the one that is known changes nothing.
+    pub async fn touch_keys(&self, uses: &[(KeyId, UnixMillis)]) -> Result<()> {
         if uses.is_empty() {
             return Ok(());
         }
@@ -85,7 +96,7 @@ impl Accounts for SqlStore {
     }
 }
 
-impl SqlStore {
+impl Store {
     async fn try_touch(&self, uses: &[(KeyId, UnixMillis)]) -> Result<()> {
         let mut tx = self.begin().await?;
         for (key, now) in uses {
@@ -119,7 +130,7 @@ impl SqlStore {
         }
         let uid = new_uid();
         let text = key.key.expose();
-        let sealed = (key.kind == KeyKind::Public).then(|| self.vault.seal(&uid, text.as_bytes()));
+        let sealed = (key.kind == KeyKind::Public).then(|| self.0.vault.seal(&uid, text.as_bytes()));
         let id: i64 = engine::query_scalar(INSERT_KEY)
             .bind(&uid)
             .bind(actor.account.0)

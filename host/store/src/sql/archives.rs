@@ -1,13 +1,12 @@
 //! Recordings in the cloud archive.
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::engine::{self, Query, Row, Tx};
 use super::lock::Lock;
-use super::{SqlStore, audit, commit, db, events, recoveries};
+use super::{Store, audit, commit, db, events, recoveries};
 use crate::{
-    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, By, Change, KnownArchive, Page, Recorded,
+    Actor, ArchiveRecord, ArchiveReport, ArchiveState, By, Change, KnownArchive, Page, Recorded,
     RecordedDestination, Result, StoreError,
 };
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
@@ -108,9 +107,14 @@ impl Before {
     }
 }
 
-#[async_trait]
-impl Archives for SqlStore {
-    async fn record_archive(
+impl Store {
+    /// Records what a driver tells, with the event of what became of it, and ends the paid retry that it is about; the account
+    /// follows from the destination. `may_tell_of` says of the destination's type whether the driver may begin a recording of it; what it
+    /// has begun it may end whatever its types are since. [`Recorded`] names what changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for a destination that has no such session.
+    pub async fn record_archive(
         &self,
         report: ArchiveReport,
         may_tell_of: &(dyn for<'k> Fn(&'k str) -> bool + Send + Sync),
@@ -153,7 +157,12 @@ impl Archives for SqlStore {
         Ok(Recorded::Taken(id))
     }
 
-    async fn archive_gone(&self, report: ArchiveReport, now: UnixMillis) -> Result<()> {
+    /// A driver tells that a recording is not in its store any more, as its days there were over or, with an error that says so, for
+    /// another reason: it is shown no more, and the log of the account says so. What is deleted, or by another driver, stays as it is.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn archive_gone(&self, report: ArchiveReport, now: UnixMillis) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Destination(report.destination_id)).await?;
         let gone = engine::query_as(GONE)
             .bind(&report.driver)
@@ -181,14 +190,16 @@ impl Archives for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn archive_report(&self, id: i64) -> Result<Option<ArchiveReport>> {
-        let row = engine::query(SELECT_BY_ID).bind(id).fetch_optional(&self.readers).await;
+    /// What was last told of a recording; `None` when it is unknown or deleted.
+    pub async fn archive_report(&self, id: i64) -> Result<Option<ArchiveReport>> {
+        let row = engine::query(SELECT_BY_ID).bind(id).fetch_optional(&self.0.readers).await;
         let record = row.map_err(db("read a recording"))?.as_ref().map(record).transpose()?;
         Ok(record.map(|record| record.report))
     }
 
-    async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>> {
-        let rows = engine::query_as(KNOWN).bind(driver).fetch_all(&self.readers).await;
+    /// Everything known of a driver's recordings, unless deleted.
+    pub async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>> {
+        let rows = engine::query_as(KNOWN).bind(driver).fetch_all(&self.0.readers).await;
         let rows: Vec<(i64, String, String, i64)> = rows.map_err(db("read the recordings"))?;
         let known = rows.into_iter().map(|(id, file_name, state, changed)| {
             let state = parse_state(&state)?;
@@ -197,7 +208,8 @@ impl Archives for SqlStore {
         known.collect()
     }
 
-    async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()> {
+    /// A recording that is being made or uploaded has failed because of `error`, which is ours; any other stays as it is.
+    pub async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()> {
         let failed = db("give a recording up");
         let mut tx = self.begin_holding(Lock::Archive(id)).await?;
         let lost = engine::query_scalar(LOSE).bind(id).bind(error).fetch_optional(&mut tx).await;
@@ -208,7 +220,11 @@ impl Archives for SqlStore {
         self.commit_turn(tx, AccountId(account), Some((id, &report, now)), now).await
     }
 
-    async fn delete_archive(&self, actor: &Actor, id: i64, remote: bool) -> Result<()> {
+    /// Its driver has forgotten a recording: it is shown no more.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn delete_archive(&self, actor: &Actor, id: i64, remote: bool) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let deleted = engine::query_scalar(DELETE).bind(id).bind(actor.account.0).bind(actor.now.0);
         let name: Option<String> = deleted.fetch_optional(&mut tx).await.map_err(db("delete a recording"))?;
@@ -220,50 +236,59 @@ impl Archives for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn recorded_destination(&self, id: DestinationId) -> Result<Option<RecordedDestination>> {
+    /// What a destination is now, deleted or not; `None` when there was none, or its configuration cannot be read.
+    pub async fn recorded_destination(&self, id: DestinationId) -> Result<Option<RecordedDestination>> {
         let failed = db("read a destination");
-        let row = engine::query_as(CONFIGURED).bind(id.0).fetch_optional(&self.readers).await;
+        let row = engine::query_as(CONFIGURED).bind(id.0).fetch_optional(&self.0.readers).await;
         let row: Option<(String, String, Vec<u8>, Option<i64>)> = row.map_err(&failed)?;
         let Some((uid, kind, sealed, deleted)) = row else { return Ok(None) };
         if deleted.is_some() {
             return Ok(Some(RecordedDestination { id, kind, config: None }));
         }
         // One that cannot be read is told of where it is used.
-        let opened = self.vault.open(&uid, &sealed).ok();
+        let opened = self.0.vault.open(&uid, &sealed).ok();
         let config = opened.and_then(|config| serde_json::from_slice(config.expose()).ok());
         Ok(config.map(|config| RecordedDestination { id, kind, config: Some(config) }))
     }
 
-    async fn recorded_destinations(&self, driver: &str) -> Result<Vec<DestinationId>> {
-        let ids = engine::query_scalar(RECORDED).bind(driver).fetch_all(&self.readers).await;
+    /// Every destination of which a driver has recordings that are not deleted.
+    pub async fn recorded_destinations(&self, driver: &str) -> Result<Vec<DestinationId>> {
+        let ids = engine::query_scalar(RECORDED).bind(driver).fetch_all(&self.0.readers).await;
         let ids: Vec<i64> = ids.map_err(db("read the destinations of recordings"))?;
         Ok(ids.into_iter().map(DestinationId).collect())
     }
 
-    async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>> {
+    /// The account's recordings, newest first.
+    pub async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>> {
         let rows = engine::query(SELECT_PAGE)
             .bind(account.0)
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("read the recordings"))?;
         rows.iter().map(record).collect()
     }
 
-    async fn archive(&self, account: AccountId, id: i64) -> Result<Option<ArchiveRecord>> {
-        let row = engine::query(SELECT_OWN).bind(account.0).bind(id).fetch_optional(&self.readers).await;
+    /// One recording of the account.
+    pub async fn archive(&self, account: AccountId, id: i64) -> Result<Option<ArchiveRecord>> {
+        let row = engine::query(SELECT_OWN).bind(account.0).bind(id).fetch_optional(&self.0.readers).await;
         row.map_err(db("read a recording"))?.as_ref().map(record).transpose()
     }
 
-    async fn archive_by_name(&self, account: AccountId, file_name: &str) -> Result<Option<ArchiveRecord>> {
+    /// The account's recording of that name.
+    pub async fn archive_by_name(
+        &self,
+        account: AccountId,
+        file_name: &str,
+    ) -> Result<Option<ArchiveRecord>> {
         let row = engine::query(SELECT_BY_NAME).bind(account.0).bind(file_name);
-        let row = row.fetch_optional(&self.readers).await;
+        let row = row.fetch_optional(&self.0.readers).await;
         row.map_err(db("read a recording"))?.as_ref().map(record).transpose()
     }
 }
 
-impl SqlStore {
+impl Store {
     /// Commits what became of a recording. With a turn, webhooks are told of it in the same transaction, and those who watch
     /// the account after it.
     async fn commit_turn(
@@ -282,7 +307,7 @@ impl SqlStore {
             "destinationId": report.destination_id.0, "sessionId": report.session_id.as_str(),
             "error": report.error,
         });
-        self.feed.send(account, "recording.state", at, data);
+        self.0.feed.send(account, "recording.state", at, data);
         Ok(())
     }
 }

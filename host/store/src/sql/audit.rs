@@ -1,14 +1,13 @@
 //! The audit log: an entry is written in the transaction of the change it tells of.
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::engine::{self, Row, Tx};
 use super::lock::Lock;
-use super::{SqlStore, commit, db};
+use super::{Store, commit, db};
 use crate::{
-    AUDIT_DETAIL_BYTES_MAX, Actor, Audit, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX,
-    Origin, Page, Result, StoreError, UNKNOWN_LOGINS_PER_HOUR_MAX,
+    AUDIT_DETAIL_BYTES_MAX, Actor, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX, Origin,
+    Page, Result, StoreError, UNKNOWN_LOGINS_PER_HOUR_MAX,
 };
 use satcast_core::ids::{AccountId, HOUR_MS, UnixMillis};
 
@@ -36,7 +35,7 @@ const COUNT_FAILED: &str =
 const COUNT_UNKNOWN: &str =
     "SELECT COUNT(*) FROM audit WHERE action = 'login.failed' AND account_id IS NULL AND created_ms > $1";
 
-/// An entry that stands with its transaction: [`SqlStore::commit_noted`] ends both.
+/// An entry that stands with its transaction: [`Store::commit_noted`] ends both.
 #[must_use = "commit it with commit_noted"]
 pub(super) struct Noted(pub(super) AuditEntry);
 
@@ -93,7 +92,7 @@ pub(super) async fn insert(
     }))
 }
 
-impl SqlStore {
+impl Store {
     /// Commits a change together with its entry, and tells those who watch the account. What another process commits is
     /// told to nobody here.
     pub(super) async fn commit_noted(&self, tx: Tx, noted: Noted) -> Result<()> {
@@ -109,21 +108,23 @@ impl SqlStore {
                 "target": {"type": entry.target_kind, "id": entry.target_id},
                 "detail": entry.detail,
             });
-            self.feed.send(account, &entry.action, entry.at, data);
+            self.0.feed.send(account, &entry.action, entry.at, data);
         }
         Ok(())
     }
 }
 
-#[async_trait]
-impl Audit for SqlStore {
-    async fn record(&self, actor: &Actor, change: Change) -> Result<()> {
+impl Store {
+    /// Adds an entry about something that changes nothing in the database.
+    pub async fn record(&self, actor: &Actor, change: Change) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
     }
 
-    async fn record_failed_login(&self, origin: &Origin, account: Option<AccountId>) -> Result<bool> {
+    /// Adds an entry about a login that failed, of `account` if the name is one's; `false` when there were
+    /// [`FAILED_LOGINS_PER_HOUR_MAX`] or [`UNKNOWN_LOGINS_PER_HOUR_MAX`] already.
+    pub async fn record_failed_login(&self, origin: &Origin, account: Option<AccountId>) -> Result<bool> {
         let lock = account.map_or(Lock::UnknownLogins, Lock::Account);
         let mut tx = self.begin_holding(lock).await?;
         let since = origin.now.0.saturating_sub(HOUR_MS);
@@ -144,7 +145,8 @@ impl Audit for SqlStore {
         Ok(true)
     }
 
-    async fn audit(&self, filter: AuditFilter, page: Page) -> Result<Vec<AuditEntry>> {
+    /// The entries, newest first.
+    pub async fn audit(&self, filter: AuditFilter, page: Page) -> Result<Vec<AuditEntry>> {
         let select = if filter.account.is_some() { SELECT_OWN } else { SELECT_ALL };
         let rows = engine::query(select)
             .bind(filter.account.map(|id| id.0))
@@ -153,7 +155,7 @@ impl Audit for SqlStore {
             .bind(filter.range.from.map_or(i64::MIN, |time| time.0))
             .bind(filter.range.to.map_or(i64::MAX, |time| time.0))
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("read the audit log"))?;
         rows.iter().map(entry).collect()

@@ -3,16 +3,15 @@
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::engine::{self, Tx};
 use super::events::{NewEvent, emit};
 use super::ledger::AMOUNT_MSAT_MAX;
 use super::lock::Lock;
-use super::{SqlStore, commit, db, overage};
+use super::{Store, commit, db, overage};
 use crate::{
-    Charged, Charges, Decide, EventType, HourOutcome, HourTerms, MinuteCharge, Page, Result, SingleCharge,
+    Charged, Decide, EventType, HourOutcome, HourTerms, MinuteCharge, Page, Result, SingleCharge,
     StatementEntry, StoreError, TimeRange, Totals,
 };
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
@@ -174,9 +173,12 @@ pub(super) async fn reverse(tx: &mut Tx, idem: &str, now: UnixMillis) -> Result<
     Ok(true)
 }
 
-#[async_trait]
-impl Charges for SqlStore {
-    async fn charge_minute(&self, charge: &MinuteCharge) -> Result<Charged> {
+impl Store {
+    /// Charges slots of a minute. A repeat, whatever became of the first try, posts nothing twice.
+    ///
+    /// # Errors
+    /// The database failed: whether it is posted is unknown until the same charge is tried again.
+    pub async fn charge_minute(&self, charge: &MinuteCharge) -> Result<Charged> {
         let mut tx = self.begin_holding(Lock::Session(&charge.session)).await?;
         let row = engine::query_as(SESSION).bind(charge.session.as_str()).fetch_optional(&mut tx).await;
         let row: Option<(i64, i64, Option<String>)> = row.map_err(db("read the session"))?;
@@ -214,7 +216,7 @@ impl Charges for SqlStore {
         if charge.budget.is_some_and(|budget| before.saturating_add(due) > budget.0) {
             return Ok(Charged::OverBudget(totals));
         }
-        let Some(left) = take(&mut tx, account, Msat(due), self.low_balance, charge.now).await? else {
+        let Some(left) = take(&mut tx, account, Msat(due), self.0.low_balance, charge.now).await? else {
             return Ok(Charged::Insufficient(totals));
         };
         totals.balance = left;
@@ -223,7 +225,11 @@ impl Charges for SqlStore {
         Ok(Charged::Posted(totals))
     }
 
-    async fn charge_once(&self, charge: &SingleCharge) -> Result<Charged> {
+    /// Charges one thing. A repeat posts nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Amount`]; [`StoreError::NotFound`] for an unknown account.
+    pub async fn charge_once(&self, charge: &SingleCharge) -> Result<Charged> {
         if !(1..=AMOUNT_MSAT_MAX).contains(&charge.amount.0) {
             return Err(StoreError::Amount(charge.amount.to_sats_floor().0));
         }
@@ -244,7 +250,7 @@ impl Charges for SqlStore {
         if !post(&mut tx, &posting).await? {
             return Ok(Charged::Posted(totals));
         }
-        let Some(left) = take(&mut tx, charge.account, charge.amount, self.low_balance, charge.now).await?
+        let Some(left) = take(&mut tx, charge.account, charge.amount, self.0.low_balance, charge.now).await?
         else {
             return Ok(Charged::Insufficient(totals));
         };
@@ -253,7 +259,11 @@ impl Charges for SqlStore {
         Ok(Charged::Posted(totals))
     }
 
-    async fn refund(&self, idem: &str, now: UnixMillis) -> Result<bool> {
+    /// Gives back, by an entry of its own, what was charged under a name; `false` when that was done before.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when nothing was charged under it.
+    pub async fn refund(&self, idem: &str, now: UnixMillis) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Charge(idem)).await?;
         if !reverse(&mut tx, idem, now).await? {
             return Ok(false);
@@ -262,15 +272,20 @@ impl Charges for SqlStore {
         Ok(true)
     }
 
-    async fn unbilled_hours(
+    /// Clock hours with bytes that no pass has seen, oldest first, at most `limit`; of one account, or of all.
+    pub async fn unbilled_hours(
         &self,
         account: Option<AccountId>,
         limit: i64,
     ) -> Result<Vec<(AccountId, UnixMillis)>> {
-        overage::unbilled(&self.readers, account, limit).await
+        overage::unbilled(&self.0.readers, account, limit).await
     }
 
-    async fn bill_hour(
+    /// One pass over an hour. `terms` hold if it is the first one.
+    ///
+    /// # Errors
+    /// The database failed; nothing was posted, or the whole pass was.
+    pub async fn bill_hour(
         &self,
         account: AccountId,
         hour: UnixMillis,
@@ -279,29 +294,33 @@ impl Charges for SqlStore {
         decide: Decide<'_>,
     ) -> Result<HourOutcome> {
         let tx = self.begin_holding(Lock::Account(account)).await?;
-        overage::bill(tx, account, hour, terms, (now, self.low_balance), decide).await
+        overage::bill(tx, account, hour, terms, (now, self.0.low_balance), decide).await
     }
 
-    async fn overage_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {
-        overage::charges(&self.readers, account, range).await
+    /// What the account was charged for playback in the clock hours that overlap `range`.
+    pub async fn overage_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {
+        overage::charges(&self.0.readers, account, range).await
     }
 
-    async fn is_starved(&self, stream: StreamId) -> Result<bool> {
+    /// Whether the stream's last session ended for lack of money and the account got none since.
+    pub async fn is_starved(&self, stream: StreamId) -> Result<bool> {
         let ask = engine::query_scalar(STARVED).bind(stream.0).bind(EndReason::InsufficientFunds.as_str());
-        let count: i64 = ask.fetch_one(&self.readers).await.map_err(db("read why the last session ended"))?;
+        let count: i64 =
+            ask.fetch_one(&self.0.readers).await.map_err(db("read why the last session ended"))?;
         Ok(count > 0)
     }
 
-    async fn statement(&self, account: AccountId, page: Page) -> Result<Vec<StatementEntry>> {
+    /// The account's entries, newest first.
+    pub async fn statement(&self, account: AccountId, page: Page) -> Result<Vec<StatementEntry>> {
         let failed = db("read the ledger");
         let before = page.before.unwrap_or(i64::MAX);
         let rows = engine::query_as(STATEMENT).bind(account.0).bind(before).bind(page.limit);
-        let rows: Vec<EntryRow> = rows.fetch_all(&self.readers).await.map_err(&failed)?;
+        let rows: Vec<EntryRow> = rows.fetch_all(&self.0.readers).await.map_err(&failed)?;
         let recordings: Vec<i64> = rows.iter().filter_map(|row| recovered(&row.8)).collect();
         let mut names = HashMap::new();
         if let (Some(first), Some(last)) = (recordings.iter().min(), recordings.iter().max()) {
             let named = engine::query_as(RECORDING_NAMES).bind(account.0).bind(*first).bind(*last);
-            let named: Vec<(i64, String)> = named.fetch_all(&self.readers).await.map_err(&failed)?;
+            let named: Vec<(i64, String)> = named.fetch_all(&self.0.readers).await.map_err(&failed)?;
             names.extend(named);
         }
         Ok(rows.into_iter().map(|row| entry(row, &names)).collect())

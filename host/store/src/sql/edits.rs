@@ -1,15 +1,14 @@
 //! Changes to streams, destinations and keys that exist.
 
-use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::audit::record;
 use super::engine::{self, Row, Tx};
 use super::lock::Lock;
-use super::{SqlStore, db};
+use super::{Store, db};
 use crate::{
-    Actor, Change, DestinationChange, DestinationView, Edits, KeyView, LimitChange, LimitsChange, NewKey,
-    Page, Result, Scopes, StoreError, StreamChange, StreamLimits,
+    Actor, Change, DestinationChange, DestinationView, KeyView, LimitChange, LimitsChange, NewKey, Page,
+    Result, Scopes, StoreError, StreamChange, StreamLimits,
 };
 use satcast_core::ids::{AccountId, DestinationId, KeyId, LoginId, StreamId, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash};
@@ -38,9 +37,10 @@ const SELECT_KEYS: &str = "SELECT k.id, k.uid, k.kind, k.key_sealed, k.prefix, k
 const REVOKE_KEY: &str = "UPDATE api_keys SET revoked_ms = $3
     WHERE id = $1 AND account_id = $2 AND revoked_ms IS NULL RETURNING kind, label";
 
-#[async_trait]
-impl Edits for SqlStore {
-    async fn change_limits(
+/// Changes by the owner of what is changed. Everything of another account is [`StoreError::NotFound`].
+impl Store {
+    /// Changes the hard limits of a stream; answers those in force then.
+    pub async fn change_limits(
         &self,
         actor: &Actor,
         stream: StreamId,
@@ -73,7 +73,8 @@ impl Edits for SqlStore {
         Ok(limits)
     }
 
-    async fn change_stream(&self, actor: &Actor, stream: StreamId, change: StreamChange) -> Result<()> {
+    /// Changes a stream.
+    pub async fn change_stream(&self, actor: &Actor, stream: StreamId, change: StreamChange) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let known = stream_before(&mut tx, actor, stream).await?;
         let (mut before, mut after) = (json!({}), json!({}));
@@ -92,7 +93,8 @@ impl Edits for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn replace_stream_key(
+    /// Gives a stream another stream key; the old one is unknown from then on.
+    pub async fn replace_stream_key(
         &self,
         actor: &Actor,
         stream: StreamId,
@@ -110,25 +112,27 @@ impl Edits for SqlStore {
         let replace = engine::query(REPLACE_STREAM_KEY)
             .bind(stream.0)
             .bind(key_hash(key.expose()).to_vec())
-            .bind(self.vault.seal(&uid, key.expose().as_bytes()));
+            .bind(self.0.vault.seal(&uid, key.expose().as_bytes()));
         replace.execute(&mut tx).await.map_err(&failed)?;
         let change = Change::new("stream.key_replaced", "stream", stream.0, json!({}));
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
     }
 
-    async fn destination_of(
+    /// One destination of a stream of the account.
+    pub async fn destination_of(
         &self,
         account: AccountId,
         stream: StreamId,
         destination: DestinationId,
     ) -> Result<Option<DestinationView>> {
         let page = Page { before: Some(destination.0.saturating_add(1)), limit: 1 };
-        let found = crate::Streams::destinations_page(self, account, stream, page).await?;
+        let found = self.destinations_page(account, stream, page).await?;
         Ok(found.into_iter().flatten().find(|view| view.id == destination))
     }
 
-    async fn change_destination(
+    /// Changes a destination.
+    pub async fn change_destination(
         &self,
         actor: &Actor,
         stream: StreamId,
@@ -161,7 +165,7 @@ impl Edits for SqlStore {
             }
         }
         if let Some(config) = change.config {
-            let sealed = self.vault.seal(&known.uid, config.to_string().as_bytes());
+            let sealed = self.0.vault.seal(&known.uid, config.to_string().as_bytes());
             let set = engine::query(CONFIGURE_DESTINATION).bind(destination.0).bind(sealed);
             set.execute(&mut tx).await.map_err(&failed)?;
         }
@@ -170,24 +174,27 @@ impl Edits for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn keys_of(&self, account: AccountId, page: Page) -> Result<Vec<KeyView>> {
+    /// The account's keys that are not revoked, newest first.
+    pub async fn keys_of(&self, account: AccountId, page: Page) -> Result<Vec<KeyView>> {
         let rows = engine::query(SELECT_KEYS)
             .bind(account.0)
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("read the keys"))?;
         rows.iter().map(|row| self.key_view(row)).collect()
     }
 
-    async fn key_of(&self, account: AccountId, key: KeyId) -> Result<Option<KeyView>> {
+    /// One of the account's keys that is not revoked.
+    pub async fn key_of(&self, account: AccountId, key: KeyId) -> Result<Option<KeyView>> {
         let page = Page { before: Some(key.0.saturating_add(1)), limit: 1 };
         let found = self.keys_of(account, page).await?;
         Ok(found.into_iter().find(|view| view.id == key))
     }
 
-    async fn replace_key(&self, actor: &Actor, key: KeyId, new: NewKey) -> Result<KeyId> {
+    /// Revokes a key for ever and stores another in its place, all or nothing.
+    pub async fn replace_key(&self, actor: &Actor, key: KeyId, new: NewKey) -> Result<KeyId> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (kind, label) = revoke(&mut tx, actor, key).await?;
         let id = self.insert_key(&mut tx, actor, &new).await?;
@@ -197,7 +204,8 @@ impl Edits for SqlStore {
         Ok(id)
     }
 
-    async fn revoke_key(&self, actor: &Actor, key: KeyId) -> Result<()> {
+    /// Revokes a key for ever.
+    pub async fn revoke_key(&self, actor: &Actor, key: KeyId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (kind, label) = revoke(&mut tx, actor, key).await?;
         let change = Change::new("key.revoked", "key", key.0, json!({"type": kind, "label": label}));
@@ -263,7 +271,7 @@ async fn destination_before(
     Ok(DestinationBefore { uid, enabled: enabled != 0, delays: [start, stop] })
 }
 
-impl SqlStore {
+impl Store {
     fn key_view(&self, row: &Row) -> Result<KeyView> {
         let failed = db("read the keys");
         let kind: String = row.try_get("kind").map_err(&failed)?;
@@ -273,7 +281,7 @@ impl SqlStore {
         Ok(KeyView {
             id: KeyId(row.try_get("id").map_err(&failed)?),
             kind: KeyKind::parse(&kind).ok_or(StoreError::Unreadable { what: "api_keys.kind" })?,
-            key: sealed.map(|sealed| self.vault.open_text(&uid, &sealed)).transpose()?,
+            key: sealed.map(|sealed| self.0.vault.open_text(&uid, &sealed)).transpose()?,
             prefix: row.try_get("prefix").map_err(&failed)?,
             last4: row.try_get("last4").map_err(&failed)?,
             scopes: Scopes::parse(&scopes).ok_or(StoreError::Unreadable { what: "api_keys.scopes" })?,

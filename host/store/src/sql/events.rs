@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::engine::{self, Row, Tx};
 use super::history::SESSION_CHARGES;
-use super::{SqlStore, db};
+use super::{Store, db};
 use crate::{
     ArchiveReport, ArchiveState, DeliveryState, EventType, Happening, Limit, Notice, Result,
     TOLD_ERROR_CHARS_MAX, ToldDestination, ToldIssue, WAITING_PER_WEBHOOK_MAX,
@@ -52,7 +52,7 @@ pub(super) struct NewEvent {
 }
 
 /// Writes an event and one delivery for each webhook that wants it; nothing when none does. Call
-/// [`SqlStore::wake_outbox`] after the commit, or it is sent a moment later.
+/// [`Store::wake_outbox`] after the commit, or it is sent a moment later.
 pub(super) async fn emit(tx: &mut Tx, event: NewEvent) -> Result<()> {
     let failed = db("note the event");
     let name = event.event.as_str();
@@ -249,16 +249,18 @@ fn destination_data(row: &Row) -> sqlx::Result<Value> {
               "totalCostSats": cost}))
 }
 
-impl SqlStore {
+impl Store {
     /// Says that there may be something new to send.
     pub(super) fn wake_outbox(&self) {
-        self.outbox.notify_one();
+        self.0.outbox.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::open_file;
     use super::*;
+    use satcast_core::config::Durability;
 
     #[test]
     fn times_are_written_as_iso_8601_in_utc() {
@@ -270,10 +272,8 @@ mod tests {
     #[tokio::test]
     async fn what_waits_for_a_webhook_is_counted_in_an_index() {
         let folder = tempfile::tempdir().unwrap();
-        let address = crate::Address::File(folder.path().join("t.db"));
-        let vault = satcast_core::secret::Vault::new(&[7; 32]);
-        let store = SqlStore::open(&address, satcast_core::config::Durability::Normal, vault).await.unwrap();
-        let engine::Pool::Sqlite(readers) = &store.readers else { panic!("a file") };
+        let store = open_file(&folder.path().join("t.db"), Durability::Normal, 7).await.unwrap();
+        let engine::Pool::Sqlite(readers) = &store.0.readers else { panic!("a file") };
         let plan = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {WANTING}"));
         let plan = sqlx::query(plan).bind(1).bind(1).bind("stream.started");
         let rows = plan.fetch_all(readers).await.unwrap();

@@ -1,11 +1,9 @@
 //! What was.
 
-use async_trait::async_trait;
-
 use super::engine::{self, Row};
 use super::lock::Lock;
-use super::{SqlStore, commit, db};
-use crate::{History, HistoryEntry, HistoryFilter, Page, Result, StoreError, TimeRange};
+use super::{Store, commit, db};
+use crate::{HistoryEntry, HistoryFilter, Page, Result, StoreError, TimeRange};
 use satcast_core::ids::{AccountId, DestinationId, Msat, SessionId, StreamId, UnixMillis};
 
 /// Milliseconds of a clock hour.
@@ -65,9 +63,9 @@ fn bounds(range: TimeRange) -> (i64, i64) {
     (range.from.map_or(i64::MIN, |time| time.0), range.to.map_or(i64::MAX, |time| time.0))
 }
 
-#[async_trait]
-impl History for SqlStore {
-    async fn begin_forwarding(
+impl Store {
+    /// Records that destinations take part in a session; repeated for the same pair it continues the first record.
+    pub async fn begin_forwarding(
         &self,
         session: &SessionId,
         destinations: &[DestinationId],
@@ -84,7 +82,8 @@ impl History for SqlStore {
         commit(tx).await
     }
 
-    async fn end_forwarding(
+    /// Records that a destination no longer takes part in a session that goes on.
+    pub async fn end_forwarding(
         &self,
         session: &SessionId,
         destination: DestinationId,
@@ -96,7 +95,8 @@ impl History for SqlStore {
         commit(tx).await
     }
 
-    async fn history(
+    /// The history of an account, newest first, deleted streams and destinations included.
+    pub async fn history(
         &self,
         account: AccountId,
         filter: HistoryFilter,
@@ -124,13 +124,15 @@ impl History for SqlStore {
             .bind(max)
             .bind(filter.platform)
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("read the history"))?;
         rows.iter().map(entry).collect::<sqlx::Result<_>>().map_err(db("read the history"))
     }
 
-    async fn bandwidth_by_hour(
+    /// Bytes sent to viewers of the account by UTC clock hour, for the hours that overlap `range`, deleted destinations
+    /// included.
+    pub async fn bandwidth_by_hour(
         &self,
         account: AccountId,
         range: TimeRange,
@@ -138,7 +140,8 @@ impl History for SqlStore {
         let (from, to) = bounds(range);
         // The hour that `from` lies in overlaps the range as well.
         let from = from.saturating_sub(from.rem_euclid(HOUR_MS));
-        let rows = engine::query(BY_HOUR).bind(account.0).bind(from).bind(to).fetch_all(&self.readers).await;
+        let rows =
+            engine::query(BY_HOUR).bind(account.0).bind(from).bind(to).fetch_all(&self.0.readers).await;
         let failed = db("read the bandwidth");
         let rows = rows.map_err(&failed)?;
         let unreadable = || StoreError::Unreadable { what: "bandwidth.bytes" };
@@ -151,30 +154,40 @@ impl History for SqlStore {
         Ok(hours)
     }
 
-    async fn streamed_millis(&self, account: AccountId, range: TimeRange, now: UnixMillis) -> Result<u64> {
+    /// Milliseconds that sessions of the account ran inside `range`; a running one counts up to `now`.
+    pub async fn streamed_millis(
+        &self,
+        account: AccountId,
+        range: TimeRange,
+        now: UnixMillis,
+    ) -> Result<u64> {
         let (from, to) = bounds(range);
         let sum: i64 = engine::query_scalar(STREAMED)
             .bind(account.0)
             .bind(from)
             .bind(to)
             .bind(now.0)
-            .fetch_one(&self.readers)
+            .fetch_one(&self.0.readers)
             .await
             .map_err(db("sum the minutes"))?;
         u64::try_from(sum).map_err(|_| StoreError::Unreadable { what: "sessions.ended_ms" })
     }
 
-    async fn session_charges(&self, session: &SessionId) -> Result<Msat> {
-        let sum =
-            engine::query_scalar(SESSION_CHARGES).bind(session.as_str()).fetch_optional(&self.readers).await;
+    /// What a session was charged so far, for minutes and bandwidth.
+    pub async fn session_charges(&self, session: &SessionId) -> Result<Msat> {
+        let sum = engine::query_scalar(SESSION_CHARGES)
+            .bind(session.as_str())
+            .fetch_optional(&self.0.readers)
+            .await;
         let sum = sum.map_err(db("read the session's charges"))?;
         Ok(Msat(sum.unwrap_or(0)))
     }
 
-    async fn minute_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {
+    /// What the account was charged for minutes inside `range`.
+    pub async fn minute_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {
         let (from, to) = bounds(range);
         let sum = engine::query_scalar(MINUTES).bind(account.0).bind(from).bind(to);
-        sum.fetch_one(&self.readers).await.map(Msat).map_err(db("sum the charges"))
+        sum.fetch_one(&self.0.readers).await.map(Msat).map_err(db("sum the charges"))
     }
 }
 

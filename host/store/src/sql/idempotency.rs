@@ -1,11 +1,9 @@
 //! Requests with an idempotency key.
 
-use async_trait::async_trait;
-
 use super::engine::{self, Sql};
 use super::lock::Lock;
-use super::{SqlStore, commit, db};
-use crate::{Begun, Idempotency, IdempotentRequest, Result, StoreError};
+use super::{Store, commit, db};
+use crate::{Begun, IdempotentRequest, Result, StoreError};
 use satcast_core::secret::new_uid;
 
 /// How long an answer is kept.
@@ -39,9 +37,10 @@ const RELEASE: &str = "DELETE FROM idempotency WHERE uid = $1 AND status IS NULL
 /// Uid, hash of the body, status, sealed answer, time.
 type Row = (String, Vec<u8>, Option<i64>, Option<Vec<u8>>, i64);
 
-#[async_trait]
-impl Idempotency for SqlStore {
-    async fn begin_request(&self, request: IdempotentRequest) -> Result<Begun> {
+impl Store {
+    /// Looks a request up and, if it is new, records that it is being worked on. One that has been worked on for too
+    /// long belonged to a process that died, and is new again.
+    pub async fn begin_request(&self, request: IdempotentRequest) -> Result<Begun> {
         let failed = db("look the request up");
         let IdempotentRequest { account_id, request_hash, body_hash, now } = request;
         let too_old = now.0.saturating_sub(KEPT_MS);
@@ -68,22 +67,24 @@ impl Idempotency for SqlStore {
         Ok(Begun::New(uid))
     }
 
-    async fn finish_request(&self, name: &str, status: u16, answer: &[u8]) -> Result<()> {
+    /// Records the answer of a request; it is encrypted.
+    pub async fn finish_request(&self, name: &str, status: u16, answer: &[u8]) -> Result<()> {
         let mut tx = self.begin().await?;
         let finish =
-            engine::query(FINISH).bind(name).bind(i64::from(status)).bind(self.vault.seal(name, answer));
+            engine::query(FINISH).bind(name).bind(i64::from(status)).bind(self.0.vault.seal(name, answer));
         finish.execute(&mut tx).await.map_err(db("record the answer"))?;
         commit(tx).await
     }
 
-    async fn release_request(&self, name: &str) -> Result<()> {
+    /// Forgets a request that did nothing.
+    pub async fn release_request(&self, name: &str) -> Result<()> {
         let mut tx = self.begin().await?;
         engine::query(RELEASE).bind(name).execute(&mut tx).await.map_err(db("forget the request"))?;
         commit(tx).await
     }
 }
 
-impl SqlStore {
+impl Store {
     /// What a row says of the request that found it; `None` when its process died over it.
     fn known_request(&self, row: Row, request: IdempotentRequest) -> Result<Option<Begun>> {
         let (uid, body_hash, status, sealed, created_ms) = row;
@@ -96,6 +97,6 @@ impl SqlStore {
         };
         let status = u16::try_from(status);
         let status = status.map_err(|_| StoreError::Unreadable { what: "idempotency.status" })?;
-        Ok(Some(Begun::Done { status, answer: self.vault.open(&uid, &sealed)? }))
+        Ok(Some(Begun::Done { status, answer: self.0.vault.open(&uid, &sealed)? }))
     }
 }

@@ -1,6 +1,5 @@
 //! Invoices of the receiving wallet: what becomes of each is one transaction, and so is its credit.
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::audit::{Noted, record};
@@ -10,11 +9,11 @@ use super::events::{NewEvent, emit};
 use super::ledger::{HOUSE_LIGHTNING, post};
 use super::lock::{Lock, again};
 use super::wallets::{cut, refilled};
-use super::{SqlStore, commit, db};
+use super::{Store, commit, db};
 use crate::{
     Actor, By, Change, Close, DecideRefill, EventType, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord,
     MadeInvoice, NoRefill, Purpose, RefillFacts, RefillFault, RefillRules, Result, Stage, StoreError,
-    Transfer, TransferKind, WalletInvoices,
+    Transfer, TransferKind,
 };
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 
@@ -116,9 +115,10 @@ pub(super) async fn faults(tx: &mut Tx) -> Result<Vec<String>> {
     Ok(unposted.chain(unexplained).collect())
 }
 
-#[async_trait]
-impl WalletInvoices for SqlStore {
-    async fn begin_refill(
+impl Store {
+    /// Writes the row of a refill, if `decide` allows one: the facts are those of the same transaction. `day` is when the day
+    /// of the cap began, `due_at` when the row is given up if nothing is heard of it.
+    pub async fn begin_refill(
         &self,
         account: AccountId,
         wallet: i64,
@@ -163,7 +163,11 @@ impl WalletInvoices for SqlStore {
         Ok(Ok(invoice))
     }
 
-    async fn begin_topup(
+    /// Writes the row of a top-up; at most `cap` of an account may be open at one time.
+    ///
+    /// # Errors
+    /// [`StoreError::CapReached`].
+    pub async fn begin_topup(
         &self,
         actor: &Actor,
         amount: Msat,
@@ -196,7 +200,9 @@ impl WalletInvoices for SqlStore {
         Ok(invoice)
     }
 
-    async fn invoice_made(&self, invoice: i64, made: &MadeInvoice, due_at: UnixMillis) -> Result<bool> {
+    /// Notes what the receiving wallet made, a refill's as [`Stage::Paying`]; `false` when the row was given up meanwhile: the
+    /// invoice must not be shown or paid then.
+    pub async fn invoice_made(&self, invoice: i64, made: &MadeInvoice, due_at: UnixMillis) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let row = engine::query(MADE)
             .bind(invoice)
@@ -211,7 +217,8 @@ impl WalletInvoices for SqlStore {
         Ok(row.is_some())
     }
 
-    async fn close_invoice(&self, invoice: i64, close: &Close) -> Result<bool> {
+    /// Ends an invoice that is under way without money; `false` when it is not.
+    pub async fn close_invoice(&self, invoice: i64, close: &Close) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let row = engine::query_as(CLOSE)
             .bind(invoice)
@@ -238,7 +245,8 @@ impl WalletInvoices for SqlStore {
         Ok(true)
     }
 
-    async fn settle_invoice(&self, invoice_id: i64, credit: Msat, now: UnixMillis) -> Result<bool> {
+    /// Credits an invoice; `false` when that was done before.
+    pub async fn settle_invoice(&self, invoice_id: i64, credit: Msat, now: UnixMillis) -> Result<bool> {
         let failed = db("credit the invoice");
         let mut tx = self.begin_holding(Lock::Invoice(invoice_id)).await?;
         let row = engine::query(SETTLE).bind(invoice_id).bind(credit.0).bind(now.0);
@@ -272,7 +280,8 @@ impl WalletInvoices for SqlStore {
         Ok(true)
     }
 
-    async fn claim_invoices(
+    /// Invoices that the receiving wallet is to be asked about, the longest due first; they are due again at `until`.
+    pub async fn claim_invoices(
         &self,
         now: UnixMillis,
         until: UnixMillis,
@@ -288,28 +297,34 @@ impl WalletInvoices for SqlStore {
         again(claim).await
     }
 
-    async fn ask_invoice_at(&self, invoice: i64, due_at: Option<UnixMillis>) -> Result<()> {
+    /// When the receiving wallet is to be asked next about an invoice; `None` for never.
+    pub async fn ask_invoice_at(&self, invoice: i64, due_at: Option<UnixMillis>) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let ask = engine::query(ASK_AT).bind(invoice).bind(due_at.map(|at| at.0)).execute(&mut tx).await;
         ask.map_err(db("note when to ask"))?;
         commit(tx).await
     }
 
-    async fn next_invoice_due(&self) -> Result<Option<UnixMillis>> {
-        let due: Option<i64> =
-            engine::query_scalar(NEXT_DUE).fetch_one(&self.readers).await.map_err(db("look for invoices"))?;
+    /// When the next invoice is due.
+    pub async fn next_invoice_due(&self) -> Result<Option<UnixMillis>> {
+        let due: Option<i64> = engine::query_scalar(NEXT_DUE)
+            .fetch_one(&self.0.readers)
+            .await
+            .map_err(db("look for invoices"))?;
         Ok(due.map(UnixMillis))
     }
 
-    async fn ask_all_invoices(&self, now: UnixMillis) -> Result<()> {
+    /// Makes every invoice that is under way and was made due now: called once at start.
+    pub async fn ask_all_invoices(&self, now: UnixMillis) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Invoices).await?;
         let ask = engine::query(ASK_ALL).bind(now.0).execute(&mut tx).await;
         ask.map_err(db("make invoices due"))?;
         commit(tx).await
     }
 
-    async fn topup_of(&self, account: AccountId, id: i64) -> Result<Option<InvoiceRecord>> {
-        let row = engine::query(TOPUP).bind(account.0).bind(id).fetch_optional(&self.readers).await;
+    /// A top-up of the account.
+    pub async fn topup_of(&self, account: AccountId, id: i64) -> Result<Option<InvoiceRecord>> {
+        let row = engine::query(TOPUP).bind(account.0).bind(id).fetch_optional(&self.0.readers).await;
         row.map_err(db("read a top-up"))?.as_ref().map(invoice).transpose()
     }
 }

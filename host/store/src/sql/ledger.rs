@@ -1,15 +1,14 @@
 //! The ledger's postings. A posting is one row with a debit and a credit side; only customers'
 //! balances are kept beside it, changed in the same transaction.
 
-use async_trait::async_trait;
 use serde_json::json;
 use sqlx::error::ErrorKind;
 
 use super::audit::record;
 use super::engine::{self, Tx};
 use super::lock::Lock;
-use super::{SqlStore, commit, db};
-use crate::{Actor, Change, Ledger, Result, StoreError, Transfer, TransferKind};
+use super::{Store, commit, db};
+use crate::{Actor, Change, Result, StoreError, Transfer, TransferKind};
 use satcast_core::ids::{AccountId, Msat, Sats};
 
 /// The largest amount of a posting, and of a balance: all sats there will ever be.
@@ -70,16 +69,23 @@ pub(super) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
     }
 }
 
-#[async_trait]
-impl Ledger for SqlStore {
-    async fn post(&self, transfer: Transfer) -> Result<bool> {
+impl Store {
+    /// Posts one transfer. `false` when one with the same `idem` was posted before: nothing changes then.
+    ///
+    /// # Errors
+    /// [`StoreError::Amount`], [`StoreError::NotFound`].
+    pub async fn post(&self, transfer: Transfer) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Account(transfer.account_id)).await?;
         let posted = post(&mut tx, &transfer).await?;
         commit(tx).await?;
         Ok(posted)
     }
 
-    async fn credit(&self, actor: &Actor, sats: Sats, idem: String) -> Result<()> {
+    /// Adds prepaid credit to an account under a name that makes a repeat harmless.
+    ///
+    /// # Errors
+    /// [`StoreError::Amount`], [`StoreError::NotFound`].
+    pub async fn credit(&self, actor: &Actor, sats: Sats, idem: String) -> Result<()> {
         let amount = sats.to_msat().ok_or(StoreError::Amount(sats.0))?;
         let (account_id, now) = (actor.account, actor.now);
         let transfer = Transfer { account_id, kind: TransferKind::Prepaid, amount, idem, now };
@@ -92,8 +98,12 @@ impl Ledger for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn balance(&self, account: AccountId) -> Result<Msat> {
-        let balance = engine::query_scalar(BALANCE).bind(account.0).fetch_optional(&self.readers).await;
+    /// What the account can spend.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn balance(&self, account: AccountId) -> Result<Msat> {
+        let balance = engine::query_scalar(BALANCE).bind(account.0).fetch_optional(&self.0.readers).await;
         balance.map_err(db("read the balance"))?.map(Msat).ok_or(StoreError::NotFound("account"))
     }
 }

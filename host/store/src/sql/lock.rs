@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::engine::{self, Query, Tx};
-use super::{SqlStore, db};
+use super::{Store, db};
 use crate::{Result, StoreError};
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId};
 
@@ -81,7 +81,7 @@ impl Lock<'_> {
     }
 }
 
-impl SqlStore {
+impl Store {
     /// Begins a writing transaction that decides from what it reads.
     pub(super) async fn begin_holding(&self, lock: Lock<'_>) -> Result<Tx> {
         let mut tx = self.begin().await?;

@@ -1,16 +1,15 @@
 //! Sessions of people who logged in, and links by which accounts are made.
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::accounts::{account_record, insert_account};
 use super::audit::{self, record};
 use super::engine::{self, Row, Sql};
 use super::lock::Lock;
-use super::{SqlStore, commit, db};
+use super::{Store, commit, db};
 use crate::{
-    AccountRecord, Actor, By, Change, INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, Logins, NewAccount,
-    NewLogin, Origin, Result, StoreError,
+    AccountRecord, Actor, By, Change, INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, NewAccount, NewLogin,
+    Origin, Result, StoreError,
 };
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::secret::Redacted;
@@ -43,9 +42,12 @@ const INVITE: &str =
     RETURNING id";
 const USE_INVITE: &str = "DELETE FROM invites WHERE token_hash = $1 AND expires_ms > $2 RETURNING operator";
 
-#[async_trait]
-impl Logins for SqlStore {
-    async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId> {
+impl Store {
+    /// Begins a session of the origin's person; those of everyone that have ended are cleared away.
+    ///
+    /// # Errors
+    /// [`StoreError::PasswordChanged`] when the checked hash is no longer the account's.
+    pub async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId> {
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let failed = db("begin the login session");
         if let Some(verified) = &login.verified {
@@ -75,24 +77,31 @@ impl Logins for SqlStore {
         Ok(id)
     }
 
-    async fn login_by_hash(&self, hash: &[u8; 32], now: UnixMillis) -> Result<Option<LoginRecord>> {
-        let row = engine::query(BY_HASH).bind(&hash[..]).bind(now.0).fetch_optional(&self.readers).await;
+    /// The session with that token, unless it has ended by `now`.
+    pub async fn login_by_hash(&self, hash: &[u8; 32], now: UnixMillis) -> Result<Option<LoginRecord>> {
+        let row = engine::query(BY_HASH).bind(&hash[..]).bind(now.0).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.as_ref().map(login_record).transpose()).map_err(db("read the login session"))
     }
 
-    async fn renew_login(&self, login: LoginId, now: UnixMillis, expires_at: UnixMillis) -> Result<()> {
+    /// Notes that a session was used, and when it ends now.
+    pub async fn renew_login(&self, login: LoginId, now: UnixMillis, expires_at: UnixMillis) -> Result<()> {
         let mut tx = self.begin().await?;
         let renew = engine::query(RENEW).bind(login.0).bind(now.0).bind(expires_at.0);
         renew.execute(&mut tx).await.map_err(db("renew the login session"))?;
         commit(tx).await
     }
 
-    async fn logins_of(&self, account: AccountId, now: UnixMillis) -> Result<Vec<LoginRecord>> {
-        let rows = engine::query(OF_ACCOUNT).bind(account.0).bind(now.0).fetch_all(&self.readers).await;
+    /// The account's sessions, newest first.
+    pub async fn logins_of(&self, account: AccountId, now: UnixMillis) -> Result<Vec<LoginRecord>> {
+        let rows = engine::query(OF_ACCOUNT).bind(account.0).bind(now.0).fetch_all(&self.0.readers).await;
         rows.and_then(|rows| rows.iter().map(login_record).collect()).map_err(db("read the login sessions"))
     }
 
-    async fn end_login(&self, actor: &Actor, login: LoginId) -> Result<()> {
+    /// Ends a session of the account.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn end_login(&self, actor: &Actor, login: LoginId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let ended = engine::query(END).bind(login.0).bind(actor.account.0).fetch_optional(&mut tx).await;
         ended.map_err(db("end the login session"))?.ok_or(StoreError::NotFound("session"))?;
@@ -101,12 +110,17 @@ impl Logins for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn account(&self, account: AccountId) -> Result<Option<AccountRecord>> {
-        let row = engine::query(ACCOUNT).bind(account.0).fetch_optional(&self.readers).await;
+    /// The account.
+    pub async fn account(&self, account: AccountId) -> Result<Option<AccountRecord>> {
+        let row = engine::query(ACCOUNT).bind(account.0).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.map(account_record).transpose()).map_err(db("read the account"))
     }
 
-    async fn change_password(&self, actor: &Actor, hash: &Redacted<String>) -> Result<()> {
+    /// Gives the account another password and ends all its sessions.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn change_password(&self, actor: &Actor, hash: &Redacted<String>) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("change the password");
         let changed = engine::query(PASSWORD).bind(actor.account.0).bind(hash.expose());
@@ -119,7 +133,11 @@ impl Logins for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn create_invite(
+    /// Keeps a link that makes one account until `expires_at`.
+    ///
+    /// # Errors
+    /// [`StoreError::CapReached`].
+    pub async fn create_invite(
         &self,
         origin: &Origin,
         hash: &[u8; 32],
@@ -147,7 +165,12 @@ impl Logins for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn use_invite(
+    /// Makes the account of a link, which is used up with it; whether it may operate the service is the link's to say.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for a link that is unknown, used or too old;
+    /// [`StoreError::NameTaken`], which leaves the link.
+    pub async fn use_invite(
         &self,
         origin: &Origin,
         hash: &[u8; 32],

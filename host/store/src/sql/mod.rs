@@ -40,7 +40,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use self::engine::{Pool, Tx};
@@ -48,9 +47,7 @@ use self::engine::{Pool, Tx};
 pub(super) use self::idempotency::ROWS_PER_ACCOUNT_MAX as IDEMPOTENCY_ROWS_MAX;
 pub use self::inspect::Inspector;
 pub use self::owner::Owner;
-use super::Address;
-use super::{Result, StoreApi, StoreError};
-use satcast_core::config::Durability;
+use super::{Address, OpenOptions, Result, StoreError};
 use satcast_core::feed::Feed;
 use satcast_core::ids::Msat;
 use satcast_core::secret::{Vault, new_uid};
@@ -61,39 +58,65 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a database may take to prove that it answers: whoever asks wants to know soon.
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A store in one database.
+/// The database, and what goes with it; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Inner>);
+
 #[derive(Debug)]
-pub(super) struct SqlStore {
+struct Inner {
     writer: Pool,
     readers: Pool,
     vault: Vault,
     feed: Feed,
     outbox: Arc<Notify>,
     generation: AtomicU64,
-    /// An entry that takes a balance below this is told.
     low_balance: Msat,
 }
 
-impl SqlStore {
-    pub(super) async fn open(address: &Address, durability: Durability, vault: Vault) -> Result<Self> {
-        let (writer, readers) = match address {
-            Address::File(path) => sqlite::open(path, durability).await?,
-            Address::Server(server) => postgres::open(server, durability).await?,
-        };
-        check_key(&writer, &vault).await?;
-        webhooks::check_key(&writer, &vault).await?;
-        let (feed, outbox) = (Feed::new(new_uid()), Arc::new(Notify::new()));
-        Ok(Self { writer, readers, vault, feed, outbox, generation: AtomicU64::new(0), low_balance: Msat(0) })
+/// Opens the database, makes a missing file, and brings its schema up to date. Several processes may do so at the same time.
+///
+/// # Errors
+/// The address is refused, the file cannot be opened, the server cannot be reached, or the schema is newer than this release.
+pub async fn open(options: OpenOptions) -> Result<Store> {
+    let OpenOptions { url, durability, vault, low_balance } = options;
+    let (writer, readers) = match Address::parse(url.expose())? {
+        Address::File(path) => sqlite::open(&path, durability).await?,
+        Address::Server(server) => postgres::open(&server, durability).await?,
+    };
+    check_key(&writer, &vault).await?;
+    webhooks::check_key(&writer, &vault).await?;
+    let (feed, outbox, generation) = (Feed::new(new_uid()), Arc::default(), AtomicU64::new(0));
+    Ok(Store(Arc::new(Inner { writer, readers, vault, feed, outbox, generation, low_balance })))
+}
+
+impl Store {
+    /// What was changed through this store, as it happens; live sessions send to it as well.
+    pub fn feed(&self) -> &Feed {
+        &self.0.feed
     }
 
-    /// The same, telling of balances that an entry takes below `low_balance`.
-    pub(super) fn telling_below(self, low_balance: Msat) -> Self {
-        Self { low_balance, ..self }
+    /// Grows with every change through this store of what belongs to accounts, and with every count of bytes: while it stays,
+    /// what was read stays true, as far as other processes go.
+    pub fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// A read that proves the database answers.
+    pub async fn ping(&self) -> Result<()> {
+        let read = engine::query("SELECT id FROM accounts LIMIT 1").fetch_optional(&self.0.readers);
+        let read = tokio::time::timeout(PING_TIMEOUT, read).await;
+        read.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(drop).map_err(db("read"))
+    }
+
+    /// Finishes running statements and closes every connection.
+    pub async fn close(&self) {
+        self.0.readers.close().await;
+        self.0.writer.close().await;
     }
 
     /// The only start of a writing transaction. Dropped without a commit it is rolled back.
     async fn begin(&self) -> Result<Tx> {
-        Ok(match &self.writer {
+        Ok(match &self.0.writer {
             Pool::Sqlite(writer) => Tx::Sqlite(sqlite::begin(writer).await?),
             Pool::Postgres(writer) => Tx::Postgres(postgres::begin(writer).await?),
         })
@@ -101,7 +124,7 @@ impl SqlStore {
 
     /// Makes what others read before a commit old.
     fn has_changed(&self) {
-        self.generation.fetch_add(1, Ordering::Release);
+        self.0.generation.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -128,26 +151,4 @@ async fn first_secret(pool: &Pool) -> Result<Option<(String, Vec<u8>)>> {
     let row =
         engine::query_as("SELECT uid, key_sealed FROM streams ORDER BY id LIMIT 1").fetch_optional(pool);
     row.await.map_err(db("check the key"))
-}
-
-#[async_trait]
-impl StoreApi for SqlStore {
-    fn feed(&self) -> &Feed {
-        &self.feed
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
-    }
-
-    async fn ping(&self) -> Result<()> {
-        let read = engine::query("SELECT id FROM accounts LIMIT 1").fetch_optional(&self.readers);
-        let read = tokio::time::timeout(PING_TIMEOUT, read).await;
-        read.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(drop).map_err(db("read"))
-    }
-
-    async fn close(&self) {
-        self.readers.close().await;
-        self.writer.close().await;
-    }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -12,10 +11,10 @@ use super::engine::{self, Row, Tx};
 use super::events::{NewEvent, insert_event};
 use super::lock::{Lock, again};
 use super::webhooks::{secret_place, url_place};
-use super::{SqlStore, commit, db};
+use super::{Store, commit, db};
 use crate::outbox::{Lane, choose};
 use crate::{
-    ATTEMPTS_KEPT_MAX, Actor, Change, DeliveryJob, EventType, Health, Outbox, Result, SendingCaps, Settled,
+    ATTEMPTS_KEPT_MAX, Actor, Change, DeliveryJob, EventType, Health, Result, SendingCaps, Settled,
     StoreError,
 };
 use satcast_core::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
@@ -112,18 +111,20 @@ const REDELIVER: &str = "UPDATE webhook_deliveries SET due_ms = $3,
 /// Tries after which only one is left.
 const TRIES_BUT_ONE: i64 = crate::DELIVERY_TRIES_MAX - 1;
 
-#[async_trait]
-impl Outbox for SqlStore {
-    fn outbox_changed(&self) -> Arc<Notify> {
-        Arc::clone(&self.outbox)
+impl Store {
+    /// Told when there may be something new to send. An event of another process is not told of: look now and then.
+    pub fn outbox_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.outbox)
     }
 
-    async fn has_due_delivery(&self, now: UnixMillis) -> Result<bool> {
-        let due = engine::query(HAS_DUE).bind(now.0).fetch_optional(&self.readers).await;
+    /// Whether a delivery is due that nobody is sending.
+    pub async fn has_due_delivery(&self, now: UnixMillis) -> Result<bool> {
+        let due = engine::query(HAS_DUE).bind(now.0).fetch_optional(&self.0.readers).await;
         Ok(due.map_err(db("look for deliveries"))?.is_some())
     }
 
-    async fn claim_deliveries(
+    /// Takes due deliveries, at most `room`, until `until`. What cannot be read is logged and given up.
+    pub async fn claim_deliveries(
         &self,
         now: UnixMillis,
         until: UnixMillis,
@@ -138,18 +139,24 @@ impl Outbox for SqlStore {
         again(|| self.try_claim(waiting.clone(), now, until, room, caps)).await
     }
 
-    async fn release_deliveries(&self) -> Result<u64> {
+    /// Gives back what an earlier process had taken, and says how much; called once at start by who alone uses the database.
+    pub async fn release_deliveries(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
         let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("give deliveries back"))?;
         commit(tx).await?;
         Ok(released.rows_affected())
     }
 
-    async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
+    /// Records what came of attempts, all or nothing. `false` for a job that is no longer the caller's: nothing changes for it.
+    pub async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
         again(|| self.try_finish(done)).await
     }
 
-    async fn begin_test(
+    /// Makes a `test.ping` for a webhook of the account, taken by the caller until `until`. It is tried once.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn begin_test(
         &self,
         account: AccountId,
         webhook: WebhookId,
@@ -179,7 +186,11 @@ impl Outbox for SqlStore {
         Ok(job)
     }
 
-    async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()> {
+    /// Makes a delivery due now: one that waits is tried earlier, any other once more.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::WebhookDisabled`].
+    pub async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let enabled = owned(&mut tx, actor.account, webhook).await?;
         let again =
@@ -261,7 +272,7 @@ fn lane((id, webhook, account, host): (i64, i64, i64, String)) -> (i64, Lane) {
     (id, Lane { webhook, account, host, is_failing: account < 0 })
 }
 
-impl SqlStore {
+impl Store {
     async fn try_finish(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
         let mut tx = self.begin_holding(Lock::Outbox).await?;
         let mut ours = Vec::with_capacity(done.len());
@@ -318,7 +329,7 @@ impl SqlStore {
             .bind(cap(caps.per_host))
             .bind(cap(caps.per_account))
             .bind(LOOKED_AT_MAX)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("look for deliveries"))?;
         Ok(waiting.into_iter().map(lane).collect())
@@ -332,7 +343,7 @@ impl SqlStore {
         let mut secrets = Vec::new();
         for column in ["secret_sealed", "old_secret_sealed"] {
             if let Some(sealed) = row.try_get::<Option<Vec<u8>>>(column).map_err(&failed)? {
-                secrets.push(self.vault.open_text(&secret_place(&uid), &sealed)?);
+                secrets.push(self.0.vault.open_text(&secret_place(&uid), &sealed)?);
             }
         }
         let tries: i64 = row.try_get("tries").map_err(&failed)?;
@@ -344,7 +355,7 @@ impl SqlStore {
             claim: claim.to_owned(),
             event_id: row.try_get("event_id").map_err(&failed)?,
             body: row.try_get("body").map_err(&failed)?,
-            url: self.vault.open_text(&url_place(&uid), &url)?,
+            url: self.0.vault.open_text(&url_place(&uid), &url)?,
             secrets,
             tries: u32::try_from(tries).map_err(unreadable)?,
             is_test: EventType::parse(&event) == Some(EventType::TestPing),

@@ -1,11 +1,9 @@
 //! Playback: destinations by key and path, and bandwidth.
 
-use async_trait::async_trait;
-
 use super::engine::{self, Row};
 use super::lock::again;
-use super::{SqlStore, commit, db};
-use crate::{Bandwidth, Playback, PlaybackRecord, Result, StoreError};
+use super::{Store, commit, db};
+use crate::{Bandwidth, PlaybackRecord, Result, StoreError};
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, KeyId, StreamId, UnixMillis};
 
 /// Most bytes of one destination and hour: far above what any network sends, so that the sum of an account fits too.
@@ -40,29 +38,36 @@ const ADD_BANDWIDTH: &str =
 const SUM_BANDWIDTH: &str =
     "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM bandwidth WHERE account_id = $1 AND hour_ms = $2";
 
-#[async_trait]
-impl Playback for SqlStore {
-    async fn playback_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<(KeyId, PlaybackRecord)>> {
+/// What playback needs of the database.
+///
+/// # Errors
+/// Reading a destination whose stored configuration was damaged is a [`StoreError::Vault`].
+impl Store {
+    /// The public key with that SHA-256, unless revoked, and its destination.
+    pub async fn playback_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<(KeyId, PlaybackRecord)>> {
         let failed = db("look up the public key");
-        let row = engine::query(SELECT_BY_KEY_HASH).bind(&hash[..]).fetch_optional(&self.readers).await;
+        let row = engine::query(SELECT_BY_KEY_HASH).bind(&hash[..]).fetch_optional(&self.0.readers).await;
         let Some(row) = row.map_err(&failed)? else { return Ok(None) };
         let key = KeyId(row.try_get("key_id").map_err(&failed)?);
         Ok(Some((key, self.playback_record(&row)?)))
     }
 
-    async fn playback_by_key(&self, key: KeyId) -> Result<Option<PlaybackRecord>> {
-        let row = engine::query(SELECT_BY_KEY).bind(key.0).fetch_optional(&self.readers).await;
+    /// The destination of a public key, unless revoked.
+    pub async fn playback_by_key(&self, key: KeyId) -> Result<Option<PlaybackRecord>> {
+        let row = engine::query(SELECT_BY_KEY).bind(key.0).fetch_optional(&self.0.readers).await;
         let row = row.map_err(db("read the destination of the public key"))?;
         row.map(|row| self.playback_record(&row)).transpose()
     }
 
-    async fn playback_by_path(&self, path: &str) -> Result<Option<PlaybackRecord>> {
-        let row = engine::query(SELECT_BY_PATH).bind(path).fetch_optional(&self.readers).await;
+    /// The destination with that path.
+    pub async fn playback_by_path(&self, path: &str) -> Result<Option<PlaybackRecord>> {
+        let row = engine::query(SELECT_BY_PATH).bind(path).fetch_optional(&self.0.readers).await;
         let row = row.map_err(db("look up the playback path"))?;
         row.map(|row| self.playback_record(&row)).transpose()
     }
 
-    async fn add_bandwidth(&self, sent: &[Bandwidth]) -> Result<()> {
+    /// Adds bytes to what is stored: all of them or, on an error, none.
+    pub async fn add_bandwidth(&self, sent: &[Bandwidth]) -> Result<()> {
         if sent.is_empty() {
             return Ok(());
         }
@@ -71,14 +76,16 @@ impl Playback for SqlStore {
         again(|| self.try_add(&sent)).await
     }
 
-    async fn bandwidth_of_hour(&self, account: AccountId, hour_start: UnixMillis) -> Result<u64> {
+    /// Bytes stored for all destinations of an account in the UTC clock hour that begins at `hour_start`, deleted
+    /// destinations included.
+    pub async fn bandwidth_of_hour(&self, account: AccountId, hour_start: UnixMillis) -> Result<u64> {
         let sum = engine::query_scalar(SUM_BANDWIDTH).bind(account.0).bind(hour_start.0);
-        let sum: i64 = sum.fetch_one(&self.readers).await.map_err(db("read the bandwidth"))?;
+        let sum: i64 = sum.fetch_one(&self.0.readers).await.map_err(db("read the bandwidth"))?;
         u64::try_from(sum).map_err(|_| StoreError::Unreadable { what: "bandwidth.bytes" })
     }
 }
 
-impl SqlStore {
+impl Store {
     async fn try_add(&self, sent: &[Bandwidth]) -> Result<()> {
         let mut tx = self.begin().await?;
         for row in sent {
@@ -99,7 +106,7 @@ impl SqlStore {
         let failed = db("read the destination");
         let uid: String = row.try_get("uid").map_err(&failed)?;
         let sealed: Vec<u8> = row.try_get("config_sealed").map_err(&failed)?;
-        let config = self.vault.open(&uid, &sealed)?;
+        let config = self.0.vault.open(&uid, &sealed)?;
         let unreadable = |_| StoreError::Unreadable { what: "destinations.config_sealed" };
         Ok(PlaybackRecord {
             destination_id: DestinationId(row.try_get("id").map_err(&failed)?),

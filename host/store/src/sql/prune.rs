@@ -1,11 +1,9 @@
 //! Deletes what is old or not wanted any more of webhooks, a bounded part in each transaction: others write in between.
 
-use async_trait::async_trait;
-
 use super::engine;
 use super::lock::again;
-use super::{SqlStore, commit, db};
-use crate::{Prune, Result};
+use super::{Store, commit, db};
+use crate::Result;
 use satcast_core::ids::UnixMillis;
 
 /// Events deleted at one time.
@@ -28,18 +26,19 @@ const DELETE_ATTEMPTS_OF: &str = "DELETE FROM webhook_attempts WHERE delivery_id
 const DELETE_DELIVERY: &str = "DELETE FROM webhook_deliveries WHERE id = $1";
 const DELETE_WEBHOOK: &str = "DELETE FROM webhooks WHERE id = $1";
 
-#[async_trait]
-impl Prune for SqlStore {
-    async fn prune_events(&self, before: UnixMillis) -> Result<bool> {
+impl Store {
+    /// Deletes events made before `before` with their log, at most a few hundred; `true` when there may be more.
+    pub async fn prune_events(&self, before: UnixMillis) -> Result<bool> {
         again(|| self.try_prune_events(before)).await
     }
 
-    async fn prune_webhooks(&self) -> Result<bool> {
+    /// Deletes a part of the log of a deleted webhook, and the webhook after the last; `true` when there may be more.
+    pub async fn prune_webhooks(&self) -> Result<bool> {
         again(|| self.try_prune_webhooks()).await
     }
 }
 
-impl SqlStore {
+impl Store {
     async fn try_prune_events(&self, before: UnixMillis) -> Result<bool> {
         let failed = db("delete old events");
         let mut tx = self.begin().await?;
@@ -56,7 +55,7 @@ impl SqlStore {
 
     async fn try_prune_webhooks(&self) -> Result<bool> {
         let failed = db("delete the log of a deleted webhook");
-        let deleted = engine::query_scalar(DELETED).fetch_optional(&self.readers).await;
+        let deleted = engine::query_scalar(DELETED).fetch_optional(&self.0.readers).await;
         let Some(webhook) = deleted.map_err(&failed)? else { return Ok(false) };
         let webhook: i64 = webhook;
         let mut tx = self.begin().await?;

@@ -1,17 +1,14 @@
 //! Paid retries of uploads: the row and its charge are one transaction, and so are its end and what is given back.
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::audit::record;
 use super::charges::{KIND_REFUND, Posting, balance, post, reverse, take};
 use super::engine::{self, Tx};
 use super::lock::Lock;
-use super::{SqlStore, commit, db};
+use super::{Store, commit, db};
 use crate::recoveries::is_ours;
-use crate::{
-    Actor, ArchiveState, AskedRecovery, Change, OpenedRecovery, Recoveries, RecoveryBegun, Result, StoreError,
-};
+use crate::{Actor, ArchiveState, AskedRecovery, Change, OpenedRecovery, RecoveryBegun, Result, StoreError};
 use satcast_core::ids::{DestinationId, Msat, UnixMillis};
 
 /// The kind of a charge for a retry.
@@ -78,9 +75,13 @@ fn charge_name(archive: i64, attempt: i64) -> String {
     format!("recovery:{archive}:{attempt}")
 }
 
-#[async_trait]
-impl Recoveries for SqlStore {
-    async fn begin_recovery(
+impl Store {
+    /// Charges a retry of a recording of the actor's account, unless another one runs. `driver_attempt` is what its driver has
+    /// counted so far; a charge of 0 posts nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for a recording that is not the account's.
+    pub async fn begin_recovery(
         &self,
         actor: &Actor,
         archive: i64,
@@ -127,7 +128,7 @@ impl Recoveries for SqlStore {
                 return Err(StoreError::Unreadable { what: "transfers.idem of a recovery" });
             }
             // Dropping the transaction takes back what was written.
-            if take(&mut tx, account, fee, self.low_balance, now).await?.is_none() {
+            if take(&mut tx, account, fee, self.0.low_balance, now).await?.is_none() {
                 return Ok(RecoveryBegun::Insufficient(balance(&mut tx, account).await?));
             }
         }
@@ -138,7 +139,8 @@ impl Recoveries for SqlStore {
         Ok(RecoveryBegun::Begun(id))
     }
 
-    async fn recovery_opened(&self, id: i64, now: UnixMillis) -> Result<()> {
+    /// The store opened the upload: the charge stays, unless the upload fails because of us.
+    pub async fn recovery_opened(&self, id: i64, now: UnixMillis) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Recovery(id)).await?;
         let opened = engine::query_scalar(OPENED).bind(id).bind(now.0).fetch_optional(&mut tx).await;
         let archive: Option<i64> = opened.map_err(db("note that an upload was opened"))?;
@@ -149,32 +151,37 @@ impl Recoveries for SqlStore {
         commit(tx).await
     }
 
-    async fn recovery_refused(&self, id: i64, now: UnixMillis) -> Result<bool> {
+    /// The upload was not opened: the charge is given back; `false` when it is not the turn of this any more.
+    pub async fn recovery_refused(&self, id: i64, now: UnixMillis) -> Result<bool> {
         self.give_recovery_back(id, "asked", now).await
     }
 
-    async fn recovery_abandoned(&self, id: i64, now: UnixMillis) -> Result<()> {
+    /// Nobody goes on with an upload that had begun: the charge is given back, once.
+    pub async fn recovery_abandoned(&self, id: i64, now: UnixMillis) -> Result<()> {
         self.give_recovery_back(id, "opened", now).await.map(drop)
     }
 
-    async fn opened_recoveries(&self) -> Result<Vec<OpenedRecovery>> {
-        let rows = engine::query_as(ALL_OPENED).fetch_all(&self.readers).await;
+    /// Retries whose upload goes on.
+    pub async fn opened_recoveries(&self) -> Result<Vec<OpenedRecovery>> {
+        let rows = engine::query_as(ALL_OPENED).fetch_all(&self.0.readers).await;
         let rows: Vec<(i64, String, String)> = rows.map_err(db("look for recoveries"))?;
         Ok(rows.into_iter().map(|(id, driver, file_name)| OpenedRecovery { id, driver, file_name }).collect())
     }
 
-    async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>> {
-        let rows = engine::query_as(ASKED).bind(driver).fetch_all(&self.readers).await;
+    /// Retries of a driver's recordings whose answer nobody has written down.
+    pub async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>> {
+        let rows = engine::query_as(ASKED).bind(driver).fetch_all(&self.0.readers).await;
         Ok(asked(rows.map_err(db("look for recoveries"))?))
     }
 
-    async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>> {
-        let rows = engine::query_as(UNANSWERED).bind(before.0).fetch_all(&self.readers).await;
+    /// The same of all drivers, for retries that began before a time.
+    pub async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>> {
+        let rows = engine::query_as(UNANSWERED).bind(before.0).fetch_all(&self.0.readers).await;
         Ok(asked(rows.map_err(db("look for recoveries"))?))
     }
 }
 
-impl SqlStore {
+impl Store {
     /// Gives a retry in this state back; `false` when it is not in it.
     async fn give_recovery_back(&self, id: i64, state: &'static str, now: UnixMillis) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Recovery(id)).await?;

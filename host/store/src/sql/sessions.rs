@@ -1,12 +1,10 @@
 //! Live sessions.
 
-use async_trait::async_trait;
-
 use super::engine::{self, Row};
 use super::events::{session_ended, session_started, stream_bytes};
 use super::lock::{Lock, again};
-use super::{SqlStore, commit, db};
-use crate::{NewSession, Result, SessionRecord, Sessions, StoreError};
+use super::{Store, commit, db};
+use crate::{NewSession, Result, SessionRecord, StoreError};
 use satcast_core::ids::{EndReason, SessionId, StreamId, UnixMillis};
 
 const INSERT: &str =
@@ -27,9 +25,9 @@ const INTERRUPT: &str = "UPDATE sessions SET end_reason = $2,
 const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, end_reason FROM sessions
     WHERE stream_id = $1 ORDER BY started_ms DESC, id DESC LIMIT 1";
 
-#[async_trait]
-impl Sessions for SqlStore {
-    async fn begin_session(&self, session: NewSession) -> Result<()> {
+impl Store {
+    /// Records that a session began.
+    pub async fn begin_session(&self, session: NewSession) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Stream(session.stream_id)).await?;
         let insert = engine::query(INSERT)
             .bind(session.id.as_str())
@@ -45,7 +43,8 @@ impl Sessions for SqlStore {
         Ok(())
     }
 
-    async fn heartbeat_sessions(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
+    /// Records that sessions were alive at `now`; ended ones are left alone.
+    pub async fn heartbeat_sessions(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
         if sessions.is_empty() {
             return Ok(());
         }
@@ -54,7 +53,13 @@ impl Sessions for SqlStore {
         again(|| self.try_heartbeat(&sessions, now)).await
     }
 
-    async fn end_session(&self, session: &SessionId, ended_at: UnixMillis, reason: EndReason) -> Result<()> {
+    /// Records the end of a session; the first end stays.
+    pub async fn end_session(
+        &self,
+        session: &SessionId,
+        ended_at: UnixMillis,
+        reason: EndReason,
+    ) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Session(session)).await?;
         let end = engine::query(END).bind(session.as_str()).bind(ended_at.0).bind(reason.as_str());
         let ended = end.execute(&mut tx).await.map_err(db("end the session"))?;
@@ -69,7 +74,8 @@ impl Sessions for SqlStore {
         Ok(())
     }
 
-    async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>> {
+    /// Ends every session that has no end as interrupted, at its last heartbeat; called once at start.
+    pub async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>> {
         let mut tx = self.begin().await?;
         let ids: Vec<String> = engine::query_scalar(INTERRUPT)
             .bind(now.0)
@@ -88,13 +94,14 @@ impl Sessions for SqlStore {
         Ok(ids)
     }
 
-    async fn last_session(&self, stream: StreamId) -> Result<Option<SessionRecord>> {
-        let row = engine::query(LAST).bind(stream.0).fetch_optional(&self.readers).await;
+    /// The newest session of a stream.
+    pub async fn last_session(&self, stream: StreamId) -> Result<Option<SessionRecord>> {
+        let row = engine::query(LAST).bind(stream.0).fetch_optional(&self.0.readers).await;
         row.map_err(db("read the session"))?.map(|row| session_record(&row)).transpose()
     }
 }
 
-impl SqlStore {
+impl Store {
     async fn try_heartbeat(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
         let mut tx = self.begin().await?;
         for session in sessions {

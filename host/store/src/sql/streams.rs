@@ -1,15 +1,14 @@
 //! Streams and their destinations.
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::audit::record;
 use super::engine::{self, Row, Tx};
 use super::lock::Lock;
-use super::{SqlStore, db};
+use super::{Store, db};
 use crate::{
     Actor, Caps, Change, Delays, DestinationRecord, DestinationView, NewDestination, NewStream, Page, Result,
-    StoreError, StreamLimits, StreamRecord, StreamView, Streams,
+    StoreError, StreamLimits, StreamRecord, StreamView,
 };
 use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
 use satcast_core::networks::Networks;
@@ -59,9 +58,12 @@ const DELETE_DESTINATION: &str =
     AND stream_id IN (SELECT s.id FROM streams s WHERE s.account_id = $2 AND s.deleted_ms IS NULL)
     AND ($4 IS NULL OR stream_id = $4) RETURNING stream_id, kind, platform";
 
-#[async_trait]
-impl Streams for SqlStore {
-    async fn create_stream(
+impl Store {
+    /// Makes a stream with its destinations, all or nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::CapReached`].
+    pub async fn create_stream(
         &self,
         actor: &Actor,
         stream: NewStream,
@@ -86,7 +88,7 @@ impl Streams for SqlStore {
             .bind(actor.account.0)
             .bind(&stream.label)
             .bind(&key_hash(key)[..])
-            .bind(self.vault.seal(&uid, key.as_bytes()))
+            .bind(self.0.vault.seal(&uid, key.as_bytes()))
             .bind(actor.now.0)
             .bind(stream.allowed.to_text())
             .fetch_one(&mut tx)
@@ -105,34 +107,42 @@ impl Streams for SqlStore {
         Ok((id, destinations))
     }
 
-    async fn streams_of(&self, account: AccountId, page: Page) -> Result<Vec<StreamView>> {
+    /// The account's streams, newest first.
+    pub async fn streams_of(&self, account: AccountId, page: Page) -> Result<Vec<StreamView>> {
         let rows = engine::query(SELECT_VIEWS)
             .bind(account.0)
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("read the streams"))?;
         rows.iter().map(|row| self.stream_view(row)).collect()
     }
 
-    async fn stream_of(&self, account: AccountId, stream: StreamId) -> Result<Option<StreamView>> {
+    /// One stream of the account with its stream key.
+    pub async fn stream_of(&self, account: AccountId, stream: StreamId) -> Result<Option<StreamView>> {
         let row =
-            engine::query(SELECT_VIEW).bind(account.0).bind(stream.0).fetch_optional(&self.readers).await;
+            engine::query(SELECT_VIEW).bind(account.0).bind(stream.0).fetch_optional(&self.0.readers).await;
         row.map_err(db("read the stream"))?.map(|row| self.stream_view(&row)).transpose()
     }
 
-    async fn stream(&self, stream: StreamId) -> Result<Option<StreamRecord>> {
-        let row = engine::query(SELECT_STREAM).bind(stream.0).fetch_optional(&self.readers).await;
+    /// A stream that is not deleted, whoever owns it.
+    pub async fn stream(&self, stream: StreamId) -> Result<Option<StreamRecord>> {
+        let row = engine::query(SELECT_STREAM).bind(stream.0).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.as_ref().map(stream_record).transpose()).map_err(db("read the stream"))
     }
 
-    async fn stream_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<StreamRecord>> {
-        let row = engine::query(SELECT_STREAM_BY_KEY).bind(&hash[..]).fetch_optional(&self.readers).await;
+    /// The stream whose stream key has that SHA-256, unless deleted.
+    pub async fn stream_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<StreamRecord>> {
+        let row = engine::query(SELECT_STREAM_BY_KEY).bind(&hash[..]).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.as_ref().map(stream_record).transpose()).map_err(db("look up the stream key"))
     }
 
-    async fn delete_stream(&self, actor: &Actor, stream: StreamId) -> Result<()> {
+    /// Marks a stream and its destinations deleted.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn delete_stream(&self, actor: &Actor, stream: StreamId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("delete the stream");
         let deleted =
@@ -146,26 +156,34 @@ impl Streams for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>> {
+    /// The destinations of a stream that are not deleted, newest first, disabled ones too. One whose stored
+    /// configuration cannot be read is logged and left out: the others must go live without it.
+    pub async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>> {
         let views = self.read_destinations(stream, Page::ALL).await?;
         Ok(views.into_iter().filter_map(readable).collect())
     }
 
-    async fn destinations_page(
+    /// One page of the destinations of a stream of the account, newest first, unreadable ones too; `None` when the
+    /// stream is not the account's.
+    pub async fn destinations_page(
         &self,
         account: AccountId,
         stream: StreamId,
         page: Page,
     ) -> Result<Option<Vec<DestinationView>>> {
         let owned =
-            engine::query(OWNED_STREAM).bind(stream.0).bind(account.0).fetch_optional(&self.readers).await;
+            engine::query(OWNED_STREAM).bind(stream.0).bind(account.0).fetch_optional(&self.0.readers).await;
         match owned.map_err(db("read the stream"))? {
             Some(_) => self.read_destinations(stream, page).await.map(Some),
             None => Ok(None),
         }
     }
 
-    async fn add_destination(
+    /// Adds a destination to a stream of the account.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::CapReached`].
+    pub async fn add_destination(
         &self,
         actor: &Actor,
         stream: StreamId,
@@ -187,7 +205,11 @@ impl Streams for SqlStore {
         Ok(id)
     }
 
-    async fn delete_destination(
+    /// Marks a destination of the account deleted, of `stream` when given; answers whose it was.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn delete_destination(
         &self,
         actor: &Actor,
         stream: Option<StreamId>,
@@ -211,7 +233,7 @@ impl Streams for SqlStore {
     }
 }
 
-impl SqlStore {
+impl Store {
     async fn insert_destination(
         &self,
         tx: &mut Tx,
@@ -239,7 +261,7 @@ impl SqlStore {
             .bind(stream.0)
             .bind(&destination.kind)
             .bind(&destination.platform)
-            .bind(self.vault.seal(&uid, config.as_bytes()))
+            .bind(self.0.vault.seal(&uid, config.as_bytes()))
             .bind(now.0)
             .bind(destination.has_playback.then(new_playback_path))
             .bind(i64::from(destination.delays.start_secs))
@@ -255,7 +277,7 @@ impl SqlStore {
             .bind(stream.0)
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("read the destinations"))?;
         rows.iter().map(|row| self.destination_view(row)).collect()
@@ -265,7 +287,7 @@ impl SqlStore {
         let failed = db("read the destination");
         let uid: String = row.try_get("uid").map_err(&failed)?;
         let sealed: Vec<u8> = row.try_get("config_sealed").map_err(&failed)?;
-        let config = self.vault.open(&uid, &sealed).ok();
+        let config = self.0.vault.open(&uid, &sealed).ok();
         // A check of the column keeps them in their range.
         let secs =
             |name| row.try_get::<i64>(name).map(|secs| u32::try_from(secs).unwrap_or(0)).map_err(&failed);
@@ -290,7 +312,7 @@ impl SqlStore {
         let unreadable = StoreError::Unreadable { what: "sessions.end_reason" };
         Ok(StreamView {
             stream: stream_record(row).map_err(&failed)?,
-            stream_key: self.vault.open_text(&uid, &sealed)?,
+            stream_key: self.0.vault.open_text(&uid, &sealed)?,
             last_end_reason: match reason {
                 Some(name) => Some(EndReason::parse(&name).ok_or(unreadable)?),
                 None => None,

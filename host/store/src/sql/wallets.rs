@@ -1,15 +1,13 @@
 //! Connected wallets.
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::audit::record;
 use super::engine::{self, Row, Tx};
 use super::lock::Lock;
-use super::{SqlStore, commit, db};
+use super::{Store, commit, db};
 use crate::{
-    Actor, Change, NewWallet, RefillRules, Result, WALLET_ERROR_CHARS_MAX, WalletConnections, WalletFault,
-    WalletRecord,
+    Actor, Change, NewWallet, RefillRules, Result, WALLET_ERROR_CHARS_MAX, WalletFault, WalletRecord,
 };
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::new_uid;
@@ -62,11 +60,11 @@ pub(super) async fn refilled(tx: &mut Tx, account: AccountId, day: UnixMillis) -
     sum.map(Msat).map_err(db("sum the refills"))
 }
 
-#[async_trait]
-impl WalletConnections for SqlStore {
-    async fn connect_wallet(&self, actor: &Actor, wallet: NewWallet) -> Result<()> {
+impl Store {
+    /// Connects a wallet, in the place of the one that was connected before.
+    pub async fn connect_wallet(&self, actor: &Actor, wallet: NewWallet) -> Result<()> {
         let uid = new_uid();
-        let seal = |place: String, text: &str| self.vault.seal(&place, text.as_bytes());
+        let seal = |place: String, text: &str| self.0.vault.seal(&place, text.as_bytes());
         let rules = wallet.rules;
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let before = engine::query_as(REPLACE).bind(actor.account.0).fetch_optional(&mut tx).await;
@@ -95,7 +93,8 @@ impl WalletConnections for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn disconnect_wallet(&self, actor: &Actor) -> Result<bool> {
+    /// Forgets the connected wallet; `false` when there was none.
+    pub async fn disconnect_wallet(&self, actor: &Actor) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let gone = engine::query_scalar(DISCONNECT).bind(actor.account.0).fetch_optional(&mut tx).await;
         let gone: Option<i64> = gone.map_err(db("disconnect the wallet"))?;
@@ -106,24 +105,35 @@ impl WalletConnections for SqlStore {
         Ok(true)
     }
 
-    async fn wallet_of(&self, account: AccountId) -> Result<Option<WalletRecord>> {
-        let row = engine::query(SELECT).bind(account.0).fetch_optional(&self.readers).await;
+    /// The connected wallet of an account.
+    pub async fn wallet_of(&self, account: AccountId) -> Result<Option<WalletRecord>> {
+        let row = engine::query(SELECT).bind(account.0).fetch_optional(&self.0.readers).await;
         row.map_err(db("read the wallet"))?.map(|row| self.wallet_record(&row)).transpose()
     }
 
-    async fn refilled_since(&self, account: AccountId, day: UnixMillis) -> Result<Msat> {
+    /// What counts towards the cap of the day that began at `day`.
+    pub async fn refilled_since(&self, account: AccountId, day: UnixMillis) -> Result<Msat> {
         let sum = engine::query_scalar(REFILLED).bind(account.0).bind(day.0);
-        let sum = sum.bind(day.0.saturating_sub(SETTLED_WITHIN_MS)).fetch_one(&self.readers).await;
+        let sum = sum.bind(day.0.saturating_sub(SETTLED_WITHIN_MS)).fetch_one(&self.0.readers).await;
         sum.map(Msat).map_err(db("sum the refills"))
     }
 
-    async fn wallets_below(&self, now: UnixMillis, after: i64, limit: i64) -> Result<Vec<(i64, AccountId)>> {
-        let rows = engine::query_as(BELOW).bind(now.0).bind(after).bind(limit).fetch_all(&self.readers).await;
+    /// Connections after the one `after` whose accounts have less than their threshold and may be refilled, with their
+    /// accounts, at most `limit`.
+    pub async fn wallets_below(
+        &self,
+        now: UnixMillis,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<(i64, AccountId)>> {
+        let rows =
+            engine::query_as(BELOW).bind(now.0).bind(after).bind(limit).fetch_all(&self.0.readers).await;
         let rows: Vec<(i64, i64)> = rows.map_err(db("look for accounts to refill"))?;
         Ok(rows.into_iter().map(|(id, account)| (id, AccountId(account))).collect())
     }
 
-    async fn note_wallet_fault(
+    /// Notes what went wrong with a wallet that paid, or whose outcome is not known; before `rests_until` it refills nothing.
+    pub async fn note_wallet_fault(
         &self,
         account: AccountId,
         connection: i64,
@@ -138,7 +148,7 @@ impl WalletConnections for SqlStore {
     }
 }
 
-impl SqlStore {
+impl Store {
     fn wallet_record(&self, row: &Row) -> Result<WalletRecord> {
         let failed = db("read the wallet");
         let uid: String = row.try_get("uid").map_err(&failed)?;
@@ -152,8 +162,8 @@ impl SqlStore {
             id: number("id")?,
             account: AccountId(number("account_id")?),
             kind: row.try_get("kind").map_err(&failed)?,
-            url: self.vault.open_text(&url_place(&uid), &url)?,
-            secret: self.vault.open_text(&secret_place(&uid), &secret)?,
+            url: self.0.vault.open_text(&url_place(&uid), &url)?,
+            secret: self.0.vault.open_text(&secret_place(&uid), &secret)?,
             rules: RefillRules {
                 threshold: Msat(number("threshold_msat")?),
                 amount: Msat(number("amount_msat")?),

@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
 use serde_json::json;
 
 use super::audit::record;
 use super::engine::{self, Pool, Row};
 use super::lock::Lock;
 use super::outbox::CANCEL;
-use super::{SqlStore, db};
+use super::{Store, db};
 use crate::{
     Actor, AttemptView, Change, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook,
-    OLD_SECRET_KEPT_MS, Page, Result, StoreError, WebhookView, Webhooks,
+    OLD_SECRET_KEPT_MS, Page, Result, StoreError, WebhookView,
 };
 use satcast_core::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
 use satcast_core::secret::{Redacted, Vault, new_uid};
@@ -61,9 +60,14 @@ pub(super) async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
     }
 }
 
-#[async_trait]
-impl Webhooks for SqlStore {
-    async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId> {
+/// Webhooks of accounts. Everything of another account is [`StoreError::NotFound`].
+impl Store {
+    /// Makes a webhook.
+    ///
+    /// # Errors
+    /// [`StoreError::CapReached`]; [`StoreError::NotFound`] for a stream of another
+    /// account.
+    pub async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("make the webhook");
         let count = engine::query_scalar(COUNT).bind(actor.account.0);
@@ -78,13 +82,13 @@ impl Webhooks for SqlStore {
         }
         let uid = new_uid();
         let secret = webhook.secret.as_ref();
-        let sealed = secret.map(|secret| self.vault.seal(&secret_place(&uid), secret.expose().as_bytes()));
+        let sealed = secret.map(|secret| self.0.vault.seal(&secret_place(&uid), secret.expose().as_bytes()));
         let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
         let id = engine::query_scalar(INSERT)
             .bind(&uid)
             .bind(actor.account.0)
             .bind(webhook.stream_id.map(|stream| stream.0))
-            .bind(self.vault.seal(&url_place(&uid), webhook.url.expose().as_bytes()))
+            .bind(self.0.vault.seal(&url_place(&uid), webhook.url.expose().as_bytes()))
             .bind(&webhook.host)
             .bind(events.join(","))
             .bind(sealed)
@@ -102,18 +106,20 @@ impl Webhooks for SqlStore {
         Ok(id)
     }
 
-    async fn webhooks_of(&self, account: AccountId, page: Page) -> Result<Vec<WebhookView>> {
+    /// The account's webhooks, newest first.
+    pub async fn webhooks_of(&self, account: AccountId, page: Page) -> Result<Vec<WebhookView>> {
         let rows = engine::query(SELECT)
             .bind(account.0)
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(db("read the webhooks"))?;
         rows.iter().map(|row| self.webhook_view(row)).collect()
     }
 
-    async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
+    /// Deletes a webhook: nothing of it is seen or sent from now on. Its log is deleted later.
+    pub async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("delete the webhook");
         let owned = engine::query(OWNED).bind(webhook.0).bind(actor.account.0);
@@ -127,7 +133,8 @@ impl Webhooks for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
+    /// Lets a webhook be told of events again.
+    pub async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let enabled = engine::query(ENABLE).bind(webhook.0).bind(actor.account.0);
         let enabled = enabled.fetch_optional(&mut tx).await.map_err(db("enable the webhook"))?;
@@ -137,7 +144,8 @@ impl Webhooks for SqlStore {
         self.commit_noted(tx, noted).await
     }
 
-    async fn rotate_webhook_secret(
+    /// Gives a webhook another secret; answers until when the one before signs too, if there was one.
+    pub async fn rotate_webhook_secret(
         &self,
         actor: &Actor,
         webhook: WebhookId,
@@ -150,7 +158,7 @@ impl Webhooks for SqlStore {
         let uid = uid.ok_or(StoreError::NotFound("webhook"))?;
         let rotate = engine::query_scalar(ROTATE)
             .bind(webhook.0)
-            .bind(self.vault.seal(&secret_place(&uid), secret.expose().as_bytes()))
+            .bind(self.0.vault.seal(&secret_place(&uid), secret.expose().as_bytes()))
             .bind(actor.now.0.saturating_add(OLD_SECRET_KEPT_MS));
         let until: Option<i64> = rotate.fetch_one(&mut tx).await.map_err(&failed)?;
         let change = Change::new("webhook.secret_rotated", "webhook", webhook.0, json!({}));
@@ -159,7 +167,8 @@ impl Webhooks for SqlStore {
         Ok(until.map(UnixMillis))
     }
 
-    async fn deliveries_of(
+    /// The deliveries of a webhook, newest first, of one state when given.
+    pub async fn deliveries_of(
         &self,
         account: AccountId,
         webhook: WebhookId,
@@ -167,7 +176,8 @@ impl Webhooks for SqlStore {
         page: Page,
     ) -> Result<Vec<DeliveryView>> {
         let failed = db("read the deliveries");
-        let owned = engine::query(OWNED).bind(webhook.0).bind(account.0).fetch_optional(&self.readers).await;
+        let owned =
+            engine::query(OWNED).bind(webhook.0).bind(account.0).fetch_optional(&self.0.readers).await;
         owned.map_err(&failed)?.ok_or(StoreError::NotFound("webhook"))?;
         let state = state.map(DeliveryState::as_str);
         let rows = engine::query(DELIVERIES)
@@ -175,7 +185,7 @@ impl Webhooks for SqlStore {
             .bind(page.before.unwrap_or(i64::MAX))
             .bind(state)
             .bind(page.limit)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(&failed)?;
         let mut views: Vec<DeliveryView> = rows.iter().map(delivery_view).collect::<Result<_>>()?;
@@ -185,7 +195,7 @@ impl Webhooks for SqlStore {
             .bind(oldest.id.0)
             .bind(newest.id.0)
             .bind(state)
-            .fetch_all(&self.readers)
+            .fetch_all(&self.0.readers)
             .await
             .map_err(&failed)?;
         let mut attempts: HashMap<i64, Vec<AttemptView>> = HashMap::new();
@@ -200,7 +210,7 @@ impl Webhooks for SqlStore {
     }
 }
 
-impl SqlStore {
+impl Store {
     fn webhook_view(&self, row: &Row) -> Result<WebhookView> {
         let failed = db("read the webhooks");
         let uid: String = row.try_get("uid").map_err(&failed)?;
@@ -212,7 +222,7 @@ impl SqlStore {
         let last_ok = last_ok.map_err(&failed)? == Some(1);
         Ok(WebhookView {
             id: WebhookId(row.try_get("id").map_err(&failed)?),
-            url: self.vault.open_text(&url_place(&uid), &url)?,
+            url: self.0.vault.open_text(&url_place(&uid), &url)?,
             events: events
                 .split(',')
                 .map(|name| EventType::parse(name).ok_or_else(unreadable))

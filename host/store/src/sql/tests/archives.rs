@@ -1,7 +1,7 @@
 //! Whose word on a recording counts.
 
 use super::*;
-use crate::{ArchiveReport, ArchiveState, Archives as _, Recorded};
+use crate::{ArchiveReport, ArchiveState, Recorded};
 
 #[tokio::test]
 async fn a_report_counts_for_a_type_of_its_driver_and_a_name_that_is_its_own() {

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    AUDIT_DETAIL_BYTES_MAX, Audit as _, AuditEntry, AuditFilter, By, Change, DestinationChange, Edits as _,
-    FAILED_LOGINS_PER_HOUR_MAX, LOGINS_PER_ACCOUNT_MAX, LimitChange, LimitsChange, Logins as _, NewLogin,
-    StreamChange, TimeRange, UNKNOWN_LOGINS_PER_HOUR_MAX,
+    AUDIT_DETAIL_BYTES_MAX, AuditEntry, AuditFilter, By, Change, DestinationChange,
+    FAILED_LOGINS_PER_HOUR_MAX, LOGINS_PER_ACCOUNT_MAX, LimitChange, LimitsChange, NewLogin, StreamChange,
+    TimeRange, UNKNOWN_LOGINS_PER_HOUR_MAX,
 };
 use satcast_core::feed::Seen;
 use satcast_core::ids::{KeyId, LoginId, Sats};
@@ -210,7 +210,7 @@ async fn what_is_refused_or_rolled_back_leaves_no_entry() {
     assert!(rig.account("me", 0).await.is_err());
     rig.store.create_key(&by(account), key()).await.unwrap();
     // The change is written first; without its entry it must not stand.
-    let full = match rig.store.writer {
+    let full = match rig.store.0.writer {
         Pool::Sqlite(_) => {
             "CREATE TRIGGER full_up BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END"
         }
@@ -219,7 +219,7 @@ async fn what_is_refused_or_rolled_back_leaves_no_entry() {
     rig.run(full).await;
     assert!(rig.store.delete_stream(&by(account), stream).await.is_err());
     assert!(rig.store.stream(stream).await.unwrap().is_some(), "no change without its entry");
-    rig.run(match rig.store.writer {
+    rig.run(match rig.store.0.writer {
         Pool::Sqlite(_) => "DROP TRIGGER full_up",
         Pool::Postgres(_) => "DROP TRIGGER full_up ON audit",
     })
@@ -239,7 +239,7 @@ async fn entries_cannot_be_changed_or_deleted() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     for sql in ["UPDATE audit SET action = 'x'", "DELETE FROM audit"] {
-        let error = script(&rig.store.writer, sql).await.unwrap_err().to_string();
+        let error = script(&rig.store.0.writer, sql).await.unwrap_err().to_string();
         assert!(error.contains(KEPT), "{error}");
     }
     assert_eq!(rig.actions(account).await, ["account.created"]);

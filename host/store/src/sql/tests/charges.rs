@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use super::*;
-use crate::{Actor, Charged, Charges as _, History as _, MinuteCharge, Slot, Totals};
+use crate::{Actor, Charged, MinuteCharge, Slot, Totals};
 
 const PRICE: Msat = Msat(2_000);
 /// Names the database for the child of the test that kills it.
@@ -45,11 +45,11 @@ impl Charging {
 
     async fn count(&self) -> i64 {
         let count = engine::query_scalar("SELECT COUNT(*) FROM transfers WHERE kind = 'minute'");
-        count.fetch_one(&self.rig.store.readers).await.unwrap()
+        count.fetch_one(&self.rig.store.0.readers).await.unwrap()
     }
 
     async fn is_sound(&self) {
-        let report = check::check(&self.rig.store.readers).await.unwrap();
+        let report = check::check(&self.rig.store.0.readers).await.unwrap();
         assert_eq!(report.faults, []);
         assert_eq!(report.sessions, 1);
     }
@@ -110,8 +110,8 @@ async fn a_charge_is_all_its_slots_or_none_and_says_what_is_left() {
 
 /// Says where the ledger is wrong after somebody with the file in hand ran `sql`.
 async fn faults_after(charging: &Charging, sql: &'static str) -> Vec<String> {
-    script(&charging.rig.store.writer, sql).await.unwrap();
-    let report = check::check(&charging.rig.store.readers).await.unwrap();
+    script(&charging.rig.store.0.writer, sql).await.unwrap();
+    let report = check::check(&charging.rig.store.0.readers).await.unwrap();
     report.faults.iter().map(ToString::to_string).collect()
 }
 
@@ -167,10 +167,9 @@ async fn a_statement_has_every_entry_once_and_in_pages() {
 #[tokio::test]
 async fn charges_until_killed() {
     let Ok(database) = std::env::var(CHILD_DATABASE) else { return };
-    let address = Address::parse(&database).unwrap();
-    let store = SqlStore::open(&address, Durability::Full, Vault::new(&[7; 32])).await.unwrap();
+    let store = open_url(&database, Durability::Full, 7).await.unwrap();
     let session: String =
-        engine::query_scalar("SELECT id FROM sessions").fetch_one(&store.readers).await.unwrap();
+        engine::query_scalar("SELECT id FROM sessions").fetch_one(&store.0.readers).await.unwrap();
     for minute in 0..1_000_000_u64 {
         let slots = vec![Slot { slot: 1, destination: DestinationId(2) }];
         let session = SessionId(session.clone());
@@ -227,8 +226,8 @@ async fn the_check_finds_who_paid_for_another_and_what_was_waived_of_nothing() {
         WHERE w.name = 'waived' AND r.name = 'revenue';
         INSERT INTO overage_hours (account_id, hour_ms, price_msat_per_gb, limit_bytes, waived_msat)
         VALUES (1, 0, 5000, 0, 7);";
-    script(&charging.rig.store.writer, forged).await.unwrap();
-    let report = check::check(&charging.rig.store.readers).await.unwrap();
+    script(&charging.rig.store.0.writer, forged).await.unwrap();
+    let report = check::check(&charging.rig.store.0.readers).await.unwrap();
     let faults: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
     let session = charging.session.as_str();
     for expected in [

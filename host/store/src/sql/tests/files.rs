@@ -5,11 +5,6 @@ use sqlx::sqlite::SqlitePool;
 use super::*;
 use satcast_core::secret::VaultError;
 
-/// The file itself, whichever engine the others are tested on.
-async fn open_file(path: &Path, key: u8) -> Result<SqlStore> {
-    SqlStore::open(&Address::File(path.to_owned()), Durability::Full, Vault::new(&[key; 32])).await
-}
-
 async fn inspect(path: &Path) -> Result<Inspector> {
     Inspector::open(&Address::File(path.to_owned())).await
 }
@@ -17,7 +12,7 @@ async fn inspect(path: &Path) -> Result<Inspector> {
 async fn rig() -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
-    Rig { store: open_file(&path, 7).await.unwrap(), path, _folder: folder }
+    Rig { store: open_file(&path, Durability::Full, 7).await.unwrap(), path, _folder: folder }
 }
 
 fn sqlite(pool: &Pool) -> &SqlitePool {
@@ -47,7 +42,7 @@ async fn secrets_stand_in_no_file_in_clear_and_come_back_only_with_the_key() {
             assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
         }
     }
-    let other = open_file(&rig.path, 8).await.unwrap_err();
+    let other = open_file(&rig.path, Durability::Full, 8).await.unwrap_err();
     assert!(matches!(other, StoreError::Vault(VaultError::OtherKey)), "{other}");
 }
 
@@ -62,7 +57,7 @@ async fn a_backup_is_whole_private_and_never_overwrites() {
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(database.backup(&target).await, Err(StoreError::File { .. })));
     rig.account("late", 1).await.unwrap();
-    let copy = open_file(&target, 7).await.unwrap();
+    let copy = open_file(&target, Durability::Full, 7).await.unwrap();
     assert_eq!(copy.balance(account).await.unwrap(), Msat(5_000));
     assert_eq!(copy.count_accounts().await.unwrap(), 1);
 }
@@ -71,20 +66,18 @@ async fn a_backup_is_whole_private_and_never_overwrites() {
 async fn durability_and_journal_are_as_configured() {
     let rig = rig().await;
     let journal: String =
-        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(sqlite(&rig.store.writer)).await.unwrap();
+        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(sqlite(&rig.store.0.writer)).await.unwrap();
     let synchronous: i64 =
-        sqlx::query_scalar("PRAGMA synchronous").fetch_one(sqlite(&rig.store.writer)).await.unwrap();
+        sqlx::query_scalar("PRAGMA synchronous").fetch_one(sqlite(&rig.store.0.writer)).await.unwrap();
     assert_eq!((journal.as_str(), synchronous), ("wal", 2));
-    let write =
-        engine::query("INSERT INTO accounts (name, created_ms) VALUES ('x', 0)").execute(&rig.store.readers);
+    let write = engine::query("INSERT INTO accounts (name, created_ms) VALUES ('x', 0)")
+        .execute(&rig.store.0.readers);
     assert!(write.await.is_err(), "readers cannot write");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&rig.path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
-    let normal = SqlStore::open(&Address::File(rig.path.clone()), Durability::Normal, Vault::new(&[7; 32]))
-        .await
-        .unwrap();
+    let normal = open_file(&rig.path, Durability::Normal, 7).await.unwrap();
     let synchronous: i64 =
-        sqlx::query_scalar("PRAGMA synchronous").fetch_one(sqlite(&normal.writer)).await.unwrap();
+        sqlx::query_scalar("PRAGMA synchronous").fetch_one(sqlite(&normal.0.writer)).await.unwrap();
     assert_eq!(synchronous, 1);
 }
 
@@ -93,9 +86,9 @@ async fn a_file_that_is_no_database_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     std::fs::write(&path, "x".repeat(10_000)).unwrap();
-    assert!(open_file(&path, 7).await.is_err());
+    assert!(open_file(&path, Durability::Full, 7).await.is_err());
     let nowhere = folder.path().join("missing/t.db");
-    let error = open_file(&nowhere, 7).await.unwrap_err();
+    let error = open_file(&nowhere, Durability::Full, 7).await.unwrap_err();
     assert!(error.to_string().contains("missing/t.db-migrate"), "{error}");
 }
 
@@ -112,7 +105,7 @@ async fn a_database_that_is_looked_at_is_not_changed() {
     database.check_key(&Vault::new(&[7; 32])).await.unwrap();
     let other = database.check_key(&Vault::new(&[8; 32])).await.unwrap_err();
     assert!(matches!(other, StoreError::Vault(VaultError::OtherKey)), "{other}");
-    engine::query("DELETE FROM _sqlx_migrations").execute(&rig.store.writer).await.unwrap();
+    engine::query("DELETE FROM _sqlx_migrations").execute(&rig.store.0.writer).await.unwrap();
     assert_eq!(database.schema_version().await.unwrap(), (0, newest), "an old schema stays old");
     assert_eq!(database.check_ledger().await.unwrap().transfers, 1);
     database.close().await;

@@ -1,7 +1,7 @@
 //! The ledger: once, in range, unchangeable, and checked.
 
 use super::*;
-use crate::{Ledger as _, Transfer, TransferKind};
+use crate::{Transfer, TransferKind};
 use satcast_core::ids::Sats;
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn postings_are_made_once_and_only_in_range() {
     let nobody = rig.store.credit(&by(AccountId(99)), Sats(1), "e".into()).await;
     assert!(matches!(nobody, Err(StoreError::NotFound("account"))));
     assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500), "refused postings leave nothing");
-    let report = check::check(&rig.store.readers).await.unwrap();
+    let report = check::check(&rig.store.0.readers).await.unwrap();
     assert_eq!((report.transfers, report.moved_msat, report.balances), (1, 1_500, 1));
     assert!(report.faults.is_empty());
 }
@@ -56,23 +56,23 @@ async fn transfers_cannot_be_changed_or_deleted() {
     let rig = Rig::new().await;
     rig.account("me", 5_000).await.unwrap();
     for sql in ["UPDATE transfers SET amount_msat = 1", "DELETE FROM transfers"] {
-        let error = script(&rig.store.writer, sql).await.unwrap_err().to_string();
+        let error = script(&rig.store.0.writer, sql).await.unwrap_err().to_string();
         assert!(error.contains("post a correction"), "{error}");
     }
     let below = engine::query("UPDATE ledger_accounts SET balance_msat = -1 WHERE account_id IS NOT NULL");
-    assert!(below.execute(&rig.store.writer).await.is_err(), "a customer's balance is never below zero");
+    assert!(below.execute(&rig.store.0.writer).await.is_err(), "a customer's balance is never below zero");
 }
 
 /// What the check says after somebody with the file in hand ran `sql`.
 async fn faults_after(rig: &Rig, sql: &'static str) -> Vec<String> {
-    script(&rig.store.writer, sql).await.unwrap();
-    let report = check::check(&rig.store.readers).await.unwrap();
+    script(&rig.store.0.writer, sql).await.unwrap();
+    let report = check::check(&rig.store.0.readers).await.unwrap();
     report.faults.iter().map(ToString::to_string).collect()
 }
 
 /// Takes away what keeps the ledger's tables as they should be.
 async fn allow_everything(rig: &Rig) {
-    let sql = match rig.store.writer {
+    let sql = match rig.store.0.writer {
         Pool::Sqlite(_) => {
             "DROP TRIGGER transfers_are_never_changed; PRAGMA ignore_check_constraints = ON;
             PRAGMA foreign_keys = OFF;"
@@ -83,7 +83,7 @@ async fn allow_everything(rig: &Rig) {
                 DROP CONSTRAINT transfers_debit_id_fkey, DROP CONSTRAINT transfers_credit_id_fkey;"
         }
     };
-    script(&rig.store.writer, sql).await.unwrap();
+    script(&rig.store.0.writer, sql).await.unwrap();
 }
 
 #[tokio::test]

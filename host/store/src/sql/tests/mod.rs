@@ -20,9 +20,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    Accounts as _, Actor, Caps, Ledger as _, NewAccount, NewDestination, NewKey, NewSession, NewStream,
-    Origin, Page, Scopes, Sessions as _, StoreError, Streams as _, Terms, testing,
+    Actor, Caps, NewAccount, NewDestination, NewKey, NewSession, NewStream, Origin, Page, Scopes, StoreError,
+    Terms, testing,
 };
+use satcast_core::config::Durability;
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_api_key, new_session_id, new_stream_key};
 
@@ -31,21 +32,27 @@ const ALL: Page = Page::ALL;
 const NOW: UnixMillis = UnixMillis(1_000);
 
 struct Rig {
-    store: SqlStore,
+    store: Store,
     path: PathBuf,
     _folder: TempDir,
 }
 
-/// The address of the database that stands for a file.
-async fn address_of(path: &Path) -> Address {
-    Address::parse(testing::url(path).await.expose()).unwrap()
+async fn open_url(url: &str, durability: Durability, key: u8) -> Result<Store> {
+    let (url, vault) = (Redacted::new(url.to_owned()), Vault::new(&[key; 32]));
+    open(OpenOptions { url, durability, vault, low_balance: Msat(0) }).await
 }
 
-async fn try_open(path: &Path, key: u8) -> Result<SqlStore> {
-    SqlStore::open(&address_of(path).await, Durability::Full, Vault::new(&[key; 32])).await
+/// Opens the database that stands for a file.
+async fn try_open(path: &Path, key: u8) -> Result<Store> {
+    open_url(testing::url(path).await.expose(), Durability::Full, key).await
 }
 
-async fn open_at(path: &Path, key: u8) -> SqlStore {
+/// The file itself, whichever engine the others are tested on.
+pub(super) async fn open_file(path: &Path, durability: Durability, key: u8) -> Result<Store> {
+    open_url(&format!("sqlite:{}", path.display()), durability, key).await
+}
+
+async fn open_at(path: &Path, key: u8) -> Store {
     try_open(path, key).await.unwrap()
 }
 
@@ -121,7 +128,7 @@ async fn a_sealed_value_moved_to_another_row_does_not_open() {
     let (stream, ids) = rig.stream(account, 2).await.unwrap();
     let moved =
         "UPDATE destinations SET config_sealed = (SELECT config_sealed FROM destinations WHERE id = $1)";
-    engine::query(moved).bind(ids[0].0).execute(&rig.store.writer).await.unwrap();
+    engine::query(moved).bind(ids[0].0).execute(&rig.store.0.writer).await.unwrap();
     let left = rig.store.destinations_of(stream).await.unwrap();
     assert_eq!(left.iter().map(|record| record.id).collect::<Vec<_>>(), [ids[0]], "the others are not lost");
     let views = rig.store.destinations_page(account, stream, ALL).await.unwrap().unwrap();
@@ -160,7 +167,7 @@ async fn keys_are_found_by_hash_until_revoked_and_capped() {
     rig.store.touch_keys(&[(id, UnixMillis(99_999))]).await.unwrap();
     let used = rig.store.key_by_hash(&hash).await.unwrap().unwrap().last_used_at;
     assert_eq!(used, Some(UnixMillis(100_000)), "a late note changes nothing");
-    engine::query("UPDATE api_keys SET revoked_ms = 1").execute(&rig.store.writer).await.unwrap();
+    engine::query("UPDATE api_keys SET revoked_ms = 1").execute(&rig.store.0.writer).await.unwrap();
     assert!(rig.store.key_by_hash(&hash).await.unwrap().is_none());
 }
 
@@ -194,7 +201,7 @@ async fn deleted_streams_and_destinations_are_kept_but_no_longer_found() {
     assert!(rig.store.destinations_of(stream).await.unwrap().is_empty());
     assert!(matches!(rig.store.delete_stream(&owner, stream).await, Err(StoreError::NotFound("stream"))));
     let kept: i64 = engine::query_scalar("SELECT COUNT(*) FROM destinations")
-        .fetch_one(&rig.store.readers)
+        .fetch_one(&rig.store.0.readers)
         .await
         .unwrap();
     assert_eq!(kept, 3);
@@ -255,7 +262,7 @@ async fn a_database_of_a_newer_release_is_refused_with_the_fix() {
     let rig = Rig::new().await;
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
         VALUES (9999, 'later', TRUE, $1, 0)";
-    engine::query(newer).bind(vec![0_u8]).execute(&rig.store.writer).await.unwrap();
+    engine::query(newer).bind(vec![0_u8]).execute(&rig.store.0.writer).await.unwrap();
     rig.store.close().await;
     let error = try_open(&rig.path, 7).await.unwrap_err();
     assert!(error.to_string().contains("newer"), "{error}");

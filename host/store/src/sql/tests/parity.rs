@@ -138,9 +138,8 @@ async fn both_engines_have_the_same_tables() {
     }
     let rig = Rig::new().await;
     let folder = tempfile::tempdir().unwrap();
-    let file = Address::File(folder.path().join("t.db"));
-    let store = SqlStore::open(&file, Durability::Normal, Vault::new(&[7; 32])).await.unwrap();
-    let (Pool::Sqlite(sqlite), Pool::Postgres(postgres)) = (&store.writer, &rig.store.writer) else {
+    let store = open_file(&folder.path().join("t.db"), Durability::Normal, 7).await.unwrap();
+    let (Pool::Sqlite(sqlite), Pool::Postgres(postgres)) = (&store.0.writer, &rig.store.0.writer) else {
         panic!("one of each")
     };
     let (sqlite, postgres) = (of_sqlite(sqlite).await, of_postgres(postgres).await);

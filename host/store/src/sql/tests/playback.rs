@@ -1,7 +1,7 @@
 //! Playback: paths, keys of viewers, bandwidth.
 
 use super::*;
-use crate::{Bandwidth, Playback as _};
+use crate::Bandwidth;
 use satcast_core::ids::{HOUR_MS, JSON_INTEGER_MAX, KeyId};
 use satcast_core::secret::new_playback_path;
 
@@ -46,7 +46,7 @@ impl Rig {
     }
 
     pub(super) async fn run(&self, sql: &'static str) {
-        script(&self.store.writer, sql).await.unwrap();
+        script(&self.store.0.writer, sql).await.unwrap();
     }
 }
 
@@ -72,7 +72,7 @@ async fn only_types_with_playback_get_a_path_of_their_own() {
     let paths: Vec<_> = views.into_iter().map(|view| view.playback_path).collect();
     assert_eq!(paths, [Some(second), Some(first), None]);
     let twice = "UPDATE destinations SET playback_path = 'same' WHERE playback_path IS NOT NULL";
-    assert!(engine::query(twice).execute(&rig.store.writer).await.is_err(), "a path belongs to one");
+    assert!(engine::query(twice).execute(&rig.store.0.writer).await.is_err(), "a path belongs to one");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_damaged_configuration_is_an_error_and_not_another_answer() {
     let (_, _, hosted) = rig.hosted(account).await;
     let (key, _) = rig.public_key(account, hosted).await.unwrap();
     let damage = engine::query("UPDATE destinations SET config_sealed = $1").bind(vec![1_u8]);
-    damage.execute(&rig.store.writer).await.unwrap();
+    damage.execute(&rig.store.0.writer).await.unwrap();
     assert!(matches!(rig.store.playback_by_key(key).await, Err(StoreError::Vault(_))));
 }
 

@@ -6,9 +6,8 @@ use futures_util::future::join_all;
 
 use super::*;
 use crate::{
-    Audit as _, AuditFilter, Bandwidth, Begun, Charged, Charges as _, Edits as _, EventType, HourDecision,
-    HourFacts, HourTerms, Idempotency as _, IdempotentRequest, LimitChange, LimitsChange, MinuteCharge,
-    NewWebhook, OveragePart, Playback as _, SendingCaps, Slot, StreamChange, Webhooks as _,
+    AuditFilter, Bandwidth, Begun, Charged, EventType, HourDecision, HourFacts, HourTerms, IdempotentRequest,
+    LimitChange, LimitsChange, MinuteCharge, NewWebhook, OveragePart, SendingCaps, Slot, StreamChange,
 };
 use satcast_core::ids::{HOUR_MS, Sats, WebhookId};
 
@@ -195,7 +194,7 @@ async fn a_balance_is_spent_once_by_minutes_and_playback_together() {
     .await;
     let balance = spending.rig.store.balance(spending.account).await.unwrap();
     assert!((0..4_000).contains(&balance.0), "spent as far as it went: {balance}");
-    let report = check::check(&spending.rig.store.readers).await.unwrap();
+    let report = check::check(&spending.rig.store.0.readers).await.unwrap();
     assert_eq!(report.faults, []);
 }
 
@@ -214,7 +213,7 @@ async fn what_is_due_is_claimed_once_and_within_the_caps() {
         let rig = racing.clone();
         let caps = SendingCaps { per_webhook: 10, per_host: 10, per_account: 10 };
         let until = UnixMillis(NOW.0 + 60_000);
-        async move { crate::Outbox::claim_deliveries(&rig.store, NOW, until, 4, caps).await.unwrap() }
+        async move { rig.store.claim_deliveries(NOW, until, 4, caps).await.unwrap() }
     })
     .await;
     let mut claimed: Vec<_> = claimed.into_iter().flatten().map(|job| (job.webhook, job.delivery)).collect();
@@ -245,7 +244,7 @@ async fn text_that_no_engine_should_be_asked_to_hold_comes_back_readable() {
     let change = StreamChange { label: Some("a\0b".into()), allowed: None };
     rig.store.change_stream(&by(account), stream, change).await.unwrap();
     let label = rig.store.stream(stream).await.unwrap().unwrap().label;
-    let expected = match rig.store.writer {
+    let expected = match rig.store.0.writer {
         Pool::Sqlite(_) => "a\0b",
         Pool::Postgres(_) => "a\u{FFFD}b",
     };

@@ -1,9 +1,7 @@
 //! Paid retries on the real database: one at a time whoever races, and a check that sees what was tampered with.
 
 use super::*;
-use crate::{
-    ArchiveReport, ArchiveState, Archives as _, Charges as _, Recorded, Recoveries as _, RecoveryBegun,
-};
+use crate::{ArchiveReport, ArchiveState, Recorded, RecoveryBegun};
 
 const FEE: Msat = Msat(360_000);
 
@@ -69,7 +67,7 @@ impl Failed {
     }
 
     async fn faults(&self) -> Vec<String> {
-        let report = check::check(&self.rig.store.readers).await.unwrap();
+        let report = check::check(&self.rig.store.0.readers).await.unwrap();
         report.faults.iter().map(ToString::to_string).collect()
     }
 }
@@ -160,13 +158,13 @@ async fn the_check_sees_retries_that_were_tampered_with() {
         failed.one_given_back().await;
         assert_eq!(failed.faults().await, [""; 0]);
         if sql.contains("transfers") {
-            let drop = match failed.rig.store.writer {
+            let drop = match failed.rig.store.0.writer {
                 Pool::Sqlite(_) => "DROP TRIGGER transfers_are_never_changed",
                 Pool::Postgres(_) => "DROP TRIGGER transfers_are_never_changed ON transfers",
             };
-            script(&failed.rig.store.writer, drop).await.unwrap();
+            script(&failed.rig.store.0.writer, drop).await.unwrap();
         }
-        script(&failed.rig.store.writer, sql).await.unwrap();
+        script(&failed.rig.store.0.writer, sql).await.unwrap();
         assert_eq!(failed.faults().await, seen, "{sql}");
     }
 }

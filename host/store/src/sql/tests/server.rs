@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::sql::lock::{TRIES_MAX, again};
 use crate::sql::owner::Owner;
-use crate::{Charged, Charges as _, MinuteCharge, Server, Slot};
+use crate::{Charged, MinuteCharge, Server, Slot};
 
 /// The certificate that signed the server's; in the environment with its address.
 const AUTHORITY: &str = "SATCAST_TEST_POSTGRES_CA";
@@ -87,7 +87,7 @@ async fn charges_that_are_repeated_over_cut_connections_are_made_once_each() {
     }
     cutter.await.unwrap();
     assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_000_000 - 2_000 * CHARGES.cast_signed()));
-    let report = check::check(&rig.store.readers).await.unwrap();
+    let report = check::check(&rig.store.0.readers).await.unwrap();
     assert_eq!((report.transfers, report.faults), (1 + CHARGES.cast_signed(), vec![]));
 }
 
@@ -143,7 +143,7 @@ async fn an_owner_that_somebody_replaced_is_told() {
 #[tokio::test]
 async fn a_transaction_that_loses_to_others_runs_a_bounded_number_of_times() {
     let Some((rig, ..)) = on_server().await else { return };
-    let Pool::Postgres(pool) = &rig.store.writer else { panic!("a server") };
+    let Pool::Postgres(pool) = &rig.store.0.writer else { panic!("a server") };
     for (code, runs) in [("40P01", TRIES_MAX), ("40001", TRIES_MAX), ("22012", 1)] {
         let ran = Cell::new(0);
         let run = || {
@@ -169,23 +169,22 @@ async fn a_transaction_that_loses_to_others_runs_a_bounded_number_of_times() {
 
 #[tokio::test]
 async fn connections_have_limits_and_commits_are_as_configured() {
-    let Some((rig, server, _)) = on_server().await else { return };
-    let address = Address::Server(server);
-    let normal = SqlStore::open(&address, Durability::Normal, Vault::new(&[7; 32])).await.unwrap();
+    let Some((rig, _, url)) = on_server().await else { return };
+    let normal = open_url(url.expose(), Durability::Normal, 7).await.unwrap();
     for (pool, setting, expected) in [
-        (&rig.store.writer, "statement_timeout", "30s"),
-        (&rig.store.readers, "lock_timeout", "10s"),
-        (&rig.store.writer, "idle_in_transaction_session_timeout", "1min"),
-        (&rig.store.writer, "synchronous_commit", "on"),
-        (&normal.writer, "synchronous_commit", "off"),
-        (&rig.store.readers, "default_transaction_read_only", "on"),
-        (&rig.store.writer, "application_name", "satcast"),
+        (&rig.store.0.writer, "statement_timeout", "30s"),
+        (&rig.store.0.readers, "lock_timeout", "10s"),
+        (&rig.store.0.writer, "idle_in_transaction_session_timeout", "1min"),
+        (&rig.store.0.writer, "synchronous_commit", "on"),
+        (&normal.0.writer, "synchronous_commit", "off"),
+        (&rig.store.0.readers, "default_transaction_read_only", "on"),
+        (&rig.store.0.writer, "application_name", "satcast"),
     ] {
         let shown = engine::query_scalar::<String>("SELECT current_setting($1)").bind(setting);
         assert_eq!(shown.fetch_one(pool).await.unwrap(), expected, "{setting}");
     }
     let write = engine::query("INSERT INTO accounts (name, created_ms) VALUES ('x', 0)");
-    assert!(write.execute(&rig.store.readers).await.is_err(), "readers cannot write");
+    assert!(write.execute(&rig.store.0.readers).await.is_err(), "readers cannot write");
 }
 
 #[tokio::test]
@@ -197,8 +196,7 @@ async fn a_server_that_lets_nobody_in_is_named_without_the_password() {
     for (url, says) in
         [(wrong, "password authentication failed"), (missing, "does not exist"), (nobody, "127.0.0.1:1")]
     {
-        let address = Address::parse(&url).unwrap();
-        let error = SqlStore::open(&address, Durability::Full, Vault::new(&[7; 32])).await.unwrap_err();
+        let error = open_url(&url, Durability::Full, 7).await.unwrap_err();
         let text = format!("{error} {error:?}");
         assert!(text.contains(says) && text.contains("[database] url"), "{text}");
         assert!(!text.contains("hunter2") && !text.contains("battery"), "{text}");
@@ -210,13 +208,12 @@ async fn certificates_are_checked_when_the_address_says_so() {
     let Some((_rig, _, url)) = on_server().await else { return };
     let authority = std::env::var(AUTHORITY).expect("the certificate beside the server");
     let open = async |parameters: &str| {
-        let address = Address::parse(&format!("{}?{parameters}", url.expose())).unwrap();
-        SqlStore::open(&address, Durability::Full, Vault::new(&[7; 32])).await
+        open_url(&format!("{}?{parameters}", url.expose()), Durability::Full, 7).await
     };
     let checked = open(&format!("sslmode=verify-full&sslrootcert={authority}")).await.unwrap();
-    let encrypted = async |store: &SqlStore| -> bool {
+    let encrypted = async |store: &Store| -> bool {
         let ask = engine::query_scalar("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
-        ask.fetch_one(&store.writer).await.unwrap()
+        ask.fetch_one(&store.0.writer).await.unwrap()
     };
     assert!(encrypted(&checked).await, "TLS is spoken");
     let unknown = open("sslmode=verify-full").await.unwrap_err().to_string();
@@ -233,8 +230,7 @@ async fn a_database_in_another_encoding_is_refused() {
     let latin = format!("{name}_latin");
     let make = format!("CREATE DATABASE {latin} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
     sqlx::raw_sql(AssertSqlSafe(make)).execute(&mut connection).await.unwrap();
-    let address = Address::parse(&format!("{before}/{latin}")).unwrap();
-    let error = SqlStore::open(&address, Durability::Full, Vault::new(&[7; 32])).await.unwrap_err();
+    let error = open_url(&format!("{before}/{latin}"), Durability::Full, 7).await.unwrap_err();
     assert!(error.to_string().contains("LATIN1"), "{error}");
 }
 

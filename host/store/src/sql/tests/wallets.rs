@@ -1,10 +1,7 @@
 //! Wallets and invoices: sealed secrets, credit once, and a check that sees what contradicts.
 
 use super::*;
-use crate::{
-    Close, MadeInvoice, NewWallet, NoRefill, RefillPlan, RefillRules, Stage, WalletConnections as _,
-    WalletInvoices as _,
-};
+use crate::{Close, MadeInvoice, NewWallet, NoRefill, RefillPlan, RefillRules, Stage};
 
 const RULES: RefillRules =
     RefillRules { threshold: Msat(1_000), amount: Msat(5_000), daily_cap: Msat(9_000) };
@@ -41,12 +38,12 @@ async fn secrets_of_wallets_stand_in_no_file_and_are_bound_to_their_place() {
     rig.store.connect_wallet(&by(account), wallet()).await.unwrap();
     assert_ne!(rig.store.wallet_of(account).await.unwrap().unwrap().id, first, "it may be another wallet");
     let count: i64 = engine::query_scalar("SELECT COUNT(*) FROM wallet_connections")
-        .fetch_one(&rig.store.readers)
+        .fetch_one(&rig.store.0.readers)
         .await
         .unwrap();
     assert_eq!(count, 1, "one for each account");
     engine::query("UPDATE wallet_connections SET secret_sealed = url_sealed")
-        .execute(&rig.store.writer)
+        .execute(&rig.store.0.writer)
         .await
         .unwrap();
     assert!(rig.store.wallet_of(account).await.is_err(), "an address is no secret");
@@ -77,7 +74,7 @@ async fn an_invoice_is_credited_once_whatever_was_thought_of_it() {
     assert!(rig.store.close_invoice(unmade, &Close { stage: Stage::Failed, ..close }).await.unwrap());
     assert!(!rig.store.invoice_made(unmade, &made("c"), NOW).await.unwrap(), "it was given up");
     assert_eq!(rig.store.balance(account).await.unwrap(), Msat(11_000));
-    assert!(check::check(&rig.store.readers).await.unwrap().faults.is_empty());
+    assert!(check::check(&rig.store.0.readers).await.unwrap().faults.is_empty());
 }
 
 #[tokio::test]
@@ -166,8 +163,8 @@ async fn due_invoices_are_claimed_longest_due_first_and_once() {
 
 /// What the check says after somebody with the file in hand ran `sql`.
 async fn faults_after(rig: &Rig, sql: &'static str) -> Vec<String> {
-    script(&rig.store.writer, sql).await.unwrap();
-    let report = check::check(&rig.store.readers).await.unwrap();
+    script(&rig.store.0.writer, sql).await.unwrap();
+    let report = check::check(&rig.store.0.readers).await.unwrap();
     report.faults.iter().map(ToString::to_string).collect()
 }
 
