@@ -1,169 +1,82 @@
 //! The database: accounts, keys, streams, destinations, sessions and the ledger.
 //!
-//! The only place with SQL. Callers hold a [`Store`], which hides the engine; each method is one transaction.
-//! Secrets go in and come out in clear inside [`Redacted`] and are encrypted here. Nothing here knows HTTP,
-//! media or configuration files.
+//! The only place with SQL. Callers hold a [`Store`]; each of its methods is one transaction. A subject is one module: its types, its
+//! statements, and the methods that run them. `engine` hides which database it is. Secrets go in and come out in clear inside
+//! [`Redacted`](satcast_core::secret::Redacted) and are encrypted here. Nothing here knows HTTP, media or configuration files.
 
+mod accounts;
+mod address;
 mod archives;
 mod audit;
+mod bounds;
 mod charges;
-mod edits;
+mod destinations;
+mod engine;
+mod error;
 mod history;
 mod idempotency;
+mod keys;
 mod ledger;
 mod logins;
-mod model;
-mod notices;
 mod open;
-mod outbox;
 mod playback;
-mod recoveries;
-mod sql;
+mod sessions;
+mod store;
+mod streams;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod wallets;
 mod webhooks;
 
+pub use accounts::{AccountRecord, NewAccount};
+pub use address::{Address, Server};
+pub use archives::recoveries::{AskedRecovery, OpenedRecovery, RecoveryBegun};
+pub use archives::state::ArchiveState;
 pub use archives::{
-    ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, KnownArchive, Recorded,
-    RecordedDestination,
+    ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, KnownArchive, Recorded, RecordedDestination,
 };
 pub use audit::{
     AUDIT_DETAIL_BYTES_MAX, Actor, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX, Origin,
     UNKNOWN_LOGINS_PER_HOUR_MAX,
 };
-pub use charges::{
-    Charged, Decide, HourDecision, HourFacts, HourOutcome, HourTerms, MinuteCharge, OveragePart, Served,
-    ServingSession, SingleCharge, Slot, StatementEntry, Terms, Totals,
+pub use bounds::{Caps, Page, TimeRange};
+pub use charges::overage::{
+    Decide, HourDecision, HourFacts, HourOutcome, HourTerms, OveragePart, Served, ServingSession,
 };
-pub use edits::{DestinationChange, KeyView, LimitChange, LimitsChange, StreamChange};
-pub use history::{HistoryEntry, HistoryFilter, TimeRange};
+pub use charges::{Charged, MinuteCharge, SingleCharge, Slot, StatementEntry, Totals};
+pub use destinations::{
+    DELAY_SECS_MAX, Delays, DestinationChange, DestinationRecord, DestinationView, NewDestination,
+};
+pub use engine::owner::Owner;
+pub use error::{Result, StoreError};
+pub use history::{HistoryEntry, HistoryFilter};
 pub use idempotency::{Begun, IdempotentRequest};
-pub use ledger::{LedgerFault, LedgerReport};
+pub use keys::{KeyRecord, KeyView, NewKey, Scopes};
+pub use ledger::check::{LedgerFault, LedgerReport};
+pub use ledger::{Transfer, TransferKind};
 pub use logins::{INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, NewLogin};
-pub use model::{
-    AccountRecord, Caps, DELAY_SECS_MAX, Delays, DestinationRecord, DestinationView, KeyRecord, NewAccount,
-    NewDestination, NewKey, NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord,
-    StreamView, Transfer, TransferKind,
-};
-pub use notices::{Happening, Limit, Notice, TOLD_ERROR_CHARS_MAX, ToldDestination, ToldHealth, ToldIssue};
-pub use open::{Address, OpenOptions, Server};
-pub use outbox::{
-    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, SendingCaps, Settled, WAITING_PER_WEBHOOK_MAX,
-};
+pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
-pub use recoveries::{AskedRecovery, OpenedRecovery, RecoveryBegun};
-pub use sql::{Inspector, Owner, Store, open};
-pub use wallets::{
-    Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NewWallet, NoRefill,
-    Purpose, RefillFacts, RefillFault, RefillPlan, RefillRules, Stage, WALLET_ERROR_CHARS_MAX, WalletFault,
-    WalletRecord,
+pub use sessions::{NewSession, SessionRecord, Terms};
+pub use store::Store;
+pub use streams::{
+    LimitChange, LimitsChange, NewStream, StreamChange, StreamLimits, StreamRecord, StreamView,
+};
+pub use wallets::invoices::{
+    Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NoRefill, Purpose,
+    RefillFacts, RefillFault, RefillPlan, Stage,
+};
+pub use wallets::{NewWallet, RefillRules, WALLET_ERROR_CHARS_MAX, WalletFault, WalletRecord};
+pub use webhooks::events::{
+    Happening, Limit, Notice, TOLD_ERROR_CHARS_MAX, ToldDestination, ToldHealth, ToldIssue,
+    WAITING_PER_WEBHOOK_MAX,
+};
+pub use webhooks::outbox::{
+    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, SendingCaps, Settled,
 };
 pub use webhooks::{
     AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,
     WebhookView,
 };
-
-use satcast_core::ids::DestinationId;
-use satcast_core::secret::VaultError;
-
-/// What every method returns.
-pub type Result<T> = std::result::Result<T, StoreError>;
-
-/// Why the store could not do what was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The database address cannot be used.
-    #[error("{0}")]
-    Address(String),
-    /// The database failed; whether a write took place is unknown.
-    #[error("database: cannot {action}: {source}")]
-    Database {
-        /// What was tried.
-        action: &'static str,
-        /// What the engine said.
-        source: sqlx::Error,
-    },
-    /// The database server cannot be reached, or lets nobody in.
-    #[error(
-        "database: cannot connect to {server}: {source}; see that it runs and that [database] url names it, its user and its password"
-    )]
-    Unreachable {
-        /// Which one.
-        server: String,
-        /// What was in the way.
-        source: sqlx::Error,
-    },
-    /// Another service runs on the database.
-    #[error("another satcast is running on {0}; stop it or set another [database] url")]
-    Owned(String),
-    /// The database cannot hold every text.
-    #[error(
-        "database: {server} is in {encoding}; make one in UTF8: createdb --encoding UTF8 --template template0"
-    )]
-    Encoding {
-        /// Which one.
-        server: String,
-        /// Its encoding.
-        encoding: String,
-    },
-    /// A copy of a server's database is not ours to write.
-    #[error(
-        "a PostgreSQL database is backed up with its own tools: pg_dump --format=custom --file FILE DATABASE"
-    )]
-    ServerBackup,
-    /// The schema could not be brought up to date.
-    #[error(
-        "database: cannot migrate the schema: {0}; use the release that wrote this database, or a newer one"
-    )]
-    Migration(#[from] sqlx::migrate::MigrateError),
-    /// A stored secret cannot be read.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
-    /// A stored value has a form this release does not know.
-    #[error(
-        "database: {what} holds an unknown value; use the release that wrote this database, or a newer one"
-    )]
-    Unreadable {
-        /// Table and column.
-        what: &'static str,
-    },
-    /// The name is taken.
-    #[error("an account named \"{0}\" exists already; choose another name")]
-    NameTaken(String),
-    /// There is no such row, or it belongs to someone else.
-    #[error("no such {0}")]
-    NotFound(&'static str),
-    /// The webhook is disabled.
-    #[error("the webhook is disabled; enable it first")]
-    WebhookDisabled,
-    /// A public key for a destination that viewers cannot play.
-    #[error("destination {0} has no playback; public keys belong to destinations with playback")]
-    NoPlayback(DestinationId),
-    /// The password was changed between its check and the login.
-    #[error("the password was changed meanwhile")]
-    PasswordChanged,
-    /// A cap is reached.
-    #[error("the limit of {limit} {what} is reached; delete one first")]
-    CapReached {
-        /// What is capped, in the plural.
-        what: &'static str,
-        /// The cap.
-        limit: i64,
-    },
-    /// The amount is not above zero or does not fit the ledger.
-    #[error(
-        "the amount {0} cannot be booked; it and the balance with it must be whole numbers of sats from 1 to 2,100,000,000,000,000"
-    )]
-    Amount(i64),
-    /// The system refused a file operation.
-    #[error("database: cannot {action} {path}: {source}")]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}

@@ -1,34 +1,25 @@
-//! Where a database is, and what a store needs to open it.
+//! Ways to open a database: to run on it, or to look at it while nothing is made, nothing is migrated, and no key is needed.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr as _;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use sqlx::ConnectOptions as _;
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
-use url::Url;
-
-use super::{Result, StoreError};
+use crate::address::Address;
+use crate::engine::{self, Pool, migrations, postgres, sqlite};
+use crate::error::{Result, StoreError, db};
+use crate::ledger::check::{LedgerReport, check};
+use crate::store::{Inner, Store};
+use crate::webhooks;
 use satcast_core::config::Durability;
+use satcast_core::feed::Feed;
 use satcast_core::ids::Msat;
-use satcast_core::secret::{Redacted, Vault};
+use satcast_core::secret::{Redacted, Vault, new_uid};
 
-/// What may stand behind the `?` of a PostgreSQL address. Anything else is refused and not passed over: a misspelt `sslmode` would
-/// send a password in clear.
-const SERVER_PARAMETERS: [&str; 11] = [
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "host",
-    "port",
-    "dbname",
-    "user",
-    "password",
-    "application_name",
-    "options",
-];
+const SCHEMA_VERSION: &str =
+    "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM _sqlx_migrations WHERE success";
+
+/// Whether there ever was a service on a server's database.
+const IS_MADE: &str = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
 
 /// What a store needs to open.
 #[derive(Clone, Debug)]
@@ -43,151 +34,111 @@ pub struct OpenOptions {
     pub low_balance: Msat,
 }
 
-/// Where a database is. Shown without its password.
-#[derive(Clone)]
-pub enum Address {
-    /// A SQLite file.
-    File(PathBuf),
-    /// A database of a PostgreSQL server.
-    Server(Server),
+/// Opens the database, makes a missing file, and brings its schema up to date. Several processes may do so at the same time.
+///
+/// # Errors
+/// The address is refused, the file cannot be opened, the server cannot be reached, or the schema is newer than this release.
+pub async fn open(options: OpenOptions) -> Result<Store> {
+    let OpenOptions { url, durability, vault, low_balance } = options;
+    let (writer, readers) = match Address::parse(url.expose())? {
+        Address::File(path) => sqlite::open(&path, durability).await?,
+        Address::Server(server) => postgres::open(&server, durability).await?,
+    };
+    check_key(&writer, &vault).await?;
+    webhooks::check_key(&writer, &vault).await?;
+    let (feed, outbox, generation) = (Feed::new(new_uid()), Arc::default(), AtomicU64::new(0));
+    Ok(Store(Arc::new(Inner { writer, readers, vault, feed, outbox, generation, low_balance })))
 }
 
-impl Address {
-    /// Reads an address; opens nothing.
+/// Refuses a key that does not belong to the database, before anything is sealed with it: a lost key file is made
+/// anew without a word, and a database with the secrets of two keys cannot be mended.
+async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
+    match first_secret(pool).await? {
+        Some((uid, sealed)) => Ok(vault.open(&uid, &sealed).map(drop)?),
+        None => Ok(()),
+    }
+}
+
+/// The row uid and the sealed value of the oldest secret that is stored.
+async fn first_secret(pool: &Pool) -> Result<Option<(String, Vec<u8>)>> {
+    let row =
+        engine::query_as("SELECT uid, key_sealed FROM streams ORDER BY id LIMIT 1").fetch_optional(pool);
+    row.await.map_err(db("check the key"))
+}
+
+/// An existing database, open for reading only, beside a running service too.
+#[derive(Debug)]
+pub struct Inspector {
+    reader: Pool,
+}
+
+impl Inspector {
+    /// Opens the database, which must exist.
     ///
     /// # Errors
-    /// [`StoreError::Address`] with the fix. The address itself is not repeated: it may hold a password.
-    pub fn parse(url: &str) -> Result<Self> {
-        if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            return Server::parse(url).map(Self::Server);
-        }
-        let Some(path) = url.strip_prefix("sqlite:") else {
-            return refuse(
-                "the database address is unknown; use sqlite:FILE or postgres://USER:PASSWORD@HOST:PORT/DATABASE",
-            );
+    /// It cannot be opened, or is no database.
+    pub async fn open(address: &Address) -> Result<Self> {
+        let reader = match address {
+            Address::File(path) => sqlite::open_to_look(path).await?,
+            Address::Server(server) => postgres::open_to_look(server).await?,
         };
-        let path = path.strip_prefix("//").unwrap_or(path);
-        if path.is_empty() || path.starts_with(":memory:") || path.contains('?') {
-            return refuse("the database must be a file without options; use sqlite:FILE");
-        }
-        Ok(Self::File(PathBuf::from(path)))
+        Ok(Self { reader })
     }
-}
 
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "SQLite, {}", path.display()),
-            Self::Server(server) => write!(f, "{server}"),
-        }
-    }
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A database of a PostgreSQL server, and how to log in to it. Shown without its password.
-#[derive(Clone)]
-pub struct Server(Arc<PgConnectOptions>);
-
-impl Server {
-    fn parse(url: &str) -> Result<Self> {
-        let form = "use postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters as %XX";
-        let Ok(parsed) = Url::parse(url) else {
-            return refuse(&format!("the database address cannot be read; {form}"));
-        };
-        for (name, value) in parsed.query_pairs() {
-            if !SERVER_PARAMETERS.contains(&&*name) {
-                let known = SERVER_PARAMETERS.join(", ");
-                return refuse(&format!("the database address has an unknown parameter; known are {known}"));
-            }
-            if name == "sslmode" && PgSslMode::from_str(&value).is_err() {
-                return refuse(
-                    "sslmode of the database address is unknown; use disable, prefer, require, verify-ca or verify-full",
-                );
+    /// The schema's version and the newest this release knows; version 0 is a database of a server without any table.
+    ///
+    /// # Errors
+    /// It is no database of this program.
+    pub async fn schema_version(&self) -> Result<(i64, i64)> {
+        if let Pool::Postgres(_) = &self.reader {
+            let made = engine::query_scalar(IS_MADE).fetch_one(&self.reader).await;
+            let made: bool = made.map_err(db("read the schema"))?;
+            if !made {
+                return Ok((0, migrations::NEWEST));
             }
         }
-        let Ok(options) = PgConnectOptions::from_url(&parsed) else {
-            return refuse(&format!("the database address cannot be read; {form}"));
-        };
-        if options.get_database().is_none_or(str::is_empty) {
-            return refuse(&format!("the database address names no database; {form}"));
-        }
-        let named = options.get_application_name().is_some();
-        Ok(Self(Arc::new(if named { options } else { options.application_name("satcast") })))
+        let current = engine::query_scalar(SCHEMA_VERSION).fetch_one(&self.reader).await;
+        Ok((current.map_err(db("read the schema"))?, migrations::NEWEST))
     }
 
-    /// With the password.
-    pub(super) fn options(&self) -> &PgConnectOptions {
-        &self.0
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let database = self.0.get_database().unwrap_or_default();
-        match self.0.get_socket() {
-            Some(socket) => write!(f, "PostgreSQL, {database} at {}", socket.display()),
-            None => write!(f, "PostgreSQL, {database} at {}:{}", self.0.get_host(), self.0.get_port()),
-        }
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-fn refuse<T>(sentence: &str) -> Result<T> {
-    Err(StoreError::Address(sentence.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(url: &str) -> String {
-        let error = Address::parse(url).unwrap_err().to_string();
-        assert!(!error.contains("hunter2"), "{error}");
-        error
+    /// Whether secrets are stored that only their key can open.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn has_secrets(&self) -> Result<bool> {
+        Ok(first_secret(&self.reader).await?.is_some())
     }
 
-    #[test]
-    fn sqlite_is_a_file_without_options() {
-        for (url, file) in
-            [("sqlite:data/satcast.db", "data/satcast.db"), ("sqlite:///var/lib/s.db", "/var/lib/s.db")]
-        {
-            assert!(matches!(Address::parse(url).unwrap(), Address::File(path) if path.as_os_str() == file));
-        }
-        for url in ["", "data.db", "mysql://x", "sqlite:", "sqlite::memory:", "sqlite:x?mode=ro"] {
-            refused(url);
+    /// Proves that the key belongs to the database, as far as a secret is stored.
+    ///
+    /// # Errors
+    /// It does not, or the database cannot be read.
+    pub async fn check_key(&self, vault: &Vault) -> Result<()> {
+        check_key(&self.reader, vault).await
+    }
+
+    /// Recomputes the ledger and says where it is wrong.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn check_ledger(&self) -> Result<LedgerReport> {
+        check(&self.reader).await
+    }
+
+    /// Writes a consistent copy of a SQLite database to a file that must not exist, with mode 600.
+    ///
+    /// # Errors
+    /// The file exists or cannot be written, and nothing is left behind; or the database is on a PostgreSQL server, which has
+    /// tools of its own.
+    pub async fn backup(&self, target: &Path) -> Result<()> {
+        match &self.reader {
+            Pool::Sqlite(reader) => sqlite::backup(reader, target).await,
+            Pool::Postgres(_) => Err(StoreError::ServerBackup),
         }
     }
 
-    #[test]
-    fn servers_are_shown_without_their_passwords() {
-        let address =
-            Address::parse("postgres://me:hunter2@db.example:5433/satcast?sslmode=require").unwrap();
-        assert_eq!(address.to_string(), "PostgreSQL, satcast at db.example:5433");
-        assert!(!format!("{address:?}").contains("hunter2"));
-        let Address::Server(server) = address else { panic!("a server") };
-        assert!(!format!("{server:?}").contains("hunter2"));
-        assert!(matches!(server.options().get_ssl_mode(), PgSslMode::Require));
-        assert_eq!(server.options().get_application_name(), Some("satcast"));
-        let socket = Address::parse("postgresql://me@%2Frun%2Fpostgresql/satcast").unwrap();
-        assert_eq!(socket.to_string(), "PostgreSQL, satcast at /run/postgresql");
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_server_is_said_without_the_address_in_these_texts() {
-        assert!(refused("postgres://me:hunter2@").contains("use postgres://USER"));
-        assert!(refused("postgres://me:hunter2@db").contains("names no database"));
-        assert!(refused("postgres://me:hunter2@db/s?sslmod=hunter2").contains("unknown parameter"));
-        assert!(refused("postgres://db/s?sslmode=hunter2").contains("verify-full"));
-        assert!(refused("postgres://me:hunter2@db:99999/s").contains("cannot be read"));
+    /// Closes the database.
+    pub async fn close(self) {
+        self.reader.close().await;
     }
 }

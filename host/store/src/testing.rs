@@ -15,8 +15,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::Mutex;
 
-use super::sql::IDEMPOTENCY_ROWS_MAX;
-use super::{Address, Inspector, OpenOptions, open};
+use crate::address::Address;
+use crate::idempotency::ROWS_PER_ACCOUNT_MAX;
+use crate::open::{Inspector, OpenOptions, open};
 use satcast_core::config::Durability;
 use satcast_core::ids::{AccountId, Msat, SessionId, StreamId, UnixMillis, WebhookId};
 use satcast_core::secret::{Redacted, Vault};
@@ -27,6 +28,7 @@ const SERVER: &str = "SATCAST_TEST_POSTGRES";
 const TEMPLATE: &str = "satcast_template";
 /// Keeps two processes from making the template together.
 const TEMPLATE_LOCK: i64 = 7_238_104;
+
 /// PostgreSQL's code for a database that does not exist.
 const UNKNOWN_DATABASE: &str = "3D000";
 
@@ -223,7 +225,7 @@ impl Intruder {
 
     /// Records as many requests of an account as are kept.
     pub async fn fill_requests(&mut self, account: AccountId, now: UnixMillis) {
-        let (rows, now, byte) = (IDEMPOTENCY_ROWS_MAX, now.0, self.byte());
+        let (rows, now, byte) = (ROWS_PER_ACCOUNT_MAX, now.0, self.byte());
         let hash = match self {
             Self::Sqlite(_) => "CAST('r' || i AS BLOB)",
             Self::Postgres(_) => "convert_to('r' || i, 'UTF8')",

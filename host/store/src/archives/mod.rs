@@ -1,0 +1,490 @@
+//! Recordings in the cloud archive, as their driver last told of them.
+
+pub(crate) mod recoveries;
+pub(crate) mod state;
+
+use serde_json::{Value, json};
+
+use crate::archives::state::ArchiveState;
+use crate::audit::{self, Actor, By, Change};
+use crate::bounds::Page;
+use crate::engine::lock::Lock;
+use crate::engine::{self, Query, Row, Tx};
+use crate::error::{Result, StoreError, db};
+use crate::store::{Store, commit};
+use crate::webhooks::EventType;
+use crate::webhooks::events::{TOLD_ERROR_CHARS_MAX, emit_of_session};
+use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
+
+/// Longest name of a recording in characters. An S3 store takes keys of 1024 bytes; what is made here is ASCII.
+pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
+const MS_PER_SEC: f64 = 1_000.0;
+
+/// What a driver tells of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveReport {
+    /// Id of the driver that made it and keeps it.
+    pub driver: String,
+    /// The destination that records.
+    pub destination_id: DestinationId,
+    /// The session that is recorded.
+    pub session_id: SessionId,
+    /// The object's key below the prefix of its store, 1 to [`ARCHIVE_NAME_CHARS_MAX`] characters; unique in the account.
+    pub file_name: String,
+    /// What became of it.
+    pub state: ArchiveState,
+    /// Bytes recorded.
+    pub size_bytes: u64,
+    /// Of these, bytes the store has.
+    pub uploaded_bytes: u64,
+    /// Its length in milliseconds.
+    pub duration_ms: u64,
+    /// Why it failed, or why its upload waits for its next try; for one that is gone, why, when it is not that its days were over.
+    pub error: Option<String>,
+    /// Whose failure it is, in the words of the driver contract; kept of failed ones.
+    pub error_class: Option<String>,
+    /// Where it lies, `s3://bucket/key`; `None` before the store has it.
+    pub url: Option<String>,
+    /// Time of its first media.
+    pub started_at: UnixMillis,
+    /// When this was so; an older report than the last one changes nothing.
+    pub changed_at: UnixMillis,
+    /// Retries that the driver took up.
+    pub attempt: u32,
+    /// The store opened the upload of the last of them.
+    pub attempt_opened: bool,
+}
+
+/// A recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveRecord {
+    /// Its id.
+    pub id: i64,
+    /// What its driver last told.
+    pub report: ArchiveReport,
+    /// A retry was asked for and has not ended.
+    pub recovering: bool,
+}
+
+/// What became of a driver's word on a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is written down, for the recording of that id.
+    Taken(i64),
+    /// It changes nothing: it is older than what is known, or the recording was deleted.
+    Late,
+    /// Its destination is of a type of which the driver may not tell.
+    Foreign {
+        /// The type.
+        kind: String,
+    },
+    /// Another driver has a recording of that name, or had one.
+    NameTaken {
+        /// That driver.
+        driver: String,
+    },
+}
+
+/// As much of a recording as tells whether its driver knows more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownArchive {
+    /// Its id.
+    pub id: i64,
+    /// Its name.
+    pub file_name: String,
+    /// What became of it.
+    pub state: ArchiveState,
+    /// When its driver last told.
+    pub changed_at: UnixMillis,
+}
+
+/// A destination, for the driver that keeps recordings of it.
+#[derive(Clone, PartialEq)]
+pub struct RecordedDestination {
+    /// Its id.
+    pub id: DestinationId,
+    /// Its type.
+    pub kind: String,
+    /// The driver's configuration in clear; `None` when it was deleted.
+    pub config: Option<Value>,
+}
+
+impl std::fmt::Debug for RecordedDestination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // `config` holds secrets.
+        f.debug_struct("RecordedDestination").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Whose the destination is, and of which type, if it had that session.
+const OWNER: &str = "SELECT s.account_id, d.kind FROM destinations d JOIN streams s ON s.id = d.stream_id
+    JOIN sessions e ON e.stream_id = s.id WHERE d.id = $1 AND e.id = $2";
+const FIND: &str = "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms FROM archives
+    WHERE account_id = $1 AND file_name = $2";
+const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
+    changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) RETURNING id";
+const UPDATE: &str =
+    "UPDATE archives SET state = $1, size_bytes = $2, uploaded_bytes = $3, duration_ms = $4, error = $5,
+    error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10, trouble = $11 WHERE id = $12";
+const KNOWN: &str = "SELECT id, file_name, state, changed_ms FROM archives
+    WHERE driver = $1 AND deleted_ms IS NULL ORDER BY id";
+const LOSE: &str =
+    "UPDATE archives SET state = 'failed', error = $2, error_class = 'internal', trouble = NULL
+    WHERE id = $1 AND state IN ('recording', 'uploading') AND deleted_ms IS NULL RETURNING account_id";
+const GONE: &str =
+    "UPDATE archives SET deleted_ms = $4 WHERE driver = $1 AND destination_id = $2 AND file_name = $3
+    AND deleted_ms IS NULL RETURNING id, account_id";
+const DELETE: &str =
+    "UPDATE archives SET deleted_ms = $3 WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL
+    RETURNING file_name";
+
+/// The columns of a recording and the condition that finds it.
+macro_rules! select_archives {
+    ($condition:literal) => {
+        concat!(
+            "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
+            "a.uploaded_bytes, a.duration_ms, COALESCE(a.error, a.trouble) AS error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
+            "a.attempt_opened, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
+            "AND r.state IN ('asked', 'opened')) AS recovering FROM archives a WHERE ",
+            $condition
+        )
+    };
+}
+
+const SELECT_PAGE: &str =
+    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.id < $2 ORDER BY a.id DESC LIMIT $3");
+const SELECT_OWN: &str = select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.id = $2");
+const SELECT_BY_NAME: &str =
+    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.file_name = $2");
+const SELECT_BY_ID: &str = select_archives!("a.id = $1 AND a.deleted_ms IS NULL");
+const CONFIGURED: &str = "SELECT uid, kind, config_sealed, deleted_ms FROM destinations WHERE id = $1";
+const RECORDED: &str = "SELECT DISTINCT destination_id FROM archives
+    WHERE driver = $1 AND deleted_ms IS NULL ORDER BY destination_id";
+
+/// What was known of a recording before a report.
+struct Before {
+    id: i64,
+    driver: String,
+    destination: i64,
+    state: String,
+    changed_ms: i64,
+    attempt: i64,
+    deleted_ms: Option<i64>,
+}
+
+impl Before {
+    async fn find(tx: &mut Tx, account: i64, file_name: &str) -> Result<Option<Self>> {
+        let row = engine::query(FIND).bind(account).bind(file_name).fetch_optional(&mut *tx).await;
+        let row = row.map_err(db("look for a recording"))?;
+        row.as_ref().map(Self::read).transpose().map_err(db("look for a recording"))
+    }
+
+    fn read(row: &Row) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            driver: row.try_get("driver")?,
+            destination: row.try_get("destination_id")?,
+            state: row.try_get("state")?,
+            changed_ms: row.try_get("changed_ms")?,
+            attempt: row.try_get("attempt")?,
+            deleted_ms: row.try_get("deleted_ms")?,
+        })
+    }
+
+    /// It is the one that the report is about, whatever types its driver serves by now.
+    fn is_own(&self, report: &ArchiveReport) -> bool {
+        self.driver == report.driver && self.destination == report.destination_id.0
+    }
+
+    fn takes(&self, report: &ArchiveReport) -> bool {
+        self.deleted_ms.is_none() && report.changed_at.0 >= self.changed_ms
+    }
+
+    /// A new state, or the same end of a later retry that had begun.
+    fn turns(&self, report: &ArchiveReport) -> bool {
+        // A retry that the store never opened: it is as failed as before.
+        if report.state == ArchiveState::Failed && report.attempt > 0 && !report.attempt_opened {
+            return false;
+        }
+        let again = report.attempt_opened && i64::from(report.attempt) > self.attempt;
+        self.state != report.state.as_str() || (again && report.state == ArchiveState::Failed)
+    }
+}
+
+impl Store {
+    /// Records what a driver tells, with the event of what became of it, and ends the paid retry that it is about; the account
+    /// follows from the destination. `may_tell_of` says of the destination's type whether the driver may begin a recording of it; what it
+    /// has begun it may end whatever its types are since. [`Recorded`] names what changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for a destination that has no such session.
+    pub async fn record_archive(
+        &self,
+        report: ArchiveReport,
+        may_tell_of: &(dyn for<'k> Fn(&'k str) -> bool + Send + Sync),
+        now: UnixMillis,
+    ) -> Result<Recorded> {
+        let failed = db("record what became of a recording");
+        let mut tx = self.begin_holding(Lock::Destination(report.destination_id)).await?;
+        let owner = engine::query_as(OWNER).bind(report.destination_id.0).bind(report.session_id.as_str());
+        let owner: Option<(i64, String)> = owner.fetch_optional(&mut tx).await.map_err(&failed)?;
+        let (account, kind) = owner.ok_or(StoreError::NotFound("destination with that session"))?;
+        let before = Before::find(&mut tx, account, &report.file_name).await?;
+        if !before.as_ref().is_some_and(|before| before.is_own(&report)) && !may_tell_of(&kind) {
+            return Ok(Recorded::Foreign { kind });
+        }
+        let (id, turns) = match &before {
+            Some(before) if before.driver != report.driver => {
+                return Ok(Recorded::NameTaken { driver: before.driver.clone() });
+            }
+            Some(before) if !before.takes(&report) => return Ok(Recorded::Late),
+            Some(before) => {
+                let update = changing(UPDATE, &report).bind(before.id);
+                update.execute(&mut tx).await.map_err(&failed)?;
+                (before.id, before.turns(&report))
+            }
+            None => {
+                let insert = changing(INSERT, &report)
+                    .bind(account)
+                    .bind(report.destination_id.0)
+                    .bind(report.session_id.as_str())
+                    .bind(&report.file_name)
+                    .bind(&report.driver)
+                    .bind(report.started_at.0);
+                let row = insert.fetch_one(&mut tx).await.map_err(&failed)?;
+                (row.try_get("id").map_err(&failed)?, true)
+            }
+        };
+        recoveries::settle(&mut tx, id, false, now).await?;
+        let turn = turns.then_some((id, &report, report.changed_at));
+        self.commit_turn(tx, AccountId(account), turn, now).await?;
+        Ok(Recorded::Taken(id))
+    }
+
+    /// A driver tells that a recording is not in its store any more, as its days there were over or, with an error that says so, for
+    /// another reason: it is shown no more, and the log of the account says so. What is deleted, or by another driver, stays as it is.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn archive_gone(&self, report: ArchiveReport, now: UnixMillis) -> Result<()> {
+        let mut tx = self.begin_holding(Lock::Destination(report.destination_id)).await?;
+        let gone = engine::query_as(GONE)
+            .bind(&report.driver)
+            .bind(report.destination_id.0)
+            .bind(&report.file_name)
+            .bind(now.0);
+        let gone: Option<(i64, i64)> =
+            gone.fetch_optional(&mut tx).await.map_err(db("note that a recording is gone"))?;
+        let Some((id, account)) = gone else { return Ok(()) };
+        recoveries::end(&mut tx, id, now).await?;
+        if report.size_bytes == 0 {
+            // Nothing expired: there never was anything of it.
+            return tx.commit().await.map_err(db("note that a recording is gone"));
+        }
+        let actor = Actor { account: AccountId(account), by: By::Service, address: None, now };
+        let mut detail = json!({"fileName": report.file_name});
+        let action = match &report.error {
+            None => "archive.expired",
+            Some(why) => {
+                detail["why"] = json!(why);
+                "archive.deleted"
+            }
+        };
+        let noted = audit::record(&mut tx, &actor, Change::new(action, "archive", id, detail)).await?;
+        self.commit_noted(tx, noted).await
+    }
+
+    /// What was last told of a recording; `None` when it is unknown or deleted.
+    pub async fn archive_report(&self, id: i64) -> Result<Option<ArchiveReport>> {
+        let row = engine::query(SELECT_BY_ID).bind(id).fetch_optional(&self.0.readers).await;
+        let record = row.map_err(db("read a recording"))?.as_ref().map(record).transpose()?;
+        Ok(record.map(|record| record.report))
+    }
+
+    /// Everything known of a driver's recordings, unless deleted.
+    pub async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>> {
+        let rows = engine::query_as(KNOWN).bind(driver).fetch_all(&self.0.readers).await;
+        let rows: Vec<(i64, String, String, i64)> = rows.map_err(db("read the recordings"))?;
+        let known = rows.into_iter().map(|(id, file_name, state, changed)| {
+            let state = parse_state(&state)?;
+            Ok(KnownArchive { id, file_name, state, changed_at: UnixMillis(changed) })
+        });
+        known.collect()
+    }
+
+    /// A recording that is being made or uploaded has failed because of `error`, which is ours; any other stays as it is.
+    pub async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()> {
+        let failed = db("give a recording up");
+        let mut tx = self.begin_holding(Lock::Archive(id)).await?;
+        let lost = engine::query_scalar(LOSE).bind(id).bind(error).fetch_optional(&mut tx).await;
+        let Some(account) = lost.map_err(&failed)? else { return Ok(()) };
+        let row = engine::query(SELECT_BY_ID).bind(id).fetch_one(&mut tx).await.map_err(&failed)?;
+        let report = record(&row)?.report;
+        recoveries::settle(&mut tx, id, true, now).await?;
+        self.commit_turn(tx, AccountId(account), Some((id, &report, now)), now).await
+    }
+
+    /// Its driver has forgotten a recording: it is shown no more.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn delete_archive(&self, actor: &Actor, id: i64, remote: bool) -> Result<()> {
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
+        let deleted = engine::query_scalar(DELETE).bind(id).bind(actor.account.0).bind(actor.now.0);
+        let name: Option<String> = deleted.fetch_optional(&mut tx).await.map_err(db("delete a recording"))?;
+        let name = name.ok_or(StoreError::NotFound("recording"))?;
+        recoveries::end(&mut tx, id, actor.now).await?;
+        let detail = json!({"fileName": name, "remote": remote});
+        let noted =
+            audit::record(&mut tx, actor, Change::new("archive.deleted", "archive", id, detail)).await?;
+        self.commit_noted(tx, noted).await
+    }
+
+    /// What a destination is now, deleted or not; `None` when there was none, or its configuration cannot be read.
+    pub async fn recorded_destination(&self, id: DestinationId) -> Result<Option<RecordedDestination>> {
+        let failed = db("read a destination");
+        let row = engine::query_as(CONFIGURED).bind(id.0).fetch_optional(&self.0.readers).await;
+        let row: Option<(String, String, Vec<u8>, Option<i64>)> = row.map_err(&failed)?;
+        let Some((uid, kind, sealed, deleted)) = row else { return Ok(None) };
+        if deleted.is_some() {
+            return Ok(Some(RecordedDestination { id, kind, config: None }));
+        }
+        // One that cannot be read is told of where it is used.
+        let opened = self.0.vault.open(&uid, &sealed).ok();
+        let config = opened.and_then(|config| serde_json::from_slice(config.expose()).ok());
+        Ok(config.map(|config| RecordedDestination { id, kind, config: Some(config) }))
+    }
+
+    /// Every destination of which a driver has recordings that are not deleted.
+    pub async fn recorded_destinations(&self, driver: &str) -> Result<Vec<DestinationId>> {
+        let ids = engine::query_scalar(RECORDED).bind(driver).fetch_all(&self.0.readers).await;
+        let ids: Vec<i64> = ids.map_err(db("read the destinations of recordings"))?;
+        Ok(ids.into_iter().map(DestinationId).collect())
+    }
+
+    /// The account's recordings, newest first.
+    pub async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>> {
+        let rows = engine::query(SELECT_PAGE)
+            .bind(account.0)
+            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.limit)
+            .fetch_all(&self.0.readers)
+            .await
+            .map_err(db("read the recordings"))?;
+        rows.iter().map(record).collect()
+    }
+
+    /// One recording of the account.
+    pub async fn archive(&self, account: AccountId, id: i64) -> Result<Option<ArchiveRecord>> {
+        let row = engine::query(SELECT_OWN).bind(account.0).bind(id).fetch_optional(&self.0.readers).await;
+        row.map_err(db("read a recording"))?.as_ref().map(record).transpose()
+    }
+
+    /// The account's recording of that name.
+    pub async fn archive_by_name(
+        &self,
+        account: AccountId,
+        file_name: &str,
+    ) -> Result<Option<ArchiveRecord>> {
+        let row = engine::query(SELECT_BY_NAME).bind(account.0).bind(file_name);
+        let row = row.fetch_optional(&self.0.readers).await;
+        row.map_err(db("read a recording"))?.as_ref().map(record).transpose()
+    }
+
+    /// Commits what became of a recording. With a turn, webhooks are told of it in the same transaction, and those who watch
+    /// the account after it.
+    async fn commit_turn(
+        &self,
+        mut tx: Tx,
+        account: AccountId,
+        turn: Option<(i64, &ArchiveReport, UnixMillis)>,
+        now: UnixMillis,
+    ) -> Result<()> {
+        let Some((id, report, at)) = turn else { return commit(tx).await };
+        tell(&mut tx, report, at, now).await?;
+        commit(tx).await?;
+        self.wake_outbox();
+        let data = json!({
+            "archiveId": id, "fileName": report.file_name, "state": report.state.as_str(),
+            "destinationId": report.destination_id.0, "sessionId": report.session_id.as_str(),
+            "error": report.error,
+        });
+        self.0.feed.send(account, "recording.state", at, data);
+        Ok(())
+    }
+}
+
+/// A statement that begins with what a report changes.
+fn changing(sql: &'static str, report: &ArchiveReport) -> Query {
+    let has_failed = report.state == ArchiveState::Failed;
+    let why = |is_meant: bool| report.error.as_ref().filter(|_| is_meant);
+    engine::query(sql)
+        .bind(report.state.as_str())
+        .bind(integer(report.size_bytes))
+        .bind(integer(report.uploaded_bytes.min(report.size_bytes)))
+        .bind(integer(report.duration_ms))
+        .bind(why(has_failed))
+        .bind(report.error_class.as_ref().filter(|_| has_failed))
+        .bind(&report.url)
+        .bind(report.changed_at.0)
+        .bind(i64::from(report.attempt))
+        .bind(i64::from(report.attempt_opened))
+        .bind(why(!has_failed))
+}
+
+/// The number as the database holds it, at most what every JSON reader does.
+fn integer(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(JSON_INTEGER_MAX).min(JSON_INTEGER_MAX)
+}
+
+fn record(row: &Row) -> Result<ArchiveRecord> {
+    let state = row.try_get::<String>("state").map_err(db("read a recording"))?;
+    read(row, parse_state(&state)?).map_err(db("read a recording"))
+}
+
+fn parse_state(name: &str) -> Result<ArchiveState> {
+    ArchiveState::parse(name).ok_or(StoreError::Unreadable { what: "archives.state" })
+}
+
+fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
+    let count = |name: &str| row.try_get::<i64>(name).map(i64::unsigned_abs);
+    let report = ArchiveReport {
+        driver: row.try_get("driver")?,
+        destination_id: DestinationId(row.try_get("destination_id")?),
+        session_id: SessionId(row.try_get("session_id")?),
+        file_name: row.try_get("file_name")?,
+        state,
+        size_bytes: count("size_bytes")?,
+        uploaded_bytes: count("uploaded_bytes")?,
+        duration_ms: count("duration_ms")?,
+        error: row.try_get("error")?,
+        error_class: row.try_get("error_class")?,
+        url: row.try_get("url")?,
+        started_at: UnixMillis(row.try_get("started_ms")?),
+        changed_at: UnixMillis(row.try_get("changed_ms")?),
+        attempt: u32::try_from(row.try_get::<i64>("attempt")?).unwrap_or(u32::MAX),
+        attempt_opened: row.try_get::<i64>("attempt_opened")? != 0,
+    };
+    let recovering = row.try_get::<i64>("recovering")? > 0;
+    Ok(ArchiveRecord { id: row.try_get("id")?, report, recovering })
+}
+
+/// A recording turned into what `report` says; only its ends are told.
+async fn tell(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: UnixMillis) -> Result<()> {
+    let event = match report.state {
+        ArchiveState::Ready => EventType::RecordingReady,
+        ArchiveState::Failed => EventType::RecordingFailed,
+        ArchiveState::Recording | ArchiveState::Uploading => return Ok(()),
+    };
+    let mut data = json!({"fileName": report.file_name, "destinationId": report.destination_id.0});
+    if let Some(error) = &report.error {
+        data["error"] = json!(error.chars().take(TOLD_ERROR_CHARS_MAX).collect::<String>());
+    } else {
+        data["sizeBytes"] = json!(report.size_bytes);
+        // Milliseconds of a recording are far below what a double holds exactly.
+        data["durationSeconds"] = json!(report.duration_ms as f64 / MS_PER_SEC);
+        data["url"] = json!(report.url);
+    }
+    emit_of_session(tx, &report.session_id, event, data, (at, now)).await
+}

@@ -1,0 +1,310 @@
+//! Retries of uploads that somebody pays for.
+//!
+//! A row and its charge are written together, before the driver is asked. It ends kept or given back, once.
+
+use serde_json::json;
+
+use crate::archives::state::ArchiveState;
+use crate::audit::{Actor, Change, record};
+use crate::charges::{KIND_REFUND, Posting, balance, post, reverse, take};
+use crate::engine::lock::Lock;
+use crate::engine::{self, Tx};
+use crate::error::{Result, StoreError, db};
+use crate::store::{Store, commit};
+use satcast_core::ids::{DestinationId, Msat, UnixMillis};
+
+/// A retry whose driver was asked, and whose answer nobody has written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedRecovery {
+    /// Its id.
+    pub id: i64,
+    /// The recording.
+    pub archive: i64,
+    /// Its name.
+    pub file_name: String,
+    /// Retries that the driver had taken up before.
+    pub driver_attempt: u32,
+}
+
+/// A retry whose upload was opened and has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedRecovery {
+    /// Its id.
+    pub id: i64,
+    /// Id of the driver that uploads.
+    pub driver: String,
+    /// Name of the recording.
+    pub file_name: String,
+}
+
+/// What became of the wish for a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoveryBegun {
+    /// It is charged, and has this id.
+    Begun(i64),
+    /// The recording has not failed.
+    NotFailed(ArchiveState),
+    /// Another one has not ended.
+    Running,
+    /// The account has too little: this much.
+    Insufficient(Msat),
+}
+
+/// A failure of this class is ours, and what was paid for it is given back.
+pub(crate) fn is_ours(class: Option<&str>) -> bool {
+    matches!(class, Some("internal" | "panic"))
+}
+
+/// The kind of a charge for a retry.
+const KIND_RECOVERY: &str = "recovery";
+
+const ARCHIVE: &str = "SELECT a.state, a.destination_id, a.file_name,
+    (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id AND r.state IN ('asked', 'opened')),
+    (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id)
+    FROM archives a WHERE a.id = $1 AND a.account_id = $2 AND a.deleted_ms IS NULL";
+const INSERT: &str = "INSERT INTO archive_recoveries
+    (archive_id, attempt, driver_attempt, state, charged_msat, created_ms, changed_ms)
+    VALUES ($1, $2, $3, 'asked', $4, $5, $5) RETURNING id";
+const OPENED: &str = "UPDATE archive_recoveries SET state = 'opened', changed_ms = $2
+    WHERE id = $1 AND state = 'asked' RETURNING archive_id";
+/// One in that state is given back.
+const GIVE_BACK: &str = "UPDATE archive_recoveries SET state = 'refunded', changed_ms = $2
+    WHERE id = $1 AND state = $3 RETURNING archive_id, attempt, charged_msat";
+const ALL_OPENED: &str = "SELECT r.id, a.driver, a.file_name FROM archive_recoveries r
+    JOIN archives a ON a.id = r.archive_id WHERE r.state = 'opened' ORDER BY r.id";
+/// The opened retry of a recording, once its driver has told how it ended.
+const ENDED: &str = "SELECT r.id, r.attempt, r.charged_msat, a.state, a.error_class FROM archive_recoveries r
+    JOIN archives a ON a.id = r.archive_id WHERE r.archive_id = $1 AND r.state = 'opened'
+    AND (a.attempt > r.driver_attempt OR $2 = 1) AND a.state IN ('ready', 'failed')";
+const SET_STATE: &str = "UPDATE archive_recoveries SET state = $2, changed_ms = $3 WHERE id = $1";
+/// One that is asked for still is ended by who asks, and given back.
+const END: &str = "UPDATE archive_recoveries SET state = 'ended', changed_ms = $2
+    WHERE archive_id = $1 AND state = 'opened'";
+const ASKED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
+    JOIN archives a ON a.id = r.archive_id WHERE a.driver = $1 AND r.state = 'asked' ORDER BY r.id";
+const UNANSWERED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
+    JOIN archives a ON a.id = r.archive_id WHERE r.created_ms < $1 AND r.state = 'asked' ORDER BY r.id";
+
+/// The name of a retry's charge.
+macro_rules! name {
+    () => {
+        "'recovery:' || CAST(r.archive_id AS TEXT) || ':' || CAST(r.attempt AS TEXT)"
+    };
+}
+
+/// Every paid retry with its charge and what was given back, as far as they are what they should be.
+const POSTED: &str = concat!(
+    "SELECT r.id, r.charged_msat, r.state, c.amount_msat, b.amount_msat FROM archive_recoveries r ",
+    "JOIN archives a ON a.id = r.archive_id JOIN ledger_accounts l ON l.account_id = a.account_id ",
+    "LEFT JOIN transfers c ON c.idem = ",
+    name!(),
+    " AND c.kind = $1 AND c.debit_id = l.id ",
+    "LEFT JOIN transfers b ON b.idem = 'refund:' || ",
+    name!(),
+    " AND b.kind = $2 AND b.credit_id = l.id ORDER BY r.id"
+);
+/// Charges of retries, and what was given back of them, that no row explains.
+const UNEXPLAINED: &str = concat!(
+    "SELECT t.id, t.amount_msat FROM transfers t WHERE (t.kind = $1 OR (t.kind = $2 AND t.idem LIKE 'refund:recovery:%')) ",
+    "AND NOT EXISTS (SELECT 1 FROM archive_recoveries r WHERE t.idem = ",
+    name!(),
+    " OR t.idem = 'refund:' || ",
+    name!(),
+    ") ORDER BY t.id"
+);
+
+/// Id, charge, state, what its transfer took, what another one gave back.
+type PostedRow = (i64, i64, String, Option<i64>, Option<i64>);
+
+fn charge_name(archive: i64, attempt: i64) -> String {
+    format!("recovery:{archive}:{attempt}")
+}
+
+impl Store {
+    /// Charges a retry of a recording of the actor's account, unless another one runs. `driver_attempt` is what its driver has
+    /// counted so far; a charge of 0 posts nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for a recording that is not the account's.
+    pub async fn begin_recovery(
+        &self,
+        actor: &Actor,
+        archive: i64,
+        driver_attempt: u32,
+        fee: Msat,
+    ) -> Result<RecoveryBegun> {
+        let failed = db("begin a recovery");
+        let (account, now) = (actor.account, actor.now);
+        let mut tx = self.begin_holding(Lock::Account(account)).await?;
+        let row = engine::query_as(ARCHIVE).bind(archive).bind(account.0).fetch_optional(&mut tx).await;
+        let row: Option<(String, i64, String, i64, i64)> = row.map_err(&failed)?;
+        let (state, destination, file_name, running, before) =
+            row.ok_or(StoreError::NotFound("recording"))?;
+        let state = ArchiveState::parse(&state).ok_or(StoreError::Unreadable { what: "archives.state" })?;
+        if running > 0 {
+            return Ok(RecoveryBegun::Running);
+        }
+        if state != ArchiveState::Failed {
+            return Ok(RecoveryBegun::NotFailed(state));
+        }
+        let attempt = before + 1;
+        let insert = engine::query_scalar(INSERT)
+            .bind(archive)
+            .bind(attempt)
+            .bind(i64::from(driver_attempt))
+            .bind(fee.0)
+            .bind(now.0);
+        let id: i64 = insert.fetch_one(&mut tx).await.map_err(&failed)?;
+        if fee.0 > 0 {
+            let posting = Posting {
+                account,
+                house: "revenue",
+                amount: fee,
+                kind: KIND_RECOVERY,
+                idem: charge_name(archive, attempt),
+                session: None,
+                destination: Some(DestinationId(destination)),
+                minute: None,
+                hour: None,
+                now,
+            };
+            // The name is the row's own, which did not exist: nothing of that name can stand there.
+            if !post(&mut tx, &posting).await? {
+                return Err(StoreError::Unreadable { what: "transfers.idem of a recovery" });
+            }
+            // Dropping the transaction takes back what was written.
+            if take(&mut tx, account, fee, self.0.low_balance, now).await?.is_none() {
+                return Ok(RecoveryBegun::Insufficient(balance(&mut tx, account).await?));
+            }
+        }
+        let detail = json!({"fileName": file_name, "attempt": attempt, "sats": fee.to_sats_floor().0});
+        let noted =
+            record(&mut tx, actor, Change::new("archive.recovery", "archive", archive, detail)).await?;
+        self.commit_noted(tx, noted).await?;
+        Ok(RecoveryBegun::Begun(id))
+    }
+
+    /// The store opened the upload: the charge stays, unless the upload fails because of us.
+    pub async fn recovery_opened(&self, id: i64, now: UnixMillis) -> Result<()> {
+        let mut tx = self.begin_holding(Lock::Recovery(id)).await?;
+        let opened = engine::query_scalar(OPENED).bind(id).bind(now.0).fetch_optional(&mut tx).await;
+        let archive: Option<i64> = opened.map_err(db("note that an upload was opened"))?;
+        if let Some(archive) = archive {
+            // Its end may have been told before its beginning.
+            settle(&mut tx, archive, false, now).await?;
+        }
+        commit(tx).await
+    }
+
+    /// The upload was not opened: the charge is given back; `false` when it is not the turn of this any more.
+    pub async fn recovery_refused(&self, id: i64, now: UnixMillis) -> Result<bool> {
+        self.give_recovery_back(id, "asked", now).await
+    }
+
+    /// Nobody goes on with an upload that had begun: the charge is given back, once.
+    pub async fn recovery_abandoned(&self, id: i64, now: UnixMillis) -> Result<()> {
+        self.give_recovery_back(id, "opened", now).await.map(drop)
+    }
+
+    /// Retries whose upload goes on.
+    pub async fn opened_recoveries(&self) -> Result<Vec<OpenedRecovery>> {
+        let rows = engine::query_as(ALL_OPENED).fetch_all(&self.0.readers).await;
+        let rows: Vec<(i64, String, String)> = rows.map_err(db("look for recoveries"))?;
+        Ok(rows.into_iter().map(|(id, driver, file_name)| OpenedRecovery { id, driver, file_name }).collect())
+    }
+
+    /// Retries of a driver's recordings whose answer nobody has written down.
+    pub async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>> {
+        let rows = engine::query_as(ASKED).bind(driver).fetch_all(&self.0.readers).await;
+        Ok(asked(rows.map_err(db("look for recoveries"))?))
+    }
+
+    /// The same of all drivers, for retries that began before a time.
+    pub async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>> {
+        let rows = engine::query_as(UNANSWERED).bind(before.0).fetch_all(&self.0.readers).await;
+        Ok(asked(rows.map_err(db("look for recoveries"))?))
+    }
+
+    /// Gives a retry in this state back; `false` when it is not in it.
+    async fn give_recovery_back(&self, id: i64, state: &'static str, now: UnixMillis) -> Result<bool> {
+        let mut tx = self.begin_holding(Lock::Recovery(id)).await?;
+        let ended =
+            engine::query_as(GIVE_BACK).bind(id).bind(now.0).bind(state).fetch_optional(&mut tx).await;
+        let ended: Option<(i64, i64, i64)> = ended.map_err(db("give a recovery back"))?;
+        let Some((archive, attempt, charged)) = ended else { return Ok(false) };
+        give_back(&mut tx, archive, attempt, charged, now).await?;
+        commit(tx).await?;
+        Ok(true)
+    }
+}
+
+fn asked(rows: Vec<(i64, i64, String, i64)>) -> Vec<AskedRecovery> {
+    let asked = rows.into_iter().map(|(id, archive, file_name, before)| AskedRecovery {
+        id,
+        archive,
+        file_name,
+        driver_attempt: u32::try_from(before).unwrap_or(u32::MAX),
+    });
+    asked.collect()
+}
+
+async fn give_back(tx: &mut Tx, archive: i64, attempt: i64, charged: i64, now: UnixMillis) -> Result<()> {
+    if charged > 0 {
+        // Only the row's way out of its state comes here, once.
+        reverse(tx, &charge_name(archive, attempt), now).await?;
+    }
+    Ok(())
+}
+
+/// Ends the opened retry of a recording if what its driver told is about it, or the recording is lost: what failed because of us
+/// is given back.
+pub(crate) async fn settle(tx: &mut Tx, archive: i64, is_lost: bool, now: UnixMillis) -> Result<()> {
+    let failed = db("end a recovery");
+    let ended = engine::query_as(ENDED).bind(archive).bind(i64::from(is_lost)).fetch_optional(&mut *tx).await;
+    let ended: Option<(i64, i64, i64, String, Option<String>)> = ended.map_err(&failed)?;
+    let Some((id, attempt, charged, state, class)) = ended else { return Ok(()) };
+    let ours = state == ArchiveState::Failed.as_str() && is_ours(class.as_deref());
+    let state = if ours { "refunded" } else { "ended" };
+    let set = engine::query(SET_STATE).bind(id).bind(state).bind(now.0);
+    set.execute(&mut *tx).await.map_err(&failed)?;
+    if ours {
+        give_back(tx, archive, attempt, charged, now).await?;
+    }
+    Ok(())
+}
+
+/// Ends what runs for a recording that its owner deletes; nothing is given back.
+pub(crate) async fn end(tx: &mut Tx, archive: i64, now: UnixMillis) -> Result<()> {
+    let end = engine::query(END).bind(archive).bind(now.0).execute(&mut *tx).await;
+    end.map(drop).map_err(db("end a recovery"))
+}
+
+/// What contradicts between retries and transfers, in words.
+pub(crate) async fn faults(tx: &mut Tx) -> Result<Vec<String>> {
+    let failed = db("check the recoveries");
+    let rows = engine::query_as(POSTED).bind(KIND_RECOVERY).bind(KIND_REFUND).fetch_all(&mut *tx).await;
+    let rows: Vec<PostedRow> = rows.map_err(&failed)?;
+    let mut faults = Vec::new();
+    for (id, charged, state, taken, given) in rows {
+        let (taken, given) = (taken.unwrap_or_default(), given.unwrap_or_default());
+        if taken != charged {
+            faults.push(format!(
+                "recovery {id} was charged {charged} msat, and its transfer moves {taken} msat"
+            ));
+        }
+        let back = if state == "refunded" { charged } else { 0 };
+        if given != back {
+            faults.push(format!(
+                "recovery {id} was given back {back} msat, and its transfer moves {given} msat"
+            ));
+        }
+    }
+    let unexplained = engine::query_as(UNEXPLAINED).bind(KIND_RECOVERY).bind(KIND_REFUND);
+    let unexplained: Vec<(i64, i64)> = unexplained.fetch_all(&mut *tx).await.map_err(&failed)?;
+    faults.extend(
+        unexplained.into_iter().map(|(id, amount)| {
+            format!("transfer {id} moves {amount} msat for a recovery that does not exist")
+        }),
+    );
+    Ok(faults)
+}

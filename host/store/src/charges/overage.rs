@@ -1,0 +1,300 @@
+//! Playback above the allowance: one pass over an account's clock hour is one transaction. What a pass has seen of the
+//! bytes, what it charged and what it waived change together, so that a crash repeats nothing and loses nothing.
+
+use crate::bounds::TimeRange;
+use crate::charges::{self, Posting, Totals};
+use crate::engine::lock::Lock;
+use crate::engine::{self, Tx};
+use crate::error::{Result, StoreError, db};
+use crate::store::{Store, commit};
+use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, UnixMillis};
+
+/// Price of playback above the allowance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HourTerms {
+    /// Millisats per GB (10^9 bytes), zero or more.
+    pub price_per_gb: Msat,
+    /// Bytes of an account and clock hour that cost nothing.
+    pub limit_bytes: u64,
+}
+
+/// An account's clock hour in the transaction that charges it.
+#[derive(Clone, Debug)]
+pub struct HourFacts {
+    /// The price in force at the first pass over the hour.
+    pub terms: HourTerms,
+    /// Bytes of the hour.
+    pub bytes: u64,
+    /// Charged for the hour so far.
+    pub charged: Msat,
+    /// Waived of the hour so far.
+    pub waived: Msat,
+    /// What the account has left.
+    pub balance: Msat,
+    /// Who served since the last pass, lowest session first.
+    pub served: Vec<Served>,
+}
+
+/// Bytes of one destination since the last pass.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The session they belong to: the newest one of the destination.
+    pub session: Option<ServingSession>,
+    /// The destination.
+    pub destination: DestinationId,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// The session that bytes belong to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServingSession {
+    /// Its id.
+    pub id: SessionId,
+    /// What it was charged so far.
+    pub charged: Msat,
+    /// What it may cost in all, while it runs.
+    pub budget: Option<Msat>,
+    /// Whether it runs.
+    pub running: bool,
+}
+
+/// What one destination's bytes come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OveragePart {
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The destination.
+    pub destination: DestinationId,
+    /// Taken from the balance.
+    pub charge: Msat,
+    /// Never taken.
+    pub waive: Msat,
+}
+
+/// What a pass over an hour decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HourDecision {
+    /// At most one for each destination.
+    pub parts: Vec<OveragePart>,
+    /// Sessions that end because of it.
+    pub ends: Vec<(SessionId, EndReason)>,
+}
+
+/// What a pass over an hour did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HourOutcome {
+    /// The decision.
+    pub decision: HourDecision,
+    /// New totals of the sessions in it.
+    pub totals: Vec<(SessionId, Totals)>,
+}
+
+/// Decides about an hour; no I/O, no clock.
+pub type Decide<'a> = &'a (dyn Fn(&HourFacts) -> HourDecision + Send + Sync);
+
+/// The kind of a charge for playback.
+pub(crate) const KIND_OVERAGE: &str = "overage";
+/// The kind of an entry for what is never taken; between two house accounts.
+const KIND_WAIVED: &str = "waived";
+
+const UNBILLED: &str = "SELECT DISTINCT account_id, hour_ms FROM bandwidth
+    WHERE billed_bytes < bytes AND ($1 IS NULL OR account_id = $1) ORDER BY hour_ms, account_id LIMIT $2";
+const OPEN: &str = "INSERT INTO overage_hours (account_id, hour_ms, price_msat_per_gb, limit_bytes)
+    VALUES ($1, $2, $3, $4) ON CONFLICT (account_id, hour_ms) DO NOTHING";
+const HOUR: &str =
+    "SELECT price_msat_per_gb, limit_bytes, charged_msat, waived_msat, passes FROM overage_hours
+    WHERE account_id = $1 AND hour_ms = $2";
+const BYTES: &str = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM bandwidth
+    WHERE account_id = $1 AND hour_ms = $2";
+/// Each destination's bytes since the last pass, with its newest session.
+const SERVED: &str = "SELECT b.destination_id, b.bytes - b.billed_bytes, e.id, e.charged_msat,
+    e.ended_ms IS NULL, s.max_sats FROM bandwidth b
+    LEFT JOIN sessions e ON e.id = (SELECT h.session_id FROM session_destinations h
+        WHERE h.destination_id = b.destination_id ORDER BY h.started_ms DESC, h.id DESC LIMIT 1)
+    LEFT JOIN streams s ON s.id = e.stream_id
+    WHERE b.account_id = $1 AND b.hour_ms = $2 AND b.billed_bytes < b.bytes ORDER BY e.id IS NOT NULL, e.id, b.destination_id";
+const SEEN: &str = "UPDATE bandwidth SET billed_bytes = billed_bytes + $3
+    WHERE destination_id = $1 AND hour_ms = $2";
+const CLOSE: &str =
+    "UPDATE overage_hours SET charged_msat = charged_msat + $3, waived_msat = waived_msat + $4,
+    passes = passes + 1 WHERE account_id = $1 AND hour_ms = $2";
+const WAIVE: &str = "INSERT INTO transfers
+    (debit_id, credit_id, amount_msat, kind, idem, session_id, destination_id, hour_ms, created_ms)
+    SELECT waived.id, revenue.id, $1, $2, $3, $4, $5, $6, $7 FROM ledger_accounts waived, ledger_accounts revenue
+    WHERE waived.name = 'waived' AND revenue.name = 'revenue'";
+const CHARGES: &str = "SELECT CAST(COALESCE(SUM(charged_msat), 0) AS BIGINT) FROM overage_hours
+    WHERE account_id = $1 AND hour_ms >= $2 AND hour_ms < $3";
+
+/// Price, allowance, charged, waived, passes.
+type Hour = (i64, i64, i64, i64, i64);
+
+/// Destination, bytes, session, what that was charged, whether it runs, its stream's limit in sats.
+type ServedRow = (i64, i64, Option<String>, Option<i64>, Option<bool>, Option<i64>);
+
+impl Store {
+    /// Clock hours with bytes that no pass has seen, oldest first, at most `limit`; of one account, or of all.
+    pub async fn unbilled_hours(
+        &self,
+        account: Option<AccountId>,
+        limit: i64,
+    ) -> Result<Vec<(AccountId, UnixMillis)>> {
+        let rows = engine::query_as(UNBILLED).bind(account.map(|id| id.0)).bind(limit);
+        let rows = rows.fetch_all(&self.0.readers).await;
+        let rows: Vec<(i64, i64)> = rows.map_err(db("find bytes that are not charged"))?;
+        Ok(rows.into_iter().map(|(account, hour)| (AccountId(account), UnixMillis(hour))).collect())
+    }
+
+    /// One pass over an hour. `terms` hold if it is the first one.
+    ///
+    /// # Errors
+    /// The database failed; nothing was posted, or the whole pass was.
+    pub async fn bill_hour(
+        &self,
+        account: AccountId,
+        hour: UnixMillis,
+        terms: HourTerms,
+        now: UnixMillis,
+        decide: Decide<'_>,
+    ) -> Result<HourOutcome> {
+        let tx = self.begin_holding(Lock::Account(account)).await?;
+        bill(tx, account, hour, terms, (now, self.0.low_balance), decide).await
+    }
+
+    /// What the account was charged for playback in the clock hours that overlap `range`.
+    pub async fn overage_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {
+        let (from, to) = range.hours();
+        let sum = engine::query_scalar(CHARGES).bind(account.0).bind(from).bind(to);
+        sum.fetch_one(&self.0.readers).await.map(Msat).map_err(db("sum the charges for playback"))
+    }
+}
+
+/// One pass at the time `now`; nothing happened unless it returns. A balance that it takes below `low` is told.
+async fn bill(
+    mut tx: Tx,
+    account: AccountId,
+    hour: UnixMillis,
+    terms: HourTerms,
+    (now, low): (UnixMillis, Msat),
+    decide: Decide<'_>,
+) -> Result<HourOutcome> {
+    let (facts, pass) = read(&mut tx, account, hour, terms).await?;
+    if facts.served.is_empty() {
+        return Ok(HourOutcome::default());
+    }
+    let decision = decide(&facts);
+    let totals = write(&mut tx, account, hour, pass, &decision, (now, low)).await?;
+    let failed = db("note the bytes that were seen");
+    // In the order in which bytes are added, so that the two cannot wait for each other.
+    let mut served: Vec<&Served> = facts.served.iter().collect();
+    served.sort_unstable_by_key(|served| served.destination.0);
+    for served in served {
+        let bytes = i64::try_from(served.bytes).unwrap_or(i64::MAX);
+        let seen = engine::query(SEEN).bind(served.destination.0).bind(hour.0).bind(bytes);
+        seen.execute(&mut tx).await.map_err(&failed)?;
+    }
+    let sum = |amount: fn(&OveragePart) -> Msat| {
+        decision.parts.iter().fold(0_i64, |sum, part| sum.saturating_add(amount(part).0))
+    };
+    let close = engine::query(CLOSE)
+        .bind(account.0)
+        .bind(hour.0)
+        .bind(sum(|part| part.charge))
+        .bind(sum(|part| part.waive));
+    close.execute(&mut tx).await.map_err(&failed)?;
+    commit(tx).await?;
+    Ok(HourOutcome { decision, totals })
+}
+
+async fn read(
+    tx: &mut Tx,
+    account: AccountId,
+    hour: UnixMillis,
+    terms: HourTerms,
+) -> Result<(HourFacts, i64)> {
+    let failed = db("read the hour's playback");
+    let unreadable = |_| StoreError::Unreadable { what: "bandwidth" };
+    let limit = i64::try_from(terms.limit_bytes).unwrap_or(i64::MAX);
+    let open = engine::query(OPEN).bind(account.0).bind(hour.0).bind(terms.price_per_gb.0).bind(limit);
+    open.execute(&mut *tx).await.map_err(&failed)?;
+    let row = engine::query_as(HOUR).bind(account.0).bind(hour.0).fetch_one(&mut *tx).await;
+    let (price, limit, charged, waived, passes): Hour = row.map_err(&failed)?;
+    let bytes = engine::query_scalar(BYTES).bind(account.0).bind(hour.0).fetch_one(&mut *tx).await;
+    let bytes: i64 = bytes.map_err(&failed)?;
+    let rows = engine::query_as(SERVED).bind(account.0).bind(hour.0).fetch_all(&mut *tx).await;
+    let rows: Vec<ServedRow> = rows.map_err(&failed)?;
+    let mut served = Vec::with_capacity(rows.len());
+    for (destination, bytes, session, charged, running, max_sats) in rows {
+        let running = running.unwrap_or(false);
+        let session = session.map(|id| ServingSession {
+            id: SessionId(id),
+            charged: Msat(charged.unwrap_or(0)),
+            budget: max_sats.filter(|_| running).map(|sats| Msat(sats.saturating_mul(1_000))),
+            running,
+        });
+        let bytes = u64::try_from(bytes).map_err(unreadable)?;
+        served.push(Served { session, destination: DestinationId(destination), bytes });
+    }
+    let facts = HourFacts {
+        terms: HourTerms {
+            price_per_gb: Msat(price),
+            limit_bytes: u64::try_from(limit).map_err(unreadable)?,
+        },
+        bytes: u64::try_from(bytes).map_err(unreadable)?,
+        charged: Msat(charged),
+        waived: Msat(waived),
+        balance: charges::balance(tx, account).await?,
+        served,
+    };
+    Ok((facts, passes))
+}
+
+/// Posts what was decided; gives the new totals of the sessions in it.
+async fn write(
+    tx: &mut Tx,
+    account: AccountId,
+    hour: UnixMillis,
+    pass: i64,
+    decision: &HourDecision,
+    (now, low): (UnixMillis, Msat),
+) -> Result<Vec<(SessionId, Totals)>> {
+    let mut totals = Vec::new();
+    for part in &decision.parts {
+        let name = format!("{account}:{}:{pass}:{}", hour.0, part.destination);
+        if part.charge.0 > 0 {
+            let posting = Posting {
+                account,
+                house: "revenue",
+                amount: part.charge,
+                kind: KIND_OVERAGE,
+                idem: format!("over:{name}"),
+                session: part.session.as_ref(),
+                destination: Some(part.destination),
+                minute: None,
+                hour: Some(hour),
+                now,
+            };
+            let posted = charges::post(tx, &posting).await?;
+            let left = charges::take(tx, account, part.charge, low, now).await?;
+            // The decision was made in this transaction, from this balance, and a pass has its number once.
+            let balance = left.filter(|_| posted).ok_or(StoreError::Unreadable { what: "overage_hours" })?;
+            if let Some(session) = &part.session {
+                let charged = charges::add_to_session(tx, session, part.charge).await?;
+                charges::add_to_destination(tx, session, part.destination, part.charge, now).await?;
+                totals.push((session.clone(), Totals { charged, balance }));
+            }
+        }
+        if part.waive.0 > 0 {
+            let waive = engine::query(WAIVE)
+                .bind(part.waive.0)
+                .bind(KIND_WAIVED)
+                .bind(format!("waive:{name}"))
+                .bind(part.session.as_ref().map(SessionId::as_str))
+                .bind(part.destination.0)
+                .bind(hour.0)
+                .bind(now.0);
+            waive.execute(&mut *tx).await.map_err(db("waive"))?;
+        }
+    }
+    Ok(totals)
+}

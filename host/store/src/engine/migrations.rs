@@ -1,0 +1,57 @@
+//! The schema, step by step: one list, one folder of files for each engine.
+
+use std::borrow::Cow;
+
+use sqlx::SqlSafeStr as _;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+/// Number and name of a migration, and its text on each engine.
+pub(crate) struct Step {
+    pub(crate) number: i64,
+    name: &'static str,
+    pub(crate) sqlite: &'static str,
+    pub(crate) postgres: &'static str,
+}
+
+macro_rules! steps {
+    ($($number:literal, $name:literal, $file:literal;)+) => {
+        &[$(Step {
+            number: $number,
+            name: $name,
+            sqlite: include_str!(concat!("../../migrations/sqlite/", $file, ".sql")),
+            postgres: include_str!(concat!("../../migrations/postgres/", $file, ".sql")),
+        }),+]
+    };
+}
+
+/// Every migration in order; a released one is never edited.
+const STEPS: &[Step] = steps! {
+    1, "first light", "0001_first_light";
+    2, "idempotency", "0002_idempotency";
+    3, "playback", "0003_playback";
+    4, "history", "0004_history";
+    5, "logins", "0005_logins";
+    6, "audit", "0006_audit";
+    7, "webhooks", "0007_webhooks";
+    8, "archives", "0008_archives";
+    9, "charges", "0009_charges";
+    10, "history order", "0010_history_order";
+    11, "webhook pending", "0011_webhook_pending";
+    12, "session keys", "0012_session_keys";
+    13, "wallets", "0013_wallets";
+    14, "recoveries", "0014_recoveries";
+    15, "delays and addresses", "0015_delays_and_addresses";
+    16, "archive trouble", "0016_archive_trouble";
+};
+
+/// The newest version of the schema that this release knows.
+pub(crate) const NEWEST: i64 = STEPS[STEPS.len() - 1].number;
+
+/// Brings a database of one engine up to date.
+pub(crate) fn migrator(text: fn(&Step) -> &'static str) -> Migrator {
+    let migration = |step: &Step| {
+        let (name, text) = (Cow::Borrowed(step.name), text(step).into_sql_str());
+        Migration::new(step.number, name, MigrationType::Simple, text, false)
+    };
+    Migrator::with_migrations(STEPS.iter().map(migration).collect())
+}

@@ -1,0 +1,101 @@
+//! What only PostgreSQL has: a server to reach, with time-outs on everything that waits for it.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions, Postgres};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Transaction};
+
+use super::migrations::migrator;
+use super::{ACQUIRE_TIMEOUT, Pool};
+use crate::address::Server;
+use crate::error::{Result, StoreError, db};
+use satcast_core::config::Durability;
+
+/// Connections that write, and as many that read: a writer that reads must not wait for other writers.
+const CONNECTIONS_MAX: u32 = 8;
+/// How long a connection may take to be made, TLS and password included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that rested for longer is asked whether it still is one before it is used.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+
+/// Nobody else sees a transaction's changes before its end, and each statement sees what others committed before it.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// No statement, wait for a lock, or transaction that was forgotten may last for ever.
+const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '10s';
+    SET idle_in_transaction_session_timeout = '60s'";
+/// What the server writes before it says that a commit is done. One that waits for its replicas stays as it is.
+const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', FALSE)
+    WHERE current_setting('synchronous_commit') = 'off'";
+const NOT_DURABLE: &str = "SET synchronous_commit = off";
+const READ_ONLY: &str = "SET default_transaction_read_only = on";
+const ENCODING: &str = "SELECT current_setting('server_encoding')";
+
+/// Brings the schema up to date and opens the connections: those that write, those that read.
+pub(crate) async fn open(server: &Server, durability: Durability) -> Result<(Pool, Pool)> {
+    let mut connection = connect(server).await?;
+    let encoding: String =
+        sqlx::query_scalar(ENCODING).fetch_one(&mut connection).await.map_err(db("read the encoding"))?;
+    if encoding != "UTF8" {
+        return Err(StoreError::Encoding { server: server.to_string(), encoding });
+    }
+    // Other processes wait in it until the schema is made.
+    migrator(|step| step.postgres).run(&mut connection).await?;
+    // It was of use; how it ends does not matter.
+    let _ = connection.close().await;
+    let commits = match durability {
+        Durability::Full => DURABLE,
+        Durability::Normal => NOT_DURABLE,
+    };
+    Ok((pool(server, CONNECTIONS_MAX, commits), pool(server, CONNECTIONS_MAX, READ_ONLY)))
+}
+
+/// Opens one connection to look at an existing database.
+pub(crate) async fn open_to_look(server: &Server) -> Result<Pool> {
+    // An error of the first connection says more than that of a pool.
+    let _ = connect(server).await?.close().await;
+    Ok(pool(server, 1, READ_ONLY))
+}
+
+/// Makes a connection outside of any pool.
+pub(crate) async fn connect(server: &Server) -> Result<PgConnection> {
+    let failed = |source| StoreError::Unreachable { server: server.to_string(), source };
+    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, server.options().connect());
+    let too_long = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    connecting.await.map_err(too_long).and_then(|connected| connected).map_err(failed)
+}
+
+fn pool(server: &Server, connections: u32, setting: &'static str) -> Pool {
+    let options = PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            Box::pin(async move {
+                // A server that was started anew leaves connections that are none: the next is tried instead.
+                Ok(meta.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
+            })
+        })
+        .after_connect(move |connection, _| {
+            Box::pin(async move {
+                connection.execute(LIMITS).await?;
+                connection.execute(setting).await.map(drop)
+            })
+        });
+    Pool::Postgres(options.connect_lazy_with(server.options().clone()))
+}
+
+/// Begins a writing transaction.
+///
+/// A connection whose server went away within [`TRUSTED_IDLE`] is noticed here, where nothing was written yet: another takes its place.
+pub(crate) async fn begin(writer: &PgPool) -> Result<Transaction<'static, Postgres>> {
+    let mut tries = CONNECTIONS_MAX;
+    loop {
+        match writer.begin_with(BEGIN).await {
+            Err(error @ (sqlx::Error::Io(_) | sqlx::Error::Protocol(_))) if tries > 0 => {
+                tracing::debug!(%error, "a connection to the database is given up");
+                tries -= 1;
+            }
+            begun => return begun.map_err(db("begin a transaction")),
+        }
+    }
+}

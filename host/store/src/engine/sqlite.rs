@@ -1,0 +1,130 @@
+//! What only SQLite has: one file, a write-ahead log, one writing connection, four reading ones.
+//!
+//! Every writing transaction takes the write lock at once: a deferred transaction that reads and then writes fails under
+//! contention whatever the busy timeout.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::Transaction;
+use sqlx::sqlite::{
+    Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+
+use super::migrations::migrator;
+use super::{ACQUIRE_TIMEOUT, Pool};
+use crate::error::{Result, StoreError, db};
+use satcast_core::config::Durability;
+
+/// Takes the write lock at once.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+/// Connections that read.
+const READERS_MAX: u32 = 4;
+/// How long a statement waits for another process's write.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The write-ahead log is cut back to this size.
+const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
+
+/// Opens the file, makes it if it is missing, and brings its schema up to date: the writing connection, the reading ones.
+pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, Pool)> {
+    let synchronous = match durability {
+        Durability::Full => SqliteSynchronous::Full,
+        Durability::Normal => SqliteSynchronous::Normal,
+    };
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(synchronous)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .pragma("journal_size_limit", JOURNAL_SIZE_MAX_BYTES);
+    let lock = lock_for_migration(path.to_owned()).await?;
+    make_private(path)?;
+    let writer = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options.clone())
+        .await
+        .map_err(db("open the file"))?;
+    migrator(|step| step.sqlite).run(&writer).await?;
+    drop(lock);
+    let readers = SqlitePoolOptions::new()
+        .max_connections(READERS_MAX)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_lazy_with(options.create_if_missing(false).read_only(true));
+    Ok((Pool::Sqlite(writer), Pool::Sqlite(readers)))
+}
+
+/// Opens an existing file to look at it.
+pub(crate) async fn open_to_look(path: &Path) -> Result<Pool> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .read_only(true)
+        .busy_timeout(BUSY_TIMEOUT);
+    let reader = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options)
+        .await
+        .map_err(db("open the file"))?;
+    Ok(Pool::Sqlite(reader))
+}
+
+/// Begins a writing transaction.
+///
+/// SQLite ends a transaction by itself when the disk is full; the driver's own count of open transactions then stays
+/// above zero for ever, and the connection refuses every further one. Such a connection is given up for a new one.
+pub(crate) async fn begin(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>> {
+    let failed = db("begin a transaction");
+    match writer.begin_with(BEGIN).await {
+        Ok(transaction) => return Ok(transaction),
+        Err(error @ (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => return Err(failed(error)),
+        Err(error) => tracing::warn!(%error, "the writing connection to the database is made anew"),
+    }
+    let broken = writer.acquire().await.map_err(&failed)?;
+    // What closing it says does not matter: it is gone either way.
+    let _ = broken.close().await;
+    writer.begin_with(BEGIN).await.map_err(failed)
+}
+
+/// Writes a consistent copy to a file that must not exist, with mode 600.
+pub(crate) async fn backup(reader: &SqlitePool, target: &Path) -> Result<()> {
+    let failed = |source| StoreError::File { action: "write", path: target.display().to_string(), source };
+    // An empty file with mode 600 is made first; VACUUM INTO fills it and refuses a file with content.
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(target).map_err(failed)?;
+    let text = target.to_str().ok_or_else(|| failed(std::io::Error::other("the name is not UTF-8")))?;
+    let copied = sqlx::query("VACUUM INTO $1").bind(text).execute(reader).await;
+    if copied.is_err() {
+        std::fs::remove_file(target).map_err(failed)?;
+    }
+    copied.map_err(db("write the backup"))?;
+    File::open(target).and_then(|file| file.sync_all()).map_err(failed)
+}
+
+/// Holds other processes back while the schema is made: SQLite's migrations have no lock of their own.
+async fn lock_for_migration(database: PathBuf) -> Result<File> {
+    let mut name = database.into_os_string();
+    name.push("-migrate");
+    let path = PathBuf::from(name);
+    let failed = {
+        let path = path.display().to_string();
+        move |source| StoreError::File { action: "lock", path: path.clone(), source }
+    };
+    let locking = tokio::task::spawn_blocking(move || {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+        file.lock()?;
+        Ok(file)
+    });
+    locking.await.map_err(|error| failed(std::io::Error::other(error)))?.map_err(failed)
+}
+
+/// Makes a missing database file readable by nobody else; SQLite gives its other files the same permissions.
+fn make_private(path: &Path) -> Result<()> {
+    let failed = |source| StoreError::File { action: "open", path: path.display().to_string(), source };
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop).map_err(failed)
+}

@@ -1,0 +1,316 @@
+//! The check of the ledger: what can be recomputed is, and every rule the schema promises is looked at again, as
+//! though nothing had ever enforced it. Sums are taken here and not in SQL, where a damaged amount overflows them.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use futures_util::TryStreamExt as _;
+
+use crate::archives::recoveries;
+use crate::charges::overage::KIND_OVERAGE;
+use crate::engine::{self, Pool, Sql, Tx};
+use crate::error::{Result, db};
+use crate::ledger::AMOUNT_MSAT_MAX;
+use crate::wallets::invoices;
+
+/// Result of recomputing the ledger.
+///
+/// A sound report proves that every transfer moves an allowed amount between two different accounts that exist, that
+/// every customer has a ledger account whose stored balance is what its transfers come to, that stored balances and
+/// recomputed house accounts together are zero, that what is kept of sessions, of destinations in them, and of clock hours of
+/// playback is what their transfers come to, that every invoice which was paid has its transfer and every transfer of the
+/// receiving wallet its invoice, that every paid retry of an upload has its charge, given back or not as it ended, and that the triggers which keep transfers from being changed are in place. It cannot prove that the transfers are the ones that were once posted: whoever may write to the file can
+/// change an amount and the balance together, and only a comparison with a backup shows that.
+#[derive(Clone, Debug, Default)]
+pub struct LedgerReport {
+    /// Number of transfers.
+    pub transfers: i64,
+    /// Sum of all transfers in millisats.
+    pub moved_msat: i64,
+    /// Number of customers' balances that were recomputed.
+    pub balances: i64,
+    /// Number of sessions whose charges were recomputed.
+    pub sessions: i64,
+    /// Everything that is wrong; empty for a sound ledger.
+    pub faults: Vec<LedgerFault>,
+}
+
+/// One place where the ledger is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LedgerFault {
+    /// Two amounts that must be the same are not.
+    Amount {
+        /// What was compared, with names or ids.
+        place: String,
+        /// What the transfers say, in millisats.
+        expected_msat: i64,
+        /// What is stored, in millisats.
+        found_msat: i64,
+    },
+    /// A rule is broken; what and where, in words.
+    Rule(String),
+}
+
+impl fmt::Display for LedgerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Amount { place, expected_msat, found_msat } => {
+                write!(f, "{place}: expected {expected_msat} msat, found {found_msat} msat")
+            }
+            Self::Rule(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Faults that are named one by one; of more the first ones are enough to know that a backup is needed.
+const FAULTS_MAX: usize = 1_000;
+
+const ACCOUNTS: &str = "SELECT id, name, account_id IS NOT NULL AS customer, balance_msat, account_id FROM ledger_accounts ORDER BY id";
+const TRANSFERS: &str =
+    "SELECT id, debit_id, credit_id, amount_msat, session_id, destination_id, kind, hour_ms
+    FROM transfers ORDER BY id";
+const WITHOUT_LEDGER: &str = "SELECT a.name FROM accounts a
+    WHERE NOT EXISTS (SELECT 1 FROM ledger_accounts l WHERE l.account_id = a.id) ORDER BY a.id";
+const SESSIONS: &str = "SELECT id, charged_msat FROM sessions ORDER BY id";
+const DESTINATIONS: &str = "SELECT session_id, destination_id, cost_msat FROM session_destinations ORDER BY session_id, destination_id";
+const HOURS: &str =
+    "SELECT account_id, hour_ms, charged_msat FROM overage_hours ORDER BY account_id, hour_ms";
+const WAIVED_HOURS: &str = "SELECT account_id, hour_ms, waived_msat FROM overage_hours WHERE waived_msat <> 0 ORDER BY account_id, hour_ms";
+/// What was waived is about a destination and an hour, and the bytes of these say whose it was.
+const WAIVED: &str = "SELECT b.account_id, t.hour_ms, t.amount_msat FROM transfers t
+    LEFT JOIN bandwidth b ON b.destination_id = t.destination_id AND b.hour_ms = t.hour_ms WHERE t.kind = 'waived'";
+const PAID_BY_OTHERS: &str =
+    "SELECT t.id, t.session_id FROM transfers t JOIN sessions e ON e.id = t.session_id
+    JOIN streams s ON s.id = e.stream_id JOIN ledger_accounts l ON l.id = t.debit_id OR l.id = t.credit_id
+    WHERE l.account_id IS NOT NULL AND l.account_id <> s.account_id ORDER BY t.id";
+const TRIGGERS: Sql = Sql {
+    sqlite: "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'transfers'",
+    postgres: "SELECT CAST(tgname AS TEXT) FROM pg_trigger
+        WHERE tgrelid = CAST('transfers' AS regclass) AND tgenabled IN ('O', 'A')",
+};
+/// What keeps transfers from being changed; made by the first migration.
+const TRIGGER_NAMES: [&str; 2] = ["transfers_are_never_changed", "transfers_are_never_deleted"];
+
+/// Id, name, whether it is a customer's, stored balance, the customer.
+type Account = (i64, String, bool, Option<i64>, Option<i64>);
+
+/// Id, ledger account debited, ledger account credited, amount, session, destination, kind, clock hour.
+type Transfer = (i64, i64, i64, i64, Option<String>, Option<i64>, String, Option<i64>);
+
+/// What the transfers come to.
+#[derive(Default)]
+struct Sums {
+    /// By ledger account.
+    accounts: HashMap<i64, i128>,
+    /// The customers' ledger accounts.
+    customers: HashMap<i64, i64>,
+    /// Paid by customers, by session.
+    sessions: HashMap<String, i128>,
+    /// By session and destination.
+    destinations: HashMap<(String, i64), i128>,
+    /// For playback, by customer and clock hour.
+    hours: HashMap<(i64, i64), i128>,
+}
+
+/// Recomputes the ledger; see [`LedgerReport`] for what that proves.
+pub(crate) async fn check(pool: &Pool) -> Result<LedgerReport> {
+    let failed = db("check the ledger");
+    // One transaction: everything is of the same moment beside a running service.
+    let mut tx = pool.begin_snapshot().await.map_err(&failed)?;
+    let accounts: Vec<Account> = engine::query_as(ACCOUNTS).fetch_all(&mut tx).await.map_err(&failed)?;
+    let mut report = LedgerReport::default();
+    let mut sums = Sums {
+        accounts: accounts.iter().map(|(id, ..)| (*id, 0)).collect(),
+        customers: accounts.iter().filter_map(|(id, .., customer)| Some((*id, (*customer)?))).collect(),
+        ..Sums::default()
+    };
+    add_transfers(&mut tx, &mut report, &mut sums).await?;
+    compare_balances(&accounts, &sums.accounts, &mut report);
+    let orphans: Vec<String> =
+        engine::query_scalar(WITHOUT_LEDGER).fetch_all(&mut tx).await.map_err(&failed)?;
+    for name in orphans {
+        fault(&mut report, LedgerFault::Rule(format!("account {name} has no ledger account")));
+    }
+    compare_charges(&mut tx, sums, &mut report).await?;
+    compare_waived(&mut tx, &mut report).await?;
+    find_strangers(&mut tx, &mut report).await?;
+    for text in invoices::faults(&mut tx).await? {
+        fault(&mut report, LedgerFault::Rule(text));
+    }
+    for text in recoveries::faults(&mut tx).await? {
+        fault(&mut report, LedgerFault::Rule(text));
+    }
+    let triggers: Vec<String> = engine::query_scalar(TRIGGERS).fetch_all(&mut tx).await.map_err(&failed)?;
+    for name in TRIGGER_NAMES.iter().filter(|name| !triggers.iter().any(|found| found == *name)) {
+        fault(&mut report, LedgerFault::Rule(format!("the trigger {name} is missing")));
+    }
+    Ok(report)
+}
+
+/// Adds every transfer to both its sides, and names those that break a rule.
+async fn add_transfers(tx: &mut Tx, report: &mut LedgerReport, sums: &mut Sums) -> Result<()> {
+    let mut moved: i128 = 0;
+    let mut transfers = engine::query_as::<Transfer>(TRANSFERS).fetch(&mut *tx);
+    while let Some(row) = transfers.try_next().await.map_err(db("check the ledger"))? {
+        let (id, debit_id, credit_id, amount_msat, ..) = row;
+        report.transfers += 1;
+        moved += i128::from(amount_msat);
+        if !(1..=AMOUNT_MSAT_MAX).contains(&amount_msat) {
+            fault(report, LedgerFault::Rule(format!("transfer {id} moves {amount_msat} msat")));
+        }
+        if debit_id == credit_id {
+            fault(report, LedgerFault::Rule(format!("transfer {id} has the same account on both sides")));
+        }
+        for (side, account, amount) in
+            [("debits", debit_id, -i128::from(amount_msat)), ("credits", credit_id, i128::from(amount_msat))]
+        {
+            match sums.accounts.get_mut(&account) {
+                Some(sum) => *sum += amount,
+                None => {
+                    let text =
+                        format!("transfer {id} {side} the ledger account {account}, which does not exist");
+                    fault(report, LedgerFault::Rule(text));
+                }
+            }
+            if let Some(customer) = sums.customers.get(&account).copied() {
+                sums.add_charge(customer, -amount, &row);
+            }
+        }
+    }
+    report.moved_msat = clamped(moved);
+    Ok(())
+}
+
+impl Sums {
+    /// Adds what a customer paid, or got back below zero, to what the transfer is about.
+    fn add_charge(&mut self, customer: i64, paid: i128, (.., session, destination, kind, hour): &Transfer) {
+        if let Some(session) = session {
+            *self.sessions.entry(session.clone()).or_default() += paid;
+            if let Some(destination) = destination {
+                *self.destinations.entry((session.clone(), *destination)).or_default() += paid;
+            }
+        }
+        if let Some(hour) = hour.filter(|_| kind == KIND_OVERAGE) {
+            *self.hours.entry((customer, hour)).or_default() += paid;
+        }
+    }
+}
+
+/// Compares what is kept of sessions, destinations and hours with their transfers.
+async fn compare_charges(tx: &mut Tx, mut sums: Sums, report: &mut LedgerReport) -> Result<()> {
+    let failed = db("check the charges");
+    let mut compare = |place: String, expected: Option<i128>, found: i64| {
+        let expected = expected.unwrap_or_default();
+        if expected != i128::from(found) {
+            fault(report, amount(place, expected, found.into()));
+        }
+    };
+    let rows: Vec<(String, i64)> = engine::query_as(SESSIONS).fetch_all(&mut *tx).await.map_err(&failed)?;
+    let sessions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    for (session, charged) in rows {
+        compare(format!("charges of session {session}"), sums.sessions.remove(&session), charged);
+    }
+    let rows: Vec<(String, i64, i64)> =
+        engine::query_as(DESTINATIONS).fetch_all(&mut *tx).await.map_err(&failed)?;
+    for (session, id, cost) in rows {
+        let place = format!("cost of destination {id} in session {session}");
+        compare(place, sums.destinations.remove(&(session, id)), cost);
+    }
+    let rows: Vec<(i64, i64, i64)> = engine::query_as(HOURS).fetch_all(&mut *tx).await.map_err(&failed)?;
+    for (account, hour, charged) in rows {
+        let place = format!("playback of account {account} in the hour {hour}");
+        compare(place, sums.hours.remove(&(account, hour)), charged);
+    }
+    report.sessions = sessions;
+    let mut left: Vec<String> = sums
+        .sessions
+        .keys()
+        .map(|id| format!("charges name the session {id}, which does not exist"))
+        .collect();
+    let destinations = sums.destinations.keys();
+    left.extend(destinations.map(|(session, id)| {
+        format!("charges name the destination {id} of session {session}, which has no entry")
+    }));
+    let hours = sums.hours.keys();
+    left.extend(hours.map(|(account, hour)| {
+        format!("charges name the hour {hour} of account {account}, which has no row")
+    }));
+    left.sort();
+    left.into_iter().for_each(|text| fault(report, LedgerFault::Rule(text)));
+    Ok(())
+}
+
+/// Compares what hours waived, which is never charged later, with its transfers.
+async fn compare_waived(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
+    let failed = db("check what was waived");
+    let transfers: Vec<(Option<i64>, Option<i64>, i64)> =
+        engine::query_as(WAIVED).fetch_all(&mut *tx).await.map_err(&failed)?;
+    let mut sums: HashMap<(i64, i64), i128> = HashMap::new();
+    for (account, hour, waived) in transfers {
+        match account.zip(hour) {
+            Some(place) => *sums.entry(place).or_default() += i128::from(waived),
+            None => fault(report, LedgerFault::Rule(format!("{waived} msat were waived of nobody's bytes"))),
+        }
+    }
+    let place = |account: i64, hour: i64| format!("waived playback of account {account} in the hour {hour}");
+    let hours: Vec<(i64, i64, i64)> =
+        engine::query_as(WAIVED_HOURS).fetch_all(&mut *tx).await.map_err(&failed)?;
+    for (account, hour, waived) in hours {
+        let expected = sums.remove(&(account, hour)).unwrap_or_default();
+        if expected != i128::from(waived) {
+            fault(report, amount(place(account, hour), expected, waived.into()));
+        }
+    }
+    let mut left: Vec<((i64, i64), i128)> = sums.into_iter().collect();
+    left.sort_unstable();
+    left.into_iter().for_each(|((account, hour), sum)| fault(report, amount(place(account, hour), sum, 0)));
+    Ok(())
+}
+
+/// Names charges of a session that another account than its own paid.
+async fn find_strangers(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
+    let rows = engine::query_as(PAID_BY_OTHERS).fetch_all(&mut *tx).await;
+    let rows: Vec<(i64, String)> = rows.map_err(db("check who paid"))?;
+    for (id, session) in rows {
+        let text = format!("transfer {id} is about session {session} of another account");
+        fault(report, LedgerFault::Rule(text));
+    }
+    Ok(())
+}
+
+/// Compares each stored balance with its transfers, and all accounts together with zero: what customers have, as
+/// stored, is what the house accounts gave, as recomputed.
+fn compare_balances(accounts: &[Account], sums: &HashMap<i64, i128>, report: &mut LedgerReport) {
+    let mut together: i128 = 0;
+    for (id, name, customer, balance_msat, _) in accounts {
+        let sum = sums.get(id).copied().unwrap_or_default();
+        if !customer {
+            together += sum;
+            continue;
+        }
+        report.balances += 1;
+        let stored = balance_msat.unwrap_or_default();
+        together += i128::from(stored);
+        if i128::from(stored) != sum {
+            fault(report, amount(format!("balance of {name}"), sum, stored.into()));
+        }
+    }
+    if together != 0 {
+        fault(report, amount("sum over all accounts".to_owned(), 0, together));
+    }
+}
+
+fn amount(place: String, expected: i128, found: i128) -> LedgerFault {
+    LedgerFault::Amount { place, expected_msat: clamped(expected), found_msat: clamped(found) }
+}
+
+fn fault(report: &mut LedgerReport, fault: LedgerFault) {
+    if report.faults.len() < FAULTS_MAX {
+        report.faults.push(fault);
+    }
+}
+
+/// The sum as it is shown; one beyond the range of amounts is wrong anyway.
+fn clamped(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+}
