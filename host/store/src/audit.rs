@@ -11,16 +11,16 @@ use crate::bounds::{Page, TimeRange};
 use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, HOUR_MS, KeyId, LoginId, UnixMillis};
 
 /// Largest detail of an entry in bytes of its JSON. A larger one is left out, and the entry says so.
-pub const AUDIT_DETAIL_BYTES_MAX: usize = 2_048;
+pub(crate) const AUDIT_DETAIL_BYTES_MAX: usize = 2_048;
 /// Failed logins of one account that get an entry within an hour; further ones are in the service's log alone, so that a
 /// guesser cannot fill the disk.
-pub const FAILED_LOGINS_PER_HOUR_MAX: i64 = 20;
+pub(crate) const FAILED_LOGINS_PER_HOUR_MAX: i64 = 20;
 /// The same for all names together that no account has.
-pub const UNKNOWN_LOGINS_PER_HOUR_MAX: i64 = 100;
+pub(crate) const UNKNOWN_LOGINS_PER_HOUR_MAX: i64 = 100;
 
 /// What asked for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl Store {
     /// Commits a change together with its entry, and tells those who watch the account. What another process commits is
     /// told to nobody here.
     pub(crate) async fn commit_noted(&self, tx: Tx, noted: Noted) -> Result<()> {
-        let committed = commit(tx).await;
+        let committed = tx.commit().await;
         // Whatever became of it: a commit whose answer was lost may stand.
         self.has_changed();
         committed?;
@@ -279,8 +279,8 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Adds an entry about a login that failed, of `account` if the name is one's; `false` when there were
-    /// [`FAILED_LOGINS_PER_HOUR_MAX`] or [`UNKNOWN_LOGINS_PER_HOUR_MAX`] already.
+    /// Adds an entry about a login that failed, of `account` if the name is one's; `false` when there were too many of these
+    /// within an hour.
     pub async fn record_failed_login(&self, origin: &Origin, account: Option<AccountId>) -> Result<bool> {
         let lock = account.map_or(Lock::UnknownLogins, Lock::Account);
         let mut tx = self.begin_holding(lock).await?;
@@ -308,7 +308,7 @@ impl Store {
         let (from, to) = filter.range.bounds();
         let rows = engine::query(select)
             .bind(filter.account.map(|id| id.0))
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.end())
             .bind(filter.action)
             .bind(from)
             .bind(to)

@@ -14,6 +14,11 @@ pub struct Page {
 impl Page {
     /// Everything at once; for lists that a cap keeps short.
     pub const ALL: Page = Page { before: None, limit: i64::MAX };
+
+    /// The id that all its rows are below.
+    pub(crate) fn end(self) -> i64 {
+        self.before.unwrap_or(i64::MAX)
+    }
 }
 
 /// A stretch of time, half open; an absent end is open.

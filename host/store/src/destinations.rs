@@ -317,7 +317,7 @@ impl Store {
     async fn read_destinations(&self, stream: StreamId, page: Page) -> Result<Vec<DestinationView>> {
         let rows = engine::query(SELECT_DESTINATIONS)
             .bind(stream.0)
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.end())
             .bind(page.limit)
             .fetch_all(&self.0.readers)
             .await

@@ -4,7 +4,7 @@ use crate::bounds::{Page, TimeRange};
 use crate::engine::lock::Lock;
 use crate::engine::{self, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, DestinationId, Msat, Sats, SessionId, StreamId, UnixMillis};
 
 /// What one destination did in one session that has ended.
@@ -112,7 +112,7 @@ impl Store {
             let begin = engine::query(BEGIN).bind(session.as_str()).bind(destination.0).bind(now.0);
             begin.execute(&mut tx).await.map_err(db("note the destinations of a session"))?;
         }
-        commit(tx).await
+        tx.commit().await
     }
 
     /// Records that a destination no longer takes part in a session that goes on.
@@ -125,7 +125,7 @@ impl Store {
         let mut tx = self.begin_holding(Lock::Session(session)).await?;
         let end = engine::query(END).bind(session.as_str()).bind(destination.0).bind(now.0);
         end.execute(&mut tx).await.map_err(db("note the end of a destination"))?;
-        commit(tx).await
+        tx.commit().await
     }
 
     /// The history of an account, newest first, deleted streams and destinations included.

@@ -3,7 +3,7 @@
 use crate::engine::lock::Lock;
 use crate::engine::{self, Sql};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_core::secret::{Redacted, new_uid};
 
@@ -97,7 +97,7 @@ impl Store {
         let uid = new_uid();
         let insert = engine::query(INSERT).bind(&uid).bind(account_id.0).bind(&request_hash[..]);
         insert.bind(&body_hash[..]).bind(now.0).execute(&mut tx).await.map_err(&failed)?;
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(Begun::New(uid))
     }
 
@@ -107,14 +107,14 @@ impl Store {
         let finish =
             engine::query(FINISH).bind(name).bind(i64::from(status)).bind(self.0.vault.seal(name, answer));
         finish.execute(&mut tx).await.map_err(db("record the answer"))?;
-        commit(tx).await
+        tx.commit().await
     }
 
     /// Forgets a request that did nothing.
     pub async fn release_request(&self, name: &str) -> Result<()> {
         let mut tx = self.begin().await?;
         engine::query(RELEASE).bind(name).execute(&mut tx).await.map_err(db("forget the request"))?;
-        commit(tx).await
+        tx.commit().await
     }
 
     /// What a row says of the request that found it; `None` when its process died over it.

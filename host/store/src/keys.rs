@@ -7,7 +7,7 @@ use crate::bounds::{Caps, Page};
 use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, DestinationId, KeyId, LoginId, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_uid};
 
@@ -187,7 +187,7 @@ impl Store {
             let touch = engine::query(TOUCH_KEY).bind(key.0).bind(now.0);
             touch.execute(&mut tx).await.map_err(db("note the use of the keys"))?;
         }
-        commit(tx).await
+        tx.commit().await
     }
 
     /// Stores a key inside a transaction.
@@ -243,7 +243,7 @@ impl Store {
     pub async fn keys_of(&self, account: AccountId, page: Page) -> Result<Vec<KeyView>> {
         let rows = engine::query(SELECT_KEYS)
             .bind(account.0)
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.end())
             .bind(page.limit)
             .fetch_all(&self.0.readers)
             .await

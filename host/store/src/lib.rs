@@ -37,10 +37,7 @@ pub use archives::state::ArchiveState;
 pub use archives::{
     ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, KnownArchive, Recorded, RecordedDestination,
 };
-pub use audit::{
-    AUDIT_DETAIL_BYTES_MAX, Actor, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX, Origin,
-    UNKNOWN_LOGINS_PER_HOUR_MAX,
-};
+pub use audit::{Actor, AuditEntry, AuditFilter, By, Change, Origin};
 pub use bounds::{Caps, Page, TimeRange};
 pub use charges::overage::{
     Decide, HourDecision, HourFacts, HourOutcome, HourTerms, OveragePart, Served, ServingSession,
@@ -54,9 +51,9 @@ pub use error::{Result, StoreError};
 pub use history::{HistoryEntry, HistoryFilter};
 pub use idempotency::{Begun, IdempotentRequest};
 pub use keys::{KeyRecord, KeyView, NewKey, Scopes};
+pub use ledger::TransferKind;
 pub use ledger::check::{LedgerFault, LedgerReport};
-pub use ledger::{Transfer, TransferKind};
-pub use logins::{INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, NewLogin};
+pub use logins::{LoginRecord, NewLogin};
 pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
 pub use sessions::{NewSession, SessionRecord, Terms};
@@ -68,15 +65,13 @@ pub use wallets::invoices::{
     Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NoRefill, Purpose,
     RefillFacts, RefillFault, RefillPlan, Stage,
 };
-pub use wallets::{NewWallet, RefillRules, WALLET_ERROR_CHARS_MAX, WalletFault, WalletRecord};
+pub use wallets::{NewWallet, RefillRules, WalletFault, WalletRecord};
 pub use webhooks::events::{
-    Happening, Limit, Notice, TOLD_ERROR_CHARS_MAX, ToldDestination, ToldHealth, ToldIssue,
-    WAITING_PER_WEBHOOK_MAX,
+    Happening, Limit, Notice, ToldDestination, ToldHealth, ToldIssue, WAITING_PER_WEBHOOK_MAX,
 };
 pub use webhooks::outbox::{
     ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, SendingCaps, Settled,
 };
 pub use webhooks::{
-    AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,
-    WebhookView,
+    AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, WebhookView,
 };

@@ -7,14 +7,14 @@ use crate::audit::{self, Actor, By, Change, Origin, record};
 use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Sql};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::secret::Redacted;
 
 /// Most sessions of one account; a further one ends the oldest.
-pub const LOGINS_PER_ACCOUNT_MAX: i64 = 50;
+pub(crate) const LOGINS_PER_ACCOUNT_MAX: i64 = 50;
 /// Most links that wait for somebody.
-pub const INVITES_MAX: i64 = 100;
+pub(crate) const INVITES_MAX: i64 = 100;
 
 /// A session that begins.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Store {
             .map(LoginId)
             .map_err(&failed)?;
         let cut = engine::query(CUT).bind(account.0).bind(LOGINS_PER_ACCOUNT_MAX);
-        let cut = cut.execute(&mut tx).await.map_err(&failed)?.rows_affected();
+        let cut = cut.execute(&mut tx).await.map_err(&failed)?;
         let actor = Actor { by: By::Login(id), ..origin.acting_for(account) };
         let change = Change::new("login.began", "session", id.0, json!({"endedSessions": cut}));
         let noted = record(&mut tx, &actor, change).await?;
@@ -118,7 +118,7 @@ impl Store {
         let mut tx = self.begin().await?;
         let renew = engine::query(RENEW).bind(login.0).bind(now.0).bind(expires_at.0);
         renew.execute(&mut tx).await.map_err(db("renew the login session"))?;
-        commit(tx).await
+        tx.commit().await
     }
 
     /// The account's sessions, newest first.
@@ -157,7 +157,7 @@ impl Store {
         let changed = changed.fetch_optional(&mut tx).await.map_err(&failed)?;
         changed.ok_or(StoreError::NotFound("account"))?;
         let ended = engine::query(END_ALL).bind(actor.account.0).execute(&mut tx).await.map_err(&failed)?;
-        let detail = json!({"endedSessions": ended.rows_affected()});
+        let detail = json!({"endedSessions": ended});
         let change = Change::new("account.password_changed", "account", actor.account.0, detail);
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::engine::lock::again;
 use crate::engine::{self, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, KeyId, StreamId, UnixMillis};
 
 /// A destination that viewers can play; neither it nor its stream is deleted.
@@ -143,7 +143,7 @@ impl Store {
                 .bind(BYTES_MAX);
             add.execute(&mut tx).await.map_err(db("add to the bandwidth"))?;
         }
-        let committed = commit(tx).await;
+        let committed = tx.commit().await;
         self.has_changed();
         committed
     }

@@ -3,7 +3,7 @@
 use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use crate::webhooks::events::{session_ended, session_started, stream_bytes};
 use satcast_core::ids::{EndReason, Msat, SessionId, StreamId, UnixMillis};
 
@@ -77,7 +77,7 @@ impl Store {
             .bind(i64::from(session.terms.free));
         insert.execute(&mut tx).await.map_err(db("begin the session"))?;
         session_started(&mut tx, &session.id, session.started_at).await?;
-        commit(tx).await?;
+        tx.commit().await?;
         self.wake_outbox();
         Ok(())
     }
@@ -105,10 +105,10 @@ impl Store {
         let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_at.0);
         rest.execute(&mut tx).await.map_err(db("end the session"))?;
         // The first end stays, and is the one that is told.
-        if ended.rows_affected() > 0 {
+        if ended > 0 {
             session_ended(&mut tx, session, ended_at).await?;
         }
-        commit(tx).await?;
+        tx.commit().await?;
         self.wake_outbox();
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Store {
         for session in &ids {
             session_ended(&mut tx, session, now).await?;
         }
-        commit(tx).await?;
+        tx.commit().await?;
         self.wake_outbox();
         Ok(ids)
     }
@@ -145,7 +145,7 @@ impl Store {
             let beat = engine::query(HEARTBEAT).bind(session.as_str()).bind(now.0);
             beat.execute(&mut tx).await.map_err(db("note the heartbeat"))?;
         }
-        commit(tx).await
+        tx.commit().await
     }
 }
 

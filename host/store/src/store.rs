@@ -68,7 +68,3 @@ impl Store {
         self.0.generation.fetch_add(1, Ordering::Release);
     }
 }
-
-pub(crate) async fn commit(transaction: Tx) -> Result<()> {
-    transaction.commit().await.map_err(db("commit"))
-}

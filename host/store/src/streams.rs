@@ -192,7 +192,7 @@ impl Store {
     pub async fn streams_of(&self, account: AccountId, page: Page) -> Result<Vec<StreamView>> {
         let rows = engine::query(SELECT_VIEWS)
             .bind(account.0)
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.end())
             .bind(page.limit)
             .fetch_all(&self.0.readers)
             .await

@@ -11,7 +11,7 @@ use crate::bounds::Page;
 use crate::engine::lock::Lock;
 use crate::engine::{self, Query, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use crate::webhooks::EventType;
 use crate::webhooks::events::{TOLD_ERROR_CHARS_MAX, emit_of_session};
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
@@ -280,7 +280,7 @@ impl Store {
         recoveries::end(&mut tx, id, now).await?;
         if report.size_bytes == 0 {
             // Nothing expired: there never was anything of it.
-            return tx.commit().await.map_err(db("note that a recording is gone"));
+            return tx.commit().await;
         }
         let actor = Actor { account: AccountId(account), by: By::Service, address: None, now };
         let mut detail = json!({"fileName": report.file_name});
@@ -367,7 +367,7 @@ impl Store {
     pub async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>> {
         let rows = engine::query(SELECT_PAGE)
             .bind(account.0)
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.end())
             .bind(page.limit)
             .fetch_all(&self.0.readers)
             .await
@@ -401,9 +401,9 @@ impl Store {
         turn: Option<(i64, &ArchiveReport, UnixMillis)>,
         now: UnixMillis,
     ) -> Result<()> {
-        let Some((id, report, at)) = turn else { return commit(tx).await };
+        let Some((id, report, at)) = turn else { return tx.commit().await };
         tell(&mut tx, report, at, now).await?;
-        commit(tx).await?;
+        tx.commit().await?;
         self.wake_outbox();
         let data = json!({
             "archiveId": id, "fileName": report.file_name, "state": report.state.as_str(),

@@ -6,11 +6,12 @@ use serde_json::json;
 
 use crate::archives::state::ArchiveState;
 use crate::audit::{Actor, Change, record};
-use crate::charges::{KIND_REFUND, Posting, balance, post, reverse, take};
+use crate::charges::{KIND_REFUND, Posting, post, reverse, take};
 use crate::engine::lock::Lock;
 use crate::engine::{self, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::ledger::balance;
+use crate::store::Store;
 use satcast_core::ids::{DestinationId, Msat, UnixMillis};
 
 /// A retry whose driver was asked, and whose answer nobody has written down.
@@ -193,7 +194,7 @@ impl Store {
             // Its end may have been told before its beginning.
             settle(&mut tx, archive, false, now).await?;
         }
-        commit(tx).await
+        tx.commit().await
     }
 
     /// The upload was not opened: the charge is given back; `false` when it is not the turn of this any more.
@@ -233,7 +234,7 @@ impl Store {
         let ended: Option<(i64, i64, i64)> = ended.map_err(db("give a recovery back"))?;
         let Some((archive, attempt, charged)) = ended else { return Ok(false) };
         give_back(&mut tx, archive, attempt, charged, now).await?;
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(true)
     }
 }

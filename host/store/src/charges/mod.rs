@@ -11,8 +11,8 @@ use crate::bounds::Page;
 use crate::engine::lock::Lock;
 use crate::engine::{self, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::ledger::AMOUNT_MSAT_MAX;
-use crate::store::{Store, commit};
+use crate::ledger::{AMOUNT_MSAT_MAX, balance};
+use crate::store::Store;
 use crate::webhooks::EventType;
 use crate::webhooks::events::{NewEvent, emit};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
@@ -119,7 +119,6 @@ const POST: &str = "INSERT INTO transfers
     ON CONFLICT (idem) DO NOTHING RETURNING id";
 const TAKE: &str = "UPDATE ledger_accounts SET balance_msat = balance_msat - $2
     WHERE account_id = $1 AND balance_msat >= $2 RETURNING balance_msat";
-const BALANCE: &str = "SELECT balance_msat FROM ledger_accounts WHERE account_id = $1";
 const ADD_TO_SESSION: &str =
     "UPDATE sessions SET charged_msat = charged_msat + $2 WHERE id = $1 RETURNING charged_msat";
 /// The row may be missing: destinations wait for no database, and are noted after they began.
@@ -230,11 +229,6 @@ pub(crate) async fn take(
     Ok(Some(left))
 }
 
-pub(crate) async fn balance(tx: &mut Tx, account: AccountId) -> Result<Msat> {
-    let balance = engine::query_scalar(BALANCE).bind(account.0).fetch_optional(&mut *tx).await;
-    balance.map_err(db("read the balance"))?.map(Msat).ok_or(StoreError::NotFound("account"))
-}
-
 /// Gives back, by an entry of its own, what was charged under a name; `false` when that was done before.
 pub(crate) async fn reverse(tx: &mut Tx, idem: &str, now: UnixMillis) -> Result<bool> {
     let failed = db("give a charge back");
@@ -248,7 +242,7 @@ pub(crate) async fn reverse(tx: &mut Tx, idem: &str, now: UnixMillis) -> Result<
     let payer: i64 = row.try_get("debit_id").map_err(&failed)?;
     let amount: i64 = row.try_get("amount_msat").map_err(&failed)?;
     let given = engine::query(GIVE).bind(payer).bind(amount).execute(&mut *tx).await.map_err(&failed)?;
-    if given.rows_affected() == 0 {
+    if given == 0 {
         return Err(StoreError::NotFound("charge of an account"));
     }
     let session: Option<String> = row.try_get("session_id").map_err(&failed)?;
@@ -309,7 +303,7 @@ impl Store {
         };
         totals.balance = left;
         totals.charged = add_to_session(&mut tx, &charge.session, Msat(due)).await?;
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(Charged::Posted(totals))
     }
 
@@ -343,7 +337,7 @@ impl Store {
             return Ok(Charged::Insufficient(totals));
         };
         totals.balance = left;
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(Charged::Posted(totals))
     }
 
@@ -356,7 +350,7 @@ impl Store {
         if !reverse(&mut tx, idem, now).await? {
             return Ok(false);
         }
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(true)
     }
 
@@ -371,7 +365,7 @@ impl Store {
     /// The account's entries, newest first.
     pub async fn statement(&self, account: AccountId, page: Page) -> Result<Vec<StatementEntry>> {
         let failed = db("read the ledger");
-        let before = page.before.unwrap_or(i64::MAX);
+        let before = page.end();
         let rows = engine::query_as(STATEMENT).bind(account.0).bind(before).bind(page.limit);
         let rows: Vec<EntryRow> = rows.fetch_all(&self.0.readers).await.map_err(&failed)?;
         let recordings: Vec<i64> = rows.iter().filter_map(|row| recovered(&row.8)).collect();

@@ -6,7 +6,8 @@ use crate::charges::{self, Posting, Totals};
 use crate::engine::lock::Lock;
 use crate::engine::{self, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::ledger::balance;
+use crate::store::Store;
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, UnixMillis};
 
 /// Price of playback above the allowance.
@@ -202,7 +203,7 @@ async fn bill(
         .bind(sum(|part| part.charge))
         .bind(sum(|part| part.waive));
     close.execute(&mut tx).await.map_err(&failed)?;
-    commit(tx).await?;
+    tx.commit().await?;
     Ok(HourOutcome { decision, totals })
 }
 
@@ -243,7 +244,7 @@ async fn read(
         bytes: u64::try_from(bytes).map_err(unreadable)?,
         charged: Msat(charged),
         waived: Msat(waived),
-        balance: charges::balance(tx, account).await?,
+        balance: balance(tx, account).await?,
         served,
     };
     Ok((facts, passes))

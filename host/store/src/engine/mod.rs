@@ -20,7 +20,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use sqlx::postgres::{PgArguments, PgPool, PgRow, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqlitePool, SqliteRow};
-use sqlx::{Decode, Row as _, Transaction, Type};
+use sqlx::{Decode, FromRow, Row as _, Transaction, Type};
+
+use crate::error::{Result, db};
 
 /// How long a caller waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,11 +63,12 @@ pub(crate) enum Tx {
 }
 
 impl Tx {
-    pub(crate) async fn commit(self) -> sqlx::Result<()> {
-        match self {
+    pub(crate) async fn commit(self) -> Result<()> {
+        let committed = match self {
             Self::Sqlite(tx) => tx.commit().await,
             Self::Postgres(tx) => tx.commit().await,
-        }
+        };
+        committed.map_err(db("commit"))
     }
 }
 
@@ -155,6 +158,11 @@ impl<T> Column for T where
 {
 }
 
+/// What a whole row can be read as: a tuple of its columns.
+pub(crate) trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
+
+impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
+
 impl Row {
     pub(crate) fn try_get<T: Column>(&self, name: &str) -> sqlx::Result<T> {
         match self {
@@ -163,45 +171,11 @@ impl Row {
         }
     }
 
-    fn at<T: Column>(&self, index: usize) -> sqlx::Result<T> {
+    fn record<T: Record>(&self) -> sqlx::Result<T> {
         match self {
-            Self::Sqlite(row) => row.try_get(index),
-            Self::Postgres(row) => row.try_get(index),
+            Self::Sqlite(row) => T::from_row(row),
+            Self::Postgres(row) => T::from_row(row),
         }
-    }
-}
-
-/// What a whole row can be read as: a tuple of its columns.
-pub(crate) trait FromRow: Sized {
-    fn from_row(row: &Row) -> sqlx::Result<Self>;
-}
-
-macro_rules! tuples {
-    ($(($($name:ident $index:literal),+))+) => {$(
-        impl<$($name: Column),+> FromRow for ($($name,)+) {
-            fn from_row(row: &Row) -> sqlx::Result<Self> {
-                Ok(($(row.at::<$name>($index)?,)+))
-            }
-        }
-    )+};
-}
-tuples! {
-    (A 0, B 1)
-    (A 0, B 1, C 2)
-    (A 0, B 1, C 2, D 3)
-    (A 0, B 1, C 2, D 3, E 4)
-    (A 0, B 1, C 2, D 3, E 4, F 5)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
-}
-
-/// How many rows a statement changed.
-pub(crate) struct Done(u64);
-
-impl Done {
-    pub(crate) fn rows_affected(&self) -> u64 {
-        self.0
     }
 }
 
@@ -218,13 +192,13 @@ pub(crate) fn query(sql: impl Into<Sql>) -> Query {
 }
 
 /// A statement whose rows are tuples.
-pub(crate) fn query_as<T: FromRow>(sql: impl Into<Sql>) -> QueryAs<T> {
-    QueryAs { query: query(sql), read: T::from_row }
+pub(crate) fn query_as<T: Record>(sql: impl Into<Sql>) -> QueryAs<T> {
+    QueryAs { query: query(sql), read: Row::record }
 }
 
 /// A statement whose rows have one column.
 pub(crate) fn query_scalar<T: Column>(sql: impl Into<Sql>) -> QueryAs<T> {
-    QueryAs { query: query(sql), read: |row| row.at(0) }
+    QueryAs { query: query(sql), read: |row| row.record().map(|(value,)| value) }
 }
 
 /// Runs a method of sqlx on whichever engine it is, and turns what it gives into ours.
@@ -246,8 +220,9 @@ impl Query {
         self
     }
 
-    pub(crate) async fn execute<'a>(self, on: impl Into<Target<'a>>) -> sqlx::Result<Done> {
-        run!(self, on, execute, |done| Done(done.rows_affected()), |done| Done(done.rows_affected()))
+    /// Gives how many rows were changed.
+    pub(crate) async fn execute<'a>(self, on: impl Into<Target<'a>>) -> sqlx::Result<u64> {
+        run!(self, on, execute, |done| done.rows_affected(), |done| done.rows_affected())
     }
 
     pub(crate) async fn fetch_one<'a>(self, on: impl Into<Target<'a>>) -> sqlx::Result<Row> {

@@ -8,9 +8,9 @@ use sqlx::error::ErrorKind;
 
 use crate::audit::{Actor, Change, record};
 use crate::engine::lock::Lock;
-use crate::engine::{self, Tx};
+use crate::engine::{self, Target, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 
 /// What a transfer is for; the house account on its other side follows from it.
@@ -40,17 +40,17 @@ impl TransferKind {
 
 /// One posting between a house account and a customer's account.
 #[derive(Clone, Debug)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     /// The customer.
-    pub account_id: AccountId,
+    pub(crate) account_id: AccountId,
     /// What it is for.
-    pub kind: TransferKind,
+    pub(crate) kind: TransferKind,
     /// Millisats, above zero.
-    pub amount: Msat,
+    pub(crate) amount: Msat,
     /// Unique for ever: posting the same name again changes nothing.
-    pub idem: String,
+    pub(crate) idem: String,
     /// When.
-    pub now: UnixMillis,
+    pub(crate) now: UnixMillis,
 }
 
 /// The largest amount of a posting, and of a balance: all sats there will ever be.
@@ -109,18 +109,13 @@ pub(crate) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
     }
 }
 
-impl Store {
-    /// Posts one transfer. `false` when one with the same `idem` was posted before: nothing changes then.
-    ///
-    /// # Errors
-    /// [`StoreError::Amount`], [`StoreError::NotFound`].
-    pub async fn post(&self, transfer: Transfer) -> Result<bool> {
-        let mut tx = self.begin_holding(Lock::Account(transfer.account_id)).await?;
-        let posted = post(&mut tx, &transfer).await?;
-        commit(tx).await?;
-        Ok(posted)
-    }
+/// What the account can spend.
+pub(crate) async fn balance<'a>(on: impl Into<Target<'a>>, account: AccountId) -> Result<Msat> {
+    let balance = engine::query_scalar(BALANCE).bind(account.0).fetch_optional(on).await;
+    balance.map_err(db("read the balance"))?.map(Msat).ok_or(StoreError::NotFound("account"))
+}
 
+impl Store {
     /// Adds prepaid credit to an account under a name that makes a repeat harmless.
     ///
     /// # Errors
@@ -131,7 +126,7 @@ impl Store {
         let transfer = Transfer { account_id, kind: TransferKind::Prepaid, amount, idem, now };
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         if !post(&mut tx, &transfer).await? {
-            return commit(tx).await;
+            return tx.commit().await;
         }
         let change = Change::new("account.credited", "account", account_id.0, json!({"sats": sats.0}));
         let noted = record(&mut tx, actor, change).await?;
@@ -143,7 +138,6 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`].
     pub async fn balance(&self, account: AccountId) -> Result<Msat> {
-        let balance = engine::query_scalar(BALANCE).bind(account.0).fetch_optional(&self.0.readers).await;
-        balance.map_err(db("read the balance"))?.map(Msat).ok_or(StoreError::NotFound("account"))
+        balance(&self.0.readers, account).await
     }
 }

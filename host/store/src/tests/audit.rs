@@ -4,10 +4,11 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use super::*;
+use crate::audit::{AUDIT_DETAIL_BYTES_MAX, FAILED_LOGINS_PER_HOUR_MAX, UNKNOWN_LOGINS_PER_HOUR_MAX};
+use crate::logins::LOGINS_PER_ACCOUNT_MAX;
 use crate::{
-    AUDIT_DETAIL_BYTES_MAX, AuditEntry, AuditFilter, By, Change, DestinationChange,
-    FAILED_LOGINS_PER_HOUR_MAX, LOGINS_PER_ACCOUNT_MAX, LimitChange, LimitsChange, NewLogin, StreamChange,
-    TimeRange, UNKNOWN_LOGINS_PER_HOUR_MAX,
+    AuditEntry, AuditFilter, By, Change, DestinationChange, LimitChange, LimitsChange, NewLogin,
+    StreamChange, TimeRange,
 };
 use satcast_core::feed::Seen;
 use satcast_core::ids::{KeyId, LoginId, Sats};

@@ -1,8 +1,9 @@
 //! The ledger: once, in range, unchangeable, and checked.
 
 use super::*;
+use crate::engine::lock::Lock;
 use crate::ledger::check::check;
-use crate::{Transfer, TransferKind};
+use crate::ledger::{Transfer, TransferKind, post};
 use satcast_core::ids::Sats;
 
 #[tokio::test]
@@ -16,14 +17,16 @@ async fn postings_are_made_once_and_only_in_range() {
         idem: idem.into(),
         now: NOW,
     };
-    assert!(rig.store.post(transfer("a", 1_500)).await.unwrap());
-    assert!(!rig.store.post(transfer("a", 1_500)).await.unwrap(), "a repeat posts nothing");
+    let posting = async |transfer| {
+        let mut tx = rig.store.begin_holding(Lock::Account(account)).await?;
+        let posted = post(&mut tx, &transfer).await?;
+        tx.commit().await.map(|()| posted)
+    };
+    assert!(posting(transfer("a", 1_500)).await.unwrap());
+    assert!(!posting(transfer("a", 1_500)).await.unwrap(), "a repeat posts nothing");
     assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500));
     for amount in [0, -1, i64::MIN, i64::MAX] {
-        assert!(
-            matches!(rig.store.post(transfer("b", amount)).await, Err(StoreError::Amount(_))),
-            "{amount}"
-        );
+        assert!(matches!(posting(transfer("b", amount)).await, Err(StoreError::Amount(_))), "{amount}");
     }
     let all_sats = Sats(2_100_000_000_000_000);
     let over = rig.store.credit(&by(account), all_sats, "c".into()).await;

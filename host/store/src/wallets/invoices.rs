@@ -3,12 +3,11 @@
 use serde_json::json;
 
 use crate::audit::{Actor, By, Change, Noted, record};
-use crate::charges::balance;
 use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::ledger::{HOUSE_LIGHTNING, Transfer, TransferKind, post};
-use crate::store::{Store, commit};
+use crate::ledger::{HOUSE_LIGHTNING, Transfer, TransferKind, balance, post};
+use crate::store::Store;
 use crate::wallets::{RefillRules, WalletFault, cut, refilled};
 use crate::webhooks::EventType;
 use crate::webhooks::events::{NewEvent, emit};
@@ -338,7 +337,7 @@ impl Store {
             .await
             .map_err(&failed)?;
         let invoice = invoice(&row)?;
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(Ok(invoice))
     }
 
@@ -392,7 +391,7 @@ impl Store {
             .fetch_optional(&mut tx)
             .await
             .map_err(db("note the invoice"))?;
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(row.is_some())
     }
 
@@ -419,7 +418,7 @@ impl Store {
                 self.commit_noted(tx, noted).await?;
                 self.wake_outbox();
             }
-            None => commit(tx).await?,
+            None => tx.commit().await?,
         }
         Ok(true)
     }
@@ -470,7 +469,7 @@ impl Store {
             let mut tx = self.begin_holding(Lock::Invoices).await?;
             let rows = engine::query(CLAIM).bind(now.0).bind(until.0).bind(limit).fetch_all(&mut tx).await;
             let rows = rows.map_err(db("look for invoices"))?;
-            commit(tx).await?;
+            tx.commit().await?;
             rows.iter().map(invoice).collect()
         };
         again(claim).await
@@ -481,7 +480,7 @@ impl Store {
         let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let ask = engine::query(ASK_AT).bind(invoice).bind(due_at.map(|at| at.0)).execute(&mut tx).await;
         ask.map_err(db("note when to ask"))?;
-        commit(tx).await
+        tx.commit().await
     }
 
     /// When the next invoice is due.
@@ -498,7 +497,7 @@ impl Store {
         let mut tx = self.begin_holding(Lock::Invoices).await?;
         let ask = engine::query(ASK_ALL).bind(now.0).execute(&mut tx).await;
         ask.map_err(db("make invoices due"))?;
-        commit(tx).await
+        tx.commit().await
     }
 
     /// A top-up of the account.
@@ -529,7 +528,7 @@ async fn failed_again(
     if !failed.counts || failures != Some(FAILURES_TOLD) {
         return Ok(None);
     }
-    let balance = balance(tx, account).await?.to_sats_floor().0;
+    let balance = balance(&mut *tx, account).await?.to_sats_floor().0;
     let (event, data) = (EventType::BalanceLow, json!({"balance": balance}));
     emit(tx, NewEvent { account, stream: None, event, data, at: now, now }).await?;
     let actor = Actor { account, by: By::Service, address: None, now };

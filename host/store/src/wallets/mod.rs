@@ -10,14 +10,14 @@ use serde_json::json;
 
 use crate::audit::{Actor, Change, record};
 use crate::engine::lock::Lock;
-use crate::engine::{self, Row, Tx};
+use crate::engine::{self, Row, Target};
 use crate::error::{Result, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::{Redacted, new_uid};
 
 /// Longest text of a failure that is kept, in characters.
-pub const WALLET_ERROR_CHARS_MAX: usize = 300;
+pub(crate) const WALLET_ERROR_CHARS_MAX: usize = 300;
 
 /// When and by how much credit is refilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct WalletRecord {
 pub struct WalletFault {
     /// A name for programs.
     pub code: String,
-    /// A sentence for people; no secret. Cut at [`WALLET_ERROR_CHARS_MAX`].
+    /// A sentence for people; no secret. A long one is cut.
     pub text: String,
 }
 
@@ -120,9 +120,13 @@ pub(crate) fn cut(text: &str) -> String {
 }
 
 /// What counts towards the cap of the day that began at `day`: all but what certainly failed.
-pub(crate) async fn refilled(tx: &mut Tx, account: AccountId, day: UnixMillis) -> Result<Msat> {
+pub(crate) async fn refilled<'a>(
+    on: impl Into<Target<'a>>,
+    account: AccountId,
+    day: UnixMillis,
+) -> Result<Msat> {
     let sum = engine::query_scalar(REFILLED).bind(account.0).bind(day.0);
-    let sum = sum.bind(day.0.saturating_sub(SETTLED_WITHIN_MS)).fetch_one(&mut *tx).await;
+    let sum = sum.bind(day.0.saturating_sub(SETTLED_WITHIN_MS)).fetch_one(on).await;
     sum.map(Msat).map_err(db("sum the refills"))
 }
 
@@ -179,9 +183,7 @@ impl Store {
 
     /// What counts towards the cap of the day that began at `day`.
     pub async fn refilled_since(&self, account: AccountId, day: UnixMillis) -> Result<Msat> {
-        let sum = engine::query_scalar(REFILLED).bind(account.0).bind(day.0);
-        let sum = sum.bind(day.0.saturating_sub(SETTLED_WITHIN_MS)).fetch_one(&self.0.readers).await;
-        sum.map(Msat).map_err(db("sum the refills"))
+        refilled(&self.0.readers, account, day).await
     }
 
     /// Connections after the one `after` whose accounts have less than their threshold and may be refilled, with their
@@ -210,7 +212,7 @@ impl Store {
         let note =
             engine::query(NOTE).bind(connection).bind(&fault.code).bind(cut(&fault.text)).bind(rests_until.0);
         note.execute(&mut tx).await.map_err(db("note what is wrong with the wallet"))?;
-        commit(tx).await
+        tx.commit().await
     }
 
     fn wallet_record(&self, row: &Row) -> Result<WalletRecord> {

@@ -7,7 +7,7 @@ use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, db};
 use crate::history::SESSION_CHARGES;
-use crate::store::{Store, commit};
+use crate::store::Store;
 use crate::webhooks::{DeliveryState, EventType};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use satcast_core::secret::new_event_id;
@@ -15,7 +15,7 @@ use satcast_core::secret::new_event_id;
 /// Deliveries that may wait for one webhook; later events are not sent to it until fewer do.
 pub const WAITING_PER_WEBHOOK_MAX: i64 = 1_000;
 /// Longest text of a failure that is told, in characters.
-pub const TOLD_ERROR_CHARS_MAX: usize = 300;
+pub(crate) const TOLD_ERROR_CHARS_MAX: usize = 300;
 
 /// A hard limit of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -370,7 +370,7 @@ impl Store {
         }
         let mut tx = self.begin_holding(Lock::Session(&notice.session)).await?;
         session_notice(&mut tx, notice).await?;
-        commit(tx).await?;
+        tx.commit().await?;
         self.wake_outbox();
         Ok(())
     }

@@ -18,7 +18,7 @@ use satcast_core::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
 use satcast_core::secret::{Redacted, Vault, new_uid};
 
 /// How long the secret before the last goes on signing after a new one was made: receivers change theirs in that time.
-pub const OLD_SECRET_KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
+pub(crate) const OLD_SECRET_KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// What webhooks are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -308,7 +308,7 @@ impl Store {
     pub async fn webhooks_of(&self, account: AccountId, page: Page) -> Result<Vec<WebhookView>> {
         let rows = engine::query(SELECT)
             .bind(account.0)
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.end())
             .bind(page.limit)
             .fetch_all(&self.0.readers)
             .await
@@ -380,7 +380,7 @@ impl Store {
         let state = state.map(DeliveryState::as_str);
         let rows = engine::query(DELIVERIES)
             .bind(webhook.0)
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.end())
             .bind(state)
             .bind(page.limit)
             .fetch_all(&self.0.readers)

@@ -13,7 +13,7 @@ use crate::audit::{Actor, Change, record};
 use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use crate::webhooks::events::{NewEvent, insert_event};
 use crate::webhooks::{CANCEL, DeliveryState, EventType, secret_place, url_place};
 use satcast_core::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
@@ -279,8 +279,8 @@ impl Store {
     pub async fn release_deliveries(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
         let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("give deliveries back"))?;
-        commit(tx).await?;
-        Ok(released.rows_affected())
+        tx.commit().await?;
+        Ok(released)
     }
 
     /// Records what came of attempts, all or nothing. `false` for a job that is no longer the caller's: nothing changes for it.
@@ -318,7 +318,7 @@ impl Store {
             .map_err(&failed)?;
         let row = engine::query(JOB).bind(id).bind(now.0).fetch_one(&mut tx).await.map_err(&failed)?;
         let job = self.job(&row, DeliveryId(id), &claim)?;
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(job)
     }
 
@@ -415,7 +415,7 @@ impl Store {
         for (job, settled) in done {
             ours.push(finish(&mut tx, job, settled).await?);
         }
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(ours)
     }
 
@@ -452,7 +452,7 @@ impl Store {
                 }
             }
         }
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(jobs)
     }
 

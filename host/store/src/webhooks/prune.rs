@@ -3,7 +3,7 @@
 use crate::engine;
 use crate::engine::lock::again;
 use crate::error::{Result, db};
-use crate::store::{Store, commit};
+use crate::store::Store;
 use satcast_core::ids::UnixMillis;
 
 /// Events deleted at one time.
@@ -46,7 +46,7 @@ impl Store {
                 engine::query(statement).bind(event).execute(&mut tx).await.map_err(&failed)?;
             }
         }
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(old.len() as i64 == PRUNED_MAX)
     }
 
@@ -66,7 +66,7 @@ impl Store {
         if (log.len() as i64) < PRUNED_DELIVERIES_MAX {
             engine::query(DELETE_WEBHOOK).bind(webhook).execute(&mut tx).await.map_err(&failed)?;
         }
-        commit(tx).await?;
+        tx.commit().await?;
         Ok(true)
     }
 }
