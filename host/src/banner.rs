@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::api::VERSION;
+use satcast_web::api::VERSION;
 
 /// Encoders publish to this RTMP application.
 const RTMP_APP: &str = "live";

@@ -3,13 +3,13 @@
 use std::io::{self, Read as _};
 
 use super::{CliError, open_store, print};
-use crate::auth::password::{self, PASSWORD_BYTES_MAX};
-use crate::auth::{NAME_CHARS_MAX, account_name};
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
 use satcast_core::ids::{DestinationId, Sats, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_api_key, new_invite_token, new_uid};
 use satcast_store::{AccountRecord, Actor, Caps, NewAccount, NewKey, Origin, Scopes, Store, StoreError};
+use satcast_web::auth::password::{self, PASSWORD_BYTES_MAX};
+use satcast_web::auth::{NAME_CHARS_MAX, account_name};
 
 /// How long a link waits for somebody, in milliseconds.
 const INVITE_LIFE_MS: i64 = 24 * 60 * 60 * 1_000;

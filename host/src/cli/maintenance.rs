@@ -102,5 +102,5 @@ pub(super) async fn print_document(config: &Config) -> Result<(), CliError> {
         // Standard error may be closed; the document is whole without the note.
         let _ = writeln!(std::io::stderr(), "note: driver {} is not in the document: {reason}", summary.id);
     }
-    print(&crate::api::document_text(&crate::api::document(&types)))
+    print(&satcast_web::api::document_text(&satcast_web::api::document(&types)))
 }

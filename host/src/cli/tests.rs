@@ -6,11 +6,11 @@ use std::path::Path;
 use clap::{CommandFactory as _, Parser as _};
 
 use super::*;
-use crate::auth::password::PASSWORD_BYTES_MAX;
 use crate::boot::{BootError, Host};
 use satcast_core::ids::{Msat, UnixMillis};
 use satcast_core::secret::new_stream_key;
 use satcast_store::{Actor, Caps, NewDestination, NewStream};
+use satcast_web::auth::password::PASSWORD_BYTES_MAX;
 
 fn parse(line: &str) -> Cli {
     Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))

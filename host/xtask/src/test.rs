@@ -13,7 +13,7 @@ use crate::{build, npm, openapi, process, python, setup, symbols, workspace};
 const WITH_DATABASE: [&str; 4] = ["satcast-store", "satcast-money", "satcast-archive", "satcast-webhooks"];
 
 /// The same of one module: its package, and its folder.
-const MODULE_WITH_DATABASE: (&str, &str) = ("satcast", "host/src/playback");
+const MODULE_WITH_DATABASE: (&str, &str) = ("satcast-web", "host/web/src/playback");
 
 /// Not those that are cut off at each of their steps: each cut costs a connection to the server, and they take minutes there.
 const CUT_OFF: &str = "^wallet::desk::tests::crash::";

@@ -11,7 +11,7 @@ struct Crate {
     circles: Option<&'static [(&'static [&'static str], &'static str)]>,
 }
 
-const CRATES: [Crate; 6] = [
+const CRATES: [Crate; 7] = [
     Crate {
         folder: "host/drivers",
         order: &["published", "load", "run", "registry", ""],
@@ -50,11 +50,8 @@ const CRATES: [Crate; 6] = [
     },
     Crate { folder: "host/archive", order: &[], circles: Some(&[]) },
     Crate { folder: "host/webhooks", order: &[], circles: Some(&[]) },
-    Crate {
-        folder: "host",
-        order: &["base", "auth", "playback", "watch", "api", "site", "boot", "cli"],
-        circles: None,
-    },
+    Crate { folder: "host/web", order: &["base", "auth", "playback", "watch", "api", "site"], circles: None },
+    Crate { folder: "host", order: &["boot", "cli"], circles: None },
 ];
 
 /// Fails with every breach, one a line.

@@ -25,7 +25,7 @@ const INTERNAL: u16 = 500;
 
 fn row_of(id: &str) -> &'static Row {
     ROWS.iter().find(|row| row.id == id).unwrap_or_else(|| {
-        panic!("operation {id} has no row in host/src/api/tests/table/rows.rs; say there how it succeeds")
+        panic!("operation {id} has no row in host/web/src/api/tests/table/rows.rs; say there how it succeeds")
     })
 }
 

@@ -113,7 +113,7 @@ mod tests {
         }
         assert!(
             missing.is_empty(),
-            "add examples to a file of host/src/api/document/examples (a new file also to FILES in examples.rs):\n{}",
+            "add examples to a file of host/web/src/api/document/examples (a new file also to FILES in examples.rs):\n{}",
             missing.join("\n")
         );
     }

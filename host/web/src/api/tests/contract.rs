@@ -41,7 +41,7 @@ pub(crate) fn check(method: &Method, path: &str, status: StatusCode, headers: &H
     let response = &operation["responses"][status.as_str()];
     assert!(
         response.is_object(),
-        "{place}, which the document does not say; add it to MORE in host/src/api/document/errors.rs"
+        "{place}, which the document does not say; add it to MORE in host/web/src/api/document/errors.rs"
     );
     let reference = response["$ref"].as_str().and_then(|path| document.pointer(path.trim_start_matches('#')));
     let response = reference.unwrap_or(response);
