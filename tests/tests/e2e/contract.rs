@@ -1,6 +1,6 @@
 //! What may be asked of the driver contract by drivers that are broken, old, careless or hostile, and the test that holds each answer.
 //! A healthy stream beside them loses nothing in those that run the service. One line for each case; the names are checked. Isolation is no
-//! defence against a library that means harm: the cases that are not here for that reason stand in ARCHITECTURE.md.
+//! defence against a library that means harm: the cases that are not here for that reason stand in docs/decisions/0015-isolation-is-no-sandbox.md.
 //!
 //! # Load
 //! - no library, an empty one, half of one, one for another processor, a folder, a pipe, none at all:
