@@ -1,10 +1,49 @@
 //! What must be true of a destination before it is made or changed: its driver, the address guard and its store agree.
 
-use super::destinations::DestinationInput;
-use super::{ApiError, App, STORE_CHECK_WAIT};
+use poem_openapi::registry::MetaSchema;
+use serde_json::{Value, json};
+
+use super::app::{App, STORE_CHECK_WAIT};
+use super::body::{Kind, any_object, body, flag, text};
+use crate::base::ApiError;
 use satcast_core::ids::AccountId;
 use satcast_drivers::{ConfigRefused, ProbeError, ValidateError};
-use satcast_store::{Delays, NewDestination};
+use satcast_store::{DELAY_SECS_MAX, Delays, NewDestination};
+
+body! {
+    /// A destination to be made.
+    pub(super) struct DestinationInput: "NewDestination" {
+        /// Destination type, such as `rtmp`.
+        kind "type": String = text(),
+        /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
+        config: Value = any_object().or(json!({})),
+        /// Seconds after which it starts, counted from the begin of the session, or from when it is added or enabled.
+        start_delay_seconds "startDelaySeconds": u32 = delay().or(0),
+        /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
+        stop_delay_seconds "stopDelaySeconds": u32 = delay().or(0),
+        /// Whether the store of a type that records is asked first: one that refuses is an error. False skips it.
+        check_store "checkStore": bool = flag().or(true),
+    }
+}
+
+/// A delay in seconds.
+pub(super) fn delay() -> Kind<u32> {
+    let delay = Kind::of::<u32>(|value, place| {
+        let secs = value.as_u64().and_then(|secs| u32::try_from(secs).ok());
+        secs.filter(|secs| *secs <= DELAY_SECS_MAX).ok_or_else(|| {
+            let fault = format!("must be a whole number of seconds from 0 to {DELAY_SECS_MAX}");
+            place.refused("delay_refused", &fault)
+        })
+    });
+    delay.noted(MetaSchema { maximum: Some(DELAY_SECS_MAX.into()), ..MetaSchema::ANY })
+}
+
+impl DestinationInput {
+    /// A destination of a type that is known.
+    pub(super) fn new(kind: String, config: Value, check_store: bool) -> Self {
+        Self { kind, config, start_delay_seconds: 0, stop_delay_seconds: 0, check_store }
+    }
+}
 
 /// What stands in a destination whose store had no turn to be asked.
 pub(super) const NOT_ASKED: &str = "the store was not asked, as too many others are asked at this moment and do not answer; \

@@ -3,8 +3,8 @@
 use poem_openapi::registry::MetaSchema;
 use serde_json::Value;
 
-use super::ApiError;
 use super::body::Kind;
+use crate::base::ApiError;
 use satcast_core::networks::{NETWORKS_MAX, Networks};
 
 /// Addresses, or networks in CIDR form. The error says which entry is none; never its text.

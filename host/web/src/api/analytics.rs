@@ -8,10 +8,11 @@ use poem_openapi::param::Query;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 
-use super::page::PageRequest;
+use super::app::{App, Tag};
+use super::caller::Caller;
+use super::page::{PageRequest, with_link};
 use super::range::{self, Named};
-use super::streams::with_link;
-use super::{ApiError, App, Caller, Tag};
+use crate::base::ApiError;
 use satcast_core::config::Pricing;
 use satcast_core::ids::{Msat, Sats, StreamId, UnixMillis};
 use satcast_money::billing::overage::GB_BYTES;

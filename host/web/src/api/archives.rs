@@ -10,12 +10,13 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 
+use super::app::{App, Tag};
 use super::body::{Body, Kind, body, checked_text};
+use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
-use super::page::PageRequest;
-use super::streams::with_link;
-use super::{ApiError, App, Caller, RequestContext, Tag};
+use super::page::{PageRequest, with_link};
+use crate::base::{ApiError, RequestContext};
 use satcast_archive::{DeleteError, RecoveryError};
 use satcast_core::config::BillingMode;
 use satcast_core::ids::{Msat, Sats};

@@ -8,10 +8,11 @@ use poem_openapi::param::Query;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 
+use super::app::{App, Tag};
+use super::caller::Caller;
 use super::null::{AnyFields, Null, any_fields};
-use super::page::PageRequest;
-use super::streams::with_link;
-use super::{ApiError, App, Caller, Tag};
+use super::page::{PageRequest, with_link};
+use crate::base::ApiError;
 use satcast_core::ids::UnixMillis;
 use satcast_store::{AuditEntry, AuditFilter, By, TimeRange};
 

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub(super) use self::declare::{CLOSED, Declared, Fields, Place, Shape, body, read};
 pub(super) use self::kind::{Kind, any_object, checked_text, choice, flag, list, object, text, whole};
-use super::ApiError;
+use crate::base::ApiError;
 
 /// Largest request body in bytes: 50 destinations with 4 KiB each, and some room.
 pub(super) const BODY_MAX_BYTES: usize = 256 * 1024;

@@ -6,10 +6,10 @@ use poem::Request;
 use poem::http::Method;
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 
-use super::known::note_use;
-use super::{ApiError, App, RequestContext};
+use super::app::{App, Subject};
 use crate::auth::{login_cookie, presented_key, presents_header};
-use satcast_core::ids::{AccountId, KeyId, LoginId, UnixMillis};
+use crate::base::{ApiError, RequestContext};
+use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
 use satcast_store::{Actor, By, KeyRecord, LoginRecord, Origin, Scopes};
@@ -26,15 +26,6 @@ pub(super) const LOGIN_LIFE_MS: i64 = 30 * LOGIN_IDLE_MS;
 
 /// Where operations on webhooks begin.
 const WEBHOOKS_PATH: &str = "/api/webhooks";
-
-/// Who asks, for limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
-    /// A permanent key.
-    Key(KeyId),
-    /// Somebody who logged in.
-    Login(LoginId),
-}
 
 /// An account's permanent key or login session that may do what the request's method asks.
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +188,7 @@ async fn permanent_key(
             "A public key cannot be used here; use a permanent key (sk_...)",
         ));
     }
-    note_use(app, &key);
+    app.key_uses.note(&app.store, &key, app.clock.now());
     let address = context.client;
     Ok(Caller { account: key.account_id, subject: Subject::Key(key.id), scopes: key.scopes, address })
 }
@@ -340,9 +331,9 @@ macro_rules! key_extractor {
                 _body: &mut poem::RequestBody,
                 _options: poem_openapi::ExtractParamOptions<Self::ParamType>,
             ) -> poem::Result<Self> {
-                match request.data::<std::sync::Arc<$crate::api::App>>() {
+                match request.data::<std::sync::Arc<$crate::api::app::App>>() {
                     Some(app) => Ok(<$name>::of(app, request).await?),
-                    None => Err($crate::api::ApiError::internal().into()),
+                    None => Err($crate::base::ApiError::internal().into()),
                 }
             }
         }

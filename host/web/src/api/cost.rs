@@ -7,11 +7,12 @@ use poem::{Request, Result};
 use poem_openapi::payload::Json;
 use poem_openapi::{Object, OpenApi};
 
-use super::caller::{Subject, key_extractor, known_key, login, presented_login};
-use super::known::note_use;
+use super::app::Subject;
+use super::app::{App, Tag};
+use super::caller::{key_extractor, known_key, login, presented_login};
 use super::null::Null;
-use super::{ApiError, App, RequestContext, Tag};
 use crate::auth::presented_key;
+use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::{AccountId, Msat};
 use satcast_core::secret::KeyKind;
 use satcast_live::LiveSession;
@@ -93,7 +94,7 @@ impl Payer {
             }
             KeyKind::Permanent => {}
         }
-        note_use(app, &known);
+        app.key_uses.note(&app.store, &known, app.clock.now());
         Ok(Self { account: known.account_id })
     }
 }

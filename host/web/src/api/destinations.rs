@@ -6,20 +6,19 @@ use poem::Result;
 use poem::web::Data;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
-use poem_openapi::registry::MetaSchema;
 use poem_openapi::{Object, OpenApi};
-use serde_json::{Value, json};
 
-use super::accept::{Accepted, accept};
-use super::body::{Body, Kind, any_object, body, flag, text};
+use super::accept::{Accepted, DestinationInput, accept};
+use super::app::{App, Tag};
+use super::body::Body;
+use super::caller::Caller;
 use super::null::{AnyFields, Null, any_fields};
-use super::page::PageRequest;
-use super::streams::with_link;
-use super::{ApiError, App, Caller, Tag};
+use super::page::{PageRequest, with_link};
+use crate::base::ApiError;
 use satcast_core::ids::{DestinationId, StreamId};
 use satcast_core::troubles::Trouble;
 use satcast_live::{Delayed, DestState};
-use satcast_store::{DELAY_SECS_MAX, DestinationView};
+use satcast_store::DestinationView;
 
 /// What the owner of a destination is told whose stored configuration was damaged.
 pub(super) const UNREADABLE: &str =
@@ -138,41 +137,6 @@ impl Destination {
             starts_at: starts_at.into(),
             stops_at: stops_at.into(),
         }
-    }
-}
-
-body! {
-    /// A destination to be made.
-    pub(super) struct DestinationInput: "NewDestination" {
-        /// Destination type, such as `rtmp`.
-        kind "type": String = text(),
-        /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
-        config: Value = any_object().or(json!({})),
-        /// Seconds after which it starts, counted from the begin of the session, or from when it is added or enabled.
-        start_delay_seconds "startDelaySeconds": u32 = delay().or(0),
-        /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
-        stop_delay_seconds "stopDelaySeconds": u32 = delay().or(0),
-        /// Whether the store of a type that records is asked first: one that refuses is an error. False skips it.
-        check_store "checkStore": bool = flag().or(true),
-    }
-}
-
-/// A delay in seconds.
-pub(super) fn delay() -> Kind<u32> {
-    let delay = Kind::of::<u32>(|value, place| {
-        let secs = value.as_u64().and_then(|secs| u32::try_from(secs).ok());
-        secs.filter(|secs| *secs <= DELAY_SECS_MAX).ok_or_else(|| {
-            let fault = format!("must be a whole number of seconds from 0 to {DELAY_SECS_MAX}");
-            place.refused("delay_refused", &fault)
-        })
-    });
-    delay.noted(MetaSchema { maximum: Some(DELAY_SECS_MAX.into()), ..MetaSchema::ANY })
-}
-
-impl DestinationInput {
-    /// A destination of a type that is known.
-    pub(super) fn new(kind: String, config: Value, check_store: bool) -> Self {
-        Self { kind, config, start_delay_seconds: 0, stop_delay_seconds: 0, check_store }
     }
 }
 

@@ -9,9 +9,11 @@ use poem_openapi::payload::Json;
 use poem_openapi::{Enum, Object, OpenApi};
 use serde_json::{Value, json};
 
+use super::app::{App, Tag};
 use super::body::{Body, body, choice, text};
+use super::caller::Caller;
 use super::null::Null;
-use super::{ApiError, App, Caller, Tag};
+use crate::base::ApiError;
 use satcast_core::config::Isolation;
 use satcast_core::ids::AccountId;
 use satcast_drivers::{Change, ChangeError, SetAside, State, Summary, TypeSchema};

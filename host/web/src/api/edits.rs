@@ -10,12 +10,16 @@ use poem_openapi::registry::MetaSchema;
 use poem_openapi::{Object, OpenApi};
 use serde_json::Value;
 
+use super::accept;
+use super::accept::{DestinationInput, delay};
 use super::addresses::addresses;
+use super::app::{App, Tag};
 use super::body::{Body, Kind, NoBody, any_object, body, flag};
-use super::destinations::{DestinationInput, Done, delay};
+use super::caller::Caller;
+use super::destinations::Done;
 use super::null::Null;
 use super::streams::label;
-use super::{ApiError, App, Caller, Tag, accept};
+use crate::base::ApiError;
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;

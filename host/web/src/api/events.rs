@@ -16,9 +16,11 @@ use satcast_quota::Full;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior};
 
+use super::app::{App, Subject, Tag};
+use super::caller::Caller;
 use super::caller::presented_login;
-use super::{ApiError, App, Caller, RequestContext, Subject, Tag};
 use crate::auth::presented_key;
+use crate::base::{ApiError, RequestContext};
 use satcast_core::feed::{Event, Seen, Watch};
 use satcast_core::secret::key_hash;
 

@@ -2,7 +2,7 @@
 
 use poem_openapi::{Enum, Object};
 
-use super::App;
+use super::app::App;
 use super::null::Null;
 use satcast_core::ids::StreamId;
 use satcast_live::{self as live, IssueCode};

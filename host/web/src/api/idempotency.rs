@@ -10,9 +10,11 @@ use poem::http::{Method, StatusCode};
 use poem::{Endpoint, IntoResponse, Request, Response, Result};
 use sha2::{Digest as _, Sha256};
 
+use super::app::{App, Subject};
 use super::body::read_bytes;
+use super::caller::Caller;
 use super::caller::{Area, Known};
-use super::{ApiError, App, Caller, Subject};
+use crate::base::ApiError;
 use satcast_store::{Begun, IdempotentRequest, Store};
 
 /// The header.

@@ -9,12 +9,13 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::types::ParseFromJSON;
 use poem_openapi::{Enum, Object, OpenApi};
 
+use super::app::{App, Tag};
 use super::body::{self, Body, NoBody, body, checked_text, choice, flag, whole};
+use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
-use super::page::PageRequest;
-use super::streams::with_link;
-use super::{ApiError, App, Caller, RequestContext, Tag};
+use super::page::{PageRequest, with_link};
+use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::{DestinationId, KeyId};
 use satcast_core::secret::{KeyKind, mask_key, new_api_key};
 use satcast_store::{KeyView, NewKey, Scopes};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::App;
+use satcast_core::clock::Clock;
 use satcast_core::ids::{KeyId, UnixMillis};
-use satcast_store::{KeyRecord, PlaybackRecord, StoreError};
+use satcast_store::{KeyRecord, PlaybackRecord, Store, StoreError};
 
 /// How long an answer of the store counts. A change through this service ends it at once; one that another process makes, such
 /// as a command, is seen after this time.
@@ -43,18 +43,23 @@ impl KnownKeys {
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn find(&self, app: &App, hash: [u8; 32]) -> Result<Option<Arc<Known>>, StoreError> {
+    pub(super) async fn find(
+        &self,
+        store: &Store,
+        clock: &Clock,
+        hash: [u8; 32],
+    ) -> Result<Option<Arc<Known>>, StoreError> {
         // Read before the store is asked: a change in between makes the answer old at once.
-        let (generation, now) = (app.store.generation(), app.clock.monotonic());
+        let (generation, now) = (store.generation(), clock.monotonic());
         let is_fresh = |answer: &&Answer| answer.generation == generation && now < answer.said_at + FRESH;
         if let Some(answer) = self.answers.lock().get(&hash).filter(is_fresh) {
             return Ok(Some(answer.known.clone()));
         }
-        let Some(key) = app.store.key_by_hash(&hash).await? else {
+        let Some(key) = store.key_by_hash(&hash).await? else {
             self.answers.lock().remove(&hash);
             return Ok(None);
         };
-        let destination = app.store.playback_by_key(key.id).await?;
+        let destination = store.playback_by_key(key.id).await?;
         let known = Arc::new(Known { key, destination });
         let mut answers = self.answers.lock();
         if answers.len() >= ANSWERS_MAX {
@@ -107,22 +112,22 @@ impl KeyUses {
     fn take(&self) -> Vec<(KeyId, UnixMillis)> {
         std::mem::take(&mut self.uses.lock().waiting)
     }
-}
 
-/// Notes the use of a key in the background, at most once a minute: no request waits for that write, and those of many keys
-/// are one.
-pub(super) fn note_use(app: &App, key: &KeyRecord) {
-    if !app.key_uses.add(key, app.clock.now()) {
-        return;
-    }
-    let (store, uses) = (app.store.clone(), Arc::clone(&app.key_uses));
-    tokio::spawn(async move {
-        tokio::time::sleep(COLLECTED).await;
-        let uses = uses.take();
-        if let Err(error) = store.touch_keys(&uses).await {
-            tracing::warn!(%error, keys = uses.len(), "the use of keys cannot be noted");
+    /// Notes the use of a key in the background, at most once a minute: no request waits for that write, and those of many keys
+    /// are one.
+    pub(super) fn note(self: &Arc<Self>, store: &Store, key: &KeyRecord, now: UnixMillis) {
+        if !self.add(key, now) {
+            return;
         }
-    });
+        let (store, uses) = (store.clone(), self.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(COLLECTED).await;
+            let uses = uses.take();
+            if let Err(error) = store.touch_keys(&uses).await {
+                tracing::warn!(%error, keys = uses.len(), "the use of keys cannot be noted");
+            }
+        });
+    }
 }
 
 #[cfg(test)]

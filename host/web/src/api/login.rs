@@ -9,13 +9,15 @@ use poem_openapi::param::Path;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
+use super::app::{App, Tag};
 use super::body::{Body, NoBody, body, text};
+use super::caller::Caller;
 use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS, visitor};
 use super::destinations::Done;
 use super::passwords::{hashed, is_password};
-use super::{ApiError, App, Caller, RequestContext, Tag};
 use crate::auth::password::{PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
+use crate::base::{ApiError, RequestContext};
 use satcast_core::config::Config;
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::networks::Network;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use poem::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use poem::{Request, Response};
 
+use super::app::{App, VERSION};
 use super::drivers::is_operator;
-use super::{ApiError, App, VERSION};
 use crate::api::caller::Caller;
+use crate::base::ApiError;
 use satcast_core::ids::UnixMillis;
 use satcast_drivers::{State, Summary};
 use satcast_live::{LiveDestination, SessionState};

@@ -1,6 +1,8 @@
 //! Pages of lists: `limit` and `cursor` in, `Link: <...>; rel="next"` out.
 
-use super::ApiError;
+use poem_openapi::payload::{Json, Response};
+
+use crate::base::ApiError;
 use satcast_store::Page;
 
 /// Most entries of one page, and the number given without `limit`.
@@ -81,6 +83,15 @@ impl PageRequest {
             url::form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| !own.contains(&&**name));
         let filters = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
         if filters.is_empty() { Some(link) } else { Some(link.replacen('?', &format!("?{filters}&"), 1)) }
+    }
+}
+
+/// The payload with a `Link` header when there is a next page.
+pub(super) fn with_link<T>(payload: Json<T>, link: Option<String>) -> Response<Json<T>> {
+    let response = Response::new(payload);
+    match link {
+        Some(link) => response.header("Link", link),
+        None => response,
     }
 }
 

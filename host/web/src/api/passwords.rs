@@ -1,7 +1,8 @@
 //! Passwords are hashed and compared on threads of their own, few at once: each takes tens of milliseconds and 19 MiB.
 
-use super::{ApiError, App, HASHING_WAIT};
+use super::app::{App, HASHING_WAIT};
 use crate::auth::password::{self, PasswordError};
+use crate::base::ApiError;
 use satcast_core::secret::Redacted;
 
 /// A hash that no password has: an unknown name must take as long as a wrong password.

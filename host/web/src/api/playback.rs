@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use poem_openapi::Object;
 
-use super::App;
+use super::app::App;
 use super::null::Null;
 use satcast_core::ids::{DestinationId, StreamId};
 use satcast_drivers::published::Opening;

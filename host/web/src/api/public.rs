@@ -7,8 +7,9 @@ use poem::{Request, Result};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
-use super::{App, RATE_STATUS, RequestContext, Tag, VERSION};
+use super::app::{App, RATE_STATUS, Tag, VERSION};
 use crate::auth;
+use crate::base::RequestContext;
 use satcast_core::networks::Network;
 use satcast_store::Caps;
 

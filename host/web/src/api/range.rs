@@ -4,7 +4,7 @@
 
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
-use super::ApiError;
+use crate::base::ApiError;
 use satcast_core::ids::UnixMillis;
 use satcast_store::TimeRange;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{docs, document, document_text};
+use super::docs;
+use super::document::{document, document_text};
 use satcast_drivers::Drivers;
 
 /// Both, for one set of drivers.

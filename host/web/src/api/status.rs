@@ -9,11 +9,12 @@ use poem_openapi::types::ToJSON as _;
 use poem_openapi::{Object, OpenApi};
 use serde_json::{Value, json};
 
+use super::app::{App, Tag};
 use super::bandwidth::Bandwidth;
 use super::null::Null;
 use super::playback::{live_opening, live_session};
 use super::viewer::Viewer;
-use super::{ApiError, App, Tag};
+use crate::base::ApiError;
 use satcast_core::config::Pricing;
 use satcast_core::ids::{Msat, UnixMillis};
 use satcast_plugin_api::Playback;

@@ -13,17 +13,20 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi, Union};
 use serde_json::json;
 
+use super::accept;
+use super::accept::DestinationInput;
 use super::addresses::addresses;
+use super::app::{App, Tag};
 use super::body::{Body, Kind, NoBody, body, checked_text, list};
-use super::destinations::{self, DestinationInput, Done};
-use super::page::PageRequest;
-use super::{ApiError, App, Caller, Tag, accept};
+use super::caller::Caller;
+use super::destinations::{self, Done};
+use super::page::{PageRequest, with_link};
+use crate::base::ApiError;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
 use satcast_store::{Change, NewStream, Page, StreamLimits, StreamView};
-use view::{Limits, Stream, StreamDetail};
-pub(super) use view::{State, Status};
+use view::{Limits, Status, Stream, StreamDetail};
 
 /// Longest wait of a stop's answer for the end of the session.
 const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
@@ -273,13 +276,4 @@ impl StreamsApi {
 async fn owned(app: &App, caller: &Caller, id: i64) -> std::result::Result<StreamView, ApiError> {
     let view = app.store.stream_of(caller.account, StreamId(id)).await?;
     view.ok_or_else(|| ApiError::not_found("stream"))
-}
-
-/// The payload with a `Link` header when there is a next page.
-pub(super) fn with_link<T>(payload: Json<T>, link: Option<String>) -> Response<Json<T>> {
-    let response = Response::new(payload);
-    match link {
-        Some(link) => response.header("Link", link),
-        None => response,
-    }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use poem::Request;
 
+use super::app::App;
 use super::caller::{count_invalid, key_extractor};
-use super::known::{Known, note_use};
-use super::{ApiError, App, RequestContext};
+use super::known::Known;
 use crate::auth::presented_key;
+use crate::base::{ApiError, RequestContext};
 use satcast_core::secret::{Redacted, api_key_kind, key_hash};
 use satcast_store::PlaybackRecord;
 
@@ -30,7 +31,7 @@ impl Viewer {
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
         let refused = ApiError::invalid_public_key;
         let known = match api_key_kind(key.expose()) {
-            Some(_) => app.known.find(app, key_hash(key.expose())).await?,
+            Some(_) => app.known.find(&app.store, &app.clock, key_hash(key.expose())).await?,
             None => None,
         };
         let known = known.ok_or_else(|| count_invalid(app, &context, refused()))?;
@@ -39,7 +40,7 @@ impl Viewer {
         if !known.destination.as_ref().is_some_and(|destination| destination.enabled) {
             return Err(refused());
         }
-        note_use(app, &known.key);
+        app.key_uses.note(&app.store, &known.key, app.clock.now());
         Ok(Self { known, key })
     }
 

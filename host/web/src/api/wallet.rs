@@ -1,7 +1,7 @@
 //! The wallet: what a charge can take, and what was taken; the connected wallet and top-ups below.
 
-mod connection;
-mod topup;
+pub(super) mod connection;
+pub(super) mod topup;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use poem_openapi::payload::{Json, PlainText};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, ResponseContent};
 use time::OffsetDateTime;
 
-pub(super) use self::connection::ConnectionApi;
-pub(super) use self::topup::TopUpApi;
+use super::app::{App, Tag};
+use super::caller::Caller;
 use super::null::Null;
 use super::page::PageRequest;
-use super::{ApiError, App, Caller, Tag};
+use crate::base::ApiError;
 use satcast_core::ids::MSAT_PER_SAT;
 use satcast_core::ids::WalletKind;
 use satcast_money::wallet::desk::DeskError;

@@ -15,12 +15,12 @@ use self::input::WebhookInput;
 use self::view::{
     Delivery, Redelivered, STATES, SecretRotated, State, Webhook, WebhookCreated, WebhookTested,
 };
+use super::app::{App, Tag};
 use super::body::{Body, NoBody};
 use super::caller::WebhookCaller;
 use super::destinations::Done;
-use super::page::PageRequest;
-use super::streams::with_link;
-use super::{ApiError, App, RequestContext, Tag};
+use super::page::{PageRequest, with_link};
+use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::{DeliveryId, WebhookId};
 use satcast_core::secret::new_webhook_secret;
 use satcast_webhooks::TestError;

@@ -6,8 +6,8 @@ use std::fmt;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
 use serde_json::{Map, Value};
 
-use super::Kind;
-use crate::api::ApiError;
+use super::kind::Kind;
+use crate::base::ApiError;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -215,7 +215,7 @@ macro_rules! body {
 
             fn from_fields(
                 fields: &mut $crate::api::body::Fields<'_>,
-            ) -> std::result::Result<Self, $crate::api::ApiError> {
+            ) -> std::result::Result<Self, $crate::base::ApiError> {
                 Ok(Self { $($field: fields.take(body!(@name $field $($json)?), $kind)?,)+ })
             }
         }

@@ -5,8 +5,8 @@ use poem_openapi::types::{ParseFromJSON, Type};
 use serde_json::Value;
 
 use super::declare::{Declared, Place, Property, joined, read, register};
-use crate::api::ApiError;
 use crate::api::null::AnyFields;
+use crate::base::ApiError;
 
 type Result<T> = std::result::Result<T, ApiError>;
 type Read<T> = Box<dyn Fn(Value, &Place) -> Result<T>>;

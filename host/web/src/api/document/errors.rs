@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::operations::Traits;
+use super::traits::Traits;
 
 /// Errors that do not follow from what an operation takes: its id, the status, the name of the answer.
 ///

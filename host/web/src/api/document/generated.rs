@@ -5,7 +5,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use crate::api::body::CLOSED;
-use crate::api::service;
+use crate::api::service::service;
 
 /// The document as it is generated, not yet completed.
 pub(super) fn document() -> Value {

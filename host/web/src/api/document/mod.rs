@@ -11,6 +11,7 @@ mod operations;
 mod playback;
 #[cfg(test)]
 pub(in crate::api) mod testing;
+mod traits;
 mod union;
 mod webhooks;
 
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-pub(super) use self::operations::{is_public, is_secured};
+pub(super) use self::traits::{is_public, is_secured};
 use crate::base::cors;
 use satcast_drivers::TypeSchema;
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::errors;
+use super::traits::{Traits, has_tag};
 use crate::api::idempotency::{IDEMPOTENCY_KEY, KEY_BYTES_MAX};
 use crate::auth::LOGIN_COOKIE;
 
@@ -55,55 +56,6 @@ const LINKS: &[(&str, &str, Sources)] = &[
 const ANSWERED: Sources = &[("id", "$response.body#/id")];
 const FIRST_LISTED: Sources = &[("id", "$response.body#/0/id")];
 const OF_STREAM: Sources = &[("id", "$request.path.id"), ("destId", "$response.body#/id")];
-
-/// What an operation takes, as far as its answers follow from it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Traits {
-    /// It needs a key or a session.
-    pub(super) secured: bool,
-    /// It is for websites and players.
-    pub(super) public: bool,
-    /// It names something in its path.
-    pub(super) has_id: bool,
-    /// It has parameters of its own.
-    pub(super) has_parameters: bool,
-    /// It is one page of a list.
-    pub(super) is_list: bool,
-    /// It takes a body.
-    pub(super) has_body: bool,
-    /// It can be sent again under an `Idempotency-Key`.
-    pub(super) once: bool,
-}
-
-impl Traits {
-    fn of(method: &str, operation: &Value) -> Self {
-        let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let secured = is_secured(operation);
-        Self {
-            secured,
-            public: is_public(operation),
-            has_id: parameters.iter().any(|parameter| parameter["in"] == "path"),
-            has_parameters: !parameters.is_empty(),
-            is_list: parameters.iter().any(|parameter| parameter["name"] == "cursor"),
-            has_body: operation.get("requestBody").is_some(),
-            once: secured && method == "post",
-        }
-    }
-}
-
-/// Whether an operation needs a key or a session.
-pub(in crate::api) fn is_secured(operation: &Value) -> bool {
-    operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty())
-}
-
-/// Whether an operation is one of those for websites and players.
-pub(in crate::api) fn is_public(operation: &Value) -> bool {
-    has_tag(operation, "Public")
-}
-
-fn has_tag(operation: &Value, name: &str) -> bool {
-    operation["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == name))
-}
 
 /// Completes every operation.
 pub(super) fn describe(document: &mut Value) {

@@ -2,12 +2,12 @@
 
 use poem_openapi::{Enum, Object};
 
+use crate::api::app::App;
 use crate::api::destinations::Destination;
 use crate::api::health::StreamHealth;
 use crate::api::null::Null;
 use crate::api::playback::StreamPlayback;
-use crate::api::{App, stream_state};
-use satcast_live::SessionSnapshot;
+use satcast_live::{SessionSnapshot, SessionState};
 use satcast_store::{DestinationView, StreamLimits, StreamView};
 
 /// Whether a session runs.
@@ -143,6 +143,21 @@ impl StreamDetail {
             playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
             health: StreamHealth::of(app, view.stream.id).into(),
             allowed_addresses: view.stream.allowed.to_texts(),
+        }
+    }
+}
+
+/// Whether a stream is live, in the two forms the API shows: `status` and `state`.
+fn stream_state(session: Option<&SessionSnapshot>) -> (Status, State, Option<i64>) {
+    match session {
+        None => (Status::Idle, State::Idle, None),
+        Some(session) => {
+            let state = match session.state {
+                SessionState::Live => State::Live,
+                SessionState::Reconnecting => State::Reconnecting,
+                SessionState::Stopping => State::Stopping,
+            };
+            (Status::Active, state, Some(session.started_at.0))
         }
     }
 }

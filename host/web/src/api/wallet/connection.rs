@@ -8,10 +8,12 @@ use poem_openapi::payload::Json;
 use poem_openapi::{Enum, Object, OpenApi};
 
 use super::{NOT_SATS, wallet_refused};
+use crate::api::app::{App, Tag};
 use crate::api::body::{self, Body, body, choice, object, text, whole};
+use crate::api::caller::Caller;
 use crate::api::destinations::Done;
 use crate::api::null::Null;
-use crate::api::{ApiError, App, Caller, RequestContext, Tag};
+use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::WalletKind;
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 use satcast_core::secret::is_masked_key;

@@ -9,9 +9,11 @@ use poem_openapi::payload::Json;
 use poem_openapi::{Enum, Object, OpenApi};
 
 use super::NOT_SATS;
+use crate::api::app::{App, Tag};
 use crate::api::body::{Body, body, whole};
+use crate::api::caller::Caller;
 use crate::api::null::Null;
-use crate::api::{ApiError, App, Caller, RequestContext, Tag};
+use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::Sats;
 use satcast_money::wallet::desk::DeskError;
 use satcast_store::{InvoiceRecord, Stage};

@@ -4,9 +4,10 @@ use poem_openapi::Enum;
 use poem_openapi::registry::MetaSchema;
 use serde_json::Value;
 
+use crate::api::app::App;
 use crate::api::body::{Kind, body, text};
 use crate::api::null::Null;
-use crate::api::{ApiError, App};
+use crate::base::ApiError;
 use satcast_core::ids::StreamId;
 use satcast_core::secret::{Redacted, new_webhook_secret};
 use satcast_store::{EventType, NewWebhook};

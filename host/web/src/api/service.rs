@@ -1,0 +1,31 @@
+//! All handlers, as poem-openapi serves and documents them.
+
+use poem_openapi::{OpenApi, OpenApiService};
+
+use super::app::VERSION;
+use super::{
+    analytics, archives, audit, cost, destinations, drivers, edits, events, keys, login, public, status,
+    streams, wallet, webhooks,
+};
+
+/// Every group of operations.
+pub(super) fn service() -> OpenApiService<impl OpenApi, ()> {
+    let apis = (
+        streams::StreamsApi,
+        edits::EditsApi,
+        destinations::DestinationsApi,
+        drivers::DriversApi,
+        login::LoginApi,
+        keys::KeysApi,
+        webhooks::WebhooksApi,
+        (wallet::WalletApi, wallet::connection::ConnectionApi, wallet::topup::TopUpApi),
+        archives::ArchivesApi,
+        analytics::AnalyticsApi,
+        audit::AuditApi,
+        events::EventsApi,
+        public::PublicApi,
+        status::StatusApi,
+        cost::CostApi,
+    );
+    OpenApiService::new(apis, "Satcast", VERSION)
+}
