@@ -38,12 +38,16 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             _ => return Err("map takes nothing, --circles or --root PATH".to_owned()),
         }
     }
+    let found = crates(&root);
+    if found.is_empty() {
+        return Err(format!("no crate stands in or below {}", root.display()));
+    }
     println!(
         "{:<44} {:>7} {:>6} {:>6} {:>8} {:>6}",
         "folder", "lines", "files", "types", "circles", "inside"
     );
     let mut total = [0; 5];
-    for folder in crates(&root) {
+    for folder in found {
         let files = read_crate(&root, &folder);
         let (graph, mut named) = (graph_of(&files), BTreeSet::new());
         let folders: BTreeSet<&String> = files.values().map(|file| &file.folder).collect();
