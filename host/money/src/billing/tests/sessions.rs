@@ -166,7 +166,9 @@ async fn a_destination_without_money_is_stopped_sends_nothing_and_starts_when_mo
     let held = until("the held one", || stage.in_state(DestState::Stopped).pop()).await;
     assert_eq!((held.error.as_deref(), held.bytes_sent), (Some("insufficient_funds"), 0));
     stage.run_to(70, 1).await;
-    assert_eq!((stage.sats().await, stage.in_state(DestState::Stopped).len()), (0, 1));
+    // A sample that is late may show the other as quiet: then this one tries for the place, and is held again.
+    let held = until("the held one", || stage.in_state(DestState::Stopped).pop()).await;
+    assert_eq!((stage.sats().await, held.bytes_sent), (0, 0));
     stage.rig.credit(10).await;
     stage.run_to(80, 1).await;
     stage.until_live(2).await;
