@@ -238,6 +238,17 @@ impl Intruder {
         .await;
     }
 
+    /// Writes each delivery that waits so many times more.
+    pub async fn repeat_deliveries(&mut self, times: i64) {
+        self.run(&format!(
+            "INSERT INTO webhook_deliveries (event_id, webhook_id, state, due_ms, created_ms)
+            WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {times})
+            SELECT event_id, webhook_id, state, due_ms, created_ms FROM webhook_deliveries, n
+            WHERE state = 'pending'"
+        ))
+        .await;
+    }
+
     /// Keeps everybody else from writing until [`Intruder::let_write`].
     pub async fn keep_from_writing(&mut self) {
         match self {

@@ -14,7 +14,7 @@ use satcast_store::{HourOutcome, HourTerms};
 /// Hours of accounts that are read at one time.
 pub const HOURS_MAX: i64 = 64;
 /// Times that more are read in one pass, a minute's worth of charges on a slow disk; what is left waits for the next.
-pub(super) const READS_MAX: i64 = 128;
+const READS_MAX: u32 = 128;
 /// Milliseconds of a clock minute.
 const MINUTE_MS: i64 = 60_000;
 
@@ -54,17 +54,17 @@ impl Inner {
     /// sessions, so it goes on without him.
     pub(super) async fn bill_playback(self: &Arc<Self>, account: Option<AccountId>) {
         let billing = self.clone();
-        if let Err(error) = tokio::spawn(async move { billing.pass(account).await }).await {
+        if let Err(error) = tokio::spawn(async move { billing.pass(account, READS_MAX).await }).await {
             tracing::error!(%error, "a pass over playback broke off; the next one charges what it left");
         }
     }
 
-    /// What fails is seen again by the next one.
-    pub(super) async fn pass(&self, account: Option<AccountId>) {
+    /// Reads so many times at most; what is left, and what fails, is seen by the next one.
+    pub(super) async fn pass(&self, account: Option<AccountId>, reads: u32) {
         if let Some(before) = self.hours.before.get() {
             before().await;
         }
-        for _ in 0..READS_MAX {
+        for _ in 0..reads {
             let hours = match self.store.unbilled_hours(account, HOURS_MAX).await {
                 Ok(hours) => hours,
                 Err(error) => {

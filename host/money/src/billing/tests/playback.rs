@@ -229,7 +229,7 @@ async fn passes_cut_off_between_any_two_steps_lose_nothing_and_repeat_nothing() 
     let mut cut = 0;
     for step in 0..60_u64 {
         rig.sent(usize::from(step % 3 == 0), 123_456_789, 0).await;
-        cut += u32::from(chopped(rig.billing.inner.pass(None), 1 + step % 30).await.is_none());
+        cut += u32::from(chopped(rig.billing.inner.pass(None, 2), 1 + step % 30).await.is_none());
     }
     assert!(cut > 0, "no pass was cut off");
     rig.billing.bill_playback().await;
