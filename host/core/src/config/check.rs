@@ -41,6 +41,12 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
     if !matches!(config.public_url.path(), "" | "/") {
         return refuse("public_url holds a path; use scheme, host and port only".to_owned());
     }
+    if matches!(config.public_url.host_str(), Some("0.0.0.0" | "[::]")) {
+        return refuse(
+            "http.listen is every address of this machine; set public_url to the one that browsers and players use"
+                .to_owned(),
+        );
+    }
     let listeners = [
         ("http.listen", Some(config.http.listen)),
         ("ingest.rtmp_listen", Some(config.ingest.rtmp_listen)),
@@ -245,6 +251,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         "ingest.tls_cert is set without ingest.rtmps_listen, so rtmps is not served",
     );
     wallet::warnings(config, &mut warnings);
+    warnings.extend(config.unknown_variables.iter().cloned());
     for name in config.driver.keys().filter(|name| !config.drivers.enabled.contains(name)) {
         warnings.push(format!("[driver.{name}] is set, but {name} is not in drivers.enabled"));
     }

@@ -1,5 +1,6 @@
 //! Merges defaults, file, environment and flags, and turns what serde finds into one sentence with its place.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -58,20 +59,60 @@ pub(super) fn load(
     let defaults = Toml::string(DEFAULT_TOML).data().map_err(|error| ConfigError(error.to_string()))?;
     let defaults = defaults.into_values().next().unwrap_or_default();
     given_twice(&source.values, &mut Vec::new(), &source)?;
-    let env = environment(&defaults, env)?;
+    let mut env = environment(&defaults, env)?;
     let flags = flag_values(flags);
-    let keys_set = count_leaves(&source.values) + count_leaves(&env) + count_leaves(&flags);
-    let figment = Figment::new()
-        .merge(Layer { name: "defaults", values: defaults })
-        .merge(Layer { name: FILE_LAYER, values: source.values.clone() })
-        .merge(Layer { name: ENV_LAYER, values: env })
-        .merge(Layer { name: FLAGS_LAYER, values: flags });
-    match figment.extract() {
-        Ok(config) => Ok(Loaded { config, file: source.path, keys_set }),
-        Err(error) => Err(explain(error, &figment, &source)),
+    let mut unknown_variables = Vec::new();
+    loop {
+        let figment = Figment::new()
+            .merge(Layer { name: DEFAULTS_LAYER, values: defaults.clone() })
+            .merge(Layer { name: FILE_LAYER, values: source.values.clone() })
+            .merge(Layer { name: ENV_LAYER, values: env.clone() })
+            .merge(Layer { name: FLAGS_LAYER, values: flags.clone() });
+        let public_url = Dict::from([(PUBLIC_URL.to_owned(), Value::from(default_public_url(&figment)))]);
+        let figment = figment.join(Layer { name: DEFAULTS_LAYER, values: public_url });
+        let error = match figment.extract::<Config>() {
+            Ok(config) => {
+                let keys_set = count_leaves(&source.values) + count_leaves(&env) + count_leaves(&flags);
+                return Ok(Loaded {
+                    config: Config { unknown_variables, ..config },
+                    file: source.path,
+                    keys_set,
+                });
+            }
+            Err(error) => error,
+        };
+        match &error.kind {
+            Kind::UnknownField(name, known)
+                if !source.values.contains_key(name)
+                    && env.get(name).is_some_and(|value| !matches!(value, Value::Dict(..))) =>
+            {
+                env.remove(name);
+                unknown_variables.push(unknown_variable(name, known));
+            }
+            _ => return Err(explain(error, &figment, &source)),
+        }
     }
 }
 
+/// The address that the HTTP listener has, as browsers on this machine write it.
+fn default_public_url(figment: &Figment) -> String {
+    let listen = figment.extract_inner("http.listen").unwrap_or(HTTP_LISTEN);
+    let scheme = if figment.contains("http.tls_cert") { "https" } else { "http" };
+    format!("{scheme}://{listen}")
+}
+
+/// A variable without a level below, which may belong to another program: a container, an orchestrator.
+fn unknown_variable(name: &str, known: &[&str]) -> String {
+    let variable = |key: &str| format!("{ENV_PREFIX}{}", key.to_ascii_uppercase());
+    let meant = nearest(name, known.iter().copied())
+        .map_or(String::new(), |candidate| format!("; did you mean {}?", variable(candidate)));
+    format!("{} is no setting and has no effect{meant}", variable(name))
+}
+
+/// Used for `public_url` when `http.listen` is no address, which is refused.
+const HTTP_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const PUBLIC_URL: &str = "public_url";
+const DEFAULTS_LAYER: &str = "defaults";
 const FILE_LAYER: &str = "file";
 const ENV_LAYER: &str = "environment";
 const FLAGS_LAYER: &str = "flags";

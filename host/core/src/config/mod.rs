@@ -43,7 +43,8 @@ const DRIVERS_FOLDER_NAME: &str = "drivers";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Address under which browsers and players reach the service; no path, query or trailing slash.
+    /// Address under which browsers and players reach the service; no path, query or trailing slash. By default that of the HTTP
+    /// listener.
     #[serde(deserialize_with = "value::url")]
     pub public_url: Url,
     /// Data folder; relative paths are relative to the working folder.
@@ -80,6 +81,9 @@ pub struct Config {
     pub limits: Limits,
     /// Logging.
     pub log: Log,
+    /// What is to be said of variables that look like settings and are none.
+    #[serde(skip)]
+    unknown_variables: Vec<String>,
 }
 
 /// `[http]`

@@ -98,6 +98,8 @@ fn unknown_keys_with_their_line_and_the_nearest_name_texts() {
         env_error("SATCAST_HTTP__LISTN", "127.0.0.1:1"),
         "SATCAST_HTTP__LISTN: unknown key \"listn\" in [http]; did you mean \"listen\"?"
     );
+    let text = env_error("SATCAST_INGES__READ_BATCH_MS", "1");
+    assert!(text.starts_with("SATCAST_INGES: unknown key \"inges\"; did you mean \"ingest\"?"), "{text}");
     from("[driver.mine]\nanything = { goes = [1] }\nisolation = \"process\"", &[]).unwrap();
 }
 
@@ -179,7 +181,6 @@ fn environment_values_are_read_by_the_type_of_their_key() {
         ("SATCAST_OUTBOUND__ALLOW", "[broken"),
         ("SATCAST_HTTP", "x"),
         ("SATCAST_HTTP__LISTEN", "here"),
-        ("SATCAST_", "x"),
     ] {
         let text = env_error(name, value);
         assert!(text.starts_with(name), "{text}");
@@ -332,7 +333,7 @@ fn both_names_text() {
 #[test]
 fn doubtful_settings_are_warned_about() {
     let open =
-        from("[http]\nlisten = \"0.0.0.0:80\"\n[pricing]\ncost_per_platform = 0\n[driver.x]\na = 1", &[])
+        from("public_url = \"http://localhost\"\n[http]\nlisten = \"0.0.0.0:80\"\n[pricing]\ncost_per_platform = 0\n[driver.x]\na = 1", &[])
             .unwrap();
     let warnings = open.warnings();
     let parts =
@@ -341,4 +342,41 @@ fn doubtful_settings_are_warned_about() {
     for (warning, part) in warnings.iter().zip(parts) {
         assert!(warning.contains(part), "{part}: {warning}");
     }
+}
+
+#[test]
+fn the_public_address_is_by_default_that_of_the_listener() {
+    for (toml, public) in [
+        ("", "http://127.0.0.1:8080"),
+        ("[http]\nlisten = \"192.168.1.2:80\"", "http://192.168.1.2"),
+        ("[http]\nlisten = \"[::1]:8443\"\ntls_cert = \"c\"\ntls_key = \"k\"", "https://[::1]:8443"),
+        ("public_url = \"https://x.example\"\n[http]\nlisten = \"0.0.0.0:80\"", "https://x.example"),
+    ] {
+        assert_eq!(from(toml, &[]).unwrap().public_base(), public, "{toml}");
+    }
+    let env = [("SATCAST_HTTP__LISTEN", "127.0.0.1:81")];
+    assert_eq!(from("", &env).unwrap().public_base(), "http://127.0.0.1:81");
+}
+
+#[test]
+fn every_address_is_no_public_one_text() {
+    for listen in ["0.0.0.0:80", "[::]:80"] {
+        assert_eq!(
+            error(&format!("[http]\nlisten = \"{listen}\"")),
+            "http.listen is every address of this machine; set public_url to the one that browsers and players use"
+        );
+    }
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_warned_about_texts() {
+    let env = [("SATCAST_DATADIR", "x"), ("SATCAST_BUILD_NUMBER", "7"), ("SATCAST_", "")];
+    assert_eq!(
+        from("", &env).unwrap().warnings(),
+        [
+            "SATCAST_ is no setting and has no effect",
+            "SATCAST_BUILD_NUMBER is no setting and has no effect",
+            "SATCAST_DATADIR is no setting and has no effect; did you mean SATCAST_DATA_DIR?",
+        ]
+    );
 }
