@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 
 /// The files.
 const FILES: &[&str] = &[
-    include_str!("examples/accounts.json"),
-    include_str!("examples/analytics.json"),
-    include_str!("examples/archives.json"),
-    include_str!("examples/audit.json"),
-    include_str!("examples/destinations.json"),
-    include_str!("examples/keys.json"),
-    include_str!("examples/public.json"),
-    include_str!("examples/streams.json"),
-    include_str!("examples/wallet.json"),
-    include_str!("examples/webhooks.json"),
+    include_str!("accounts.json"),
+    include_str!("analytics.json"),
+    include_str!("archives.json"),
+    include_str!("audit.json"),
+    include_str!("destinations.json"),
+    include_str!("keys.json"),
+    include_str!("public.json"),
+    include_str!("streams.json"),
+    include_str!("wallet.json"),
+    include_str!("webhooks.json"),
 ];
 
 /// Puts the examples beside the shapes of bodies and successful answers.
