@@ -9,10 +9,9 @@
 //! - [`entry`]: which encoder is let in, and which has to wait.
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
-//! - [`usage`], below all of these: whom a session tells what it uses, and the orders it gets; `satcast-money` decides them.
 //! - [`ingest`], above all of these: the RTMP and RTMPS ports. The others know no RTMP.
 //!
-//! Knows no money and no HTTP.
+//! What a session uses it tells through `satcast_usage`. Knows no money and no HTTP.
 
 mod allowed;
 mod backfill;
@@ -39,7 +38,6 @@ mod spill_tests;
 mod spool;
 mod teller;
 mod timeline;
-pub mod usage;
 mod via;
 mod view;
 

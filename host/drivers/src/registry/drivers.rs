@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use satcast_plugin_api::Class;
 use satcast_plugin_api::host::Services as _;
+use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 
 use super::catalog::Summary;
 use super::entries::Registry;
 use super::keeper::Keeper;
 use super::kinds::SpoolPlace;
+use super::opening::unserved;
 use crate::load::refused::ConfigRefused;
 use crate::load::wishes::Wishes;
 use crate::load::{annotations, masking};
@@ -188,8 +189,12 @@ impl Drivers {
     }
 
     /// The waker of the driver that serves `kind`.
-    pub fn waker(&self, kind: &str) -> Option<Waker> {
-        self.registry().kind(kind).map(|kind| Waker::new(kind.driver.pump.clone()))
+    ///
+    /// # Errors
+    /// There is none now. Its operator may bring one back, so that is no fault of the configuration.
+    pub fn waker(&self, kind: &str) -> Result<Waker, Error> {
+        let entry = self.registry().kind(kind).ok_or_else(|| unserved(kind))?;
+        Ok(Waker::new(entry.driver.pump.clone()))
     }
 }
 

@@ -63,11 +63,9 @@ impl Drivers {
     /// Opens a destination. What it does is told to `request.observer` from then on.
     ///
     /// # Errors
-    /// Class `Config` for an unknown type or a refused configuration, else what the driver says.
+    /// Class `Internal` for a type that no driver serves, `Config` for a refused configuration, else what the driver says.
     pub async fn open(&self, request: OpenRequest) -> Result<OpenDestination, Error> {
-        let entry = self.registry().kind(&request.kind).ok_or_else(|| {
-            Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
-        })?;
+        let entry = self.registry().kind(&request.kind).ok_or_else(|| unserved(&request.kind))?;
         let account = request.about.account_id;
         entry.driver.services.may_open(account)?;
         let secrets = entry.schema.secrets(&request.config);
@@ -114,6 +112,11 @@ impl Drivers {
             }
         }
     }
+}
+
+/// The error of a destination whose type no driver serves.
+pub(super) fn unserved(kind: &str) -> Error {
+    Error::internal(format!("no driver serves type {kind}; the operator can enable one"))
 }
 
 impl OpenDestination {

@@ -38,7 +38,6 @@ use super::queue::LEASED_BYTES_MAX;
 use super::shown::{DestState, DestinationSnapshot};
 use super::teller::Teller;
 use super::view::{Told, View};
-use crate::usage::{Held, Orders, Usage};
 use satcast_core::clock::Clock;
 use satcast_core::feed::Feed;
 use satcast_core::ids::{AccountId, DestinationId, UnixMillis};
@@ -48,6 +47,7 @@ use satcast_core::troubles::Troubles;
 use satcast_drivers::published::Opening;
 use satcast_drivers::{Counters, OpenDestination, OpenRequest, SENT_BYTES_PER_SEC_MAX};
 use satcast_store::DestinationRecord;
+use satcast_usage::{Held, Orders, Usage};
 
 /// How long a driver may take over a new configuration before its destination is opened again.
 const CHANGE_WAIT: Duration = Duration::from_secs(2);
@@ -340,9 +340,7 @@ impl Run {
     /// From open to the end of the opening, however it came.
     async fn one_try(&mut self) -> Result<(), Error> {
         let record = self.destination.record();
-        let waker = self.parts.drivers.waker(&record.kind).ok_or_else(|| {
-            Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
-        })?;
+        let waker = self.parts.drivers.waker(&record.kind)?;
         self.show(DestState::Connecting, None);
         let mailbox = Arc::new(Mailbox::default());
         let patience = self.parts.drivers.queue(&record.kind).reopen_secs;

@@ -10,7 +10,6 @@ use tokio::sync::watch;
 use crate::hub::Hub;
 use crate::spool::Shares;
 use crate::teller::Teller;
-use crate::usage::Usage;
 use crate::via::Via;
 use satcast_core::clock::Clock;
 use satcast_core::feed::Feed;
@@ -18,6 +17,7 @@ use satcast_core::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use satcast_core::troubles::Troubles;
 use satcast_drivers::Drivers;
 use satcast_drivers::published::Openings;
+use satcast_usage::Usage;
 
 /// What a destination needs of its session.
 #[derive(Clone)]

@@ -17,13 +17,13 @@ use super::shown::{
 };
 use super::spool;
 use super::via::Marks;
-use crate::usage::{Gate, Unmetered};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId};
 use satcast_core::troubles::{Trouble, Troubles};
 use satcast_drivers::Drivers;
 use satcast_drivers::published::{Opening, Openings};
 use satcast_store::{Store, StreamLimits};
+use satcast_usage::{Gate, Unmetered};
 
 /// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);

@@ -31,10 +31,10 @@ use super::live::Inner;
 use super::shown::{Delayed, DestinationSnapshot, LiveDestination, SessionSnapshot, SessionState};
 use super::teller::Teller;
 use super::via::Via;
-use crate::usage::{Beginning, Orders, Unmetered, Usage};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 use satcast_store::{Happening, Limit, NewSession, StreamLimits, StreamRecord, Terms};
+use satcast_usage::{Beginning, Orders, Unmetered, Usage};
 
 /// Commands waiting for one session.
 pub(super) const COMMANDS_QUEUED_MAX: usize = 64;

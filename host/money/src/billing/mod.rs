@@ -5,7 +5,7 @@
 //! - [`hours`]: passes over clock hours of playback.
 //! - [`notices`]: what owners should hear.
 //!
-//! Knows no packets, no sessions of `satcast-live` but what they tell in [`satcast_live::usage`], and no HTTP. The media path waits for
+//! Knows no packets, no sessions of `satcast-live` but what they tell in [`satcast_usage`], and no HTTP. The media path waits for
 //! nothing here: a destination that goes live forwards at once, is charged a moment later, and is stopped if the charge is refused.
 
 mod hours;
@@ -32,8 +32,8 @@ pub use refills::{Refilled, Refills};
 use satcast_core::clock::Clock;
 use satcast_core::config::{BillingMode, Config};
 use satcast_core::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
-use satcast_live::usage::{Beginning, Gate, Unmetered, Usage};
 use satcast_store::{HourTerms, Store, StreamRecord, Terms};
+use satcast_usage::{Beginning, Gate, Unmetered, Usage};
 
 /// Why an encoder is not let in.
 pub(crate) const REFILLING: &str =

@@ -3,7 +3,7 @@
 
 use super::limits::WARNED_AT_PERCENT;
 use satcast_core::ids::{EndReason, Msat};
-use satcast_live::usage::Beginning;
+use satcast_usage::Beginning;
 
 /// A session has used most of its budget; once for each budget.
 pub(super) fn limit_warning(session: &Beginning, charged: Msat, max_sats: Option<i64>) {

@@ -14,12 +14,12 @@ use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Durability, Flags};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
 use satcast_core::secret::{Vault, new_session_id, new_stream_key};
-use satcast_live::usage::{Beginning, Gate as _, Held, Orders, Usage};
 use satcast_store::testing::Intruder;
 use satcast_store::{
     self, Actor, Caps, NewAccount, NewDestination, NewSession, NewStream, OpenOptions, Origin, Page, Store,
     StreamLimits, StreamRecord,
 };
+use satcast_usage::{Beginning, Gate as _, Held, Orders, Usage};
 
 /// More than any test has.
 pub const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };

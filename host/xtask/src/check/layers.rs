@@ -1,21 +1,34 @@
-//! Which modules of the host stand below which, and where files import each other in no circle: proved on all imports together.
+//! Which crates and modules of the host stand below which, and where files import each other in no circle: proved on all imports
+//! together.
 
 use crate::map::{self, Graph, Module};
+use crate::workspace;
+
+/// The crates of the host, lowest first. Those of one row do not know each other, but for tests.
+const ROWS: [&[&str]; 7] = [
+    &["satcast-core"],
+    &["satcast-net"],
+    &["satcast-store", "satcast-drivers"],
+    &["satcast-usage"],
+    &["satcast-live", "satcast-money", "satcast-archive", "satcast-webhooks"],
+    &["satcast-web"],
+    &["satcast"],
+];
 
 /// What is proved of one crate.
 struct Crate {
     folder: &'static str,
-    /// Its modules with the lowest first, of which none imports a later one; its root is "".
+    /// Its main modules with the lowest first, of which none imports a later one; its root is "".
     order: &'static [&'static str],
     /// Every circle of its files, with the reason why it stays.
     circles: &'static [(&'static [&'static str], &'static str)],
 }
 
-const CRATES: [Crate; 10] = [
+const CRATES: [Crate; 11] = [
     Crate { folder: "host/drivers", order: &["published", "load", "run", "registry", ""], circles: &[] },
     Crate {
         folder: "host/live",
-        order: &["usage", "queue", "spool", "live", "", "ingest"],
+        order: &["queue", "spool", "hub", "destination", "live", "", "ingest"],
         circles: &[
             (
                 &["live", "session"],
@@ -44,12 +57,13 @@ const CRATES: [Crate; 10] = [
             ),
         ],
     },
-    Crate { folder: "host/store", order: &[], circles: &[] },
+    Crate { folder: "host/store", order: &["error", "bounds", "engine", "audit"], circles: &[] },
+    Crate { folder: "host/usage", order: &[], circles: &[] },
     Crate { folder: "host/archive", order: &[], circles: &[] },
     Crate { folder: "host/webhooks", order: &[], circles: &[] },
     Crate {
         folder: "host/core",
-        order: &[],
+        order: &["ids", "clock", "config"],
         circles: &[
             (
                 &["config", "config::archive", "config::check", "config::load", "config::wallet"],
@@ -60,7 +74,7 @@ const CRATES: [Crate; 10] = [
     },
     Crate {
         folder: "host/net",
-        order: &[],
+        order: &["certificates", "http"],
         circles: &[
             (
                 &["http", "http::flow", "http::serving", "http::stall"],
@@ -115,7 +129,13 @@ const CRATES: [Crate; 10] = [
 
 /// Fails with every breach, one a line.
 pub(crate) fn check() -> Result<(), String> {
-    let breaches: Vec<String> = CRATES.iter().flat_map(|of| breaches(&map::graph(of.folder), of)).collect();
+    let mut breaches: Vec<String> =
+        CRATES.iter().flat_map(|of| breaches(&map::graph(of.folder), of)).collect();
+    for folder in ["host", "plugins", "plugin-api"] {
+        for path in workspace::files(folder, "toml")? {
+            breaches.extend(dependency_breaches(&path, &workspace::read(&path)?));
+        }
+    }
     if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n")) }
 }
 
@@ -145,6 +165,40 @@ fn breaches(graph: &Graph, of: &Crate) -> Vec<String> {
         ));
     }
     found
+}
+
+/// What a manifest depends on that stands above it. A driver's tests are no exception; those of the host's crates are.
+fn dependency_breaches(path: &str, manifest: &str) -> Vec<String> {
+    let row = |name: &str| ROWS.iter().position(|row| row.contains(&name));
+    let own = package(manifest).and_then(row);
+    let breach = |name: &str| match (own, row(name)) {
+        (Some(own), Some(other)) => own <= other,
+        (Some(_), None) => name.starts_with("satcast-driver-"),
+        (None, other) => other.is_some() && !path.starts_with("host/"),
+    };
+    let section = if own.is_some() { "[dependencies]" } else { "[" };
+    dependencies(manifest, section)
+        .filter(|name| breach(name))
+        .map(|name| format!("   {path}: depends on {name}, which stands beside or above it"))
+        .collect()
+}
+
+fn package(manifest: &str) -> Option<&str> {
+    manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+}
+
+/// Names of the dependencies in the sections whose header starts with `section`.
+fn dependencies<'a>(manifest: &'a str, section: &'a str) -> impl Iterator<Item = &'a str> {
+    let mut inside = false;
+    manifest.lines().filter_map(move |line| {
+        if line.starts_with('[') {
+            inside = line.starts_with(section) && line.contains("dependencies");
+            return None;
+        }
+        let (key, _) = line.split_once('=')?;
+        let name = key.trim().split('.').next()?;
+        (inside && !name.is_empty() && !name.starts_with('#')).then_some(name)
+    })
 }
 
 /// Whether a file is that of the module `name`, or below it.
@@ -179,6 +233,28 @@ mod tests {
     #[test]
     fn a_folder_without_code_is_a_breach() {
         assert_eq!(breaches(&graph(&[]), &crate_of(&[], &[])).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_depends_on_lower_rows_and_no_driver_on_the_host() {
+        let manifest = |name: &str, section: &str, dependency: &str| {
+            format!(
+                "[package]\nname = \"{name}\"\n{section}\n{dependency}.workspace = true\n[lints]\nworkspace = true\n"
+            )
+        };
+        for (path, name, section, dependency, wrong) in [
+            ("host/live/Cargo.toml", "satcast-live", "[dependencies]", "satcast-usage", false),
+            ("host/live/Cargo.toml", "satcast-live", "[dependencies]", "satcast-web", true),
+            ("host/money/Cargo.toml", "satcast-money", "[dependencies]", "satcast-live", true),
+            ("host/money/Cargo.toml", "satcast-money", "[dev-dependencies]", "satcast-live", false),
+            ("host/live/Cargo.toml", "satcast-live", "[dependencies]", "satcast-driver-rtmp", true),
+            ("plugins/rtmp/Cargo.toml", "satcast-driver-rtmp", "[dev-dependencies]", "satcast-core", true),
+            ("plugins/rtmp/Cargo.toml", "satcast-driver-rtmp", "[dependencies]", "satcast-media", false),
+            ("plugin-api/Cargo.toml", "satcast-plugin-api", "[dependencies]", "satcast", true),
+        ] {
+            let found = dependency_breaches(path, &manifest(name, section, dependency));
+            assert_eq!(found.len(), usize::from(wrong), "{name} on {dependency}: {found:?}");
+        }
     }
 
     #[test]

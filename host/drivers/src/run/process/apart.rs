@@ -18,6 +18,8 @@ pub(super) struct Apart {
     /// The others that were inside at the crash.
     others: BTreeSet<i64>,
     turn: Duration,
+    /// Whoever waits for the end of the turn: of those that were inside, and of those that came since.
+    waiting: BTreeSet<i64>,
     /// End of the turn, in monotonic time; `None` until somebody comes.
     until: Option<Duration>,
     /// The last crash came after the turn.
@@ -54,14 +56,15 @@ impl Apart {
             (self.turn, self.was_late) = (TURN_MIN, false);
         }
         self.others = order.split_off(count).into_iter().collect();
+        self.waiting.clone_from(&self.others);
         self.first = order.into_iter().collect();
         self.first.first().copied().filter(|_| inside.len() == 1)
     }
 
-    /// Accounts that were inside at the last crash and wait for the end of the turn, and when that is.
+    /// Accounts that wait for the end of the turn, and when that is.
     pub(super) fn waiting(&self, now: Duration) -> Option<(&BTreeSet<i64>, Duration)> {
         let until = self.until.filter(|until| now < *until)?;
-        Some((&self.others, until))
+        Some((&self.waiting, until))
     }
 
     /// Takes an account in at the monotonic time `now`.
@@ -73,7 +76,11 @@ impl Apart {
             return Ok(());
         }
         let until = *self.until.get_or_insert(now + self.turn);
-        if now >= until || self.first.contains(&account) { Ok(()) } else { Err(until - now) }
+        if now >= until || self.first.contains(&account) {
+            return Ok(());
+        }
+        self.waiting.insert(account);
+        Err(until - now)
     }
 }
 
@@ -169,7 +176,7 @@ mod tests {
         let later = NOW + TURN_MIN / 5;
         assert_eq!((apart.take_in(2, later), apart.take_in(3, later)), (Ok(()), Err(TURN_MIN / 5 * 4)));
         assert_eq!(apart.take_in(9, later), Err(TURN_MIN / 5 * 4), "whoever comes");
-        assert_eq!(apart.waiting(later), Some((&all(3..5), NOW + TURN_MIN)));
+        assert_eq!(apart.waiting(later), Some((&BTreeSet::from([3, 4, 9]), NOW + TURN_MIN)));
         let end = NOW + TURN_MIN;
         assert_eq!(
             (apart.take_in(3, end), apart.take_in(9, end), apart.waiting(end)),

@@ -82,18 +82,19 @@ fn log_output(output: PipeReader, services: &dyn Services) {
 
 impl Spawned {
     /// Waits for its end for at most `grace`, ends it and its group, and says how it ended: by itself, or `None`.
-    pub(super) fn end(mut self, grace: Duration) -> Option<String> {
+    pub(super) fn end(mut self, grace: Duration) -> Option<Ended> {
         let ended_itself = self.wait(grace);
         // Before its number is free for others. An error means that nobody is left.
         let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         self.memory.iter().for_each(Group::end);
         let status = self.child.wait().ok()?;
         if self.memory.as_ref().is_some_and(Group::is_over) {
-            return Some(format!("took more memory than {}", self.bound));
+            return Some(Ended::Crashed(format!("took more memory than {}", self.bound)));
         }
         // Without a group the system refuses memory, and most programs then abort.
         let bound = self.memory.is_none().then_some(&*self.bound);
-        ended_itself.then(|| verdict(status, bound))
+        let spent = status.signal() == Some(libc::SIGXCPU);
+        ended_itself.then(|| if spent { Ended::Spent } else { Ended::Crashed(verdict(status, bound)) })
     }
 
     /// All that it starts is in a control group with it, which bounds their memory.
@@ -120,6 +121,14 @@ impl Spawned {
     }
 }
 
+/// How a child ended by itself.
+pub(super) enum Ended {
+    /// In a way that is a fault, which this names.
+    Crashed(String),
+    /// It used the processor time that it is given.
+    Spent,
+}
+
 /// How it ended; `bound` is what may have been refused memory.
 fn verdict(status: ExitStatus, bound: Option<&str>) -> String {
     let Some(signal) = status.signal() else {
@@ -131,7 +140,6 @@ fn verdict(status: ExitStatus, bound: Option<&str>) -> String {
         libc::SIGABRT => ", aborted",
         libc::SIGILL => ", an illegal instruction",
         libc::SIGFPE => ", an arithmetic fault",
-        libc::SIGXCPU => ", over its processor time",
         libc::SIGKILL => ", killed",
         _ => "",
     };

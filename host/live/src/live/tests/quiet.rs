@@ -3,8 +3,8 @@
 use tokio::sync::Notify;
 
 use super::*;
-use crate::usage::{Beginning, Usage};
 use satcast_store::Terms;
+use satcast_usage::{Beginning, Usage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_stream_refuses_its_encoder_until_it_was_quiet() {

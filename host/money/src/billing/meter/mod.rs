@@ -20,8 +20,8 @@ use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
 use super::{Inner, notices};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
-use satcast_live::usage::{Beginning, Held, Orders};
 use satcast_store::{Charged, Happening, Limit, MinuteCharge, Notice, StreamLimits, Totals};
+use satcast_usage::{Beginning, Held, Orders};
 
 /// Wait after a charge that the database did not take.
 pub(super) const RETRY_WAIT: Duration = Duration::from_secs(1);

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::{Means, Meter};
 use satcast_core::ids::{DestinationId, EndReason, Msat};
-use satcast_live::usage::{Orders, Usage};
 use satcast_store::{StreamLimits, Totals};
+use satcast_usage::{Orders, Usage};
 
 #[async_trait]
 impl Usage for Meter {

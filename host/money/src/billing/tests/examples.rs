@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::billing;
 use crate::billing::testing::{Rig, TRIES_MAX, stream};
 use satcast_core::ids::{EndReason, Msat, Sats};
-use satcast_live::usage::{Gate as _, Held};
 use satcast_store::{Page, StreamLimits, TransferKind};
+use satcast_usage::{Gate as _, Held};
 
 #[tokio::test]
 async fn charge_of_a_minute_c_constant_a_off_at_20_b_on_at_30_is_2_sats() {

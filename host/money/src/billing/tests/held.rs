@@ -2,8 +2,8 @@
 
 use crate::billing::testing::{Rig, Session};
 use satcast_core::ids::Msat;
-use satcast_live::usage::Held;
 use satcast_store::{StreamLimits, Totals};
+use satcast_usage::Held;
 
 impl Session<'_> {
     /// The meter hears of a balance.

@@ -11,8 +11,8 @@ use crate::billing::overage::{GB_BYTES, cost, decide, split};
 use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped, stream};
 use satcast_core::config::Config;
 use satcast_core::ids::{DestinationId, EndReason, HOUR_MS, Msat, SessionId, UnixMillis};
-use satcast_live::usage::Held;
 use satcast_store::{Bandwidth, HourFacts, HourTerms, NewAccount, Origin, Served, ServingSession, TimeRange};
+use satcast_usage::Held;
 
 const TERMS: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };
 

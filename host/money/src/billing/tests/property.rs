@@ -8,8 +8,8 @@ use crate::billing::minutes::Minutes;
 use crate::billing::testing::{Rig, chopped};
 use satcast_core::ids::{DestinationId, Msat};
 use satcast_core::secret::new_session_id;
-use satcast_live::usage::Gate as _;
 use satcast_store::{Charged, MinuteCharge, NewSession};
+use satcast_usage::Gate as _;
 
 const FREE: u32 = 1;
 const DESTINATIONS: u64 = 4;

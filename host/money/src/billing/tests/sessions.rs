@@ -11,9 +11,9 @@ use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, TRIES_MAX};
 use satcast_core::ids::{AccountId, EndReason, Msat};
 use satcast_drivers::testing::drivers;
-use satcast_live::usage::{Beginning, Gate, Usage};
 use satcast_live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
 use satcast_store::{Bandwidth, SingleCharge, StreamLimits, StreamRecord, Terms};
+use satcast_usage::{Beginning, Gate, Usage};
 
 /// Below half the time after which a destination without bytes counts as quiet: a sample may be taken before the picture of its second.
 const STEP_SECS: u64 = 2;

@@ -7,6 +7,9 @@ use rustix::process::{Resource, Rlimit, Signal};
 use super::super::limits::BYTES_PER_MB;
 use satcast_core::config::ProcessLimits;
 
+/// Processor time, in seconds, for a library that does not end at its limit.
+const CPU_GRACE_SECS: u64 = 5;
+
 /// Takes the socket from standard input and leaves an empty file there.
 pub(super) fn take_socket() -> std::io::Result<OwnedFd> {
     let socket: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
@@ -19,19 +22,21 @@ pub(super) fn confine(id: &str, limits: &ProcessLimits, is_grouped: bool) -> std
     // The socket's end would tell as well, but only this thread.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
-    let limit = |resource, value| {
+    let limits_of = |resource, current: u64, maximum: u64| {
         // More than the service itself may use is not to be had.
         let most = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let value = Some(most.min(value));
-        rustix::process::setrlimit(resource, Rlimit { current: value, maximum: value })
+        let (current, maximum) = (Some(most.min(current)), Some(most.min(maximum)));
+        rustix::process::setrlimit(resource, Rlimit { current, maximum })
     };
+    let limit = |resource, value| limits_of(resource, value, value);
     limit(Resource::Core, 0)?;
     if !is_grouped {
         limit(Resource::Data, limits.memory_mb.saturating_mul(BYTES_PER_MB))?;
     }
     limit(Resource::Nofile, limits.open_files)?;
     if limits.cpu_secs > 0 {
-        limit(Resource::Cpu, limits.cpu_secs)?;
+        // The first limit ends it with a signal of its own, by which the service knows why; the second with one that cannot be caught.
+        limits_of(Resource::Cpu, limits.cpu_secs, limits.cpu_secs.saturating_add(CPU_GRACE_SECS))?;
     }
     // Only for people who look at the process list; the name is a driver id, which holds no NUL.
     if let Ok(name) = std::ffi::CString::new(format!("driver:{id}")) {

@@ -25,6 +25,9 @@ use satcast_core::ids::UnixMillis;
 const FOLLOWS: &str =
     "crashed, and serves some accounts before the others to find out with whose work; this account follows";
 
+/// How soon an account that waits is tried again at the latest: the search may end before the turn does.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 /// What its children are given.
 struct Parts {
     spec: Spec,
@@ -149,6 +152,7 @@ impl Remote {
         let session = self.session()?;
         let taken_in = self.apart.lock().take_in(account, self.parts.clock.monotonic());
         taken_in.map(|()| session).map_err(|wait| {
+            let wait = wait.min(LOOK_AGAIN);
             Error::internal(format!("driver {} {FOLLOWS}", self.parts.spec.id)).retry_after(wait)
         })
     }

@@ -7,7 +7,7 @@ use crate::billing;
 use crate::billing::testing::TRIES_MAX;
 use crate::wallet::lightning::Fault;
 use satcast_core::ids::EndReason;
-use satcast_live::usage::Gate as _;
+use satcast_usage::Gate as _;
 
 /// A desk at work, until it is dropped.
 struct AtWork(tokio::task::JoinHandle<()>);

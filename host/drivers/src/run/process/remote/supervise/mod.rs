@@ -15,14 +15,14 @@ use super::super::message::{PROTOCOL, ToChild, ToHost};
 use super::super::requests::Begun;
 use super::super::session::Session;
 use super::super::shortage;
-use super::super::spawn::{Spawned, spawn};
+use super::super::spawn::{Ended, Spawned, spawn};
 use super::super::spec::Facts;
 use super::{First, Parts, Remote, State};
 use crate::load::error::LoadError;
 
-/// Wait after the first of several ends; each further one doubles it.
+/// Wait after an end, and after the first of several of which nobody is the cause; each further one of those doubles it.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(500);
-/// Longest wait after a crash.
+/// Longest wait after a crash with nobody inside.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Longest wait while the service lacks something.
 const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -49,15 +49,23 @@ struct Beginning {
 /// How a child ended.
 pub(super) struct End {
     pub(super) why: String,
+    pub(super) cause: Cause,
+}
+
+/// Why a child ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A crash or a hang, with these accounts inside: they had open destinations or calls.
+    Fault(BTreeSet<i64>),
     /// The service lacked something.
-    pub(super) is_shortage: bool,
-    /// Accounts with open destinations or calls.
-    pub(super) inside: BTreeSet<i64>,
+    Shortage,
+    /// It used the processor time that it is given.
+    Spent,
 }
 
 impl End {
     fn shortage(why: String) -> Self {
-        Self { why, is_shortage: true, inside: BTreeSet::new() }
+        Self { why, cause: Cause::Shortage }
     }
 }
 
@@ -84,7 +92,7 @@ impl Remote {
             let (wait, account) = self.wait_after(&end, &mut ends);
             let (id, restart_in_ms) = (self.parts.spec.id.as_str(), wait.as_millis() as u64);
             let why = &end.why;
-            if !end.is_shortage {
+            if end.cause != Cause::Shortage {
                 tracing::error!(driver = id, restart_in_ms, account, "the process of driver {id} {why}");
             } else if lines.admit(now).is_some() {
                 tracing::error!(
@@ -102,19 +110,26 @@ impl Remote {
 
     /// How long to wait after an end that follows `ends` others, and the account that it counts for.
     fn wait_after(&self, end: &End, ends: &mut u32) -> (Duration, Option<i64>) {
-        let account = if end.is_shortage { None } else { self.count(end, ends) };
-        let wait = restart_wait(*ends, end.is_shortage);
-        *ends += 1;
+        let (most, account) = match &end.cause {
+            Cause::Shortage => (SHORTAGE_WAIT_MAX, None),
+            Cause::Spent => (RESTART_WAIT_MIN, None),
+            Cause::Fault(inside) => {
+                // Crashes with somebody inside come to an end: it is found out whose work they are, and that account is set aside.
+                let most = if inside.is_empty() { RESTART_WAIT_MAX } else { RESTART_WAIT_MIN };
+                (most, self.count(inside, &end.why))
+            }
+        };
+        let wait = restart_wait(*ends, most);
+        *ends = if most == RESTART_WAIT_MIN { 0 } else { *ends + 1 };
         (wait, account)
     }
 
     /// Counts a crash or hang; for whom, where that is known.
-    fn count(&self, end: &End, ends: &mut u32) -> Option<i64> {
+    fn count(&self, inside: &BTreeSet<i64>, why: &str) -> Option<i64> {
         self.crashed.fetch_add(1, Ordering::Relaxed);
-        let account = self.apart.lock().crashed(&end.inside, self.parts.clock.monotonic())?;
+        let account = self.apart.lock().crashed(inside, self.parts.clock.monotonic())?;
         // Who gets nothing new crashes it no more, and the others need not wait for that.
-        if (self.parts.hooks.fault)(account, &format!("its process {}", end.why)) {
-            *ends = 0;
+        if (self.parts.hooks.fault)(account, &format!("its process {why}")) {
             *self.apart.lock() = Apart::default();
         }
         Some(account)
@@ -161,15 +176,20 @@ impl Remote {
             is_grouped: spawned.is_grouped(),
         });
         let refused = self.follow(&session, receiver, &spawned, first);
-        let why = self.end_child(&session, spawned, refused);
-        let inside = session.inside();
+        let (why, is_spent) = self.end_child(&session, spawned, refused);
+        let cause = match session.is_for_service() {
+            true => Cause::Shortage,
+            false if is_spent => Cause::Spent,
+            false => Cause::Fault(session.inside()),
+        };
         // Whoever hears of the end finds it down.
         self.enter(State::Down { until: self.parts.clock.monotonic(), why: why.clone() });
         session.bury(&Error::internal(format!("the process of driver {} {why}", spec.id)));
-        End { why, is_shortage: session.is_for_service(), inside }
+        End { why, cause }
     }
 
-    fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> String {
+    /// Ends what is left of a child; why it ended, and whether that is its processor time.
+    fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> (String, bool) {
         let is_ended = matches!(*self.state.lock(), State::Ended);
         let failure = session.failure();
         let grace = match &failure {
@@ -178,7 +198,14 @@ impl Remote {
             None => CLOSED_GRACE,
         };
         let ended_itself = spawned.end(grace);
-        refused.or(failure).or(ended_itself).unwrap_or_else(|| "closed its socket".to_owned())
+        match (refused.or(failure), ended_itself) {
+            (Some(why), _) | (None, Some(Ended::Crashed(why))) => (why, false),
+            (None, Some(Ended::Spent)) => {
+                let (id, limit) = (&self.parts.spec.id, self.parts.spec.limits.cpu_secs);
+                (format!("used its {limit} s of processor time ([driver.{id}] limits, cpu_secs)"), true)
+            }
+            (None, None) => ("closed its socket".to_owned(), false),
+        }
     }
 
     /// Reads what the child says until its end; why it refused to start, if it did.
@@ -284,8 +311,7 @@ impl Remote {
 }
 
 /// The wait after so many other ends.
-fn restart_wait(before: u32, is_shortage: bool) -> Duration {
-    let most = if is_shortage { SHORTAGE_WAIT_MAX } else { RESTART_WAIT_MAX };
+fn restart_wait(before: u32, most: Duration) -> Duration {
     RESTART_WAIT_MIN.saturating_mul(1 << before.min(16)).min(most)
 }
 

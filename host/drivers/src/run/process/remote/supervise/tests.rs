@@ -59,7 +59,7 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
     let too_many_open = std::io::Error::from_raw_os_error(libc::EMFILE).to_string();
     let end = remote.one_child(&mut None);
     assert!(end.why.contains(&too_many_open) && end.why.contains("LimitNOFILE"), "{}", end.why);
-    assert!(end.is_shortage);
+    assert_eq!(end.cause, Cause::Shortage);
     let supervised = remote.clone();
     let supervisor = thread::spawn(move || supervised.supervise(None));
     while !matches!(*remote.state.lock(), State::Down { .. }) {
@@ -71,7 +71,8 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
     supervisor.join().unwrap();
     drop(taken);
     let end = remote.one_child(&mut None);
-    assert_eq!((end.why.as_str(), end.is_shortage), ("ended with exit code 0", false), "it is started again");
+    let fault = Cause::Fault(BTreeSet::new());
+    assert_eq!((end.why.as_str(), end.cause), ("ended with exit code 0", fault), "it is started again");
 }
 
 #[test]
@@ -89,7 +90,8 @@ fn what_ends_by_itself_crashed() {
 #[test]
 fn a_child_that_could_not_be_started_has_crashed_nothing() {
     let end = remote("/nowhere/satcast").one_child(&mut None);
-    assert!(end.why.starts_with(&not_started("/nowhere/satcast".as_ref())) && end.is_shortage, "{}", end.why);
+    assert!(end.why.starts_with(&not_started("/nowhere/satcast".as_ref())), "{}", end.why);
+    assert_eq!(end.cause, Cause::Shortage);
 }
 
 #[test]
@@ -98,19 +100,26 @@ fn a_child_that_is_not_started_text() {
 }
 
 #[test]
-fn nobody_waits_long_once_the_account_that_crashes_it_is_set_aside() {
+fn pauses_grow_where_a_process_ends_with_nobody_inside() {
     let remote = remote_with("/bin/true", Box::new(|account, _| account == 7));
-    let crash = |inside: &[i64]| End {
-        why: "crashed".into(),
-        is_shortage: false,
-        inside: inside.iter().copied().collect(),
-    };
+    let end = |cause| End { why: "crashed".into(), cause };
+    let crash = |inside: &[i64]| end(Cause::Fault(inside.iter().copied().collect()));
     let mut ends = 0;
-    assert_eq!(remote.wait_after(&crash(&[7, 8, 9]), &mut ends), (RESTART_WAIT_MIN, None));
-    assert_eq!(remote.wait_after(&crash(&[8]), &mut ends), (2 * RESTART_WAIT_MIN, Some(8)));
-    assert_eq!(remote.wait_after(&crash(&[7]), &mut ends), (RESTART_WAIT_MIN, Some(7)));
-    assert!(remote.apart.lock().take_in(8, Duration::ZERO).is_ok(), "nobody is looked for");
-    assert_eq!(remote.wait_after(&crash(&[8]), &mut ends), (2 * RESTART_WAIT_MIN, Some(8)));
+    let mut after = |end: &End| remote.wait_after(end, &mut ends);
+    assert_eq!(after(&crash(&[])), (RESTART_WAIT_MIN, None));
+    assert_eq!(after(&crash(&[])), (2 * RESTART_WAIT_MIN, None));
+    assert_eq!(after(&crash(&[7, 8, 9])), (RESTART_WAIT_MIN, None));
+    assert_eq!(after(&crash(&[8])), (RESTART_WAIT_MIN, Some(8)));
+    assert!(remote.apart.lock().take_in(9, Duration::ZERO).is_err(), "it is looked for");
+    assert_eq!(after(&crash(&[7])), (RESTART_WAIT_MIN, Some(7)));
+    assert!(remote.apart.lock().take_in(8, Duration::ZERO).is_ok(), "it is set aside, nobody is looked for");
+    assert_eq!(remote.crashed(), 5);
+    for _ in 0..3 {
+        assert_eq!(after(&end(Cause::Spent)), (RESTART_WAIT_MIN, None));
+    }
+    assert_eq!(remote.crashed(), 5, "that is no crash");
+    let waits: Vec<Duration> = (0..6).map(|_| after(&end(Cause::Shortage)).0).collect();
+    assert_eq!((waits[0], waits[5]), (RESTART_WAIT_MIN, SHORTAGE_WAIT_MAX));
 }
 
 #[tokio::test]

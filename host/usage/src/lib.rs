@@ -1,5 +1,5 @@
-//! Where sessions meet whoever decides what they may use: a session tells what it does and obeys orders, and knows no prices;
-//! `billing` decides, and knows nothing of this crate but this module.
+//! Where live sessions meet billing: a session says what it uses and obeys orders, and knows no prices; billing decides, and knows
+//! nothing else of sessions. `satcast-live` and `satcast-money` do not know each other.
 //!
 //! All that a session tells is told without waiting: the calls of [`Usage`] take a lock that nobody holds for long. What was
 //! decided comes back as [`Orders`], which always hold all that is in force, so that none can be missed.
