@@ -14,11 +14,10 @@ use super::accept;
 use super::accept::{DestinationInput, delay};
 use super::addresses::addresses;
 use super::app::{App, Tag};
-use super::body::{Body, Kind, NoBody, any_object, body, flag};
+use super::body::{Body, Kind, NoBody, any_object, body, flag, label};
 use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
-use super::streams::label;
 use crate::base::ApiError;
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
 use satcast_core::networks::Networks;
@@ -58,7 +57,7 @@ body! {
     /// What can be changed of a stream key; what is absent stays.
     pub(super) struct StreamChangeInput: "StreamChange", one of ["label", "allowedAddresses"] or "nothing_to_change" {
         /// Label.
-        label: Option<String> = label().optional(),
+        label: Option<String> = label(1).optional(),
         /// Addresses, or networks in CIDR form, from which the stream key may be used; an empty list allows all. It holds from the
         /// next publish on: who publishes goes on.
         allowed_addresses "allowedAddresses": Option<Networks> = addresses().optional(),

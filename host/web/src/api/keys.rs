@@ -10,7 +10,7 @@ use poem_openapi::types::ParseFromJSON;
 use poem_openapi::{Enum, Object, OpenApi};
 
 use super::app::{App, Tag};
-use super::body::{self, Body, NoBody, body, checked_text, choice, flag, whole};
+use super::body::{self, Body, NoBody, body, choice, flag, label, whole};
 use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
@@ -20,8 +20,6 @@ use satcast_core::ids::{DestinationId, KeyId};
 use satcast_core::secret::{KeyKind, mask_key, new_api_key};
 use satcast_store::{KeyView, NewKey, Scopes};
 
-/// Longest label of a key in characters.
-const LABEL_CHARS_MAX: usize = 128;
 const KEY_REFUSED: &str = "key_refused";
 
 /// What a key is for.
@@ -96,7 +94,7 @@ body! {
         /// What it is for.
         kind "type": Kind = choice(KEY_REFUSED, "must be \"public\" or \"permanent\""),
         /// A name for people.
-        label: String = label().or_is(String::new()),
+        label: String = label(0).or_is(String::new()),
         /// What a permanent key may do; all when absent.
         scopes: Option<Vec<Scope>> = scopes().optional(),
         /// The self-hosted destination of a public key.
@@ -105,19 +103,6 @@ body! {
         /// Whether a permanent key ends with the login session that makes it; for sessions only.
         ends_with_session "endsWithSession": Option<bool> = flag().optional(),
     }
-}
-
-/// A label without surrounding space.
-fn label() -> body::Kind<String> {
-    let label = checked_text(|text, place| {
-        let label = text.trim();
-        if label.chars().count() > LABEL_CHARS_MAX || label.chars().any(char::is_control) {
-            let fault = format!("must have at most {LABEL_CHARS_MAX} printable characters");
-            return Err(place.refused("label_refused", &fault));
-        }
-        Ok(label.to_owned())
-    });
-    label.plain(0, LABEL_CHARS_MAX)
 }
 
 fn scopes() -> body::Kind<Vec<Scope>> {

@@ -8,6 +8,9 @@ use super::declare::{Declared, Place, Property, joined, read, register};
 use crate::api::null::AnyFields;
 use crate::base::ApiError;
 
+/// Longest label in characters, after trimming.
+pub(in crate::api) const LABEL_CHARS_MAX: usize = 128;
+
 type Result<T> = std::result::Result<T, ApiError>;
 type Read<T> = Box<dyn Fn(Value, &Place) -> Result<T>>;
 
@@ -82,11 +85,29 @@ pub(in crate::api) fn text() -> Kind<String> {
 }
 
 /// A text, and what is made of it.
-pub(in crate::api) fn checked_text(check: fn(String, &Place) -> Result<String>) -> Kind<String> {
+pub(in crate::api) fn checked_text(
+    check: impl Fn(String, &Place) -> Result<String> + 'static,
+) -> Kind<String> {
     Kind::of::<String>(move |value, place| match value {
         Value::String(text) => check(text, place),
         _ => Err(place.malformed("must be a text")),
     })
+}
+
+/// A label for people, of `min` characters at least, without surrounding space.
+pub(in crate::api) fn label(min: usize) -> Kind<String> {
+    let label = checked_text(move |text, place| {
+        let label = text.trim();
+        if !(min..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
+            let fault = format!("must have {min} to {LABEL_CHARS_MAX} characters");
+            return Err(place.refused("label_refused", &fault));
+        }
+        if label.chars().any(char::is_control) {
+            return Err(place.refused("label_refused", "must not hold control characters"));
+        }
+        Ok(label.to_owned())
+    });
+    label.plain(min, LABEL_CHARS_MAX)
 }
 
 pub(in crate::api) fn flag() -> Kind<bool> {

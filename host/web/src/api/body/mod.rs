@@ -16,7 +16,7 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use serde_json::Value;
 
 pub(super) use self::declare::{CLOSED, Declared, Fields, Place, Shape, body, read};
-pub(super) use self::kind::{Kind, any_object, checked_text, choice, flag, list, object, text, whole};
+pub(super) use self::kind::{Kind, any_object, checked_text, choice, flag, label, list, object, text, whole};
 use crate::base::ApiError;
 
 /// Largest request body in bytes: 50 destinations with 4 KiB each, and some room.

@@ -17,7 +17,7 @@ use super::accept;
 use super::accept::DestinationInput;
 use super::addresses::addresses;
 use super::app::{App, Tag};
-use super::body::{Body, Kind, NoBody, body, checked_text, list};
+use super::body::{Body, NoBody, body, label, list};
 use super::caller::Caller;
 use super::destinations::{self, Done};
 use super::page::{PageRequest, with_link};
@@ -31,36 +31,16 @@ use view::{Limits, Status, Stream, StreamDetail};
 /// Longest wait of a stop's answer for the end of the session.
 const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// Longest label in characters, after trimming.
-pub(super) const LABEL_CHARS_MAX: usize = 128;
-
 body! {
     /// A stream key to be made.
     pub(super) struct StreamInput: "NewStream" {
         /// Label.
-        label: String = label(),
+        label: String = label(1),
         /// Destinations made together with it: all or none.
         destinations: Vec<DestinationInput> = list().or(json!([])),
         /// Addresses, or networks in CIDR form, from which the stream key may be used; empty for all.
         allowed_addresses "allowedAddresses": Networks = addresses().or(json!([])),
     }
-}
-
-/// A label without surrounding space.
-pub(super) fn label() -> Kind<String> {
-    let label = checked_text(|text, place| {
-        let label = text.trim();
-        if !(1..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
-            return Err(
-                place.refused("label_refused", &format!("must have 1 to {LABEL_CHARS_MAX} characters"))
-            );
-        }
-        if label.chars().any(char::is_control) {
-            return Err(place.refused("label_refused", "must not hold control characters"));
-        }
-        Ok(label.to_owned())
-    });
-    label.plain(1, LABEL_CHARS_MAX)
 }
 
 /// A new stream key made without destinations.

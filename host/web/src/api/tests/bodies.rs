@@ -110,7 +110,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         "/api/keys",
         r#"{"type":"permanent","label":"\u0000"}"#,
         (422, "label_refused"),
-        "Field `label` must have at most 128 printable characters",
+        "Field `label` must not hold control characters",
     ),
     (
         "/api/drivers",

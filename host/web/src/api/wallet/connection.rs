@@ -17,7 +17,7 @@ use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::WalletKind;
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 use satcast_core::secret::is_masked_key;
-use satcast_money::wallet::connection::Connection;
+use satcast_money::wallet::connection::{Connection, SECRET_BYTES_MAX, URL_BYTES_MAX};
 use satcast_money::wallet::desk::{DeskError, Terms, connection_of};
 use satcast_money::wallet::rules::day_start;
 use satcast_store::{FAILURES_TOLD, RefillRules, WalletRecord};
@@ -107,9 +107,9 @@ body! {
         /// What it speaks.
         kind "type": Kind = choice("wallet_type_refused", "must be one of: nwc, lnbits, phoenixd"),
         /// Where it is: `https://host[:port][/path]`, or the whole `nostr+walletconnect://` text.
-        url: String = text().length(0, 2048),
+        url: String = text().length(0, URL_BYTES_MAX),
         /// LNbits: the admin key; phoenixd: the password; NWC: none. Absent or masked it stays, while type and address do.
-        secret: Option<String> = text().length(0, 256).optional(),
+        secret: Option<String> = text().length(0, SECRET_BYTES_MAX).optional(),
         /// When it refills; what is absent stays.
         refill: Option<RefillInput> = object().optional(),
     }

@@ -11,7 +11,7 @@ use crate::base::ApiError;
 use satcast_core::ids::StreamId;
 use satcast_core::secret::{Redacted, new_webhook_secret};
 use satcast_store::{EventType, NewWebhook};
-use satcast_webhooks::check_secret;
+use satcast_webhooks::{URL_BYTES_MAX, check_secret};
 
 /// Asks the service to make a secret.
 const SECRET_AUTO: &str = "auto";
@@ -86,7 +86,7 @@ body! {
     /// A webhook to be made.
     pub(super) struct WebhookInput: "NewWebhook" {
         /// Where events are sent: `https`, to a public address.
-        url: String = text().length(0, 2048),
+        url: String = text().length(0, URL_BYTES_MAX),
         /// What is sent.
         events: Vec<Event> = events(),
         /// What signs deliveries: 16 characters at least, `whsec_` with base64 of 24 to 64 bytes, or `auto` to have one made,
