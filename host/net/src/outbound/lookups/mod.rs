@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use satcast_quota::Quota;
 use tokio::time::{Instant, timeout_at};
@@ -19,8 +20,8 @@ pub const LOOKUPS_AT_ONCE_MAX: u64 = 512;
 pub const LOOKUPS_OF_ASKER_MAX: u64 = 64;
 /// Its tries at once of names that were not answered at first.
 pub const SLOW_LOOKUPS_OF_ASKER_MAX: u64 = 32;
-/// How long a name is asked for at first. One that is not answered by then is asked for again, among others of that kind alone: silent
-/// names do not delay another name of the same account. Name servers far away that look further themselves need half a second.
+/// How long a name is asked for at first. One that is not answered by then is waited for among others of that kind alone: silent names
+/// do not delay another name of the same account. Where too many of those are asked for, it is asked for again when it is its turn.
 const FIRST_TRY_MS: u64 = 1_000;
 
 /// Whom a name is looked up for.
@@ -99,15 +100,25 @@ impl Lookups {
     ) -> Result<Vec<IpAddr>, Unknown> {
         let deadline = Instant::now() + limit;
         let (mut ran, mut crowd) = (Duration::ZERO, Crowd::All);
+        let mut question: Option<BoxFuture<'static, _>> = None;
         for (running, longest) in [(&self.first, Duration::from_millis(FIRST_TRY_MS)), (&self.slow, limit)] {
             crowd = match asker {
                 Asker::Account(_) if running.taken_by(asker) >= running.share() => Crowd::Own,
                 _ => Crowd::All,
             };
-            let permit = timeout_at(deadline, running.take(asker.clone(), 1)).await;
-            let Ok(_permit) = permit else { return Err(Unknown::NoPlace(crowd)) };
+            let at_once = running.take(asker.clone(), 1).now_or_never();
+            let _permit = match at_once {
+                Some(permit) => permit,
+                None => {
+                    // Nothing runs without a permit.
+                    question = None;
+                    let permit = timeout_at(deadline, running.take(asker.clone(), 1)).await;
+                    permit.map_err(|_| Unknown::NoPlace(crowd))?
+                }
+            };
             let since = Instant::now();
-            let found = timeout_at(deadline.min(since + longest), (self.resolver)(name.to_owned())).await;
+            let question = question.get_or_insert_with(|| (self.resolver)(name.to_owned()));
+            let found = timeout_at(deadline.min(since + longest), question).await;
             ran += since.elapsed();
             match found {
                 Ok(Ok(found)) => return Ok(found),

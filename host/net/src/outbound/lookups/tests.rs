@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
@@ -53,16 +55,27 @@ async fn silent_names_delay_neither_another_name_of_the_account_nor_another_acco
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_answered_late_is_asked_for_again() {
-    let late = Duration::from_millis(2 * FIRST_TRY_MS);
-    let lookups = Lookups::with_resolver(Arc::new(move |_| -> BoxFuture<'static, _> {
+async fn a_name_that_is_answered_late_is_asked_for_once_and_again_where_others_are_before_it() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = asked.clone();
+    let lookups = Arc::new(Lookups::with_resolver(Arc::new(move |name: String| -> BoxFuture<'static, _> {
+        let is_late = name.starts_with("late");
+        counted.fetch_add(u64::from(is_late), Ordering::Relaxed);
         Box::pin(async move {
-            tokio::time::sleep(late).await;
+            tokio::time::sleep(if is_late { Duration::from_millis(1_500) } else { 2 * LIMIT }).await;
             Ok(vec![ADDRESS])
         })
-    }));
-    assert_eq!(lookups.find("late.example", &Asker::Account(1), LIMIT).await, Ok(vec![ADDRESS]));
+    })));
+    let account = Asker::Account(1);
+    // The least that anybody waits: for a wallet.
+    let limit = Duration::from_secs(2);
+    assert_eq!(lookups.find("late.example", &account, limit).await, Ok(vec![ADDRESS]));
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert_eq!((lookups.first.taken(), lookups.slow.taken()), (0, 0));
+    let _silent = ask_slow(&lookups, account.clone(), SLOW_LOOKUPS_OF_ASKER_MAX).await;
+    tokio::time::sleep(LIMIT - limit).await;
+    assert_eq!(lookups.find("late.example", &account, LIMIT).await, Ok(vec![ADDRESS]));
+    assert_eq!(asked.load(Ordering::Relaxed), 3, "nothing runs without a permit");
 }
 
 #[tokio::test(start_paused = true)]
