@@ -76,6 +76,10 @@ impl Settings {
                 std::thread::sleep(FOR_EVER);
                 Ok(())
             }
+            "spin" => {
+                std::thread::spawn(|| while !std::hint::black_box(false) {});
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

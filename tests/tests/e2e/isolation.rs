@@ -228,6 +228,22 @@ fn a_child_over_its_memory_dies_alone() {
 }
 
 #[test]
+fn a_child_over_its_processor_time_is_replaced_and_nobody_is_blamed() {
+    let setup = Setup::default().set("SATCAST_DRIVER__PANIC__LIMITS__CPU_SECS", "2");
+    let mut scene = Scene::hostile("process", setup);
+    let id = scene.add("once-spin");
+    let mut encoder = scene.publish();
+    scene.service.wait_for_log("its end", seconds(60), |line| {
+        line.contains(&format!("{}panic", said::DRIVER_PROCESS)) && line.contains("cpu_secs")
+    });
+    scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+    scene.finish(&mut encoder);
+    let log = scene.service.log();
+    let process = format!("{}panic", said::DRIVER_PROCESS);
+    assert!(!log.lines().any(|line| line.contains(&process) && line.contains(" account=")), "{log}");
+}
+
+#[test]
 fn no_child_outlives_its_host() {
     let mut scene = Scene::hostile("process", Setup::default());
     scene.add("nowhere");
