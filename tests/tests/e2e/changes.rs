@@ -66,12 +66,20 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     assert_eq!(types(&api), Vec::<String>::new());
     let refused = json!({ "type": "rtmp", "config": { "url": sink.url(), "key": "x" } });
     api.post(&path, &refused).assert_error(422, None);
+    // A destination that begins without its driver goes on when that is back.
+    for enabled in [false, true] {
+        let _ = api.patch(&format!("{path}/{hosted}"), &json!({ "enabled": enabled })).ok();
+    }
+    api.wait_for_destination(&stream, hosted, "retrying", seconds(20));
+    assert_eq!(change(&operator, "panic", "enable").ok()["state"], "loaded");
+    api.wait_for_destination(&stream, hosted, "live", seconds(40));
+    assert_eq!(change(&operator, "panic", "disable").status, 200);
     // What still runs on threads of the service is taken as it is.
     assert_eq!(change(&operator, "rtmp", "enable").ok()["state"], "loaded");
     assert_eq!(types(&api), ["rtmp"]);
     assert_eq!(change(&operator, "rtmp", "disable").status, 200);
     let log = operator.get("/api/audit?action=driver.disabled").ok();
-    assert_eq!(log.as_array().map(Vec::len), Some(3), "{log}");
+    assert_eq!(log.as_array().map(Vec::len), Some(4), "{log}");
     sink.wait_for_media(CARRIED_PACKETS, seconds(60));
     let sent = encoder.end();
     sink.wait_until_left(seconds(20));
