@@ -83,7 +83,7 @@ pub struct Config {
     pub log: Log,
     /// What is to be said of variables that look like settings and are none.
     #[serde(skip)]
-    unknown_variables: Vec<String>,
+    pub unknown_variables: Vec<String>,
 }
 
 /// `[http]`

@@ -155,7 +155,7 @@ fn a_process_that_is_being_ended_is_away() {
 
 #[test]
 fn waits_grow_to_an_end() {
-    let waits: Vec<u64> = (0..9).map(|n| restart_wait(n, false).as_millis() as u64).collect();
+    let waits: Vec<u64> = (0..9).map(|n| restart_wait(n, RESTART_WAIT_MAX).as_millis() as u64).collect();
     assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
-    assert_eq!(restart_wait(9, true), SHORTAGE_WAIT_MAX);
+    assert_eq!(restart_wait(9, SHORTAGE_WAIT_MAX), SHORTAGE_WAIT_MAX);
 }
