@@ -12,7 +12,6 @@ use super::catalog::Summary;
 use super::entries::Registry;
 use super::keeper::Keeper;
 use super::kinds::SpoolPlace;
-use super::opening::unserved;
 use crate::load::refused::ConfigRefused;
 use crate::load::wishes::Wishes;
 use crate::load::{annotations, masking};
@@ -196,6 +195,11 @@ impl Drivers {
         let entry = self.registry().kind(kind).ok_or_else(|| unserved(kind))?;
         Ok(Waker::new(entry.driver.pump.clone()))
     }
+}
+
+/// The error of a destination whose type no driver serves.
+pub(super) fn unserved(kind: &str) -> Error {
+    Error::internal(format!("no driver serves type {kind}; the operator can enable one"))
 }
 
 /// Why the driver `bad` is refused, which stands beside [`Drivers::linked`] ones.

@@ -10,7 +10,7 @@ use satcast_plugin_api::host::MediaSource;
 use satcast_plugin_api::recording::About;
 use serde_json::Value;
 
-use super::drivers::Drivers;
+use super::drivers::{Drivers, unserved};
 use crate::published::Assets;
 use crate::run::backend::{Backend, Held};
 use crate::run::control::{Whom, limit};
@@ -112,11 +112,6 @@ impl Drivers {
             }
         }
     }
-}
-
-/// The error of a destination whose type no driver serves.
-pub(super) fn unserved(kind: &str) -> Error {
-    Error::internal(format!("no driver serves type {kind}; the operator can enable one"))
 }
 
 impl OpenDestination {
