@@ -1,5 +1,6 @@
 //! `cargo xtask check`: what a reader would object to, found by a machine.
 
+mod documents;
 mod examples;
 mod features;
 mod imports;
@@ -16,13 +17,14 @@ type Check = fn() -> Result<(), String>;
 
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 10] = [
+    let checks: [(&str, Check); 11] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
         ("order of modules", layers::check),
         ("file sizes", sizes::check),
         ("examples in documentation", examples::check),
+        ("links and lines of documents", documents::check),
         ("one feature set", features::check),
         ("assertions on codes and states", prose::check),
         ("types and tests of the pages", web::check),
