@@ -5,17 +5,25 @@ use std::path::Path;
 
 use crate::{process, workspace};
 
+/// The environment of the tools for documents and clients.
+const CLIENTS: &str = "clients-python";
 /// What is installed, and the environment's folder below cargo's output; the tests look for it there.
-const ENVIRONMENTS: &[(&str, &str)] = &[
-    ("tests/clients/requirements.txt", "clients-python"),
-    ("tests/wallets/requirements.txt", "wallets-python"),
-];
+const ENVIRONMENTS: &[(&str, &str)] =
+    &[("tests/clients/requirements.txt", CLIENTS), ("tests/wallets/requirements.txt", "wallets-python")];
 /// A copy of the requirements, written last of all.
 const INSTALLED: &str = "requirements.txt";
 
 /// Makes the environments that do not have what is required.
 pub(crate) fn install() -> Result<(), String> {
     ENVIRONMENTS.iter().try_for_each(|(requirements, folder)| make(requirements, folder))
+}
+
+/// Fails with every word of code and documents that is spelled wrong; `.codespellrc` has the exceptions.
+pub(crate) fn spelling() -> Result<(), String> {
+    let mut codespell = process::command(workspace::target_dir().join(CLIENTS).join("bin/codespell"));
+    let documents = workspace::files("", "md")?.into_iter().filter(|path| !path.contains('/'));
+    codespell.args(documents).args(["docs", "host", "openapi", "plugin-api", "plugins", "tests"]);
+    process::run(&mut codespell)
 }
 
 fn make(requirements: &str, folder: &str) -> Result<(), String> {

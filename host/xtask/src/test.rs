@@ -72,6 +72,7 @@ fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
         process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
     });
     if filter.is_none() {
+        report.note(Kind::Work, "spelling", python::spelling);
         report.note(Kind::Work, "what the service and its drivers export", || {
             symbols::check(&build::Profile::Debug.folder())
         });
