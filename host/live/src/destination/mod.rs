@@ -129,6 +129,7 @@ impl Destination {
             stopping: stop,
             orders,
             failures,
+            began_away: false,
             panics,
             codecs,
             given,
@@ -265,6 +266,8 @@ struct Run {
     orders: watch::Receiver<Orders>,
     failures: u32,
     panics: u32,
+    /// Its driver was away as this try began, and did not open it.
+    began_away: bool,
     /// What the encoder sends, as this try began.
     codecs: watch::Receiver<Codecs>,
     /// What its driver was given of them last.
@@ -290,6 +293,10 @@ impl Run {
 
     fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
+    }
+
+    fn is_driver_away(&self) -> bool {
+        self.parts.drivers.is_away(&self.destination.record().kind, self.parts.account)
     }
 
     fn held(&self) -> Option<Held> {
@@ -360,9 +367,11 @@ impl Run {
             counters: self.destination.counters.clone(),
             assets: opening.assets().clone(),
         };
+        self.began_away = self.is_driver_away();
         let opened = self.parts.drivers.open(request).await;
         let outcome = match opened {
             Ok(open) => {
+                self.began_away = false;
                 source.start();
                 let outcome = self.watch(open, &mailbox, &source).await;
                 // Once in a session; what broke off in the middle begins anew.
@@ -514,8 +523,8 @@ impl Run {
             self.failures = 0;
             self.panics = 0;
         }
-        // That is no failure of the destination, which comes back as fast as after its first one.
-        if self.parts.drivers.is_away(&self.destination.record().kind, self.parts.account) {
+        // That is no failure of the destination, which comes back as fast as after its first one. Its driver may be back by now.
+        if std::mem::take(&mut self.began_away) || self.is_driver_away() {
             self.failures = 0;
         }
         self.failures = self.failures.saturating_add(1);
