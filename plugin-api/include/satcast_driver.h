@@ -250,66 +250,6 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_CLASS_PANIC 6
 
 /**
- * Most packets one [`Media::recv_batch`] hands over.
- */
-#define SATCAST_BATCH_PACKETS_MAX 64
-
-/**
- * Most recordings that break a rule of which a [`Listing`] says which; the others are counted.
- */
-#define SATCAST_REFUSED_NAMED_MAX 4
-
-/**
- * Longest address a driver signs, in bytes.
- */
-#define SATCAST_SIGNED_BYTES_MAX (16 * 1024)
-
-/**
- * Most routes of one destination type.
- */
-#define SATCAST_ROUTES_MAX 16
-
-/**
- * Longest path and longest query of a request, in bytes each.
- */
-#define SATCAST_REQUEST_TEXT_BYTES_MAX 1024
-
-/**
- * Requests of one destination that may wait for their answers.
- */
-#define SATCAST_IN_FLIGHT_MAX 64
-
-/**
- * How long a driver may take over an answer, in seconds.
- */
-#define SATCAST_ANSWER_SECS 10
-
-/**
- * The same for a route that was declared as a long one.
- */
-#define SATCAST_LONG_ANSWER_SECS 30
-
-/**
- * Most headers of an answer.
- */
-#define SATCAST_HEADERS_MAX 32
-
-/**
- * Most bytes of all headers of an answer.
- */
-#define SATCAST_HEADER_BYTES_MAX (8 * 1024)
-
-/**
- * Longest media type in bytes.
- */
-#define SATCAST_CONTENT_TYPE_BYTES_MAX 128
-
-/**
- * Largest body in memory, in bytes.
- */
-#define SATCAST_BODY_BYTES_MAX ((64 * 1024) * 1024)
-
-/**
  * Most queues of one `SatcastWait.wait_any`.
  */
 #define SATCAST_WAIT_MEDIA_MAX 1024
@@ -368,11 +308,6 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_PLAYBACK_ENDED 1
 
 /**
- * `SatcastRecordings.remove`: the object in the store goes as well.
- */
-#define SATCAST_REMOVE_REMOTE 1
-
-/**
  * The viewer asks for head and body.
  */
 #define SATCAST_HTTP_GET 1
@@ -387,6 +322,71 @@ typedef struct SatcastPacket SatcastPacket;
  * that may be read and does not get shorter.
  */
 #define SATCAST_BODY_DESCRIPTOR 4
+
+/**
+ * `SatcastRecordings.remove`: the object in the store goes as well.
+ */
+#define SATCAST_REMOVE_REMOTE 1
+
+/**
+ * Most packets one [`Media::recv_batch`] hands over.
+ */
+#define SATCAST_BATCH_PACKETS_MAX 64
+
+/**
+ * Most recordings that break a rule of which a [`Listing`] says which; the others are counted.
+ */
+#define SATCAST_REFUSED_NAMED_MAX 4
+
+/**
+ * Longest address a driver signs, in bytes.
+ */
+#define SATCAST_SIGNED_BYTES_MAX (16 * 1024)
+
+/**
+ * Most routes of one destination type.
+ */
+#define SATCAST_ROUTES_MAX 16
+
+/**
+ * Longest path and longest query of a request, in bytes each.
+ */
+#define SATCAST_REQUEST_TEXT_BYTES_MAX 1024
+
+/**
+ * Requests of one destination that may wait for their answers.
+ */
+#define SATCAST_IN_FLIGHT_MAX 64
+
+/**
+ * How long a driver may take over an answer, in seconds.
+ */
+#define SATCAST_ANSWER_SECS 10
+
+/**
+ * The same for a route that was declared as a long one.
+ */
+#define SATCAST_LONG_ANSWER_SECS 30
+
+/**
+ * Most headers of an answer.
+ */
+#define SATCAST_HEADERS_MAX 32
+
+/**
+ * Most bytes of all headers of an answer.
+ */
+#define SATCAST_HEADER_BYTES_MAX (8 * 1024)
+
+/**
+ * Longest media type in bytes.
+ */
+#define SATCAST_CONTENT_TYPE_BYTES_MAX 128
+
+/**
+ * Largest body in memory, in bytes.
+ */
+#define SATCAST_BODY_BYTES_MAX ((64 * 1024) * 1024)
 
 /**
  * Borrowed UTF-8 text, valid for the call only. `ptr` may be null when `len` is 0.

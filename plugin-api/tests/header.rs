@@ -13,7 +13,7 @@ const HEADER: &str = "include/satcast_driver.h";
 const LAYOUT: &str = "tests/layout-64.txt";
 /// Where the definitions are.
 const SOURCES: [&str; 7] = [
-    "src/abi.rs",
+    "src/abi/mod.rs",
     "src/abi/media.rs",
     "src/abi/driver.rs",
     "src/abi/host.rs",
@@ -22,8 +22,9 @@ const SOURCES: [&str; 7] = [
     "src/abi/http.rs",
 ];
 
-/// Limits of answers, which authors in C have to keep as well.
-const LIMITS: &str = "types/src/http.rs";
+/// Limits that authors in C have to keep as well.
+const LIMITS: [&str; 4] =
+    ["src/driver/media.rs", "src/host/listing.rs", "src/host/recordings.rs", "types/src/http.rs"];
 
 /// What stands before the definitions.
 const HEAD: &str = "\
@@ -116,8 +117,8 @@ fn make() -> String {
     for (rust, c) in [("AtomicU32", "uint32_t"), ("AtomicU64", "uint64_t")] {
         config.export.rename.insert(rust.into(), c.into());
     }
-    let mut builder = Builder::new().with_config(config).with_src(path(SOURCES[0])).with_src(path(LIMITS));
-    for source in &SOURCES[1..] {
+    let mut builder = Builder::new().with_config(config).with_src(path(SOURCES[0]));
+    for source in LIMITS.iter().chain(&SOURCES[1..]) {
         builder = builder.with_src(path(source));
     }
     let mut text = Vec::new();
