@@ -1,4 +1,4 @@
-//! What money costs the database: charges a second, and the tick at which the minutes of many sessions begin together.
+//! Database cost of billing: charges per second, and the tick at which the minutes of many sessions begin together.
 //!
 //! `cargo xtask bench money`: on SQLite, with commits that survive power loss and without, and on a PostgreSQL server that is
 //! started for it, where tasks that charge different accounts need not wait for each other.
@@ -15,11 +15,11 @@ use satcast_store::{
 
 /// The server's address, as the unit tests find it.
 const SERVER: &str = "SATCAST_TEST_POSTGRES";
-/// How long charges are counted.
+/// Duration of a measurement.
 const WINDOW: Duration = Duration::from_secs(3);
 /// Sessions whose minutes begin together.
 const SESSIONS: usize = 1_000;
-/// Whose they are.
+/// Accounts of those sessions.
 const ACCOUNTS: usize = 100;
 const TASKS: [usize; 2] = [1, 8];
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -74,7 +74,7 @@ async fn measure(name: &str, url: &str, durability: Durability) {
     store.close().await;
 }
 
-/// Sessions, each with a destination, that take turns over the accounts.
+/// Sessions, each with a destination, distributed over the accounts.
 async fn sessions(store: &Store) -> Vec<Charging> {
     let mut sessions = Vec::with_capacity(SESSIONS);
     for account in 0..ACCOUNTS {
@@ -119,13 +119,13 @@ async fn charge(store: &Store, charging: &Charging, minute: u64) {
     assert!(matches!(charged, Charged::Posted(_)), "{charged:?}");
 }
 
-/// Charges a second of so many tasks, each for a session of another account.
+/// Charges per second of `tasks` tasks, each for a session of another account.
 async fn charges(store: &Store, sessions: &[Charging], tasks: usize) -> f64 {
     let began = Instant::now();
     let tasks: Vec<_> = (0..tasks)
         .map(|task| {
             let (store, charging) = (store.clone(), sessions[task * (SESSIONS / ACCOUNTS)].clone());
-            // No minute of the tasks before it.
+            // No minute of earlier tasks.
             let first = tasks as u64 * 1_000_000;
             tokio::spawn(async move {
                 let mut count = 0_u64;
@@ -144,7 +144,7 @@ async fn charges(store: &Store, sessions: &[Charging], tasks: usize) -> f64 {
     count as f64 / began.elapsed().as_secs_f64()
 }
 
-/// How long it takes until a minute of every session is charged, when all begin together.
+/// Time to charge one minute of every session when all begin together.
 async fn tick(store: &Store, sessions: &[Charging]) -> Duration {
     let began = Instant::now();
     let tasks: Vec<_> = sessions

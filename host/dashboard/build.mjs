@@ -2,10 +2,10 @@
 //
 //   node build.mjs FOLDER
 //
-//   FOLDER/watch.html      the player page, with the places that the service fills in
-//   FOLDER/assets/*        scripts and styles, each with its content's hash in its name, so that browsers may keep them for ever
+//   FOLDER/watch.html      the player page, with slots that the service fills in
+//   FOLDER/assets/*        scripts and styles, each with its content's hash in its name, so that browsers may cache them forever
 //
-// Fails when a script is larger than a page may make its viewers load.
+// Fails if a script is larger than its limit.
 
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -44,7 +44,7 @@ const { metafile } = await build({
   logLevel: 'warning',
 });
 
-/** The name of what came of an entry point. */
+/** File name of the output of an entry point. */
 function made(entry) {
   const output = Object.entries(metafile.outputs).find(([, from]) => from.entryPoint === entry);
   return basename(output[0]);

@@ -1,4 +1,4 @@
-// What of the player page is decided without a browser: `node --test`.
+// Tests of the player page's logic without a browser: `node --test`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -33,7 +33,7 @@ test('times are shown and spoken', async () => {
   }
 });
 
-test('every reason says what is the matter', async () => {
+test('every reason has a headline and advice', async () => {
   const { NOTICES } = await load('text');
   for (const [reason, { headline, advice }] of Object.entries(NOTICES)) {
     assert.ok(headline, reason);
@@ -41,7 +41,7 @@ test('every reason says what is the matter', async () => {
   }
 });
 
-test('the address says what to play and how, and the key goes into the index alone', async () => {
+test('options are read from the URL, and the key is sent only with the index', async () => {
   const { options } = await load('options');
   const at = (search) => options({ pathname: '/watch/4GyTq0', search });
   assert.deepEqual(at('?apiKey=pk_a'), { key: 'pk_a', index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a', autoplay: true, muted: false, viewers: '' });
@@ -56,20 +56,20 @@ test('the address says what to play and how, and the key goes into the index alo
   assert.equal(at('').key, '');
 });
 
-test('what is stored of the sound is believed only when it makes sense', async () => {
-  const { storedSound, storeSound } = await load('options');
-  assert.deepEqual(storedSound(), { volume: 1, muted: false }, 'a frame without storage');
+test('stored audio settings are validated', async () => {
+  const { storedAudio, storeAudio } = await load('options');
+  assert.deepEqual(storedAudio(), { volume: 1, muted: false }, 'a frame without storage');
   let stored = null;
   globalThis.localStorage = { getItem: () => stored, setItem: (_, text) => (stored = text) };
-  storeSound({ volume: 0.3, muted: true });
-  assert.deepEqual(storedSound(), { volume: 0.3, muted: true });
+  storeAudio({ volume: 0.3, muted: true });
+  assert.deepEqual(storedAudio(), { volume: 0.3, muted: true });
   for (const odd of ['nonsense', '{"volume":7}', '{"volume":"1"}', '[]']) {
     stored = odd;
-    assert.equal(storedSound().volume, 1, odd);
+    assert.equal(storedAudio().volume, 1, odd);
   }
 });
 
-test('looks are spread, rarer when nobody sees the page, and slower after failures', async () => {
+test('checks have jitter, and are rarer on hidden pages and after failures', async () => {
   const { pause } = await load('source');
   globalThis.document = { hidden: false };
   for (let time = 0; time < 200; time += 1) {
@@ -82,55 +82,55 @@ test('looks are spread, rarer when nobody sees the page, and slower after failur
   assert.ok(pause('offline', 0) >= 15_000);
 });
 
-test('a streamer who is away is told from one whose segments come unevenly', async () => {
-  const { Watchman } = await load('signal');
+test('an encoder that is away is distinguished from irregular segments', async () => {
+  const { SignalMonitor } = await load('signal');
   const listed = (version, more = {}) => ({ version, live: true, targetSecs: 2, ageSecs: 1, ...more });
   const after = (...playlists) => {
-    const watchman = new Watchman();
+    const monitor = new SignalMonitor();
     for (const [at, version, more] of playlists) {
-      watchman.came(listed(version, more), at);
+      monitor.update(listed(version, more), at);
     }
-    return watchman.signal;
+    return monitor.signal;
   };
   assert.equal(after([0, 'a']), 'on');
-  assert.equal(after([0, 'a'], [3.9, 'a']), 'on', 'one that is late');
+  assert.equal(after([0, 'a'], [3.9, 'a']), 'on', 'a late segment');
   assert.equal(after([0, 'a'], [4, 'a']), 'away');
   assert.equal(after([0, 'a', { targetSecs: 8 }], [15, 'a', { targetSecs: 8 }]), 'on', 'long segments');
   assert.equal(after([0, 'a', { targetSecs: 8 }], [16, 'a', { targetSecs: 8 }]), 'away');
-  assert.equal(after([0, 'a'], [30, 'b']), 'on', 'who looked away himself');
+  assert.equal(after([0, 'a'], [30, 'b']), 'on', 'a viewer whose page was suspended');
   assert.equal(after([0, 'a'], [4, 'a'], [5, 'a'], [6, 'b']), 'on', 'back');
   assert.equal(after([0, 'a'], [4, 'a'], [6, 'b'], [9, 'b']), 'on');
-  assert.equal(after([0, 'a', { ageSecs: 11 }]), 'away', 'who comes while the streamer is away');
+  assert.equal(after([0, 'a', { ageSecs: 11 }]), 'away', 'a viewer who arrives while the encoder is away');
   assert.equal(after([0, 'a', { ageSecs: 11 }], [1, 'a', { ageSecs: 12 }]), 'away');
-  assert.equal(after([0, 'a', { ageSecs: 11 }], [2, 'b', { ageSecs: 11 }]), 'on', 'a clock that went wrong');
+  assert.equal(after([0, 'a', { ageSecs: 11 }], [2, 'b', { ageSecs: 11 }]), 'on', 'a wrong clock');
   assert.equal(after([0, 'a', { ageSecs: null }]), 'on');
   assert.equal(after([0, 'a', { live: false, ageSecs: 99 }]), 'over');
   assert.equal(after([0, 'a'], [9, 'a'], [10, 'a', { live: false }]), 'over');
-  const watchman = new Watchman();
-  watchman.came(listed('a'), 0);
-  watchman.waitedInVain();
-  assert.equal(watchman.signal, 'away', 'of who waits for parts');
-  watchman.came(listed('b'), 1);
-  assert.equal(watchman.signal, 'on');
-  watchman.came(listed('b', { live: false }), 2);
-  watchman.waitedInVain();
-  assert.equal(watchman.signal, 'over');
+  const monitor = new SignalMonitor();
+  monitor.update(listed('a'), 0);
+  monitor.waitTimedOut();
+  assert.equal(monitor.signal, 'away', 'a blocking reload that timed out');
+  monitor.update(listed('b'), 1);
+  assert.equal(monitor.signal, 'on');
+  monitor.update(listed('b', { live: false }), 2);
+  monitor.waitTimedOut();
+  assert.equal(monitor.signal, 'over');
 });
 
-test('a picture that stands still ends what will not go on', async () => {
+test('stalled playback ends if it cannot continue', async () => {
   const { Still } = await load('still');
   const looks = (...seen) => {
     const still = new Still();
     return seen.map(([at, currentTime, signal, paused = false]) => still.look({ currentTime, paused }, signal, at * 1_000)).at(-1);
   };
-  assert.equal(looks([0, 7, 'over'], [2, 7, 'over']), null, 'it may be the last picture');
+  assert.equal(looks([0, 7, 'over'], [2, 7, 'over']), null, 'it may be the last frame');
   assert.equal(looks([0, 7, 'over'], [3, 7, 'over']), 'over');
-  assert.equal(looks([0, 7, 'over'], [2, 8, 'over'], [4, 8, 'over']), null, 'what is left plays on');
-  assert.equal(looks([0, 7, 'on'], [9, 7, 'over'], [11, 7, 'over']), null, 'counted from the end on');
+  assert.equal(looks([0, 7, 'over'], [2, 8, 'over'], [4, 8, 'over']), null, 'the rest still plays');
+  assert.equal(looks([0, 7, 'on'], [9, 7, 'over'], [11, 7, 'over']), null, 'counted from the end of the stream');
   assert.equal(looks([0, 7, 'over', true], [59, 7, 'over', true]), null, 'a viewer who paused');
   assert.equal(looks([0, 7, 'over', true], [60, 7, 'over', true]), 'over');
   assert.equal(looks([0, 7, 'on'], [19, 7, 'on']), null);
   assert.equal(looks([0, 7, 'on'], [20, 7, 'on']), 'lost');
   assert.equal(looks([0, 7, 'on', true], [900, 7, 'on', true]), null);
-  assert.equal(looks([0, 7, 'away'], [900, 7, 'away']), null, 'waits as long as the streamer is away');
+  assert.equal(looks([0, 7, 'away'], [900, 7, 'away']), null, 'waits while the encoder is away');
 });

@@ -1,4 +1,4 @@
-//! How much memory the system's allocator keeps beside what is in use. Each of its arenas keeps what was freed in it for itself, and
+//! Limits the unused memory of the system's allocator. Each of its arenas keeps its own freed memory, and
 //! every thread may get one: with a hundred streams that was a fifth of the service's memory (measured).
 
 #[cfg(target_env = "gnu")]
@@ -7,12 +7,12 @@ use std::thread::available_parallelism;
 /// Variable by which an operator sets the number of arenas.
 #[cfg(target_env = "gnu")]
 const VARIABLE: &str = "MALLOC_ARENA_MAX";
-/// So many processors share an arena: allocations are few beside what a thread does with the memory.
+/// Processors per arena: allocations are rare compared with the work of a thread.
 #[cfg(any(target_env = "gnu", test))]
 const PROCESSORS_PER_ARENA: usize = 4;
 
-/// Lets threads share arenas, unless the operator has set how many there are. To be called before there are threads; false when the
-/// system has other ways.
+/// Lets threads share arenas, unless the operator has set their number. Call it before any thread starts; false when the
+/// system does not support it.
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)] // Sets a number of this process.
 pub fn share_arenas() -> bool {
@@ -24,7 +24,7 @@ pub fn share_arenas() -> bool {
     unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas) == 1 }
 }
 
-/// As above: other allocators know no arenas.
+/// Other allocators have no arenas.
 #[cfg(not(target_env = "gnu"))]
 pub fn share_arenas() -> bool {
     false

@@ -1,6 +1,6 @@
-//! What `satcast run` says when it is ready: everything once at the first start, five lines later on.
+//! The output of `satcast run` when it is ready: everything at the first start, five lines at later starts.
 //!
-//! Text only: no colour, no secrets, and every address and path whole, ready to be copied.
+//! Text only: no colour, no secrets; every address and path is complete, ready to be copied.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -14,16 +14,16 @@ use satcast_web::api::VERSION;
 /// Encoders publish to this RTMP application.
 const RTMP_APP: &str = "live";
 
-/// What the start found and did.
+/// Results of the start.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// How the user calls the program, with the flags that lead to the same data: `./satcast --data-dir /srv/x`.
+    /// The command with the flags for the same data: `./satcast --data-dir /srv/x`.
     pub command: String,
     /// The configuration file.
     pub config: Option<PathBuf>,
     /// The data folder.
     pub data_dir: PathBuf,
-    /// It was made by this start.
+    /// This start created it.
     pub data_dir_created: bool,
     /// The database, as `SQLite, data/satcast.db`.
     pub database: String,
@@ -31,7 +31,7 @@ pub struct Facts {
     pub drivers_dir: PathBuf,
     /// Drivers that serve their types.
     pub drivers_loaded: Vec<String>,
-    /// Drivers that do not, each with a few words why.
+    /// Drivers that do not, each with a short reason.
     pub drivers_not_loaded: Vec<(String, String)>,
     /// The HTTP listener.
     pub http: SocketAddr,
@@ -47,7 +47,7 @@ pub struct Facts {
     pub took: Duration,
 }
 
-/// For a start whose listeners take nothing from outside.
+/// Hint when the listeners accept this machine only.
 const ONLY_HERE: &str =
     "only this machine can connect; to open it set public_url, http.listen and ingest.rtmp_listen";
 
@@ -131,7 +131,7 @@ fn program(facts: &Facts) -> &str {
     facts.command.split(" --").next().unwrap_or("satcast")
 }
 
-/// Where the API answers: the public address, or the listener itself when it got a free port by itself.
+/// Where the API answers: the public address, or the listener when the system chose its port.
 fn base(facts: &Facts) -> String {
     let configured = facts.public_url.port_or_known_default();
     if facts.http.ip().is_loopback() && configured != Some(facts.http.port()) {
@@ -140,7 +140,7 @@ fn base(facts: &Facts) -> String {
     facts.public_url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// The server address for encoders; the public host when the listener takes every address.
+/// The server address for encoders; the public host when the listener accepts on every address.
 pub fn ingest_url(facts: &Facts) -> String {
     let port = facts.rtmp.port();
     match facts.public_url.host_str() {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_shows_every_path_and_what_to_type() {
+    fn the_first_start_shows_every_path_and_the_next_commands() {
         let text = render(&facts());
         for part in [
             "none found, using defaults; write one: ./satcast config > satcast.toml",

@@ -13,13 +13,13 @@ use satcast_store::Address;
 
 /// Name of the lock file inside the data folder.
 const LOCK_FILE_NAME: &str = "satcast.lock";
-/// Put behind the name of the database file for the lock beside it.
+/// Suffix of the lock file next to the database file.
 const DATABASE_LOCK_SUFFIX: &str = "-lock";
-/// Permissions of a folder that we make: it holds keys.
+/// Permissions of a created folder: it contains keys.
 const FOLDER_MODE: u32 = 0o700;
-/// Permission bit that lets everybody put files into a folder. A group may: operators share folders that way.
+/// Permission bit that lets all users create files in a folder. Group access is allowed: operators share folders that way.
 const WRITABLE_BY_OTHERS: u32 = 0o002;
-/// Tries for a lock: whoever only looks whether it is taken holds it for an instant.
+/// Tries for a lock: a process that only checks the lock holds it for an instant.
 const LOCK_TRIES: u32 = 10;
 /// Wait between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -34,10 +34,10 @@ pub enum DataDirError {
     Unusable {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Others than the owner can write to it.
+    /// Other users can write to it.
     #[error("the folder {path} can be changed by other users (mode {mode:o}); run: chmod o-w {path}")]
     Exposed {
         /// The folder.
@@ -58,7 +58,7 @@ pub enum DataDirError {
     DatabaseFolder {
         /// The database file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -83,7 +83,7 @@ pub fn prepare(path: &Path) -> Result<bool, DataDirError> {
     Ok(true)
 }
 
-/// Refuses a folder in which others could exchange the key, the database or a driver.
+/// Refuses a folder in which other users could replace the key, the database or a driver.
 ///
 /// # Errors
 /// [`DataDirError::Exposed`].
@@ -115,7 +115,7 @@ pub fn lock(path: &Path) -> Result<DataDirLock, DataDirError> {
 /// # Errors
 /// [`DataDirError::DatabaseLocked`] when another service has it.
 pub fn lock_database(database: &Path) -> Result<DataDirLock, DataDirError> {
-    // Behind a symbolic link the same file has another name, and its lock must be the same all the same.
+    // A symbolic link gives the file another name; its lock must be the same.
     let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
     let mut name = real.into_os_string();
     name.push(DATABASE_LOCK_SUFFIX);
@@ -140,7 +140,7 @@ fn lock_file(path: &Path) -> Result<File, TryLockError> {
     file.try_lock().map(|()| file)
 }
 
-/// Whether a service runs with this data folder. Makes nothing, and keeps no service from starting: the lock is
+/// Whether a service runs with this data folder. Creates nothing and prevents no service from starting: the lock is
 /// shared, held for an instant, and a service tries more than once.
 pub fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path.join(LOCK_FILE_NAME)) else { return false };
@@ -159,8 +159,8 @@ pub fn existing_vault(config: &Config) -> Result<Option<Vault>, VaultError> {
     }
 }
 
-/// The vault of the configured key, or of the key file in the data folder, which is made together with the database: where
-/// there is a database and no key file, the key was lost, and a new one would only hide that.
+/// The vault of the configured key, or of the key file in the data folder, which is created together with the database. If
+/// there is a database but no key file, the key was lost, and a new one would only hide that.
 ///
 /// # Errors
 /// The key or the key file cannot be used.
@@ -178,7 +178,7 @@ fn has_database(config: &Config) -> bool {
     matches!(address, Ok(Address::File(file)) if file.exists())
 }
 
-/// Proves that the folder can be written to, by a file that is removed again.
+/// Checks that the folder is writable, by a temporary file.
 ///
 /// # Errors
 /// [`DataDirError::Unusable`].
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_has_one_service_whatever_its_name() {
+    fn a_database_has_one_service_under_all_its_names() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("s.db");
         fs::write(&database, b"").unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_for_a_service_makes_nothing_and_keeps_none_from_starting() {
+    fn checking_for_a_service_creates_nothing_and_prevents_no_start() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!is_locked(folder.path()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -279,7 +279,7 @@ mod tests {
             thread::sleep(2 * LOCK_PAUSE);
             drop(looking);
         });
-        assert!(lock(folder.path()).is_ok(), "a service waits for whoever looks");
+        assert!(lock(folder.path()).is_ok(), "a service waits for a process that only checks");
         looker.join().unwrap();
     }
 

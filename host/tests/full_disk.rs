@@ -9,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// `SIGXFSZ`, which ends a process that writes past the limit unless it is handled.
 const SIGXFSZ: i32 = 25;
-/// What the write-ahead log may still grow by.
-const ROOM_BYTES: u64 = 16 * 1024;
+/// Remaining growth of the write-ahead log.
+const FREE_BYTES: u64 = 16 * 1024;
 /// Writes until the disk must be full.
 const WRITES_MAX: u32 = 500;
 
@@ -25,7 +25,7 @@ async fn account(store: &Store, number: u32) -> bool {
 }
 
 #[tokio::test]
-async fn writes_go_on_when_a_full_disk_has_room_again() {
+async fn writes_continue_when_a_full_disk_has_free_space_again() {
     let _handled = signal(SignalKind::from_raw(SIGXFSZ)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.db");
@@ -39,17 +39,17 @@ async fn writes_go_on_when_a_full_disk_has_room_again() {
 
     let log_bytes = std::fs::metadata(folder.path().join("t.db-wal")).unwrap().len();
     let (_, hard) = rlimit::Resource::FSIZE.get().unwrap();
-    rlimit::Resource::FSIZE.set(log_bytes + ROOM_BYTES, hard).unwrap();
+    rlimit::Resource::FSIZE.set(log_bytes + FREE_BYTES, hard).unwrap();
     let mut number = 1;
     while account(&store, number).await {
         number += 1;
-        assert!(number < WRITES_MAX, "the limit does not bite");
+        assert!(number < WRITES_MAX, "the limit has no effect");
     }
-    // The connection that is given up gives the space of its log back, so that one more may fit.
+    // Closing the failed connection frees the space of its log, so that one more write may fit.
     let fits_again = account(&store, number).await;
-    assert!(store.count_accounts().await.unwrap() >= 1, "reading goes on");
+    assert!(store.count_accounts().await.unwrap() >= 1, "reads still work");
 
     rlimit::Resource::FSIZE.set(hard, hard).unwrap();
-    assert!(fits_again || account(&store, number).await, "there is room again");
-    assert_eq!(store.count_accounts().await.unwrap(), i64::from(number) + 1, "what failed left nothing");
+    assert!(fits_again || account(&store, number).await, "there is free space again");
+    assert_eq!(store.count_accounts().await.unwrap(), i64::from(number) + 1, "failed writes left nothing");
 }

@@ -1,12 +1,11 @@
-//! What the C table costs, on one thread with everything in the cache: one call of the host, one packet on loan, and a packet's whole
-//! way through a queue, each beside the same in plain Rust (`dyn`), which is what it would cost without a boundary.
+//! The cost of the C table, on one thread with everything in the cache: a call of the host, a packet on loan, and a packet's whole way
+//! through a queue. Each is compared with plain Rust (`dyn`), the cost without a boundary.
 //!
-//! `cargo xtask bench parts`. The queue is a deque behind a lock, as the host's is; limits and drops, which a destination that keeps up
-//! never meets, are left out. Figures to hold it against, in nanoseconds, of the study that chose this boundary (8 KiB packets, another
-//! machine of the same class): a call with its caught panic 1.2; a packet taken one at a time 35, eight to thirty-two at a time 25; a
-//! header of a destination's own 60, where a plain reference takes 10.
+//! `cargo xtask bench parts`. The queue is a deque behind a lock, as the host's is; limits and drops are left out, since a destination
+//! that keeps up never meets them. Figures for comparison, in nanoseconds, from the study that chose this boundary (8 KiB packets,
+//! another machine of the same class): a call with its caught panic 1.2; a packet taken one at a time 35, eight to thirty-two at a time 25; a
+//! header for each destination 60, a plain reference 10.
 #![allow(unsafe_code)] // Stands on the driver's side of the table.
-#![allow(missing_docs)] // The functions are criterion's.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -67,7 +66,7 @@ impl Services for Idle {
     }
 }
 
-/// A queue of the host's kind.
+/// A queue like the host's.
 #[derive(Default)]
 struct Queue {
     state: Mutex<(VecDeque<Delivery>, Option<DriverWaker>)>,
@@ -105,7 +104,7 @@ impl MediaSource for Queue {
     fn abandoned(&self) {}
 }
 
-/// A source that always has the same packet, and no lock: what is left is the header on loan.
+/// A source that always has the same packet, and no lock: only the header on loan costs time.
 struct Endless(Arc<Packet>);
 
 impl MediaSource for Endless {
@@ -176,7 +175,7 @@ struct Side {
 impl Side {
     fn of(driver: &Driver, source: Arc<dyn MediaSource>) -> Self {
         let instance = driver.open(1, 1, "bench", "{}", &About::default(), source);
-        // Never destroyed: it lives as long as the benchmark.
+        // Never destroyed: the instance lives as long as the benchmark.
         std::mem::forget(instance.expect("an opening"));
         // SAFETY: host tables live for the process.
         let host = unsafe { &*HOST.load(Ordering::Acquire) };
@@ -186,7 +185,7 @@ impl Side {
     /// Takes up to `out.len()` packets, looks at each, and gives them back.
     fn take(&self, out: &mut [*const SatcastPacket]) -> usize {
         let waker = SatcastWaker { data: std::ptr::null_mut(), wake: None, drop: None };
-        let recv = self.host.media_recv.expect("a whole table");
+        let recv = self.host.media_recv.expect("a complete table");
         // SAFETY: the queue is open; there is room for as many as are asked for; each packet is released once.
         unsafe {
             let count = recv(self.host.ctx, self.media, out.as_mut_ptr(), out.len(), &raw const waker);
@@ -215,7 +214,7 @@ fn boundary(c: &mut Criterion) {
     let mut group = c.benchmark_group("host_call");
     group.bench_function("dyn", |b| b.iter(|| black_box(&services).state(black_box(7), State::Live, None)));
     let side = Side::of(&driver, Arc::new(Endless(packet())));
-    let state = side.host.state.expect("a whole table");
+    let state = side.host.state.expect("a complete table");
     group.bench_function("table", |b| {
         // SAFETY: the table's function with the table's context.
         b.iter(|| unsafe { state(side.host.ctx, black_box(7), abi::STATE_LIVE, std::ptr::null()) });

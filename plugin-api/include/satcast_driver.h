@@ -1,26 +1,26 @@
 /*
- * The Satcast driver contract: what crosses the boundary between the service and a driver.
+ * The Satcast driver contract: the boundary between the service and a driver.
  *
  * Made from plugin-api/src/abi by `cargo xtask header`; do not edit.
  *
- * Nothing but fixed-width integers, pointers and structs made of them appears here, so any compiler of any
- * language can stand on either side. The C header `include/satcast_driver.h` is made from this module; constants carry the prefix
+ * Nothing but fixed-width integers, pointers and structs made of them appears here, so a compiler of any
+ * language can be used on either side. The C header `include/satcast_driver.h` is generated from this module; constants have the prefix
  * `SATCAST_` there. Rules that hold for all of it:
  *
- * - Text (`SatcastStr`) is UTF-8, not terminated, borrowed for the call only: the receiver copies what it keeps.
+ * - Text (`SatcastStr`) is UTF-8, not terminated, borrowed for the call only: the receiver copies the text if it keeps it.
  * - No side frees memory of the other side. A buffer that outlives a call carries its own release function.
- * - Structs begin with their size. A reader uses no more than `min(size, its own size)` bytes of a struct; nobody writes
- *   past the size of a struct that the other side allocated. Within one major version fields are only appended.
+ * - Structs begin with their size. A reader uses no more than `min(size, its own size)` bytes of a struct; neither side writes
+ *   beyond the size of a struct that the other side allocated. Within one major version fields are only appended.
  * - Unknown flag bits are ignored, unused ones are zero.
  * - New abilities are extensions looked up by name, `name/N`. A changed one is a new `N`; an extension named `draft.*` may still
  *   change.
- * - Another major version is refused, the minor version never is.
+ * - Another major version is refused; another minor version never is.
  * - No unwinding crosses the boundary, in either direction: C++ functions are `noexcept`, Rust ones catch panics.
  *
  * Thread marks begin the description of each function. `[control]`: the host calls it on the one control thread of the driver, never two
- * at once; a call that does not return in time makes the host give up the driver. `[pump]`: the host calls it on the one thread that
- * wakes the driver. `[any]`: from any thread, from several at once. After the mark stands when in the life of the driver or of the
- * destination it may be called.
+ * at once; a call that does not return in time makes the host abandon the driver. `[pump]`: the host calls it on the one thread that
+ * wakes the driver. `[any]`: from any thread, from several at once. The text after the mark says when in the life of the driver or of
+ * the destination it may be called.
  */
 
 #ifndef SATCAST_DRIVER_H
@@ -56,7 +56,7 @@
 #define SATCAST_EXT_ASSETS "satcast.assets/1"
 
 /**
- * Host extension: what the operator set for the driver, see `SatcastSettings`.
+ * Host extension: the operator's settings for the driver, see `SatcastSettings`.
  */
 #define SATCAST_EXT_SETTINGS "satcast.settings/1"
 
@@ -66,7 +66,7 @@
 #define SATCAST_EXT_WAIT "satcast.wait/1"
 
 /**
- * Host extension, since minor version 5: whom a thread works for, see `SatcastWorking`.
+ * Host extension, since minor version 5: the destination that a thread works for, see `SatcastWorking`.
  */
 #define SATCAST_EXT_WORKING "satcast.working/1"
 
@@ -76,12 +76,12 @@
 #define SATCAST_EXT_RECORDINGS "satcast.recordings/1"
 
 /**
- * Host extension: changes of recordings are told to the host, see `SatcastRecordingsHost`.
+ * Host extension: the driver reports changes of recordings, see `SatcastRecordingsHost`.
  */
 #define SATCAST_EXT_RECORDINGS_HOST "satcast.recordings-host/1"
 
 /**
- * Host extension: text that only this driver can read again, see `SatcastVault`.
+ * Host extension: encryption of text that only this driver can read, see `SatcastVault`.
  */
 #define SATCAST_EXT_VAULT "satcast.vault/1"
 
@@ -96,7 +96,7 @@
 #define SATCAST_EXT_HTTP_HOST "satcast.http-host/1"
 
 /**
- * The queue of one destination, owned by the host, given back with `SatcastHost.media_release`.
+ * The queue of one destination, owned by the host, released with `SatcastHost.media_release`.
  */
 typedef struct SatcastMedia SatcastMedia;
 typedef struct SatcastPacket SatcastPacket;
@@ -124,8 +124,8 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_FLAG_PANIC_UNWIND 1
 
 /**
- * Driver flag, since minor version 4: what its destinations cannot take at once must not be lost. The host keeps it on disk, up to a limit of
- * its operator's, where it would drop it for others.
+ * Driver flag, since minor version 4: packets must not be lost when a destination is slow. The host spools them to disk, up to the operator's
+ * limit, instead of dropping them.
  */
 #define SATCAST_FLAG_LOSSLESS (1 << 1)
 
@@ -205,7 +205,7 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_REOPEN 1
 
 /**
- * Return code: refused; the error sink was told why.
+ * Return code: refused; the reason was reported to the error sink.
  */
 #define SATCAST_ERR (-1)
 
@@ -215,7 +215,7 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_ERR_CLOSED (-2)
 
 /**
- * Return code: the driver panicked inside the call; the error sink was told the message.
+ * Return code: the driver panicked inside the call; the message was reported to the error sink.
  */
 #define SATCAST_ERR_PANIC (-3)
 
@@ -270,24 +270,24 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_BODY_MEMORY 1
 
 /**
- * Body in a file below the driver's data folder: `source` is its relative path, `offset` and `len` say which bytes. The
- * file must stay as it is until `release`; one that is open then may be removed.
+ * Body in a file below the driver's data folder: `source` is its relative path, `offset` and `len` select the bytes. The
+ * file must not change until `release`. An open file may be removed before that.
  */
 #define SATCAST_BODY_FILE 2
 
 /**
- * Body made of other pieces of the same destination, one after the other: `source` holds their names, one in each line.
+ * Body made of other assets of the same destination, concatenated: `source` holds their names, one in each line.
  * They are looked up when a viewer asks.
  */
 #define SATCAST_BODY_PARTS 3
 
 /**
- * Viewers with a key may fetch the piece.
+ * Viewers with a key may fetch the asset.
  */
 #define SATCAST_AUDIENCE_HOSTED 1
 
 /**
- * Viewers of the preview may fetch the piece.
+ * Viewers of the preview may fetch the asset.
  */
 #define SATCAST_AUDIENCE_PREVIEW (1 << 1)
 
@@ -297,44 +297,44 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_ASSET_RELOAD 1
 
 /**
- * `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 5). Destinations
- * that want what was before them are given it from these.
+ * `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 5). The
+ * backfill for destinations with `wantsPast` is read from these.
  */
 #define SATCAST_ASSET_SEGMENT (1 << 1)
 
 /**
- * `SatcastPlayback`: the playlists say that no more will come.
+ * `SatcastPlayback`: the playlists are complete, no more media follows.
  */
 #define SATCAST_PLAYBACK_ENDED 1
 
 /**
- * The viewer asks for head and body.
+ * A request for head and body.
  */
 #define SATCAST_HTTP_GET 1
 
 /**
- * The viewer asks for the head. The answer may have a body: the host leaves it out.
+ * A request for the head only. The answer may have a body: the host leaves it out.
  */
 #define SATCAST_HTTP_HEAD 2
 
 /**
- * Body of an answer in an open file: `SatcastHttpResponse.descriptor`, `offset` and `len` say which bytes. It must be a regular file
- * that may be read and does not get shorter.
+ * Body of an answer in an open file: `SatcastHttpResponse.descriptor`, `offset` and `len` select the bytes. It must be a readable
+ * regular file that does not get shorter.
  */
 #define SATCAST_BODY_DESCRIPTOR 4
 
 /**
- * `SatcastRecordings.remove`: the object in the store goes as well.
+ * `SatcastRecordings.remove`: delete the object in the store as well.
  */
 #define SATCAST_REMOVE_REMOTE 1
 
 /**
- * Most packets one [`Media::recv_batch`] hands over.
+ * Most packets that one [`Media::recv_batch`] returns.
  */
 #define SATCAST_BATCH_PACKETS_MAX 64
 
 /**
- * Most recordings that break a rule of which a [`Listing`] says which; the others are counted.
+ * Most recordings that a [`Listing`] names because they break a rule; it only counts the others.
  */
 #define SATCAST_REFUSED_NAMED_MAX 4
 
@@ -354,17 +354,17 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_REQUEST_TEXT_BYTES_MAX 1024
 
 /**
- * Requests of one destination that may wait for their answers.
+ * Most requests of one destination that may wait for their answers.
  */
 #define SATCAST_IN_FLIGHT_MAX 64
 
 /**
- * How long a driver may take over an answer, in seconds.
+ * Longest time for an answer of a driver, in seconds.
  */
 #define SATCAST_ANSWER_SECS 10
 
 /**
- * The same for a route that was declared as a long one.
+ * Longest time for an answer on a long route, in seconds.
  */
 #define SATCAST_LONG_ANSWER_SECS 30
 
@@ -417,7 +417,7 @@ typedef struct SatcastKv {
 } SatcastKv;
 
 /**
- * What went wrong, whether to try again, and when.
+ * An error: the reason, whether to try again, and when.
  */
 typedef struct SatcastError {
     /**
@@ -429,7 +429,7 @@ typedef struct SatcastError {
      */
     uint32_t error_class;
     /**
-     * Floor before the next try in milliseconds; 0 leaves it to the host.
+     * Minimum wait before the next try in milliseconds; 0 = the host decides.
      */
     uint32_t retry_ms;
     /**
@@ -443,7 +443,7 @@ typedef struct SatcastError {
 } SatcastError;
 
 /**
- * Where a function reports the error of this call. A null sink takes nothing.
+ * Takes the error of a call. A null sink ignores it.
  */
 typedef struct SatcastErrorSink {
     /**
@@ -451,13 +451,13 @@ typedef struct SatcastErrorSink {
      */
     void *data;
     /**
-     * `[any]`, during the call that was given the sink, at most once. Copies before it returns. May be null.
+     * `[any]`, during the call that received the sink, at most once. Copies before it returns. May be null.
      */
     void (*put)(void *data, const struct SatcastError *error);
 } SatcastErrorSink;
 
 /**
- * Where a function hands over one text.
+ * Takes a text from a function.
  */
 typedef struct SatcastTextSink {
     /**
@@ -465,7 +465,7 @@ typedef struct SatcastTextSink {
      */
     void *data;
     /**
-     * During the call that was given the sink, at most once where that call does not say more. Copies before it returns.
+     * During the call that received the sink, at most once unless that call allows more. Copies before it returns.
      */
     void (*put)(void *data, struct SatcastStr text);
 } SatcastTextSink;
@@ -483,7 +483,7 @@ typedef struct SatcastPacketVt {
      */
     void (*retain)(const struct SatcastPacket *packet);
     /**
-     * `[any]` One reference less, which the caller held; the packet is gone with the last. Allowed after `stopped`, `destroy` and
+     * `[any]` Drops a reference that the caller held; the last one frees the packet. Allowed after `stopped`, `destroy` and
      * `deinit`, too.
      */
     void (*release)(const struct SatcastPacket *packet);
@@ -523,8 +523,8 @@ typedef struct SatcastPacket {
      */
     uint64_t source;
     /**
-     * Position in the session, growing by one; equal for all destinations of it. 0 for packets from before a destination with
-     * `wantsPast` was there.
+     * Position in the session, growing by one; equal for all destinations of it. 0 for packets of the backfill of a destination
+     * with `wantsPast`.
      */
     uint64_t sequence;
     /**
@@ -550,7 +550,7 @@ typedef struct SatcastPacket {
 } SatcastPacket;
 
 /**
- * How the host tells a waiting driver that media is there. The host calls exactly one of the two functions, once.
+ * How the host notifies a waiting driver of media. The host calls exactly one of the two functions, once.
  */
 typedef struct SatcastWaker {
     /**
@@ -558,18 +558,18 @@ typedef struct SatcastWaker {
      */
     void *data;
     /**
-     * `[pump]` Media is there, or the queue was closed. Must return at once: it runs on the one thread that wakes all destinations
+     * `[pump]` Media is available, or the queue was closed. Must return at once: it runs on the one thread that wakes all destinations
      * of the driver.
      */
     void (*wake)(void *data);
     /**
-     * `[any]` The waker is not needed any more. Must return at once.
+     * `[any]` The waker is no longer needed. Must return at once.
      */
     void (*drop)(void *data);
 } SatcastWaker;
 
 /**
- * What `SatcastDriver.open` is given. Everything is borrowed for the call but `media`, which the driver owns from then on.
+ * Input of `SatcastDriver.open`. Everything is borrowed for the call except `media`, which the driver owns from then on.
  */
 typedef struct SatcastOpen {
     /**
@@ -582,11 +582,11 @@ typedef struct SatcastOpen {
      */
     uint64_t dest;
     /**
-     * Session whose media will come; destinations of one session share it.
+     * Session of the media; all destinations of a session share it.
      */
     uint64_t source;
     /**
-     * Destination type, one of the manifest.
+     * Destination type, one of those in the manifest.
      */
     struct SatcastStr type_name;
     /**
@@ -594,18 +594,18 @@ typedef struct SatcastOpen {
      */
     struct SatcastStr config_json;
     /**
-     * The queue. The driver gives it back once, also when it refuses to open.
+     * The queue. The driver releases it once, also when it refuses to open.
      */
     SatcastMedia *media;
     /**
-     * Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
-     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`, `via`. More may be added, each may be missing.
+     * Since minor version 2, so only where `size` says that it is there. Facts about the opening, as a JSON object: `destinationId`,
+     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`, `via`. Fields may be added, and each may be missing.
      */
     struct SatcastStr about_json;
 } SatcastOpen;
 
 /**
- * A counter the driver wants.
+ * A counter that the driver asks for.
  */
 typedef struct SatcastMetricDesc {
     /**
@@ -617,7 +617,7 @@ typedef struct SatcastMetricDesc {
      */
     uint32_t reserved;
     /**
-     * `bytes_sent` is known to the host: payload handed to the other side, in bytes. Other names are shown as they are.
+     * The host knows `bytes_sent`: payload handed to the other side, in bytes. It shows other names as they are.
      */
     struct SatcastStr name;
 } SatcastMetricDesc;
@@ -625,7 +625,7 @@ typedef struct SatcastMetricDesc {
 /**
  * The host's table for one driver, given to `SatcastDriver.init`, valid until the process ends. Every function may be called from
  * any thread and at any time after `init` began; a call about an opening that has ended does nothing. None of them blocks. A
- * function that this host does not have is null, or lies behind `size`.
+ * function that this host does not have is null, or lies beyond `size`.
  */
 typedef struct SatcastHost {
     /**
@@ -665,20 +665,20 @@ typedef struct SatcastHost {
      */
     void (*state)(void *ctx, uint64_t dest, uint32_t state, const struct SatcastError *reason);
     /**
-     * `[any]` Between `open` and `stopped`: something the owner may want to know. `json` is an object of at most 16 KiB without
-     * secrets; a longer one is left out. The owner is shown `null` instead of one of over 4 KiB.
+     * `[any]` Between `open` and `stopped`: an event for the owner. `json` is an object of at most 16 KiB without
+     * secrets; a longer one is left out. The owner sees `null` instead of an object of over 4 KiB.
      */
     void (*event)(void *ctx, uint64_t dest, struct SatcastStr name, struct SatcastStr json);
     /**
      * `[any]` From `open` on: puts a counter into `slot` that lives as long as the process; afterwards the driver adds to it with
-     * atomic additions, without a call. The same name gives the same counter. Returns `SATCAST_OK`, or `SATCAST_ERR` when there
-     * are 64 others.
+     * atomic additions, without a call. The same name gives the same counter. Returns `SATCAST_OK`, or `SATCAST_ERR` when
+     * 64 others exist.
      */
     int32_t (*metric)(void *ctx, uint64_t dest, const struct SatcastMetricDesc *desc, uint64_t **slot);
     /**
      * `[any]`, one thread at a time for each queue, until `media_release`. Takes up to `cap` (at least 1) packets, one reference
      * each. Returns their number; 0 when there is none yet, and then keeps the waker; -1 when the queue is closed and empty. The
-     * waker, which must not be null, is dropped in the other cases, and when a later call brings another one.
+     * waker, which must not be null, is dropped in the other cases, and when a later call passes another one.
      */
     ptrdiff_t (*media_recv)(void *ctx,
                             SatcastMedia *media,
@@ -686,17 +686,17 @@ typedef struct SatcastHost {
                             size_t cap,
                             const struct SatcastWaker *waker);
     /**
-     * `[any]` Gives the queue back, once; its waker is dropped. Packets taken before stay valid.
+     * `[any]` Releases the queue, once; its waker is dropped. Packets taken before stay valid.
      */
     void (*media_release)(void *ctx, SatcastMedia *media);
     /**
-     * `[any]` Once for each opening that succeeded: the destination has ended, null = as asked, else why. The instance is destroyed
-     * after this, on the control thread, perhaps before this call returns: use nothing of it afterwards.
+     * `[any]` Once for each opening that succeeded: the destination has ended; null = as requested, else the reason. The host destroys the instance
+     * after this, on the control thread, perhaps before this call returns: do not use the instance afterwards.
      */
     void (*stopped)(void *ctx, uint64_t dest, const struct SatcastError *error);
     /**
      * `[any]` Abilities of the host by name (`SATCAST_EXT_*`), structs that begin with their size and live as long as the process;
-     * null when it has none of that name.
+     * null for an unknown name.
      */
     const void *(*get_extension)(void *ctx, struct SatcastStr name);
 } SatcastHost;
@@ -718,7 +718,7 @@ typedef struct SatcastDriver {
      */
     uint32_t abi_minor;
     /**
-     * Size of this struct in bytes. These 24 bytes are all that is read before the checks.
+     * Size of this struct in bytes. The host reads only these 24 bytes before its checks.
      */
     size_t size;
     /**
@@ -738,17 +738,17 @@ typedef struct SatcastDriver {
      */
     struct SatcastStr toolchain;
     /**
-     * What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes", "wantsPast"}], "settings"}`.
+     * The manifest, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes", "wantsPast"}], "settings"}`.
      * `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
      * `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false), `routes` (see `SatcastHttp`) and
-     * `wantsPast` (a destination that is added to a live stream begins with what viewers can go back to; default false; since minor
-     * version 4) may be left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types,
+     * `wantsPast` (a destination that is added to a live stream begins with a backfill of the DVR window; default false; since minor
+     * version 4) may be left out, and so may `settings`, the schema of the operator's settings below `[driver.<id>]`. At most 1 MiB, 64 types,
      * 64 KiB for each schema, no references outside a schema.
      */
     struct SatcastStr manifest_json;
     /**
      * `[control]` Once, before everything else, within 5 s. The host table lives as long as the process. Returns `SATCAST_OK`, or
-     * `SATCAST_ERR` after a report to `error`: the driver is then not used and nothing else of it is called.
+     * `SATCAST_ERR` after a report to `error`: the host then does not use the driver and calls no other function of it.
      */
     int32_t (*init)(const struct SatcastHost *host, const struct SatcastErrorSink *error);
     /**
@@ -758,19 +758,19 @@ typedef struct SatcastDriver {
      */
     int32_t (*validate)(struct SatcastStr type_name, struct SatcastStr config_json, const struct SatcastErrorSink *error);
     /**
-     * `[control]` After `init`, once for each try of a destination. Starts it and returns within 1 s; connecting goes on in the
-     * background. Puts an instance of the driver's own into `instance` and returns `SATCAST_OK`; or reports to `error` and returns
-     * `SATCAST_ERR`: no instance, no `stopped`, but the queue must be given back.
+     * `[control]` After `init`, once for each try of a destination. Starts it and returns within 1 s; connecting continues in the
+     * background. Puts the driver's own instance into `instance` and returns `SATCAST_OK`; or reports to `error` and returns
+     * `SATCAST_ERR`: no instance, no `stopped`, but the queue must be released.
      */
     int32_t (*open)(const struct SatcastOpen *request, void **instance, const struct SatcastErrorSink *error);
     /**
      * `[control]` Between `open` and `destroy`, at most once. Asks for the end and returns at once; the answer is
-     * `SatcastHost.stopped`, within `deadline_ms` milliseconds. The queue was closed before: what is in it may still be taken.
-     * May come after `stopped`, when the driver ended by itself at the same time. The return value is not used.
+     * `SatcastHost.stopped`, within `deadline_ms` milliseconds. The queue was closed before; the driver may still take its packets.
+     * The call may come after `stopped`, when the driver ended by itself at the same time. The return value is not used.
      */
     int32_t (*stop)(void *instance, uint32_t deadline_ms);
     /**
-     * `[control]` Once for each instance, only after it reported `stopped`. Frees it. Packets may be held on.
+     * `[control]` Once for each instance, only after it reported `stopped`. Frees it. The driver may still hold packets.
      */
     void (*destroy)(void *instance);
     /**
@@ -779,14 +779,14 @@ typedef struct SatcastDriver {
     void (*deinit)(void);
     /**
      * `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`, `SATCAST_EXT_HTTP`), static
-     * structs that begin with their size; null when it has none of that name.
+     * structs that begin with their size; null for an unknown name.
      */
     const void *(*get_extension)(struct SatcastStr name);
 } SatcastDriver;
 
 /**
- * Returns the driver's table, or null when it cannot serve a host of this major version. `[any]`; must have no effect: it is
- * called at every look at the file, in a process of its own.
+ * Returns the driver's table, or null when it cannot serve a host of this major version. `[any]`; must have no side effects:
+ * the host calls it whenever it inspects the file, in a separate process.
  */
 typedef const struct SatcastDriver *(*SatcastDriverEntry)(uint32_t host_major);
 
@@ -801,7 +801,7 @@ typedef struct SatcastReconfigure {
     size_t size;
     /**
      * `[control]` Between `open` and `stop`, any number of times, also after `stopped`, when the driver ended by itself at the same
-     * time. Returns within 1 s: `SATCAST_OK` when the configuration holds from now on; `SATCAST_REOPEN` when it needs a new opening;
+     * time. Returns within 1 s: `SATCAST_OK` when the configuration is in effect; `SATCAST_REOPEN` when it needs a new opening;
      * `SATCAST_ERR` after a report to `error`, which the host treats as `SATCAST_REOPEN`. The configuration is valid by the type's
      * schema and passed `validate`.
      */
@@ -835,7 +835,7 @@ typedef struct SatcastConnect {
 } SatcastConnect;
 
 /**
- * Where the outcome of a connection attempt goes.
+ * Callback for the outcome of a connection attempt.
  */
 typedef struct SatcastConnected {
     /**
@@ -851,7 +851,7 @@ typedef struct SatcastConnected {
 
 /**
  * `SATCAST_EXT_NET`: the host resolves and checks the address by its outbound guard and hands over a connected socket. A driver never
- * connects to an address of a user by itself: it would let users reach the operator's own network.
+ * connects to a user's address by itself: that would let users reach the operator's own network.
  */
 typedef struct SatcastNet {
     /**
@@ -859,7 +859,7 @@ typedef struct SatcastNet {
      */
     size_t size;
     /**
-     * `[any]` Between `open` and `stopped`, or with `dest` 0 from `init` on, for what outlives a destination (since minor version 2).
+     * `[any]` Between `open` and `stopped`, or with `dest` 0 from `init` on, for work that outlives a destination (since minor version 2).
      * Begins a connection attempt and returns at once. `done` is called exactly once, also
      * when this returns an error code.
      */
@@ -867,7 +867,7 @@ typedef struct SatcastNet {
 } SatcastNet;
 
 /**
- * `SATCAST_EXT_DATA_DIR`: a folder that is the driver's alone and outlives sessions.
+ * `SATCAST_EXT_DATA_DIR`: a private folder of the driver that outlives sessions.
  */
 typedef struct SatcastDataDir {
     /**
@@ -881,7 +881,7 @@ typedef struct SatcastDataDir {
 } SatcastDataDir;
 
 /**
- * Bytes in memory or elsewhere, with the function that gives them back.
+ * Bytes in memory or elsewhere, with the function that releases them.
  */
 typedef struct SatcastBody {
     /**
@@ -909,14 +909,14 @@ typedef struct SatcastBody {
      */
     void *owner;
     /**
-     * `[any]` Called exactly once when the bytes are not needed any more, perhaps long after `destroy`; must return at once. May
+     * `[any]` Called exactly once when the bytes are no longer needed, perhaps long after `destroy`; must return at once. May
      * be null.
      */
     void (*release)(void *owner);
 } SatcastBody;
 
 /**
- * One piece for viewers.
+ * An asset for viewers.
  */
 typedef struct SatcastAsset {
     /**
@@ -924,7 +924,7 @@ typedef struct SatcastAsset {
      */
     size_t size;
     /**
-     * `a-z A-Z 0-9 . _ -`, at most 128 bytes, not beginning with a dot. A name with a cache time must never come back with other
+     * `a-z A-Z 0-9 . _ -`, at most 128 bytes, not beginning with a dot. A name with a cache time must never be reused for other
      * bytes.
      */
     struct SatcastStr name;
@@ -933,7 +933,7 @@ typedef struct SatcastAsset {
      */
     struct SatcastStr content_type;
     /**
-     * Seconds a cache may keep it; 0 = not at all.
+     * Seconds that caches may keep it; 0 = not at all.
      */
     uint32_t max_age_secs;
     /**
@@ -949,20 +949,20 @@ typedef struct SatcastAsset {
      */
     struct SatcastStr source;
     /**
-     * `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow; those for segments since minor version 5.
+     * `ASSET_*`. This field and those after it: since minor version 4, for playlists that viewers follow; those for segments since minor version 5.
      */
     uint32_t flags;
     /**
-     * How far behind the newest media players stay that follow this playlist, in milliseconds; 0 = not said.
+     * How far behind the newest media players of this playlist stay, in milliseconds; 0 = unknown.
      */
     uint32_t hold_back_ms;
     /**
-     * With `ASSET_RELOAD`: media sequence number of the first segment that is not whole in this version. A request with `_HLS_msn`
-     * waits until it is higher than asked for, at most three times `target_ms`.
+     * With `ASSET_RELOAD`: media sequence number of the first segment that is incomplete in this version. A request with `_HLS_msn`
+     * waits until this number is higher than the requested one, at most three times `target_ms`.
      */
     uint64_t next_sequence;
     /**
-     * With `ASSET_RELOAD`: how many parts of that segment are listed, for requests with `_HLS_part`.
+     * With `ASSET_RELOAD`: number of listed parts of that segment, for requests with `_HLS_part`.
      */
     uint32_t next_part;
     /**
@@ -970,20 +970,20 @@ typedef struct SatcastAsset {
      */
     uint32_t target_ms;
     /**
-     * With `ASSET_RELOAD`: name of the piece that has this version without old segments, for requests with `_HLS_skip`; empty without
-     * one. It is published before this one.
+     * With `ASSET_RELOAD`: name of the asset with the delta update of this version (without old segments), for requests with `_HLS_skip`;
+     * empty without one. Publish it before this asset.
      */
     struct SatcastStr delta;
     /**
-     * With `ASSET_RELOAD`: name of the piece that comes next. Who asks for it now waits for it. Empty when none comes.
+     * With `ASSET_RELOAD`: name of the next asset. Requests for it wait until it is published. Empty when none follows.
      */
     struct SatcastStr hint;
     /**
-     * With `ASSET_SEGMENT`: its media sequence number, which rises from segment to segment of an opening.
+     * With `ASSET_SEGMENT`: its media sequence number, which rises with each segment of an opening.
      */
     uint64_t number;
     /**
-     * With `ASSET_SEGMENT`: what is to be added to its decode times to have those of the packets, in nanoseconds.
+     * With `ASSET_SEGMENT`: offset from its decode times to those of the packets, in nanoseconds (packet = segment + offset).
      */
     int64_t offset_ns;
     /**
@@ -991,13 +991,13 @@ typedef struct SatcastAsset {
      */
     int64_t start_ms;
     /**
-     * With `ASSET_SEGMENT`: name of the piece with the initialization segment it needs, which is published before it.
+     * With `ASSET_SEGMENT`: name of the asset with its initialization segment; publish that first.
      */
     struct SatcastStr init;
 } SatcastAsset;
 
 /**
- * Where viewers of a destination enter and what they can see.
+ * Where viewers of a destination start and what they can see.
  */
 typedef struct SatcastPlayback {
     /**
@@ -1005,7 +1005,7 @@ typedef struct SatcastPlayback {
      */
     size_t size;
     /**
-     * Playlist that viewers with a key get first. The host puts a viewer's path before each of its URIs.
+     * First playlist for viewers with a key. The host puts a viewer's path before each of its URIs.
      */
     struct SatcastStr entry;
     /**
@@ -1021,11 +1021,11 @@ typedef struct SatcastPlayback {
      */
     uint64_t window_ms;
     /**
-     * Longest window as configured, in milliseconds; 0 = no rewind.
+     * Configured maximum of the DVR window, in milliseconds; 0 = no rewind.
      */
     uint64_t window_max_ms;
     /**
-     * The playback is ready for so long after this call, in milliseconds.
+     * How long the playback counts as ready after this call, in milliseconds.
      */
     uint32_t fresh_ms;
     /**
@@ -1035,7 +1035,7 @@ typedef struct SatcastPlayback {
 } SatcastPlayback;
 
 /**
- * `SATCAST_EXT_ASSETS`: named pieces the host serves to viewers without asking the driver again.
+ * `SATCAST_EXT_ASSETS`: named assets that the host serves to viewers without asking the driver again.
  */
 typedef struct SatcastAssets {
     /**
@@ -1043,16 +1043,16 @@ typedef struct SatcastAssets {
      */
     size_t size;
     /**
-     * `[any]` Between `open` and `stopped`. Puts a piece under its name in place of an earlier one. The host owns the body in every
-     * case, also when it refuses the piece.
+     * `[any]` Between `open` and `stopped`. Publishes an asset and replaces an earlier one of the same name. The host owns the body in
+     * every case, also when it refuses the asset.
      */
     int32_t (*publish)(void *ctx, uint64_t dest, const struct SatcastAsset *asset, const struct SatcastErrorSink *error);
     /**
-     * `[any]` Between `open` and `stopped`. Takes a name away. Unknown names are no error.
+     * `[any]` Between `open` and `stopped`. Removes a name. An unknown name is no error.
      */
     int32_t (*retract)(void *ctx, uint64_t dest, struct SatcastStr name);
     /**
-     * `[any]` Between `open` and `stopped`. Says where viewers enter and what they can see now, in place of what was said before.
+     * `[any]` Between `open` and `stopped`. Reports where viewers start and what they can see now. Replaces the earlier report.
      */
     int32_t (*playback)(void *ctx,
                         uint64_t dest,
@@ -1061,7 +1061,7 @@ typedef struct SatcastAssets {
 } SatcastAssets;
 
 /**
- * `SATCAST_EXT_SETTINGS`: the keys of `[driver.<id>]` in the operator's configuration that are not the host's own.
+ * `SATCAST_EXT_SETTINGS`: the keys of `[driver.<id>]` in the operator's configuration without those that the host reads itself.
  */
 typedef struct SatcastSettings {
     /**
@@ -1069,14 +1069,14 @@ typedef struct SatcastSettings {
      */
     size_t size;
     /**
-     * `[any]` From `init` on. Puts the settings into `sink` as a JSON object, valid by `settings` of the manifest; empty when that is
-     * left out. They do not change while the driver runs.
+     * `[any]` From `init` on. Puts the settings into `sink` as a JSON object, valid by `settings` of the manifest; empty when the manifest
+     * has none. They do not change while the driver runs.
      */
     int32_t (*json)(void *ctx, const struct SatcastTextSink *sink, const struct SatcastErrorSink *error);
 } SatcastSettings;
 
 /**
- * `SATCAST_EXT_WORKING`, since minor version 5. Hosts may do nothing with it: this one knows without the driver which accounts have work in a
+ * `SATCAST_EXT_WORKING`, since minor version 5. Hosts may ignore it: this one knows by itself which accounts have work in a
  * process that ends.
  */
 typedef struct SatcastWorking {
@@ -1085,7 +1085,7 @@ typedef struct SatcastWorking {
      */
     size_t size;
     /**
-     * `[any]`, from `init` on: what the calling thread does from now on is for the opening `dest`, or with 0 for none. A thread that
+     * `[any]`, from `init` on: the calling thread works for the opening `dest` from now on, or with 0 for none. A thread that
      * never calls it works for the opening that it last named to the host. May be called for each packet: it costs a few
      * nanoseconds.
      */
@@ -1101,16 +1101,16 @@ typedef struct SatcastWait {
      */
     size_t size;
     /**
-     * `[any]`, but only on a thread of the driver's own: the one function of the host that blocks. Waits until one of the `count`
+     * `[any]`, but only on the driver's own threads: the one function of the host that blocks. Waits until one of the `count`
      * queues has packets or is closed and returns its position, the lowest if there are several; or `SATCAST_WAIT_TIMEOUT` after
-     * `timeout_ms` milliseconds; or `SATCAST_WAIT_INVALID`. It takes nothing: `media_recv` does. A queue is waited for by one thread
-     * at a time and not given back meanwhile; a waker that it holds is dropped.
+     * `timeout_ms` milliseconds; or `SATCAST_WAIT_INVALID`. It takes no packets: `media_recv` does. Only one thread at a time may wait for a queue,
+     * and the queue must not be released meanwhile; a waker that the queue holds is dropped.
      */
     ptrdiff_t (*wait_any)(void *ctx, SatcastMedia *const *media, size_t count, uint32_t timeout_ms);
 } SatcastWait;
 
 /**
- * Where the outcome of a request goes.
+ * Callback for the outcome of a request.
  */
 typedef struct SatcastDone {
     /**
@@ -1125,13 +1125,13 @@ typedef struct SatcastDone {
 
 /**
  * `SATCAST_EXT_RECORDINGS`: asked for after `init`. A recording is named by its file name, the object key below the prefix. Its JSON
- * form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over everything the driver ever made),
+ * form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over all recordings the driver ever made),
  * `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
- * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones and, since minor
+ * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed recordings and, since minor
  * version 4, for those whose upload waits for its next try; else null),
  * `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
- * store opened the upload of that attempt), `hasCopy` (there is a copy here, without which no retry can begin; true when left out), `gone`
- * (it is not at the store any more, its days were over or `error` says why, and the host shows it no longer; false when left out).
+ * store opened the upload of that attempt), `hasCopy` (the driver has a local copy, which a retry needs; true when left out), `gone`
+ * (it is no longer at the store, because its retention ended or for the reason in `error`, and the host hides it; false when left out).
  */
 typedef struct SatcastRecordings {
     /**
@@ -1139,22 +1139,22 @@ typedef struct SatcastRecordings {
      */
     size_t size;
     /**
-     * `[control]` Puts every recording the driver still knows into `sink`, one call of `put` for each, within 1 s. One that breaks a rule is
+     * `[control]` Puts every recording the driver still knows into `sink`, one call of `put` for each, within 1 s. A recording that breaks a rule is
      * left out and named in the host's log. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
      */
     int32_t (*list)(const struct SatcastTextSink *sink, const struct SatcastErrorSink *error);
     /**
-     * `[control]` Uploads a failed one again; returns within 1 s. `done` is called once the store has opened the upload, or cannot;
-     * the rest goes on in the background.
+     * `[control]` Uploads a failed recording again; returns within 1 s. `done` is called when the store has opened the upload or has failed to;
+     * the upload continues in the background.
      */
     void (*retry)(struct SatcastStr file_name, struct SatcastDone done);
     /**
-     * `[control]` Forgets a recording and removes the local copy, with `SATCAST_REMOVE_REMOTE` in `flags` the object in the store,
-     * too; returns within 1 s. `done` is called when that is done.
+     * `[control]` Forgets a recording and removes the local copy, and with `SATCAST_REMOVE_REMOTE` in `flags` also the object in the
+     * store; returns within 1 s. `done` is called at the end of that.
      */
     void (*remove)(struct SatcastStr file_name, uint32_t flags, struct SatcastDone done);
     /**
-     * `[control]` Puts an address into `sink` by which the object may be fetched without a login for `valid_secs` seconds: `http://` or
+     * `[control]` Puts an address into `sink` that gives access to the object without a login for `valid_secs` seconds: `http://` or
      * `https://`, printable ASCII without spaces, at most 16 KiB. No I/O. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
      */
     int32_t (*sign)(struct SatcastStr file_name,
@@ -1162,25 +1162,25 @@ typedef struct SatcastRecordings {
                     const struct SatcastTextSink *sink,
                     const struct SatcastErrorSink *error);
     /**
-     * Since minor version 4, so only where `size` says that it is there; optional. `[control]` What a destination's configuration is now:
-     * told when it was changed, and from `init` on for destinations with recordings, also when nothing changed. `config_json` is
-     * empty when the destination was deleted. No I/O that takes time. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`;
-     * then it is told again.
+     * Since minor version 4, so only where `size` says that it is there; optional. `[control]` The current configuration of a destination:
+     * called after a change, and from `init` on for destinations with recordings, also without a change. `config_json` is
+     * empty when the destination was deleted. No slow I/O. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`;
+     * then the host calls again later.
      */
     int32_t (*configured)(int64_t destination_id,
                           struct SatcastStr type_name,
                           struct SatcastStr config_json,
                           const struct SatcastErrorSink *error);
     /**
-     * Since minor version 6, so only where `size` says that it is there; optional. `[control]` Whether a configuration could record; returns
+     * Since minor version 6, so only where `size` says that it is there; optional. `[control]` Tests whether a configuration can record; returns
      * within 1 s. `done` is called within 5 s: null when the store lets the configuration's keys upload, an error of class `config` or
-     * `auth` when it refuses them, which is shown at the field that its text begins with, or of another class when it cannot be reached.
+     * `auth` when the store refuses them, shown at the field that its text begins with, or of another class when the store cannot be reached.
      */
     void (*probe)(struct SatcastStr type_name, struct SatcastStr config_json, struct SatcastDone done);
 } SatcastRecordings;
 
 /**
- * `SATCAST_EXT_RECORDINGS_HOST`: the driver tells what became of its recordings.
+ * `SATCAST_EXT_RECORDINGS_HOST`: the driver reports changes of its recordings.
  */
 typedef struct SatcastRecordingsHost {
     /**
@@ -1188,15 +1188,15 @@ typedef struct SatcastRecordingsHost {
      */
     size_t size;
     /**
-     * `[any]` From `init` on, at every change of state and now and then while sizes grow: `json` is the recording's form as
-     * `SatcastRecordings` describes it. What the host misses it finds by `list`. Returns `SATCAST_OK`, or `SATCAST_ERR` after a
+     * `[any]` From `init` on, at every change of state and from time to time while sizes grow: `json` is the recording's form as
+     * `SatcastRecordings` describes it. The host finds missed reports by `list`. Returns `SATCAST_OK`, or `SATCAST_ERR` after a
      * report to `error`.
      */
     int32_t (*report)(void *ctx, struct SatcastStr json, const struct SatcastErrorSink *error);
 } SatcastRecordingsHost;
 
 /**
- * `SATCAST_EXT_VAULT`: encryption with a key of the host's, for secrets that a driver must keep in its folder.
+ * `SATCAST_EXT_VAULT`: encryption with the host's key, for secrets that a driver must keep in its folder.
  */
 typedef struct SatcastVault {
     /**
@@ -1211,7 +1211,7 @@ typedef struct SatcastVault {
                     const struct SatcastTextSink *sink,
                     const struct SatcastErrorSink *error);
     /**
-     * `[any]` From `init` on. Puts the text of a form that `seal` made for this driver into `sink`.
+     * `[any]` From `init` on. Decrypts a form that `seal` made for this driver and puts the text into `sink`.
      */
     int32_t (*unseal)(void *ctx,
                       struct SatcastStr sealed,
@@ -1220,7 +1220,7 @@ typedef struct SatcastVault {
 } SatcastVault;
 
 /**
- * What a viewer asks for. Everything is borrowed for the call.
+ * A viewer's request. Everything is borrowed for the call.
  */
 typedef struct SatcastHttpRequest {
     /**
@@ -1240,7 +1240,7 @@ typedef struct SatcastHttpRequest {
      */
     uint32_t method;
     /**
-     * `AUDIENCE_*`: who asks.
+     * `AUDIENCE_*` of the viewer.
      */
     uint32_t audience;
     /**
@@ -1248,15 +1248,15 @@ typedef struct SatcastHttpRequest {
      */
     struct SatcastStr path;
     /**
-     * What stands behind the question mark, as it was sent, without the viewer's key; at most 1 KiB.
+     * Query after the question mark, as it was sent, without the viewer's key; at most 1 KiB.
      */
     struct SatcastStr query;
 } SatcastHttpRequest;
 
 /**
  * `SATCAST_EXT_HTTP`: asked for after `init`, for types whose manifest names routes: `"routes": [{"path", "long", "preview"}]`. A route
- * is one part of a path (a name as those of assets) below the address of a destination's playback, with everything behind it. Keys,
- * origins, ranges, metering and limits are the host's.
+ * is one path component (named like an asset) below the address of a destination's playback, with everything below it. The host
+ * handles keys, origins, ranges, metering and limits.
  */
 typedef struct SatcastHttp {
     /**
@@ -1264,9 +1264,9 @@ typedef struct SatcastHttp {
      */
     size_t size;
     /**
-     * `[control]` Between `open` and `destroy`, any number of times, also after `stopped`. A viewer asks below one of the routes. Returns
-     * at once; the answer is `SatcastHttpHost.respond` with the request's token, during this call or later. One that does not come
-     * within 10 s, or 30 s for a route with `long`, is too late: the viewer was told so. At most 64 requests of a destination wait at a time.
+     * `[control]` Between `open` and `destroy`, any number of times, also after `stopped`. A viewer requests a path below one of the routes.
+     * Returns at once; the answer is `SatcastHttpHost.respond` with the request's token, during this call or later. After 10 s, or 30 s for
+     * a route with `long`, an answer is too late: the viewer has got an error. At most 64 requests of a destination wait at a time.
      */
     void (*request)(const struct SatcastHttpRequest *request);
 } SatcastHttp;
@@ -1280,11 +1280,11 @@ typedef struct SatcastHttpResponse {
      */
     size_t size;
     /**
-     * 200, 204, or from 400 to 599. Ranges of an answer with 200 are cut by the host.
+     * 200, 204, or from 400 to 599. The host cuts ranges out of an answer with 200.
      */
     uint32_t status;
     /**
-     * Seconds a cache may keep it; 0 = not at all.
+     * Seconds that caches may keep it; 0 = not at all.
      */
     uint32_t max_age_secs;
     /**
@@ -1293,7 +1293,7 @@ typedef struct SatcastHttpResponse {
     struct SatcastStr content_type;
     /**
      * Further headers, at most 32 with 8 KiB of text: `Content-Disposition`, `Content-Encoding`, `Content-Language`, `ETag`, `Last-Modified`,
-     * `Retry-After`, and the driver's own, whose names begin with `X-Driver-`. With any other the answer is refused.
+     * `Retry-After`, and the driver's own, whose names begin with `X-Driver-`. The host refuses an answer with any other header.
      */
     const struct SatcastKv *headers;
     /**
@@ -1309,7 +1309,7 @@ typedef struct SatcastHttpResponse {
      */
     uint32_t reserved;
     /**
-     * The bytes: `BODY_MEMORY` (at most 64 MiB), `BODY_FILE`, `BODY_PARTS` (published pieces) or `SATCAST_BODY_DESCRIPTOR`.
+     * The bytes: `BODY_MEMORY` (at most 64 MiB), `BODY_FILE`, `BODY_PARTS` (published assets) or `SATCAST_BODY_DESCRIPTOR`.
      */
     struct SatcastBody body;
     /**
@@ -1319,7 +1319,7 @@ typedef struct SatcastHttpResponse {
 } SatcastHttpResponse;
 
 /**
- * `SATCAST_EXT_HTTP_HOST`: where answers go.
+ * `SATCAST_EXT_HTTP_HOST`: takes the answers.
  */
 typedef struct SatcastHttpHost {
     /**
@@ -1328,10 +1328,10 @@ typedef struct SatcastHttpHost {
     size_t size;
     /**
      * `[any]` From the request on, once for each token. The host owns body and descriptor in every case. Returns `SATCAST_OK`;
-     * `SATCAST_ERR_CLOSED` when nobody waits for an answer to `token` (any more); or `SATCAST_ERR` after a report to `error` when the
-     * answer breaks a rule: the viewer is told of a failure then, and the token is used up. `SATCAST_OK` says that the answer was taken, not
-     * that a viewer gets it: of a driver in a process of its own the host refuses an answer from memory while viewers have not read
-     * 256 MiB of others; the viewer is told of a failure, and the host's log says so.
+     * `SATCAST_ERR_CLOSED` when no request waits for an answer to `token`; or `SATCAST_ERR` after a report to `error` when the
+     * answer breaks a rule: the viewer gets an error then, and the token is used up. `SATCAST_OK` means that the host took the answer, not
+     * that the viewer gets it: from an isolated driver the host refuses answers in memory while viewers have not read
+     * 256 MiB of earlier ones; the viewer gets an error, and the host logs it.
      */
     int32_t (*respond)(void *ctx,
                        uint64_t token,

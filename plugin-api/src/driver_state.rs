@@ -1,16 +1,16 @@
-//! Which reports of a state are news.
+//! Suppresses repeated state reports.
 
 pub use satcast_types::State;
 
-/// What was told of a state last: a driver may report the same with each packet, which is no news.
+/// The last reported state. A driver may report the same state with each packet; repeats are not passed on.
 #[derive(Debug, Default)]
 pub struct Reported(Option<State>);
 
 impl Reported {
-    /// Whether a report is to be passed on. One with a reason always is, and so is what comes after it.
+    /// Whether a report is passed on. A report with a reason and the report after it always are.
     pub fn is_news(&mut self, state: State, has_reason: bool) -> bool {
-        let told = (!has_reason).then_some(state);
-        std::mem::replace(&mut self.0, told) != told || has_reason
+        let reported = (!has_reason).then_some(state);
+        std::mem::replace(&mut self.0, reported) != reported || has_reason
     }
 }
 
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_is_told_again_only_after_something_else() {
+    fn a_repeated_state_is_not_passed_on() {
         let mut reported = Reported::default();
         let reports = [
             (State::Live, false, true),

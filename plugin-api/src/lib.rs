@@ -19,15 +19,16 @@
 //! # Invariants
 //!
 //! - A driver *pulls* media ([`Media::recv_batch`](driver::Media::recv_batch)). No driver code runs on a thread that takes
-//!   packets from an encoder; a driver that does not read loses packets, alone.
+//!   packets from an encoder; a driver that does not read loses only its own packets.
 //! - A packet's payload is never copied on its way through the boundary.
-//! - A driver never retries by itself: `run` ends with an [`Error`] whose class says what the host shall do.
-//! - A driver never resolves a name its user gave: it asks the host for a checked connection
+//! - A driver never retries by itself: `run` ends with an [`Error`] whose class tells the host how to continue.
+//! - A driver never resolves a name from its user: it asks the host for a checked connection
 //!   ([`Ctx::connect`](driver::Ctx::connect)).
 //! - A panic in a driver is an error of that destination. A memory fault is not: a driver inside the host's process is
 //!   trusted code.
 //! - `unsafe` is only in the modules that touch the C table; each block says why it holds.
 #![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
 
 pub mod abi;
 pub mod driver_state;
@@ -52,6 +53,6 @@ pub mod testkit;
 pub use manifest::{DestType, Route, SettingsSchema, TypesSetting};
 pub use satcast_types::{
     Asset, AssetBody, Audience, Class, Codec, Error, Followed, HttpRequest, HttpResponse, Kind,
-    NANOS_PER_MILLI, Packet, Playback, Reload, Role, SegmentPlace, http, playback, recording,
+    NANOS_PER_MILLI, Packet, Playback, Reload, Role, SegmentPosition, http, playback, recording,
 };
 pub use secret::Secret;

@@ -1,4 +1,4 @@
-//! What a driver says of itself before it runs: its destination types and their configuration schemas.
+//! A driver's description of itself before it runs: its destination types and their configuration schemas.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,23 +21,23 @@ pub struct Manifest {
     pub title: String,
     /// Destination types it serves.
     pub types: Vec<DestType>,
-    /// JSON Schema of what operators write below `[driver.<id>]`; `None` = the driver takes no settings.
+    /// JSON Schema of the operator's settings below `[driver.<id>]`; `None` = the driver takes no settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Value>,
-    /// A setting by which operators make destination types, or change those of the manifest.
+    /// The setting with which operators add destination types, or change those of the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<Box<TypesSetting>>,
 }
 
-/// A setting by which operators make destination types: an object with an entry for each, under the type's name. Of an entry `title`
-/// and `description` are those of the type; a field that the configuration has too becomes its default; every other field stands in
-/// `x-platform` of the schema, unless the settings' schema says `x-private` of it. A name that is among the manifest's types changes that type. The driver gets the setting as it is, and
-/// configurations with the defaults left out.
+/// A setting with which operators add destination types: an object with an entry for each, under the type's name. `title` and
+/// `description` of an entry are those of the type; a field that the configuration also has becomes its default; every other field
+/// goes into `x-platform` of the schema, unless the settings' schema marks it `x-private`. An entry with the name of a type in the
+/// manifest changes that type. The driver gets the setting unchanged, and configurations without the defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TypesSetting {
     /// Name of the setting, declared in the settings' schema as well.
     pub setting: String,
-    /// What a type is like that is new; its name is not used.
+    /// Pattern for new types; its name is not used.
     pub like: DestType,
 }
 
@@ -46,8 +46,8 @@ pub struct TypesSetting {
 pub struct SettingsSchema(Value);
 
 impl SettingsSchema {
-    /// Settings that are read as `S`. Its keys must not be `isolation`, `sha256`, `limits`, `spool_mb` or `queue`, which are the host's own, nor look like
-    /// them; give every field a default, unless the driver is of no use without it.
+    /// Settings that are read as `S`. Its keys must not be `isolation`, `sha256`, `limits`, `spool_mb` or `queue`, which the host reads itself, nor look like
+    /// them. Give every field a default, unless the driver cannot work without it.
     pub fn of<S: JsonSchema>() -> Self {
         Self(schemars::schema_for!(S).to_value())
     }
@@ -70,45 +70,45 @@ pub struct DestType {
     /// Codecs it can forward, as in `Codec::name`; empty = all.
     #[serde(default)]
     pub codecs: Vec<String>,
-    /// It publishes pieces for viewers: its destinations get an address of their own and public keys.
+    /// It publishes assets for viewers: each of its destinations gets an address and public keys.
     #[serde(default)]
     pub playback: bool,
-    /// What of viewers' requests it answers itself, below that address.
+    /// Viewer requests below that address that the driver answers itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// A destination that is added to a live stream, or enabled while it is live, is first given what viewers can go back to on a
-    /// destination with a rewind window. For recordings; best with a driver that must not lose anything, because what comes
-    /// meanwhile has to wait.
+    /// A destination that is added to a live stream, or enabled while the stream is live, first gets a backfill: the media in the DVR
+    /// window of another destination. For recordings; best with a driver whose packets are spooled, because new media waits
+    /// meanwhile.
     #[serde(default, rename = "wantsPast", skip_serializing_if = "std::ops::Not::not")]
-    pub wants_past: bool,
+    pub wants_backfill: bool,
 }
 
-/// Requests of viewers that a driver answers itself.
+/// Viewer requests that a driver answers itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// First part of the path below a destination's address: a name as those of pieces. What stands behind it is the driver's to read.
+    /// First part of the path below a destination's address: named like an asset. The driver reads the rest of the path.
     pub path: String,
-    /// An answer may take [`LONG_ANSWER_SECS`](crate::http::LONG_ANSWER_SECS): a request that waits for what comes next.
+    /// An answer may take [`LONG_ANSWER_SECS`](crate::http::LONG_ANSWER_SECS): for requests that wait for new media.
     #[serde(default)]
     pub long: bool,
-    /// Viewers of the preview may ask, too.
+    /// Viewers of the preview may use it, too.
     #[serde(default)]
     pub preview: bool,
 }
 
 impl Route {
-    /// A route that viewers with a key may ask, answered soon.
+    /// A route for viewers with a key, with the short time limit.
     pub fn new(path: &str) -> Self {
         Self { path: path.to_owned(), long: false, preview: false }
     }
 
-    /// Answers may wait for what comes next.
+    /// Answers may wait for new media.
     pub fn long(mut self) -> Self {
         self.long = true;
         self
     }
 
-    /// Viewers of the preview may ask, too.
+    /// Viewers of the preview may use it, too.
     pub fn preview(mut self) -> Self {
         self.preview = true;
         self
@@ -121,7 +121,7 @@ impl DestType {
         let schema = schemars::schema_for!(C).to_value();
         let (name, title) = (name.to_string(), name.to_string());
         let (codecs, routes) = (Vec::new(), Vec::new());
-        Self { name, title, schema, codecs, playback: false, routes, wants_past: false }
+        Self { name, title, schema, codecs, playback: false, routes, wants_backfill: false }
     }
 
     /// Sets the human name.
@@ -130,19 +130,19 @@ impl DestType {
         self
     }
 
-    /// Says that it begins with what viewers can go back to.
-    pub fn wants_past(mut self) -> Self {
-        self.wants_past = true;
+    /// Asks for a backfill of the DVR window at the start.
+    pub fn wants_backfill(mut self) -> Self {
+        self.wants_backfill = true;
         self
     }
 
-    /// Says that it publishes pieces for viewers.
+    /// Marks a type that publishes assets for viewers.
     pub fn playback(mut self) -> Self {
         self.playback = true;
         self
     }
 
-    /// Says that it answers requests of viewers below `route`; that is playback, too.
+    /// Adds a route whose viewer requests the driver answers; implies `playback`.
     pub fn route(mut self, route: Route) -> Self {
         self.routes.push(route);
         self.playback()
@@ -173,12 +173,12 @@ pub enum ManifestError {
     /// No type, or more than [`TYPES_MAX`].
     #[error("its manifest names {0} destination types; 1 to {TYPES_MAX} are allowed")]
     TypeCount(usize),
-    /// A name outside [`is_name`], or twice.
+    /// A name that is not allowed by [`is_name`], or is repeated.
     #[error("its manifest has a bad or repeated destination type name {0:?}")]
     TypeName(String),
     /// Routes that cannot be served.
     #[error(
-        "the routes of {0} must be at most {ROUTES_MAX}, each another name of a-z A-Z 0-9 . _ -, none of them index.m3u8 or t, and the type must have playback"
+        "the routes of {0} must be at most {ROUTES_MAX}, each with a different name of a-z A-Z 0-9 . _ -, none of them index.m3u8 or t, and the type must have playback"
     )]
     Routes(String),
     /// A schema over [`SCHEMA_BYTES_MAX`].
@@ -190,7 +190,7 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Reads and checks a manifest that came from a driver.
+    /// Reads and checks a driver's manifest.
     pub fn parse(json: &str) -> Result<Self, ManifestError> {
         if json.len() > MANIFEST_BYTES_MAX {
             return Err(ManifestError::TooLarge(json.len()));
@@ -219,7 +219,7 @@ impl Manifest {
     }
 }
 
-/// Names below a destination's address that are the host's.
+/// Names below a destination's address that the host uses itself.
 const HOST_ROUTES: [&str; 2] = ["index.m3u8", "t"];
 
 fn check_routes(kind: &DestType) -> Result<(), ManifestError> {
@@ -245,7 +245,7 @@ fn check_schema(of: &str, schema: &Value) -> Result<(), ManifestError> {
     }
 }
 
-// serde_json bounds the nesting of what it parses (128), so the recursion is bounded too.
+// serde_json limits the nesting of its input (128), so the recursion is bounded, too.
 fn remote_ref(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(name, value)| match (name.as_str(), value) {
@@ -275,10 +275,10 @@ mod tests {
     #[test]
     fn good_manifest() {
         let manifest = with_types(json!([kind("rtmp", json!({ "$ref": "#/$defs/a" }))])).unwrap();
-        assert_eq!((manifest.types[0].name.as_str(), manifest.types[0].wants_past), ("rtmp", false));
+        assert_eq!((manifest.types[0].name.as_str(), manifest.types[0].wants_backfill), ("rtmp", false));
         assert!(!serde_json::to_string(&manifest).unwrap().contains("wantsPast"));
         let wanting = json!({ "name": "a", "title": "x", "schema": {}, "wantsPast": true });
-        assert!(with_types(json!([wanting])).unwrap().types[0].wants_past);
+        assert!(with_types(json!([wanting])).unwrap().types[0].wants_backfill);
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
             (
                 ManifestError::Routes(a()),
                 format!(
-                    "the routes of a must be at most {ROUTES_MAX}, each another name of a-z A-Z 0-9 . _ -, none of them \
+                    "the routes of a must be at most {ROUTES_MAX}, each with a different name of a-z A-Z 0-9 . _ -, none of them \
                      index.m3u8 or t, and the type must have playback"
                 ),
             ),

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 /// A secret configuration value. Its `Debug` shows nothing; its schema carries `writeOnly`, `format: "password"` and
-/// `x-secret: true`, by which the host masks it in every answer and log line.
+/// `x-secret: true`, so that the host masks it in every answer and log line.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret<T>(T);
 
@@ -17,7 +17,7 @@ impl<T> Secret<T> {
         Self(value)
     }
 
-    /// The value, for the one place that sends it.
+    /// The value. Expose it only where it is sent.
     pub fn expose(&self) -> &T {
         &self.0
     }

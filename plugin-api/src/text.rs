@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crate::abi::SatcastStr;
 
-/// Longest text taken over the boundary, in bytes; the rest is cut.
+/// Longest text read from the other side, in bytes; the rest is cut.
 pub(crate) const TEXT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 impl SatcastStr {
-    /// The text; broken UTF-8 is replaced, not refused, so that a driver's bad log line is still seen.
+    /// The text; invalid UTF-8 is replaced, not refused, so that a driver's bad log line still appears.
     ///
     /// # Safety
     /// `ptr` must be null or valid for `len` bytes as long as the result lives.

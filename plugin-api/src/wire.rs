@@ -9,8 +9,8 @@ use crate::abi;
 use crate::abi::{SatcastDone, SatcastError, SatcastErrorSink, SatcastStr};
 use crate::{Class, Error};
 
-/// Longest message that crosses the boundary, in bytes; the rest is cut. Well above what a host shows, which removes secrets
-/// first and cuts then: a secret that this cut splits is not shown either.
+/// Longest message that crosses the boundary, in bytes; the rest is cut. Far above the length that a host shows. The host removes secrets
+/// first and cuts then, so it never shows a secret that this cut splits.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// Collects the one error a call reports.
@@ -34,11 +34,11 @@ impl ErrorSlot {
         self.0.unwrap_or(otherwise)
     }
 
-    /// Why a call of a driver failed that returned `code`. A panic is one, whatever else was said of it.
+    /// The error of a driver call that returned `code`. After a panic the class is always `Panic`.
     #[cfg(feature = "host")]
     pub(crate) fn failed(self, code: i32) -> Error {
-        let what = if code == abi::ERR_PANIC { "panicked" } else { "failed" };
-        let mut error = self.take(&format!("the driver {what} with code {code} and no reason"));
+        let outcome = if code == abi::ERR_PANIC { "panicked" } else { "failed" };
+        let mut error = self.take(&format!("the driver {outcome} with code {code} and no reason"));
         if code == abi::ERR_PANIC {
             error.class = Class::Panic;
         }
@@ -113,7 +113,7 @@ pub(crate) unsafe fn report(sink: *const SatcastErrorSink, error: &Error) {
 
 type OwnDone = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
-/// `call` as the other side calls it: once. One that is never called is leaked.
+/// `call` in the form of the C table. The other side calls it once; it leaks if it is never called.
 pub(crate) fn done_of(call: OwnDone) -> SatcastDone {
     SatcastDone { data: Box::into_raw(Box::new(call)).cast(), done: Some(call_done) }
 }
@@ -123,7 +123,7 @@ pub(crate) fn done_of(call: OwnDone) -> SatcastDone {
 unsafe extern "C" fn call_done(data: *mut c_void, error: *const SatcastError) {
     // SAFETY: see above.
     let (call, error) = unsafe { (Box::from_raw(data.cast::<OwnDone>()), read_error(error)) };
-    // A panic of whoever waits must not unwind into the other side.
+    // A panic of the waiting code must not unwind into the other side.
     let _ = catch_unwind(AssertUnwindSafe(|| call(error.map_or(Ok(()), Err))));
 }
 

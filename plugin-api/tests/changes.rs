@@ -1,4 +1,4 @@
-//! What a host does to a driver beside media: settings, new configurations, calls that fail, queues that drop, short deadlines.
+//! Host actions beside media: settings, new configurations, failing calls, queues that drop, short deadlines.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::sync::Arc;
@@ -113,24 +113,24 @@ driver_entry!(entry, Changing);
 
 // One driver has one slot in a process, so this is one test; each step is a function.
 #[test]
-fn everything_else_a_host_does() {
+fn host_actions_beside_media() {
     let settings = json!({ "greeting": "good day", "most": 3 });
     let folder = std::env::temp_dir().join(format!("satcast-changes-{}", std::process::id()));
     let options = Options { settings, data_dir: Some(folder.clone()) };
     let kit = Testkit::start_with(entry, options).unwrap();
     assert!(kit.table().manifest().settings.as_ref().unwrap()["properties"]["greeting"].is_object());
     assert_eq!(kit.data_dir().unwrap(), folder);
-    tells_settings(&kit);
+    passes_settings(&kit);
     takes_new_configurations(&kit);
     shows_failing_calls(&kit);
     loses_packets_in_a_full_queue(&kit);
     is_cut_off_at_its_deadline(&kit);
     kit.shut_down();
-    assert!(folder.is_dir(), "a folder of the test's own stays");
+    assert!(folder.is_dir(), "the test's own folder is not deleted");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-fn tells_settings(kit: &Testkit) {
+fn passes_settings(kit: &Testkit) {
     let dest = kit.open("changing", &json!({ "name": "a" })).unwrap();
     assert!(dest.wait_for_state(State::Live));
     let hello = json!({ "greeting": "good day 3", "counter": true }).to_string();
@@ -150,12 +150,12 @@ fn takes_new_configurations(kit: &Testkit) {
     assert_eq!((refused.class, refused.message.as_str()), (Class::Config, "name: not this one"));
     let panicked = dest.reconfigure(&json!({ "name": "panic" })).unwrap_err();
     assert_eq!(panicked.class, Class::Panic);
-    assert!(dest.reconfigure(&json!({ "name": "c" })).unwrap(), "a panic in it harms nothing");
+    assert!(dest.reconfigure(&json!({ "name": "c" })).unwrap(), "a panic in reconfigure is contained");
     dest.stop();
     let ended = |report: &testkit::Report| report.outcome.is_some();
     assert!(kit.wait_until(&dest, ended));
     dest.wait_for_end().unwrap();
-    assert!(dest.reconfigure(&json!({ "name": "d" })).is_err(), "it was destroyed");
+    assert!(dest.reconfigure(&json!({ "name": "d" })).is_err(), "the destination was destroyed");
 }
 
 fn shows_failing_calls(kit: &Testkit) {
@@ -188,10 +188,14 @@ fn loses_packets_in_a_full_queue(kit: &Testkit) {
     packet(2, false);
     packet(3, true);
     packet(4, false);
-    assert_eq!(dest.dropped_packets(), 2, "the head goes up to the newest keyframe, the configuration stays");
+    assert_eq!(
+        dest.dropped_packets(),
+        2,
+        "everything before the newest keyframe is dropped, the configuration stays"
+    );
     packet(5, false);
     packet(6, true);
-    assert_eq!(dest.dropped_packets(), 5, "without a queued keyframe to go on with, everything goes");
+    assert_eq!(dest.dropped_packets(), 5, "without a queued keyframe everything is dropped");
     GATE.add_permits(2);
     let seen = |report: &testkit::Report| report.events.len() == 3;
     assert!(kit.wait_until(&dest, seen));

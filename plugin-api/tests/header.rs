@@ -1,4 +1,4 @@
-//! `include/satcast_driver.h`, made from the Rust definitions of the C table, is what they say.
+//! `include/satcast_driver.h` matches the Rust definitions of the C table, from which it is generated.
 //!
 //! `cargo xtask header` writes it: it runs this with `SATCAST_WRITE_HEADER=1`.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 
 const HEADER: &str = "include/satcast_driver.h";
-/// Sizes and offsets that may never change; its test says what stands there.
+/// Sizes and offsets that may never change, see `tests/layout.rs`.
 const LAYOUT: &str = "tests/layout-64.txt";
 /// Where the definitions are.
 const SOURCES: [&str; 7] = [
@@ -22,14 +22,14 @@ const SOURCES: [&str; 7] = [
     "src/abi/http.rs",
 ];
 
-/// Limits that authors in C have to keep as well.
+/// Files with limits that also apply to authors in C.
 const LIMITS: [&str; 4] =
     ["src/driver/media.rs", "src/host/listing.rs", "src/host/recordings.rs", "types/src/http.rs"];
 
-/// What stands before the definitions.
+/// Text before the definitions.
 const HEAD: &str = "\
 /*
- * The Satcast driver contract: what crosses the boundary between the service and a driver.
+ * The Satcast driver contract: the boundary between the service and a driver.
  *
  * Made from plugin-api/src/abi by `cargo xtask header`; do not edit.
  *";
@@ -71,13 +71,13 @@ static inline SatcastStr satcast_str(const char *text)
 ";
 
 #[test]
-fn the_committed_header_is_what_the_definitions_say() {
+fn the_committed_header_matches_the_definitions() {
     let made = make();
     if std::env::var_os("SATCAST_WRITE_HEADER").is_some() {
         std::fs::write(path(HEADER), &made).unwrap();
     }
     let is_current = read(HEADER) == made;
-    assert!(is_current, "{HEADER} is not what src/abi says: run `cargo xtask header` and commit it");
+    assert!(is_current, "{HEADER} does not match src/abi: run `cargo xtask header` and commit it");
 }
 
 /// A file of this package.
@@ -109,7 +109,7 @@ fn make() -> String {
         ..Config::default()
     };
     config.export.exclude.push("SatcastMedia".into());
-    // No function of Rust names them: each is asked for.
+    // No Rust function uses these types, so each is listed.
     config.export.include = sources.iter().flat_map(|text| types(text)).map(str::to_owned).collect();
     for constant in &constants {
         config.export.rename.insert(constant.name.into(), format!("SATCAST_{}", constant.name));
@@ -139,7 +139,7 @@ struct Constant<'a> {
     doc: Vec<&'a str>,
 }
 
-/// The text with the project's prefix before every macro that lacks it, wherever it is named: a driver has limits of its own.
+/// Adds the project's prefix to every macro that lacks it, also in comments: a driver has its own limits.
 fn prefixed(text: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let defined = text.lines().filter_map(|line| line.strip_prefix("#define "));
@@ -194,14 +194,14 @@ fn rules(source: &str) -> String {
     lines.collect::<String>().replace("`#[repr(C)]` structs", "structs")
 }
 
-/// What the generator leaves out: names, and the queue nobody looks into.
+/// Definitions that the generator leaves out: names, and the opaque queue.
 fn texts(constants: &[Constant<'_>]) -> String {
     let mut text = String::from("\n");
     for constant in constants.iter().filter(|constant| constant.value.starts_with('"')) {
         let _ = write!(text, "/**\n * {}\n */\n", constant.doc.join("\n * "));
         let _ = writeln!(text, "#define SATCAST_{} {}\n", constant.name, constant.value);
     }
-    text.push_str("/**\n * The queue of one destination, owned by the host, given back with `SatcastHost.media_release`.\n */\n");
+    text.push_str("/**\n * The queue of one destination, owned by the host, released with `SatcastHost.media_release`.\n */\n");
     text.push_str("typedef struct SatcastMedia SatcastMedia;\n");
     text.push_str("typedef struct SatcastPacket SatcastPacket;\n");
     text
@@ -228,14 +228,14 @@ fn asserts(layout: &str) -> String {
 }
 
 #[test]
-fn macros_have_the_prefix_wherever_they_are_named() {
+fn macros_get_the_prefix_everywhere() {
     let text = "#define HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[HEADERS_MAX]; /* MY_HEADERS_MAX, HEADERS_MAX */\n";
     let expected = "#define SATCAST_HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[SATCAST_HEADERS_MAX]; /* MY_HEADERS_MAX, SATCAST_HEADERS_MAX */\n";
     assert_eq!(prefixed(text), expected);
 }
 
 #[test]
-fn constants_are_found_with_their_words() {
+fn constants_are_found_with_their_comments() {
     let text =
         "/// One\n/// two.\npub const A: &str = \"x\";\nstruct B;\n/// Three.\npub const C: u32 = 1 << 1;\n";
     let found = constants(text);

@@ -1,5 +1,5 @@
-//! Drivers that break the rules of the contract in the host's own process, with the testkit as host: what a table does that was built by
-//! hand, and what an author's code does where it panics.
+//! Drivers that break the contract in the host's own process, with the testkit as host: a table that was built by hand, and an author's
+//! code that panics.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 #![allow(unsafe_code)] // Builds a C table by hand.
 
@@ -22,13 +22,13 @@ use satcast_plugin_api::testkit::{self, TestDestination, Testkit};
 use satcast_plugin_api::{Class, Codec, DestType, Error, driver_entry};
 use serde_json::json;
 
-/// Openings one after the other, each with a task of its own.
+/// Consecutive openings, each with its own task.
 const CYCLES: usize = 1000;
 
 // ---- a table built by hand; its configuration, a JSON string, says which rule it breaks ----
 
 static HOST: AtomicPtr<SatcastHost> = AtomicPtr::new(std::ptr::null_mut());
-/// Packets that were kept beyond the end of their destination.
+/// Packets that were kept after the end of their destination.
 static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 struct Rogue {
@@ -48,7 +48,7 @@ impl Rogue {
         unsafe { host().stopped.unwrap()(host().ctx, self.dest, std::ptr::null()) };
     }
 
-    /// Everything a driver may ask of the host, long after its end.
+    /// Calls every host function, long after the driver's end.
     fn late(&self) {
         let text = SatcastStr::new("late");
         let mut slot = std::ptr::null_mut();
@@ -154,7 +154,7 @@ unsafe extern "C" fn open(
         }
         let rogue = Rogue { place, dest: (*request).dest, media: (*request).media as usize };
         std::thread::spawn(move || rogue.run());
-        // Nothing that could be freed.
+        // Not an address that could be freed.
         *instance = std::ptr::dangling_mut::<u8>().cast();
     }
     abi::OK
@@ -191,7 +191,7 @@ extern "C" fn rogue_entry(_: u32) -> *const SatcastDriver {
     Box::leak(Box::new(table))
 }
 
-/// Refuses, or fails, without a word.
+/// Refuses, or fails, without a reason.
 unsafe extern "C" fn validate(_: SatcastStr, config: SatcastStr, _: *const SatcastErrorSink) -> i32 {
     // SAFETY: the text lives for the call.
     let place: String = serde_json::from_str(&unsafe { config.read() }).unwrap();
@@ -215,7 +215,7 @@ fn ended(kit: &Testkit, dest: &TestDestination) {
     assert!(kit.wait_until(dest, |report| report.outcome.is_some()));
 }
 
-/// The thread of a driver may go on for a moment after it said that it has ended.
+/// A driver's thread may continue for a moment after it reported its end.
 fn all_given_back(dest: &TestDestination, place: &str) {
     let end = Instant::now() + testkit::WAIT_MAX;
     while dest.leased_packets() > 0 {
@@ -226,12 +226,12 @@ fn all_given_back(dest: &TestDestination, place: &str) {
 
 // One host table in a process, so this is one test; each step is a function.
 #[test]
-fn a_table_that_breaks_the_rules_harms_itself() {
+fn a_table_that_breaks_the_rules_harms_only_itself() {
     let kit = Testkit::start(rogue_entry).unwrap();
     for place in ["well", "twice", "late", "early", "abandons"] {
         let dest = opened(&kit, place);
         if place == "early" {
-            // Destroyed while its thread goes on.
+            // Destroyed while its thread runs.
             dest.wait_for_end().unwrap();
         }
         dest.stop();
@@ -256,7 +256,7 @@ fn refuses_without_a_word(kit: &Testkit) {
     }
 }
 
-/// What says so is a panic, whatever else it says.
+/// The return code for a panic wins over the reported class.
 fn says_that_it_panicked(kit: &Testkit) {
     for (place, class, said) in [
         ("refuses", Class::Internal, " -1 "),
@@ -272,7 +272,7 @@ fn keeps_packets_beyond_the_end(kit: &Testkit) {
     let dest = opened(kit, "keeps");
     dest.stop();
     dest.wait_for_end().unwrap();
-    assert_eq!(dest.leased_packets(), 40, "the host knows what it holds");
+    assert_eq!(dest.leased_packets(), 40, "the host counts the held packets");
     for packet in KEPT.lock().drain(..) {
         let packet = packet as *const SatcastPacket;
         // SAFETY: it was kept, so it is alive, payload and all.
@@ -285,7 +285,7 @@ fn keeps_packets_beyond_the_end(kit: &Testkit) {
     assert_eq!(dest.leased_packets(), 0);
 }
 
-/// What it has released already is counted once.
+/// A second release of a packet is not counted.
 #[cfg(debug_assertions)]
 fn releases_twice(kit: &Testkit) {
     let dest = opened(kit, "double");
@@ -342,7 +342,7 @@ driver_entry!(drop_entry, Panics<2>);
 driver_entry!(good_entry, Panics<9>);
 
 #[test]
-fn a_driver_that_panics_is_refused_at_its_start_and_survived_at_its_end() {
+fn panics_in_load_refuse_the_driver_and_panics_at_the_end_are_contained() {
     let refused = Testkit::start(types_entry).err().unwrap();
     assert_eq!(refused.message, TableError::NoTable.to_string());
     let refused = Testkit::start(load_entry).err().unwrap();
@@ -357,7 +357,7 @@ fn a_driver_that_panics_is_refused_at_its_start_and_survived_at_its_end() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn opened_and_ended_a_thousand_times_nothing_stays() {
+fn a_thousand_openings_leak_nothing() {
     let kit = Testkit::start(good_entry).unwrap();
     let cycle = || {
         let dest = kit.open("panics", &json!({})).unwrap();
@@ -370,7 +370,7 @@ fn opened_and_ended_a_thousand_times_nothing_stays() {
     (0..10).for_each(|_| cycle());
     let before = (count("fd"), count("task"));
     (10..CYCLES).for_each(|_| cycle());
-    // Other tests of this process may be at work beside it; each opening that stayed would be seen a thousand times.
+    // Other tests of this process may run at the same time; a leak per opening would count a thousand times.
     let after = (count("fd"), count("task"));
     assert!(after.0 < before.0 + 50 && after.1 < before.1 + 50, "{before:?}, then {after:?}");
     kit.shut_down();

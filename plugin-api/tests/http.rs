@@ -1,4 +1,4 @@
-//! Requests of viewers, over the C table.
+//! Viewer requests, over the C table.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::fs::File;
@@ -51,15 +51,15 @@ impl Destination for Out {
 
     async fn http(self: Arc<Self>, request: HttpRequest) -> Result<HttpResponse, Error> {
         let file = || File::open(self.0.join("file")).unwrap();
-        let what = request.path.strip_prefix("a/").unwrap_or_default();
+        let case = request.path.strip_prefix("a/").unwrap_or_default();
         let of = |body| Ok(HttpResponse::of("text/plain", body));
-        match what {
+        match case {
             "memory" => {
                 Ok(HttpResponse::bytes("text/plain", request.query).max_age(7).header("ETag", "\"e\""))
             }
             "file" => of(AssetBody::File { path: "file".into(), offset: 2, len: 3, keep: None }),
             "descriptor" => of(AssetBody::Open { file: Some(Arc::new(file())), offset: 1, len: 4 }),
-            "pieces" => of(AssetBody::Parts(vec!["p".into()])),
+            "parts" => of(AssetBody::Parts(vec!["p".into()])),
             "behind" => of(AssetBody::Open { file: Some(Arc::new(file())), offset: u64::MAX, len: 2 }),
             "outside" => of(AssetBody::File { path: "/etc/passwd".into(), offset: 0, len: 1, keep: None }),
             "split" => Ok(HttpResponse::bytes("text/plain", "x").header("x-driver-x", "a\r\nb: c")),
@@ -89,7 +89,7 @@ fn asked(path: &str) -> HttpRequest {
 }
 
 #[test]
-fn a_driver_answers_viewers_from_memory_files_and_pieces_and_nothing_breaks_out() {
+fn viewers_get_answers_from_memory_files_and_parts_and_errors_are_contained() {
     let kit = Testkit::start(entry).unwrap();
     let routes = &kit.table().manifest().types[0].routes;
     assert_eq!((routes.len(), routes[1].long, routes[1].preview, routes[0].long), (2, true, true, false));
@@ -102,19 +102,19 @@ fn a_driver_answers_viewers_from_memory_files_and_pieces_and_nothing_breaks_out(
         max_age_secs: 7,
         headers: vec![("ETag".into(), "\"e\"".into())],
         body: Ok(b"q=1".to_vec()),
-        pieces: Vec::new(),
+        parts: Vec::new(),
     };
     assert_eq!(get("a/memory"), memory);
     assert_eq!(get("a/file").body.unwrap(), b"234");
     assert_eq!(get("a/descriptor").body.unwrap(), b"1234");
-    assert_eq!(get("a/pieces").pieces, ["p"]);
+    assert_eq!(get("a/parts").parts, ["p"]);
     assert_eq!(get("a/elsewhere").status, 404);
     for refused in ["behind", "outside", "split", "many", "large", "redirect", "error", "panic", "yield"] {
         assert_eq!(get(&format!("a/{refused}")).status, 500, "{refused}");
     }
     let head = HttpRequest { method: Method::Head, audience: Audience::Preview, ..asked("a/method") };
     assert_eq!(kit.get(&destination, &head).unwrap().status, 204);
-    // It runs on after all of this, and is not asked any more after its end.
+    // The destination still runs after these errors. After its end it gets no requests.
     destination.stop();
     destination.wait_for_end().unwrap();
     assert_eq!(kit.get(&destination, &asked("a/memory")).unwrap().status, 404);

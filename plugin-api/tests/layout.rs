@@ -1,7 +1,7 @@
 //! The layout of every struct of the C table: as committed, and as C and C++ compilers see it through the header.
 //!
 //! A change of a committed line breaks every driver in the field: only lines at the end of a struct may be added, and its size with
-//! them. `SATCAST_WRITE_LAYOUT=1` writes the file anew.
+//! them. `SATCAST_WRITE_LAYOUT=1` writes the file again.
 #![cfg(target_pointer_width = "64")]
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
@@ -88,9 +88,9 @@ fn the_layout_is_the_committed_one() {
     assert_eq!(std::fs::read_to_string(file).unwrap(), in_rust());
 }
 
-/// What drivers in the field were built with: a struct may have grown at its end, and nothing else.
+/// Layouts of drivers in the field: a struct may only have grown at its end.
 #[test]
-fn structs_of_past_versions_have_grown_at_their_ends_alone() {
+fn structs_of_earlier_versions_grow_only_at_their_ends() {
     let present = in_rust();
     let find = |name: &str| {
         let line = present.lines().find(|line| line.split(' ').next() == Some(name));
@@ -118,15 +118,18 @@ fn structs_of_past_versions_have_grown_at_their_ends_alone() {
             .filter(|line| line.contains('.') && !fields.contains(&line.split(' ').next().unwrap()))
         {
             let of = line.split('.').next().unwrap();
-            // A struct that is new altogether.
+            // A new struct.
             let Some(was) = past.lines().find(|past| past.split(' ').next() == Some(of)) else { continue };
-            assert!(number(line, 2) >= number(was, 2), "{line}, within what minor version {minor} had");
+            assert!(
+                number(line, 2) >= number(was, 2),
+                "{line} is inside the struct of minor version {minor}"
+            );
         }
     }
 }
 
 #[test]
-fn every_struct_of_the_header_is_looked_at() {
+fn every_struct_of_the_header_is_checked() {
     let header = std::fs::read_to_string(path("include/satcast_driver.h")).unwrap();
     let names = |text: &str, before: &str, after: char| -> BTreeSet<String> {
         let found = text.lines().filter_map(|line| line.strip_prefix(before)?.split_once(after));
@@ -165,7 +168,7 @@ fn c_and_cpp_compilers_see_the_same() {
         in_rust().lines().map(|line| format!("{}\n", line.split(" align").next().unwrap())).collect();
     for (compiler, standard, ending) in compilers.iter().chain(&others) {
         if Command::new(compiler).arg("--version").output().is_err() {
-            assert!(!compilers.iter().any(|(needed, ..)| needed == compiler), "{compiler} is not there");
+            assert!(!compilers.iter().any(|(needed, ..)| needed == compiler), "{compiler} is missing");
             println!("skipped: {compiler} is not there");
             continue;
         }

@@ -86,7 +86,7 @@ impl Destination for Out {
     }
 }
 
-/// A piece in a file and one made of others, an entry, and what must be refused.
+/// An asset in a file and one made of parts, an entry, and assets that must be refused.
 fn publish_all_bodies(ctx: &Ctx) -> Result<(), Error> {
     std::fs::write(ctx.data_dir()?.join("window.bin"), b"..file..")
         .map_err(|e| Error::internal(e.to_string()))?;
@@ -195,7 +195,7 @@ fn carries_media_without_copying(kit: &Testkit) {
 
 fn gives_files_back(kit: &Testkit) {
     let before = DROPS.load(Ordering::SeqCst);
-    assert_eq!(before, 1, "the refused piece was given back, the other is held");
+    assert_eq!(before, 1, "the refused asset was released, the other is held");
     let dest = kit.open("probe", &mode("fine")).unwrap();
     dest.stop();
     dest.wait_for_end().unwrap();
@@ -249,7 +249,7 @@ fn gives_every_packet_back(kit: &Testkit) {
         dest.stop();
         dest.wait_for_end().unwrap();
         assert_eq!(dest.counter("bytes_sent"), 100, "everything queued before the stop is handed over");
-        assert_eq!(dest.leased_packets(), 99, "what is published is held, not copied");
+        assert_eq!(dest.leased_packets(), 99, "published packets are held, not copied");
         kit.forget_assets(&dest);
         assert_eq!(dest.leased_packets(), 0);
     }

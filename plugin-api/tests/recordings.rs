@@ -1,4 +1,4 @@
-//! Recordings that outlive their sessions, and what a driver asks of its host without a destination, over the real C table.
+//! Recordings that outlive their sessions, and host functions without a destination, over the real C table.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::io::Read as _;
@@ -84,10 +84,10 @@ fn recording(file_name: &str) -> Recording {
 impl Recordings for Keeper {
     fn configured(&self, destination_id: i64, config: Option<Config<'_>>) -> Result<(), Error> {
         assert!(destination_id != 99, "configured panics");
-        let told = config.map(|config| Ok((config.type_name().to_owned(), config.parse::<Cfg>()?)));
-        let told: Option<(String, Cfg)> = told.transpose()?;
+        let parsed = config.map(|config| Ok((config.type_name().to_owned(), config.parse::<Cfg>()?)));
+        let parsed: Option<(String, Cfg)> = parsed.transpose()?;
         // For the test to read.
-        let session_id = format!("configured {destination_id} {told:?}");
+        let session_id = format!("configured {destination_id} {parsed:?}");
         self.host.recording(&Recording { session_id, ..recording("configured.mp4") })
     }
 
@@ -144,17 +144,17 @@ driver_entry!(entry, Keeper);
 #[test]
 fn recordings_over_the_table() {
     let kit = Testkit::start(entry).unwrap();
-    says_who_an_opening_is_for(&kit);
+    passes_facts_about_the_opening(&kit);
     lists(&kit);
     answers(&kit);
     signs(&kit);
     connects_without_a_destination(&kit);
     reports_are_checked(&kit);
-    hears_of_configurations(&kit);
+    passes_configurations(&kit);
     kit.shut_down();
 }
 
-fn says_who_an_opening_is_for(kit: &Testkit) {
+fn passes_facts_about_the_opening(kit: &Testkit) {
     let about = About {
         destination_id: 7,
         session_id: "ses".into(),
@@ -182,13 +182,13 @@ fn lists(kit: &Testkit) {
 
 fn answers(kit: &Testkit) {
     kit.retry_recording("b.mp4").unwrap();
-    let told = kit.wait_for_recording(|recording| recording.attempt == 1).unwrap();
-    assert!(told.attempt_opened);
-    assert_eq!(kit.told_recordings(), [told]);
+    let reported = kit.wait_for_recording(|recording| recording.attempt == 1).unwrap();
+    assert!(reported.attempt_opened);
+    assert_eq!(kit.reported_recordings(), [reported]);
     let refused = kit.retry_recording("refuse").unwrap_err();
     assert_eq!((refused.class, refused.message.as_str()), (Class::Remote, "the store said 503"));
     for lost in ["drop", "panic"] {
-        assert_eq!(kit.retry_recording(lost), Err(given_up()), "{lost}");
+        assert_eq!(kit.retry_recording(lost), Err(dropped_answer()), "{lost}");
     }
     kit.fail(HostCall::Recording, Error::internal("the mirror is full"));
     assert_eq!(kit.retry_recording("b.mp4").unwrap_err().message, "the mirror is full");
@@ -217,45 +217,45 @@ fn connects_without_a_destination(kit: &Testkit) {
     let port = listener.local_addr().unwrap().port();
     kit.delete_recording(&format!("port-{port}"), false).unwrap();
     let read = listener.accept().unwrap().0.read_to_end(&mut Vec::new()).unwrap();
-    assert_eq!(read, 0, "it was connected, and closed");
+    assert_eq!(read, 0, "the connection was opened and closed");
     drop(listener);
     let refused = kit.delete_recording(&format!("port-{port}"), false).unwrap_err();
     assert_eq!(refused.class, Class::Network);
 }
 
 fn reports_are_checked(kit: &Testkit) {
-    let before = kit.told_recordings().len();
+    let before = kit.reported_recordings().len();
     let rule = recording("../up").check();
     assert!(rule.is_err());
     assert_eq!(kit.retry_recording("../up"), rule);
-    assert_eq!(kit.told_recordings().len(), before);
+    assert_eq!(kit.reported_recordings().len(), before);
 }
 
-fn hears_of_configurations(kit: &Testkit) {
-    let last = || kit.told_recordings().pop().unwrap().session_id;
+fn passes_configurations(kit: &Testkit) {
+    let last = || kit.reported_recordings().pop().unwrap().session_id;
     kit.configure_recordings(7, "keeper", Some(&json!({ "secret": "new" }))).unwrap();
     assert_eq!(last(), r#"configured 7 Some(("keeper", Cfg { secret: "new" }))"#);
     kit.configure_recordings(8, "keeper", None).unwrap();
-    assert_eq!(last(), "configured 8 None", "it was deleted");
+    assert_eq!(last(), "configured 8 None", "the destination was deleted");
     let refused = kit.configure_recordings(7, "keeper", Some(&json!({ "other": 1 }))).unwrap_err();
     assert_eq!(refused.class, Class::Config);
     assert_eq!(kit.configure_recordings(99, "keeper", None).unwrap_err().class, Class::Panic);
 }
 
-/// What is heard of an answer that a driver drops.
-fn given_up() -> Error {
+/// The outcome of an answer that a driver drops.
+fn dropped_answer() -> Error {
     let (sender, given) = mpsc::channel();
     drop(Answer::calling(move |outcome| sender.send(outcome).unwrap()));
     given.recv().unwrap().unwrap_err()
 }
 
 #[test]
-fn given_up_text() {
-    assert_eq!(given_up(), Error::internal("the driver gave up a request without an answer"));
+fn dropped_answer_text() {
+    assert_eq!(dropped_answer(), Error::internal("the driver dropped a request without an answer"));
 }
 
 #[test]
-fn an_answer_is_given_once_wherever_it_goes() {
+fn an_answer_is_sent_exactly_once() {
     let (sender, given) = mpsc::channel();
     let answer = |sender: &mpsc::Sender<Result<(), Error>>| {
         let sender = sender.clone();

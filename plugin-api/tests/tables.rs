@@ -1,4 +1,4 @@
-//! Tables as a wrong, old, new or hostile driver would publish them: each is refused with its own message, or read.
+//! Tables of wrong, old, new and hostile drivers: each is refused with its own message, or read.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 #![allow(unsafe_code)] // Builds C tables by hand.
 
@@ -100,24 +100,21 @@ fn refusals_texts() {
         (TableError::Magic, "its table does not begin with the Satcast magic; it is no Satcast driver"),
         (
             TableError::Version { driver: 2 },
-            "it speaks plugin API 2, this host speaks 1; install the driver of the same release as this host",
+            "it was built for plugin API 2, this host needs 1; install the driver of the same release as this host",
         ),
         (
             TableError::Short { size: 24, needed: 80 },
-            "its table has 24 bytes, 80 are needed; it was built wrongly",
+            "its table has 24 bytes but needs 80; build the driver again with this release's plugin API",
         ),
         (TableError::Missing("init"), "its table lacks the function init"),
-        (
-            TableError::Id("../x".into()),
-            "its id \"../x\" is not a name of a-z, 0-9 and - of at most 32 characters",
-        ),
+        (TableError::Id("../x".into()), "its id \"../x\" must be 1 to 32 characters of a-z, 0-9 and -"),
     ] {
         assert_eq!(refusal.to_string(), text);
     }
 }
 
 #[test]
-fn every_wrong_table_has_its_own_refusal() {
+fn each_wrong_table_gets_its_own_message() {
     assert_eq!(read(std::ptr::null()).err(), Some(TableError::NoTable));
     assert_eq!(refusal(|table| table.magic = 0), TableError::Magic);
     assert_eq!(refusal(|table| table.abi_major = 2), TableError::Version { driver: 2 });

@@ -173,7 +173,7 @@ impl Rig {
         let options = OpenOptions { url, durability: Durability::Normal, vault, low_balance };
         let store = satcast_store::open(options).await.expect("a store");
         let streams = Self::streams(&store, &clock, sources).await;
-        let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::ZERO };
+        let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::ZERO };
         let live = Live::new(store.clone(), drivers, clock, settings);
         Self { live, store, streams }
     }

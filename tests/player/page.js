@@ -237,7 +237,7 @@ window.player = {
   frame: async () => ({ ...(await nextFrame()), level: level() }),
 
   /**
-   * Seeks to the oldest second that can be asked for, and anew when that has left the window before it was shown: players go elsewhere
+   * Seeks to the oldest second that can be asked for, and again when that has left the window before it was shown: players go elsewhere
    * then. `to` is null where a player offers none.
    */
   async oldest() {
@@ -255,7 +255,7 @@ window.player = {
     }
   },
 
-  /** From here on it is noted anew how far behind one is. */
+  /** Starts a new measurement of the latency. */
   watch() {
     book.behind = { min: null, max: null };
     book.ahead = null;
@@ -264,7 +264,7 @@ window.player = {
   position: () => video.currentTime,
 
   /** Done when the picture is `width` wide and `seconds` of it were shown. */
-  async picture(width, seconds) {
+  async resolution(width, seconds) {
     let shown = 0;
     let before = video.currentTime;
     while (video.videoWidth !== width || shown < seconds) {
@@ -291,7 +291,7 @@ window.player = {
     video.play().catch((error) => book.fatal.push(`play: ${error.message}`));
   },
 
-  /** Two pictures `ms` apart, or further where none came: whether there is one at all, and how much it moved. */
+  /** Compares two frames at least `ms` apart: whether the video has content, and how much it moved. */
   async pixels(ms) {
     const before = sample();
     let after = before;

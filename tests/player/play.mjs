@@ -8,7 +8,7 @@
 //
 //   open URL        plays an address from the beginning, in a fresh page; gives when the first picture was shown
 //   wait SECONDS    watches; gives the state and how the picture moved
-//   picture WIDTH SECONDS
+//   resolution WIDTH SECONDS
 //                   watches until the picture is so wide and so many seconds of it were shown; gives what `wait` gives
 //   state           gives the state
 //   back SECONDS    seeks back from here
@@ -155,9 +155,9 @@ const STEPS = {
     await new Promise((done) => setTimeout(done, Number(seconds) * 1000));
     return seen();
   },
-  async picture(wanted) {
+  async resolution(wanted) {
     const [width, seconds] = wanted.split(' ').map(Number);
-    await page.evaluate(([wide, long]) => player.picture(wide, long), [width, seconds]);
+    await page.evaluate(([wide, long]) => player.resolution(wide, long), [width, seconds]);
     return seen();
   },
   state,

@@ -20,9 +20,9 @@ use crate::source::{Source, target_dir};
 
 /// Pause between two looks at a port.
 const POLL: Duration = Duration::from_millis(20);
-/// Fewest pictures of a stream that count as one.
-const PICTURES_MIN: usize = 60;
-/// Where builds outside the workspace keep what they compiled, below the target folder: one for all, so that each dependency is
+/// Fewest frames that count as a stream.
+const FRAMES_MIN: usize = 60;
+/// Output folder of builds outside the workspace, below the target folder: one for all, so that each dependency is
 /// compiled once.
 const BUILDS: &str = "authors";
 
@@ -32,7 +32,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root of the repository")
 }
 
-/// A program in a folder, without what the test's own build was told by its environment.
+/// A program in a folder, without the environment of the test's own build.
 #[must_use]
 pub fn clean(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
@@ -44,9 +44,9 @@ pub fn clean(program: &str, folder: &Path) -> Command {
 pub fn without_build(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        let told = ["CARGO", "RUST", "MAKE", "MFLAGS", "NEXTEST"];
+        let removed = ["CARGO", "RUST", "MAKE", "MFLAGS", "NEXTEST"];
         let needed = ["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
-        if told.iter().any(|prefix| name.starts_with(prefix)) && !needed.contains(&name.as_str()) {
+        if removed.iter().any(|prefix| name.starts_with(prefix)) && !needed.contains(&name.as_str()) {
             command.env_remove(name);
         }
     }
@@ -155,7 +155,7 @@ pub fn add(api: &Api, stream: &Stream, kind: &str, config: &Value) -> i64 {
     body["id"].as_i64().expect("the id of the destination")
 }
 
-/// A TCP server that keeps what one client sends.
+/// A TCP server that stores the bytes of one client.
 #[derive(Debug)]
 pub struct Receiver {
     /// Where it listens on this machine.
@@ -164,7 +164,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Listens, and writes to `file` until the client has closed or nobody came within `limit`.
+    /// Listens, and writes to `file` until the client has closed or no client connected within `limit`.
     ///
     /// # Panics
     /// When there is no port.
@@ -195,7 +195,7 @@ impl Receiver {
     /// The file, when the client has closed.
     ///
     /// # Panics
-    /// When nobody came.
+    /// When no client connected.
     #[must_use]
     pub fn file(self) -> PathBuf {
         self.thread.join().expect("what was received")
@@ -219,7 +219,7 @@ pub fn assert_beginning_of(source: &Source, file: &Path) {
 pub fn assert_beginning(sent: &Path, file: &Path) {
     for track in [Track::Video, Track::Audio] {
         let (sent, got) = (hashes_of_file(sent, track), hashes_of_file(file, track));
-        assert!(got.len() >= PICTURES_MIN, "{} packets of {track:?} in {}", got.len(), file.display());
+        assert!(got.len() >= FRAMES_MIN, "{} packets of {track:?} in {}", got.len(), file.display());
         let first = sent.iter().zip(&got).position(|(sent, got)| sent != got);
         assert!(sent.len() >= got.len() && first.is_none(), "{track:?}: packet {first:?} is another one");
     }

@@ -6,7 +6,7 @@ use crate::record::Track;
 /// What one segment states of one track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Picture or sound.
+    /// Kind of the track.
     pub track: Track,
     /// Decoding time of the first sample, seconds.
     pub start: f64,
@@ -69,7 +69,7 @@ fn declared(init: &[u8]) -> Result<Vec<Declared>, String> {
         let track = match child(mdia, b"hdlr")?.get(8..12) {
             Some(b"vide") => Track::Video,
             Some(b"soun") => Track::Audio,
-            _ => return Err("a track that is neither picture nor sound".into()),
+            _ => return Err("a track that is neither video nor audio".into()),
         };
         let timescale = f64::from(number(mdhd, if mdhd.first() == Some(&1) { 20 } else { 12 })?);
         tracks.push(Declared { id, track, timescale, default_duration: 0 });

@@ -112,7 +112,7 @@ impl Call {
 pub fn closed_after(address: SocketAddr, bytes: &[u8], limit: Duration) -> Duration {
     let mut socket = connect(address);
     let started = Instant::now();
-    // It may close before all is sent: that is what we wait for.
+    // The service may close before all is sent: the test waits for that.
     let _ = socket.write_all(bytes);
     let mut block = [0; 4096];
     loop {
@@ -162,7 +162,7 @@ pub fn deep_connect(depth: usize) -> Vec<u8> {
     // Each level: an object with one key, "a", whose value is the next level.
     body.extend([3, 0, 1, b'a'].repeat(depth));
     let mut bytes = handshake();
-    // C2, then Set Chunk Size so that the message comes in one piece.
+    // C2, then Set Chunk Size so that the message comes in one chunk.
     bytes.extend(std::iter::repeat_n(0, HANDSHAKE_BYTES - 1));
     bytes.extend([2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff]);
     let [top, length @ ..] = u32::try_from(body.len()).expect("a message").to_be_bytes();

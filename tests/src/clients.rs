@@ -49,7 +49,7 @@ fn installed(program: &Path) -> Command {
     guarded(program)
 }
 
-/// Runs a tool that must succeed; gives what it printed on standard output.
+/// Runs a tool that must succeed; returns its standard output.
 ///
 /// # Panics
 /// When it fails.

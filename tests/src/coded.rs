@@ -51,7 +51,7 @@ pub struct Coded {
 }
 
 impl Coded {
-    /// A picture of 320 x 180 at 25 a second with sound, 11 s; made by the first test that asks for it.
+    /// 320 x 180 at 25 frames per second with audio, 11 s; created by the first test that needs it.
     ///
     /// # Panics
     /// When ffmpeg fails.

@@ -11,15 +11,15 @@ use crate::process::{Process, guarded};
 use crate::record::Record;
 use crate::source::Source;
 
-/// Bits of the clock that a picture of [`Publish::clock`] shows; `page.js` reads them.
+/// Bits of the clock in each frame of [`Publish::clock`]; `page.js` reads them.
 const CLOCK_BITS: u32 = 12;
-/// Pictures a second of that source.
+/// Frames per second of that source.
 const CLOCK_RATE: u32 = 5;
 /// Exit code of ffmpeg when a signal ended it after it had sent everything.
 const TOLD_TO_END: i32 = 255;
-/// Option of ffmpeg: packets from one look at what the server says to the next.
+/// Option of ffmpeg: number of packets between two reads from the server.
 const READ_ALWAYS: &str = "rtmp_flush_interval";
-/// Copy of what an encoder sends, in its folder.
+/// File name of the copy of the sent media, in the encoder's folder.
 const SENT: &str = "sent.flv";
 
 /// What to publish, before it starts.
@@ -58,18 +58,18 @@ impl Publish {
         }
     }
 
-    /// `seconds` that are made while they are sent, as fast as that goes. Each picture says which second it is of: twelve bars, the
+    /// `seconds` that are made while they are sent, as fast as that goes. Each frame says which second it is of: twelve bars, the
     /// lowest bit on the left, white for 1. Keyframes are exactly four seconds apart.
     #[must_use]
     pub fn clock(seconds: u64) -> Self {
-        let mut picture = format!("color=c=0x202020:size=320x180:rate={CLOCK_RATE}");
+        let mut video_filter = format!("color=c=0x202020:size=320x180:rate={CLOCK_RATE}");
         for bit in 0..CLOCK_BITS {
             let (left, step) = (10 + 25 * bit, 1_u32 << bit);
-            picture.push_str(&format!(
+            video_filter.push_str(&format!(
                 ",drawbox=x={left}:y=20:w=25:h=140:color=white:t=fill:enable='mod(floor(t/{step})\\,2)'"
             ));
         }
-        let sound = "sine=frequency=440:sample_rate=48000".to_owned();
+        let audio = "sine=frequency=440:sample_rate=48000".to_owned();
         let encoding = format!(
             "-t {seconds} -c:v libx264 -preset ultrafast -tune zerolatency -pix_fmt yuv420p -g {} -sc_threshold 0 \
              -c:a aac -b:a 64k -progress pipe:1 -stats_period 0.1",
@@ -78,7 +78,7 @@ impl Publish {
         let lavfi = |graph| ["-f".to_owned(), "lavfi".into(), "-i".into(), graph];
         Self {
             before: Vec::new(),
-            input: [lavfi(picture), lavfi(sound)].concat(),
+            input: [lavfi(video_filter), lavfi(audio)].concat(),
             after: encoding.split_whitespace().map(str::to_owned).collect(),
             copied: false,
         }
@@ -186,13 +186,13 @@ impl Encoder {
         micros.unwrap_or(0.0) / 1e6
     }
 
-    /// Its machine stands still, with the connection open, until [`Self::thaw`].
+    /// Suspends the encoder, with the connection open, until [`Self::thaw`].
     #[track_caller]
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// It goes on, and sends at once what it has missed.
+    /// Resumes the encoder, which sends the missed media at once.
     #[track_caller]
     pub fn thaw(&self) {
         self.process.thaw();

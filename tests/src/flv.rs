@@ -21,7 +21,7 @@ pub fn read(path: &Path) -> Vec<Record> {
     parse(&bytes).unwrap_or_else(|| panic!("{} is not an FLV file", path.display()))
 }
 
-/// The same without the parameter sets that stand in pictures: segments after a change repeat them there.
+/// The same without the parameter sets inside frames: segments after a change repeat them there.
 ///
 /// # Panics
 /// As [`read`].
@@ -37,7 +37,7 @@ pub fn parse(bytes: &[u8]) -> Option<Vec<Record>> {
     records(bytes, <[u8]>::to_vec)
 }
 
-fn records(bytes: &[u8], picture: fn(&[u8]) -> Vec<u8>) -> Option<Vec<Record>> {
+fn records(bytes: &[u8], frame_bytes: fn(&[u8]) -> Vec<u8>) -> Option<Vec<Record>> {
     let mut rest = bytes.strip_prefix(b"FLV")?.get(FILE_HEADER_BYTES - 3 + BACK_POINTER_BYTES..)?;
     let mut records = Vec::new();
     while let Some((header, body)) = rest.split_at_checked(TAG_HEADER_BYTES) {
@@ -47,7 +47,7 @@ fn records(bytes: &[u8], picture: fn(&[u8]) -> Vec<u8>) -> Option<Vec<Record>> {
         let time = i32::from_be_bytes([header[7], header[4], header[5], header[6]]);
         records.extend(match header[0] {
             TAG_AUDIO => audio(body, i64::from(time)),
-            TAG_VIDEO => video(body, i64::from(time), picture),
+            TAG_VIDEO => video(body, i64::from(time), frame_bytes),
             _ => None,
         });
         let Some(after) = after.get(BACK_POINTER_BYTES..) else { break };
@@ -75,7 +75,7 @@ pub fn join(first: &[u8], millis: u32, second: &[u8]) -> Option<Vec<u8>> {
             rest = after;
             let time = from.checked_add(u32::from_be_bytes([header[7], header[4], header[5], header[6]]))?;
             let kept = matches!(header[0], TAG_AUDIO | TAG_VIDEO) && time < until;
-            // An end of sequence would end the picture for the reader of the joined file.
+            // An end of sequence would end the video for a reader of the joined file.
             if kept && !(header[0] == TAG_VIDEO && tag.get(TAG_HEADER_BYTES + 1) == Some(&2)) {
                 let [high, time @ ..] = time.to_be_bytes();
                 joined.extend_from_slice(&tag[..4]);
@@ -90,7 +90,7 @@ pub fn join(first: &[u8], millis: u32, second: &[u8]) -> Option<Vec<u8>> {
 
 fn audio(body: &[u8], time: i64) -> Option<Record> {
     let (header, payload) = body.split_at_checked(2)?;
-    assert_eq!(header[0] >> 4, 10, "the sound is not AAC");
+    assert_eq!(header[0] >> 4, 10, "the audio is not AAC");
     Some(Record::new(Track::Audio, header[1] == 0, false, (time, time), payload))
 }
 
@@ -109,15 +109,15 @@ fn without_sets(unit: &[u8]) -> Vec<u8> {
     kept
 }
 
-fn video(body: &[u8], time: i64, picture: fn(&[u8]) -> Vec<u8>) -> Option<Record> {
+fn video(body: &[u8], time: i64, frame_bytes: fn(&[u8]) -> Vec<u8>) -> Option<Record> {
     let (header, payload) = body.split_at_checked(5)?;
-    assert_eq!(header[0] & 0x0f, 7, "the picture is not H.264");
+    assert_eq!(header[0] & 0x0f, 7, "the video is not H.264");
     let keyframe = header[0] >> 4 == 1;
-    // Signed 24 bits: how much later than decoded the picture is shown.
+    // Signed 24 bits: presentation time minus decoding time.
     let shift = i64::from(i32::from_be_bytes([header[2], header[3], header[4], 0]) >> 8);
     match header[1] {
         0 => Some(Record::new(Track::Video, true, false, (time, time), payload)),
-        1 => Some(Record::new(Track::Video, false, keyframe, (time, time + shift), &picture(payload))),
+        1 => Some(Record::new(Track::Video, false, keyframe, (time, time + shift), &frame_bytes(payload))),
         // End of sequence: no media.
         _ => None,
     }

@@ -23,7 +23,7 @@ pub struct Viewer {
 
 /// A segment with everything needed to play it.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct Chunk {
     /// Its entry in the playlist.
     pub entry: Segment,
     /// Its initialization segment.
@@ -96,12 +96,12 @@ impl Viewer {
         Some((Version::read(&text), text, sent))
     }
 
-    /// Loads parts with their initialization segments, each as a piece.
+    /// Loads parts with their initialization segments, each as a chunk.
     ///
     /// # Panics
     /// When one is not there.
     #[track_caller]
-    pub fn parts(&mut self, parts: &[Part]) -> Vec<Piece> {
+    pub fn parts(&mut self, parts: &[Part]) -> Vec<Chunk> {
         let entry = |part: &Part| Segment {
             sequence: part.sequence,
             name: part.name.clone(),
@@ -111,7 +111,7 @@ impl Viewer {
             init: part.init.clone(),
         };
         let entries: Vec<Segment> = parts.iter().map(entry).collect();
-        self.pieces(&entries)
+        self.chunks(&entries)
     }
 
     /// Reloads until `wanted` accepts the playlist.
@@ -160,17 +160,17 @@ impl Viewer {
     /// # Panics
     /// When one is not there.
     #[track_caller]
-    pub fn pieces(&mut self, segments: &[Segment]) -> Vec<Piece> {
+    pub fn chunks(&mut self, segments: &[Segment]) -> Vec<Chunk> {
         let mut inits: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         for entry in segments {
             if !inits.contains_key(&entry.init) {
                 inits.insert(entry.init.clone(), self.load(&entry.init).body);
             }
             let bytes = self.load(&entry.name).body;
-            pieces.push(Piece { entry: entry.clone(), init: inits[&entry.init].clone(), bytes });
+            chunks.push(Chunk { entry: entry.clone(), init: inits[&entry.init].clone(), bytes });
         }
-        pieces
+        chunks
     }
 
     #[track_caller]

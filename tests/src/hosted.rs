@@ -1,4 +1,4 @@
-//! A stream with a self-hosted destination and a public key: what a site owner has.
+//! A stream with a self-hosted destination and a public key, like that of a site owner.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, for what an ordinary client hides: every byte of a body as it came over the wire, a request
+//! A minimal HTTP/1.1 client that shows details other clients hide: every byte of a body as it came over the wire, a request
 //! given up half-way, a reader that takes its time.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,11 +10,11 @@ use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
 
 /// Longest wait for the next bytes of an answer.
 const READ_LIMIT: Duration = Duration::from_secs(20);
-/// Receive buffer of a viewer who takes hardly anything: as small as the kernel allows.
+/// Receive buffer of a viewer that reads almost nothing: the smallest that the kernel allows.
 const TINY_BUFFER_BYTES: usize = 4096;
-/// Receive buffer of a viewer who gives up: it holds what was not asked for yet.
+/// Receive buffer of a viewer that gives up: large enough for unread data.
 const SMALL_BUFFER_BYTES: usize = 64 * 1024;
-/// Receive buffer of a viewer who takes all there is.
+/// Receive buffer of a viewer that reads everything.
 const LARGE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 /// Pause after which nothing more is expected of an answer.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
@@ -216,7 +216,7 @@ impl Slow {
         taken
     }
 
-    /// Takes what is there, up to 4 KiB; `None` when the server has closed or reset the connection.
+    /// Reads available bytes, up to 4 KiB; `None` when the server has closed or reset the connection.
     pub fn read(&mut self) -> Option<u64> {
         let count = self.connection.fill_buf().map(<[u8]>::len).ok().filter(|count| *count > 0)?;
         self.connection.consume(count);

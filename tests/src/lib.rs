@@ -2,26 +2,26 @@
 //!
 //! Nothing here links the service. A test sees what an operator, an encoder, an RTMP server or an API client sees:
 //! commands, sockets, HTTP answers and the log. The peers are real (ffmpeg, nginx with its RTMP module), plus an
-//! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
+//! RTMP sink of the tests that imitates failures of real servers: stalls, refusals, crashes, restarts.
 //!
 //! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test; [`postgres`]: a server for its database
-//! * [`encoder`], [`obs`], [`caller`], [`coded`]: who publishes (ffmpeg; as OBS does, message for message; single RTMP calls and
+//! * [`encoder`], [`obs`], [`caller`], [`coded`]: publishers (ffmpeg; the messages of OBS; single RTMP calls and
 //!   hostile bytes; other codecs)
-//! * [`nginx`], [`sink`], [`receiver`]: who receives (media; webhooks, verified by the official library)
+//! * [`nginx`], [`sink`], [`receiver`]: receivers (of media; of webhooks, verified by the official library)
 //! * [`tls`]: certificate authorities and the certificates they sign
-//! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
-//! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
-//! * [`lnbits`], [`nwc`]: wallets that others wrote; [`s3`]: a store of objects
-//! * [`clients`]: tools and clients that others made, from the committed API document
-//! * [`scene`], [`author`]: drivers that do their worst beside a stream that must lose nothing; what a driver's author does
-//! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
-//! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: what the benchmarks need (viewers; publishers and servers with
+//! * [`http`], [`playlist`], [`hls`], [`player`]: viewers (every byte counted; strict parsing; in a browser)
+//! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself to check the received media
+//! * [`lnbits`], [`nwc`]: third-party wallets; [`s3`]: an object store
+//! * [`clients`]: third-party tools and generated clients for the committed API document
+//! * [`scene`], [`author`]: hostile drivers next to a stream that must lose nothing; the steps of a driver's author
+//! * [`source`], [`flv`], [`record`]: the media, and the comparison of two copies
+//! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: tools of the benchmarks (viewers; publishers and servers with
 //!   stamped frames; a peer; repeats and medians)
-//! * [`said`]: texts by which alone an outcome is known, each once
-//! * [`process`], [`usage`], [`ports`], [`wait`], [`soak`]: children that always end, what a process holds, ports of one's own, bounded
+//! * [`said`]: the texts that tests match because no code or state exists
+//! * [`process`], [`usage`], [`ports`], [`wait`], [`soak`]: child processes that always end, resources of a process, free ports, bounded
 //!   waits, rounds
 //!
-//! Waits are for conditions, never for a time to pass, and each has a limit and says what it waited for. A failed
+//! Tests wait for conditions, never for a fixed time; each wait has a limit and names its condition. A failed
 //! expectation panics: that is how a test fails.
 
 pub mod api;

@@ -54,7 +54,7 @@ impl LnbitsServer {
         let program = environment.join("bin/python");
         assert!(program.exists(), "{} is not there; `cargo xtask test` installs it", program.display());
         let mut command = guarded(&program);
-        // Its own starter would run the server in a process of its own, which nobody ends with the test.
+        // Its own launcher would run the server in a separate process that does not end with the test.
         for name in ["logs", "extensions"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder that the starter makes");
         }

@@ -39,7 +39,7 @@ pub struct Part {
 }
 
 impl Version {
-    /// Reads a playlist and checks what it says.
+    /// Parses a playlist and checks its rules.
     ///
     /// # Panics
     /// When it breaks a rule.
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_keeps_what_it_must_and_no_more() {
+    fn a_delta_keeps_only_the_required_entries() {
         let skip = "#EXT-X-SKIP:SKIPPED-SEGMENTS=90\n";
         assert_eq!(Version::read(&text(skip, 6)).next(), 7 + 90 + 6);
         assert!(Version::parse(&text(skip, 5)).is_err(), "one is missing");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_stands() {
+    fn a_promised_part_must_appear() {
         let good = text("", 2);
         let before = Version::read(&good);
         before.follows(&before).unwrap();

@@ -1,4 +1,4 @@
-//! A service whose clocks tests move: days pass in seconds, for what a real clock would show too late.
+//! A service with a manipulated clock: days pass in seconds.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -14,7 +14,7 @@ use crate::wait;
 
 /// Longest that a step, and the start of the browser before the first one, may take besides the seconds it is asked to watch.
 const STEP_LIMIT: Duration = Duration::from_secs(45);
-/// A picture that stands longer than this waits for something. What a busy machine does is shorter, and a figure of the benchmarks.
+/// A frame shown longer than this counts as a stall. Pauses of a busy machine are shorter, and a figure of the benchmarks.
 const STALL_LIMIT: Duration = Duration::from_secs(5);
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
@@ -58,10 +58,10 @@ impl Player {
         Self::run("watch.mjs", &[])
     }
 
-    /// Starts a browser and plays `url` in it; gives when the first picture was shown.
+    /// Starts a browser and plays `url` in it; gives when the first frame was shown.
     ///
     /// # Panics
-    /// When there is no picture, with everything the player saw.
+    /// When no frame is shown, with everything the player saw.
     #[track_caller]
     #[must_use]
     pub fn start(engine: Engine, url: &str) -> (Self, Value) {
@@ -70,10 +70,10 @@ impl Player {
         (player, started)
     }
 
-    /// Opens `url` in a fresh page: waits for the first picture and gives when it was shown; of a player page, gives what it shows.
+    /// Opens `url` in a fresh page: waits for the first frame and gives when it was shown; of a player page, gives what it shows.
     ///
     /// # Panics
-    /// When there is no picture, with everything the player saw.
+    /// When no frame is shown, with everything the player saw.
     #[track_caller]
     pub fn open(&mut self, url: &str) -> Value {
         self.step(&format!("open {url}"))
@@ -103,17 +103,17 @@ impl Player {
         self.answer(STEP_LIMIT + Duration::from_secs(watched))
     }
 
-    /// Writes a picture of the player below cargo's output and gives its path.
+    /// Writes a screenshot of the player below cargo's output and gives its path.
     ///
     /// # Panics
-    /// When there is no picture.
+    /// When no frame is shown.
     #[track_caller]
     pub fn shot(&mut self, name: &str) -> PathBuf {
         let folder = scratch().join("shots");
-        std::fs::create_dir_all(&folder).expect("a folder for pictures");
+        std::fs::create_dir_all(&folder).expect("a folder for screenshots");
         let path = folder.join(format!("{name}.png"));
         self.step(&format!("shot {}", path.display()));
-        println!("picture: {}", path.display());
+        println!("screenshot: {}", path.display());
         path
     }
 
@@ -155,22 +155,22 @@ fn stalls(state: &Value) -> Vec<u64> {
     all.filter(|ms| u128::from(*ms) > STALL_LIMIT.as_millis()).collect()
 }
 
-/// Expects a picture that is not of one colour, and that moves.
+/// Expects a moving video that is not of one colour.
 ///
 /// # Panics
 /// When it is or does not.
 #[track_caller]
 pub fn assert_moves(state: &Value) {
-    /// Grey levels; a test pattern has 40, a black picture 0.
+    /// Grey levels; a test pattern has 40, a black frame 0.
     const SPREAD_MIN: f64 = 5.0;
-    /// Mean change of a pixel in grey levels; a standing picture has 0.
+    /// Mean change of a pixel in grey levels; a still video has 0.
     const MOVED_MIN: f64 = 0.2;
     let pixels = &state["pixels"];
-    assert!(pixels["spread"].as_f64() > Some(SPREAD_MIN), "there is no picture: {pixels}");
-    assert!(pixels["moved"].as_f64() > Some(MOVED_MIN), "the picture stands still: {pixels}");
+    assert!(pixels["spread"].as_f64() > Some(SPREAD_MIN), "the video has one colour: {pixels}");
+    assert!(pixels["moved"].as_f64() > Some(MOVED_MIN), "the video does not move: {pixels}");
 }
 
-/// Expects a moving picture without a stall, an error or a complaint, and that the key was sent for the index alone.
+/// Expects a moving video without a stall, error or warning, and that the key was sent for the index only.
 ///
 /// # Panics
 /// When it is otherwise.
@@ -189,7 +189,7 @@ pub fn assert_smooth(state: &Value) {
     );
 }
 
-/// Expects that hls-parser (npm) accepts the playlists in its strict mode; gives what it made of each.
+/// Expects that hls-parser (npm) accepts the playlists in its strict mode; returns its result for each.
 ///
 /// # Panics
 /// When it refuses one.
@@ -210,7 +210,7 @@ pub fn assert_valid_playlists(texts: &[&str]) -> Vec<Value> {
     said.lines().map(|line| serde_json::from_str(line).expect("JSON of validate.mjs")).collect()
 }
 
-/// What a viewer over https got of `url`, trusting the authority in `ca`; see `secure.mjs` for `what` it does.
+/// The answer to a viewer over https for `url`, trusting the authority in `ca`; see `secure.mjs` for the values of `what`.
 ///
 /// # Errors
 /// What it said when an answer was no 200 or did not come.

@@ -1,4 +1,4 @@
-//! Playlists, read strictly: what a tolerant player would forgive is an error here (RFC 8216, and the rules this
+//! Playlists, read strictly: a fault that a tolerant player would accept is an error here (RFC 8216, and the rules this
 //! service sets itself: a date on every segment, relative names, an initialization segment after each discontinuity).
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub struct Segment {
     pub duration: f64,
     /// EXT-X-PROGRAM-DATE-TIME in milliseconds since 1970.
     pub date_ms: i64,
-    /// EXT-X-DISCONTINUITY stands before it.
+    /// EXT-X-DISCONTINUITY precedes it.
     pub discontinuity: bool,
     /// Relative address of its initialization segment.
     pub init: String,
@@ -71,7 +71,7 @@ impl Media {
         self.segments.iter().map(|segment| segment.duration).sum()
     }
 
-    /// Whether this may be what `before` became: nothing that was said is taken back.
+    /// Whether this is a valid update of `before`: nothing published was changed.
     ///
     /// # Errors
     /// What was.
@@ -112,7 +112,7 @@ impl Media {
 /// Reads a multivariant playlist.
 ///
 /// # Errors
-/// The line and what is wrong with it.
+/// The line and its fault.
 pub fn index(text: &str) -> Result<Index, String> {
     let mut lines = lines(text)?;
     let (mut version, mut attributes, mut media) = (None, None, None);
@@ -149,7 +149,7 @@ struct Pending {
 /// Reads a media playlist.
 ///
 /// # Errors
-/// The line and what is wrong with it.
+/// The line and its fault.
 pub fn media(text: &str) -> Result<Media, String> {
     let mut header: BTreeMap<&str, &str> = BTreeMap::new();
     let mut segments: Vec<Segment> = Vec::new();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_players_forgive_is_refused() {
+    fn faults_that_players_tolerate_are_refused() {
         for (from, to) in [
             ("#EXTM3U\n", ""),
             ("VERSION:7", "VERSION:11"),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_stays_said() {
+    fn published_playlist_lines_do_not_change() {
         let before = media(GOOD).unwrap();
         before.follows(&before).unwrap();
         for (from, to) in [

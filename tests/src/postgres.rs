@@ -20,7 +20,7 @@ const PACKAGES: &str = "/usr/lib/postgresql";
 const ACCOUNT: &str = "nobody";
 /// The one role, which may do everything.
 const ROLE: &str = "satcast";
-/// Never shown by what is tested.
+/// Must never appear in output.
 pub const PASSWORD: &str = "correct-horse-battery";
 
 /// A running server, or one that was stopped and can start again on the same data.
@@ -54,7 +54,7 @@ impl Postgres {
     fn new(durable: bool) -> Self {
         let made = tempfile::Builder::new().prefix("satcast-postgres-").tempdir();
         let folder = made.expect("a folder for PostgreSQL");
-        // Its own account must get through to what it owns.
+        // The server's own user must have access to its files.
         mode(folder.path(), 0o755);
         let mut server = Self { process: None, folder, port: Port::lease(), durable };
         server.make();

@@ -1,4 +1,4 @@
-//! ffprobe and ffmpeg as judges of what a viewer gets.
+//! Checks of received media with ffprobe and ffmpeg.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::boxes::{self, Span};
 use crate::flv;
-use crate::hls::Piece;
+use crate::hls::Chunk;
 use crate::playlist::Segment;
 use crate::process::guarded;
 use crate::record::{Record, Track};
@@ -19,7 +19,7 @@ const ROUNDING_SECONDS: f64 = 0.000_1;
 /// One packet of a segment, as ffprobe sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packet {
-    /// Picture or sound.
+    /// Kind of the track.
     pub track: Track,
     /// Presentation time, seconds.
     pub pts: f64,
@@ -34,10 +34,10 @@ pub struct Packet {
 pub struct Stream {
     /// ffmpeg's name of the codec.
     pub codec: String,
-    /// Width and height of a picture track.
+    /// Width and height of a video track.
     pub size: Option<(u64, u64)>,
-    /// Rate and channels of a sound track.
-    pub sound: Option<(u64, u64)>,
+    /// Rate and channels of a audio track.
+    pub audio: Option<(u64, u64)>,
 }
 
 /// Packets of a segment.
@@ -46,8 +46,8 @@ pub struct Stream {
 /// When ffprobe cannot read it.
 #[track_caller]
 #[must_use]
-pub fn packets(piece: &Piece) -> Vec<Packet> {
-    let file = Scratch::of(&[&piece.init, &piece.bytes]);
+pub fn packets(chunk: &Chunk) -> Vec<Packet> {
+    let file = Scratch::of(&[&chunk.init, &chunk.bytes]);
     let entries = "packet=codec_type,pts_time,dts_time,flags";
     let answer = ffprobe(&["-show_entries", entries, "-of", "json"], &file.path);
     let list = answer["packets"].as_array().cloned().unwrap_or_default();
@@ -62,14 +62,14 @@ pub fn packets(piece: &Piece) -> Vec<Packet> {
 /// When ffprobe cannot read it.
 #[track_caller]
 #[must_use]
-pub fn streams(piece: &Piece) -> Vec<Stream> {
-    let file = Scratch::of(&[&piece.init, &piece.bytes]);
+pub fn streams(chunk: &Chunk) -> Vec<Stream> {
+    let file = Scratch::of(&[&chunk.init, &chunk.bytes]);
     let answer = ffprobe(&["-show_streams", "-of", "json"], &file.path);
     let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
     let stream = |stream: &Value| Stream {
         codec: stream["codec_name"].as_str().unwrap_or_default().to_owned(),
         size: number(&stream["width"]).zip(number(&stream["height"])),
-        sound: number(&stream["sample_rate"]).zip(number(&stream["channels"])),
+        audio: number(&stream["sample_rate"]).zip(number(&stream["channels"])),
     };
     answer["streams"].as_array().into_iter().flatten().map(stream).collect()
 }
@@ -78,29 +78,29 @@ pub fn streams(piece: &Piece) -> Vec<Stream> {
 /// gap up to the next segment, and EXTINF is its real length within a frame, as is the sum of all up to it. Gives the
 /// packets of each.
 ///
-/// The frames are pictures, or sound where no segment has a picture.
+/// The frames are those of the video, or of the audio where no segment has video.
 ///
 /// # Panics
 /// With the first segment that is otherwise.
 #[track_caller]
-pub fn assert_segments(pieces: &[Piece]) -> Vec<Vec<Packet>> {
-    let all: Vec<Vec<Packet>> = pieces.iter().map(packets).collect();
-    let spans: Vec<Vec<Span>> = pieces.iter().map(spans).collect();
-    let pictures = spans.iter().flatten().any(|span| span.track == Track::Video);
-    let lead = if pictures { Track::Video } else { Track::Audio };
+pub fn assert_segments(chunks: &[Chunk]) -> Vec<Vec<Packet>> {
+    let all: Vec<Vec<Packet>> = chunks.iter().map(packets).collect();
+    let spans: Vec<Vec<Span>> = chunks.iter().map(spans).collect();
+    let has_video = spans.iter().flatten().any(|span| span.track == Track::Video);
+    let lead = if has_video { Track::Video } else { Track::Audio };
     let lead_of = |at: usize| {
         let span: Option<&Span> = spans[at].iter().find(|span| span.track == lead);
-        span.unwrap_or_else(|| panic!("nothing of {lead:?} in {:?}", pieces[at].entry))
+        span.unwrap_or_else(|| panic!("nothing of {lead:?} in {:?}", chunks[at].entry))
     };
     let mut drift = 0.0;
-    for (at, piece) in pieces.iter().enumerate() {
-        let (entry, span) = (&piece.entry, lead_of(at));
+    for (at, chunk) in chunks.iter().enumerate() {
+        let (entry, span) = (&chunk.entry, lead_of(at));
         assert_times_rise(entry, &all[at]);
         let here = of_track(&all[at], lead);
         assert!(here[0].keyframe, "{entry:?} does not begin with a keyframe: {:?}", here[0]);
         assert_eq!(here.len(), span.durations.len(), "ffprobe sees other frames than {entry:?} states");
         let last = span.start + span.seconds();
-        let next = pieces.get(at + 1).map(|next| &next.entry);
+        let next = chunks.get(at + 1).map(|next| &next.entry);
         if next.is_some_and(|next| !next.discontinuity && next.sequence == entry.sequence + 1) {
             let gap = lead_of(at + 1).start - last;
             assert!(gap.abs() <= ROUNDING_SECONDS, "{gap} s between {entry:?} and the next");
@@ -119,9 +119,9 @@ pub fn assert_segments(pieces: &[Piece]) -> Vec<Vec<Packet>> {
 /// When they cannot be read.
 #[track_caller]
 #[must_use]
-pub fn spans(piece: &Piece) -> Vec<Span> {
-    let spans = boxes::spans(&piece.init, &piece.bytes);
-    spans.unwrap_or_else(|error| panic!("{error} in {:?}", piece.entry))
+pub fn spans(chunk: &Chunk) -> Vec<Span> {
+    let spans = boxes::spans(&chunk.init, &chunk.bytes);
+    spans.unwrap_or_else(|error| panic!("{error} in {:?}", chunk.entry))
 }
 
 #[track_caller]
@@ -142,10 +142,10 @@ pub fn of_track(packets: &[Packet], track: Track) -> Vec<Packet> {
 /// Expects that ffmpeg decodes the segments without a word, those of each initialization segment in one go.
 ///
 /// # Panics
-/// With what ffmpeg said.
+/// With the output of ffmpeg.
 #[track_caller]
-pub fn assert_decodes(pieces: &[Piece]) {
-    for run in runs(pieces) {
+pub fn assert_decodes(chunks: &[Chunk]) {
+    for run in runs(chunks) {
         let file = scratch_of(run);
         let mut ffmpeg = ffmpeg();
         let output = ffmpeg.arg("-i").arg(&file.path).args(["-f", "null", "-"]).output();
@@ -153,13 +153,13 @@ pub fn assert_decodes(pieces: &[Piece]) {
     }
 }
 
-/// Expects that ffmpeg plays `url` for `seconds` without an error; gives the pictures that it decoded.
+/// Expects that ffmpeg plays `url` for `seconds` without an error; gives the number of decoded frames.
 ///
 /// Warnings are not looked at: it has one for every live stream of fragmented MP4, as it loads the initialization
 /// segment again with each playlist.
 ///
 /// # Panics
-/// With what ffmpeg said.
+/// With the output of ffmpeg.
 #[track_caller]
 #[must_use]
 pub fn assert_plays(url: &str, seconds: u64) -> u64 {
@@ -184,14 +184,14 @@ pub fn assert_plays(url: &str, seconds: u64) -> u64 {
     frames.and_then(|frames| frames.trim().parse().ok()).unwrap_or_else(|| panic!("no frame: {progress}"))
 }
 
-/// The H.264 and AAC packets of segments of one initialization segment, as ffmpeg takes them out; without parameter sets in pictures.
+/// The H.264 and AAC packets of segments of one initialization segment, as ffmpeg takes them out; without parameter sets inside frames.
 ///
 /// # Panics
 /// When ffmpeg cannot.
 #[track_caller]
 #[must_use]
-pub fn records(pieces: &[Piece]) -> Vec<Record> {
-    let file = scratch_of(pieces);
+pub fn records(chunks: &[Chunk]) -> Vec<Record> {
+    let file = scratch_of(chunks);
     let flv = file.folder.path().join("out.flv");
     let mut ffmpeg = ffmpeg();
     let output = ffmpeg.arg("-i").arg(&file.path).args(["-c", "copy", "-f", "flv"]).arg(&flv).output();
@@ -205,8 +205,8 @@ pub fn records(pieces: &[Piece]) -> Vec<Record> {
 /// When ffprobe cannot read them.
 #[track_caller]
 #[must_use]
-pub fn hashes(pieces: &[Piece], track: Track) -> Vec<String> {
-    hashes_of_file(&scratch_of(pieces).path, track)
+pub fn hashes(chunks: &[Chunk], track: Track) -> Vec<String> {
+    hashes_of_file(&scratch_of(chunks).path, track)
 }
 
 /// The same of a file.
@@ -225,8 +225,8 @@ pub fn hashes_of_file(path: &Path, track: Track) -> Vec<String> {
 
 /// Stretches of segments with one initialization segment and no discontinuity between.
 #[must_use]
-pub fn runs(pieces: &[Piece]) -> Vec<&[Piece]> {
-    pieces.chunk_by(|one, next| one.entry.init == next.entry.init && !next.entry.discontinuity).collect()
+pub fn runs(chunks: &[Chunk]) -> Vec<&[Chunk]> {
+    chunks.chunk_by(|one, next| one.entry.init == next.entry.init && !next.entry.discontinuity).collect()
 }
 
 fn packet_of(packet: &Value) -> Option<Packet> {
@@ -278,9 +278,9 @@ impl Scratch {
     }
 }
 
-fn scratch_of(pieces: &[Piece]) -> Scratch {
-    let init = pieces.first().map(|piece| piece.init.as_slice());
+fn scratch_of(chunks: &[Chunk]) -> Scratch {
+    let init = chunks.first().map(|chunk| chunk.init.as_slice());
     let parts: Vec<&[u8]> =
-        init.into_iter().chain(pieces.iter().map(|piece| piece.bytes.as_slice())).collect();
+        init.into_iter().chain(chunks.iter().map(|chunk| chunk.bytes.as_slice())).collect();
     Scratch::of(&parts)
 }

@@ -31,7 +31,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`; what it prints is appended to the file `log`.
+    /// Starts `command`; its output is appended to the file `log`.
     ///
     /// # Panics
     /// When the program cannot be started or the file not be opened.

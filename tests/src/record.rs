@@ -2,10 +2,10 @@
 
 use sha2::{Digest, Sha256};
 
-/// How far the time of a packet may be off after a container with another clock, milliseconds: both round once.
+/// Largest difference of a packet's time after a container with another clock, milliseconds: both round once.
 pub const CARRIED_MILLIS: i64 = 2;
 
-/// Picture or sound.
+/// Kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     /// H.264
@@ -14,14 +14,14 @@ pub enum Track {
     Audio,
 }
 
-/// What is kept of a packet.
+/// Summary of a packet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
     /// The track it belongs to.
     pub track: Track,
     /// A codec configuration record instead of media.
     pub config: bool,
-    /// A picture that can be shown without those before it.
+    /// Decodes without the frames before it.
     pub keyframe: bool,
     /// Decoding time, milliseconds.
     pub dts_ms: i64,
@@ -106,7 +106,7 @@ pub fn assert_run_from_keyframe(who: &str, sent: &[Record], got: &[Record]) -> u
     assert_media_run(who, sent, got)
 }
 
-/// The same for a later part of what was received: its configuration may have come before.
+/// The same for a later part of the received media, whose configuration may have come before.
 ///
 /// # Panics
 /// With the first difference.
@@ -213,7 +213,7 @@ fn assert_run(who: &str, sent: &[Record], got: &[Record]) {
 mod tests {
     use super::*;
 
-    /// Configuration of both tracks, then three keyframe groups of four pictures, sound between them.
+    /// Configuration of both tracks, then three keyframe groups of four frames, audio between them.
     fn stream() -> Vec<Record> {
         let mut records = vec![
             Record::new(Track::Video, true, false, (0, 0), b"avcC"),
@@ -221,15 +221,15 @@ mod tests {
         ];
         for index in 0..12_i64 {
             let time = index * 40;
-            let (picture, sound) = (format!("picture {index}"), format!("sound {index}"));
+            let (video, audio) = (format!("frame {index}"), format!("audio {index}"));
             records.push(Record::new(
                 Track::Video,
                 false,
                 index % 4 == 0,
                 (time, time + 40),
-                picture.as_bytes(),
+                video.as_bytes(),
             ));
-            records.push(Record::new(Track::Audio, false, false, (time + 5, time + 5), sound.as_bytes()));
+            records.push(Record::new(Track::Audio, false, false, (time + 5, time + 5), audio.as_bytes()));
         }
         records
     }

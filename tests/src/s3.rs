@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-/// Access key id of the one who may.
+/// Access key id with permission.
 pub const ACCESS_KEY: &str = "testkey";
-/// Never shown by what is tested.
+/// Must never appear in output.
 pub const SECRET_KEY: &str = "very-secret-value-of-the-store";
 /// The one bucket.
 pub const BUCKET: &str = "recordings";
 
-/// How the store is today; a number from 400 on is what it answers to everything.
+/// Behaviour of the store; a number of 400 or more is its status code for every request.
 const WELL: u16 = 0;
 const GONE: u16 = 1;
 

@@ -2,13 +2,13 @@
 //!
 //! Each stands here once, so that another wording changes this file and no test. What has a code, a state or an exit status is judged by that.
 
-/// Log: how a line begins that tells of the process of an isolated driver; its name follows.
+/// Log: beginning of a line about the process of an isolated driver; its name follows.
 pub const DRIVER_PROCESS: &str = "the process of driver ";
 /// Log: it crashed so many times that nothing new is given to it.
 pub const CRASHED_THREE_TIMES: &str = "crashed 3 times";
 /// Log: how a line begins of a destination that failed and comes again; `attempt=` says how often it failed in a row.
-pub const COMES_AGAIN: &str = "destination failed, will be tried again";
-/// Log: so many accounts failed that nobody may use a driver.
+pub const COMES_AGAIN: &str = "destination failed; retrying";
+/// Log: too many accounts failed; no account may use the driver.
 pub const FOR_EACH_ACCOUNT: &str = "for each of";
 /// Log: a call did not return in time.
 pub const CALL_HANGS: &str = "did not return from a call";
@@ -31,11 +31,11 @@ pub const PANICKED_THREE_TIMES: &str = "panicked 3 times";
 /// Reason: a driver is set aside for one account.
 pub const FOR_ONE_ACCOUNT: &str = "for this account";
 /// Reason of a driver that was to be replaced by a file that is none.
-pub const GOES_ON: &str = "goes on without what was refused";
-/// Log: the drivers folder cannot be trusted, and what runs is left as it is.
-pub const NOT_LOOKED_AT: &str = "driver not looked at";
+pub const GOES_ON: &str = "runs on without the refused change";
+/// Log: the drivers folder is not trusted; running drivers are kept.
+pub const NOT_LOOKED_AT: &str = "driver not checked";
 /// Log: a configuration cannot be read at a reload.
-pub const RELOAD_REFUSED: &str = "everything stays as it is";
+pub const RELOAD_REFUSED: &str = "the running one stays in use";
 /// Log: a session ended.
 pub const SESSION_ENDED: &str = "session ended";
 /// Log: a minute cannot be written down.
@@ -51,7 +51,7 @@ pub const NO_KEY_FILE: &str = "secret.key is missing";
 /// Refusal: another service has the database.
 pub const DATABASE_IN_USE: &str = "another satcast is running";
 /// Reason: a destination would send a stream into itself.
-pub const SENDS_INTO_ITSELF: &str = "comes from this very stream";
+pub const SENDS_INTO_ITSELF: &str = "comes from this stream itself";
 /// Log: an encoder's address is not allowed.
 pub const ADDRESS_NOT_ALLOWED: &str = "may not be used from this address";
 /// Reason: a server takes nothing.
@@ -70,10 +70,10 @@ pub const CONNECTION_CLOSED: &str = "closed the connection";
 pub const CONNECTION_REFUSED: &str = "refused";
 /// Reason: no server of names knows the host.
 pub const NAME_UNKNOWN: &str = "cannot resolve";
-/// Reason: nobody whom the service trusts signed the server's certificate.
+/// Reason: no authority trusted by the service signed the server's certificate.
 pub const UNKNOWN_AUTHORITY: &str = "not signed by an authority";
 /// Reason: the server's certificate is of another host.
-pub const ANOTHER_NAME: &str = "is for another name";
+pub const ANOTHER_NAME: &str = "is for another host name";
 /// Reason: the server does not answer to TLS.
 pub const NO_TLS: &str = "does not speak TLS";
 /// Log: why publishers were refused: an unknown key, a second one, bytes of another protocol, a hostile message, none in time.
@@ -91,7 +91,7 @@ pub const REFUSED_DRIVERS: &[(&str, &str)] = &[
     ("future", "999"),
     ("short", "100 bytes"),
     ("nostop", "lacks the function stop"),
-    ("noname", "is not a name"),
+    ("noname", "must be 1 to 32 characters"),
     ("another", "rename the file to renamed.so"),
     ("badmanifest", "manifest cannot be read"),
     ("notypes", "names 0 destination types"),

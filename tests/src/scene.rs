@@ -26,7 +26,7 @@ const PACKETS_AFTER: usize = 200;
 /// What its destinations must keep to themselves.
 pub const TOKEN: &str = "very-secret-token";
 
-/// The service, the stream, and who receives it.
+/// The service, the stream, and its receiver.
 #[derive(Debug)]
 pub struct Scene {
     /// The service.
@@ -117,7 +117,7 @@ impl Scene {
     /// Ends the stream a while after all that happened; the healthy destination must have got everything.
     ///
     /// # Panics
-    /// When it did not, or the service fell, or told the token.
+    /// When it did not, when the service ended, or when the service revealed the token.
     #[track_caller]
     pub fn finish(&mut self, encoder: &mut Encoder) {
         self.goes_on(PACKETS_AFTER);
@@ -169,7 +169,7 @@ pub fn compile(sources: &[&Path], library: &Path, flags: &[&str]) {
         .arg(library)
         .args(sources)
         .args(flags));
-    // Whatever the umask is: the service refuses what others can write to.
+    // Independent of the umask: the service refuses files that other users can write to.
     std::fs::set_permissions(library, Permissions::from_mode(0o755)).expect("a library of ours");
 }
 

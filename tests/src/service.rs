@@ -42,7 +42,7 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        // Everything runs on this machine, which the outbound guard refuses unless told.
+        // All peers run on this machine, which the outbound guard refuses unless it is listed.
         Self { settings: Vec::new(), with_tls: false }.set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
     }
 }
@@ -227,7 +227,7 @@ impl Service {
         command
     }
 
-    /// Runs a command that must succeed; gives what it printed on standard output.
+    /// Runs a command that must succeed; returns its standard output.
     ///
     /// # Panics
     /// When it fails.

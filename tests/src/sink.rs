@@ -1,4 +1,4 @@
-//! An RTMP server of our own that keeps what it gets, and can do what real ones do on a bad day.
+//! An RTMP server of the tests that records the received media and can imitate failures of real servers.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -96,7 +96,7 @@ impl Sink {
         Self::start(Behaviour::Record)
     }
 
-    /// A sink that behaves as told.
+    /// A sink with this behaviour.
     ///
     /// # Panics
     /// When it cannot listen.
@@ -116,7 +116,7 @@ impl Sink {
         sink
     }
 
-    /// Listens again after [`Sink::kill`], on the same port, with what it had received.
+    /// Listens again after [`Sink::kill`], on the same port; it keeps the received media.
     ///
     /// # Panics
     /// When it cannot listen.

@@ -20,7 +20,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// H.264 720p30 of about 3 Mbit/s with B-frames and AAC. Noise makes the picture cost what a real one costs;
+    /// H.264 720p30 of about 3 Mbit/s with B-frames and AAC. Noise makes it as expensive as a real video;
     /// without it the rate would be a tenth.
     pub const SHARED: Self = Self {
         name: "source-v1",
@@ -35,20 +35,20 @@ impl Recipe {
         encoding: "-f lavfi -i testsrc2=size=480x270:rate=30 -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
             -c:v libx264 -preset veryfast -bf 2 -pix_fmt yuv420p -b:v 800k -g 60 -sc_threshold 0 -c:a aac -b:a 96k",
     };
-    /// 360p25 and a low rate: what an encoder may come back with.
+    /// 360p25 and a low rate, for an encoder that returns with other settings.
     pub const SMALL: Self = Self {
         name: "small-v1",
         encoding: "-f lavfi -i testsrc2=size=640x360:rate=25 -f lavfi -i sine=frequency=660:sample_rate=48000 -t 30 \
             -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 800k -g 50 -sc_threshold 0 -c:a aac -b:a 96k",
     };
-    /// 360p with one picture a second and a keyframe every four: as of a camera that watches.
+    /// 360p with one frame per second and a keyframe every four seconds, like a surveillance camera.
     pub const SLOW: Self = Self {
         name: "slow-v1",
         encoding: "-f lavfi -i testsrc2=size=640x360:rate=1 -f lavfi -i sine=frequency=880:sample_rate=48000 -t 32 \
             -c:v libx264 -preset ultrafast -tune zerolatency -pix_fmt yuv420p -b:v 400k -g 4 -sc_threshold 0 \
             -c:a aac -b:a 96k",
     };
-    /// 30000/1001 frames a second with B-frames, and sound of 44.1 kHz in one channel.
+    /// 30000/1001 frames a second with B-frames, and audio of 44.1 kHz in one channel.
     pub const NTSC: Self = Self {
         name: "ntsc-v1",
         encoding: "-f lavfi -i testsrc2=size=640x360:rate=30000/1001 -f lavfi -i sine=frequency=440:sample_rate=44100 \
@@ -61,7 +61,7 @@ impl Recipe {
         encoding: "-f lavfi -i testsrc2=size=640x360:rate=30 -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
             -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 800k -g 150 -sc_threshold 0 -c:a aac -b:a 96k",
     };
-    /// Two of five pictures are left out by chance: 1/30 s to several times that from one to the next.
+    /// Two of five frames are left out at random: gaps of 1/30 s to several times that.
     pub const VARIABLE_RATE: Self = Self {
         name: "variable-rate-v1",
         encoding: "-f lavfi -i testsrc2=size=640x360:rate=30,select=gt(random(7)\\,0.4) \
@@ -77,20 +77,20 @@ impl Recipe {
             -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 12M -minrate 12M -maxrate 12M -bufsize 12M -g 60 -sc_threshold 0 \
             -c:a aac -b:a 128k",
     };
-    /// No picture.
-    pub const SOUND_ONLY: Self = Self {
-        name: "sound-only-v1",
+    /// No video.
+    pub const AUDIO_ONLY: Self = Self {
+        name: "audio-only-v1",
         encoding: "-f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 -c:a aac -b:a 128k",
     };
-    /// No sound.
-    pub const PICTURE_ONLY: Self = Self {
-        name: "picture-only-v1",
+    /// No audio.
+    pub const VIDEO_ONLY: Self = Self {
+        name: "video-only-v1",
         encoding: "-f lavfi -i testsrc2=size=640x360:rate=25 -t 30 \
             -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 800k -g 50 -sc_threshold 0",
     };
 }
 
-/// A file to publish, and what ffmpeg's FLV writer makes of it.
+/// A file to publish, and its packets as ffmpeg's FLV writer produces them.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Certificate authorities of the tests' own, and what they sign.
+//! Certificate authorities of the tests, and certificates signed by them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -84,7 +84,7 @@ impl Authority {
     /// Whether the server at `address` shows a certificate that this authority signed for its address.
     ///
     /// # Panics
-    /// When nobody listens there.
+    /// When no server listens there.
     #[must_use]
     pub fn vouches_for(&self, address: SocketAddr) -> bool {
         let mut roots = RootCertStore::empty();
@@ -111,7 +111,7 @@ pub fn no_tls() -> SocketAddr {
     let address = listener.local_addr().expect("its address");
     std::thread::spawn(move || {
         for mut socket in listener.incoming().map_while(Result::ok) {
-            // Whoever leaves at once has heard enough.
+            // A client that leaves at once needs no answer.
             let _ = socket.read(&mut [0; 64]);
             let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
         }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Pause between two looks.
+/// Pause between two checks.
 const POLL: Duration = Duration::from_millis(20);
-/// Pause between two looks through the API, which answers a key 300 times a minute.
+/// Pause between two checks through the API, which has a limit of 300 requests per minute and key.
 const API_POLL: Duration = Duration::from_millis(300);
 
-/// Looks until `probe` gives `Ok`, at most for `limit`; the last `Err` says how far things were.
+/// Calls `probe` until it returns `Ok`, at most for `limit`; the last `Err` describes the state.
 ///
 /// # Panics
 /// When `limit` has passed, with `what` and the last state seen.
@@ -16,7 +16,7 @@ pub fn until<T>(what: &str, limit: Duration, probe: impl FnMut() -> Result<T, St
     poll(what, limit, POLL, probe)
 }
 
-/// The same for a `probe` that asks the API.
+/// The same for a `probe` that uses the API.
 ///
 /// # Panics
 /// When `limit` has passed, with `what` and the last state seen.

@@ -86,7 +86,7 @@ async fn lnbits_pays_and_receives(server: &LnbitsServer) {
     let refused = receiver.pay(&invoice).await.expect_err("a refusal");
     assert_eq!((refused.fault, refused.certain), (Fault::Restricted, true), "{refused}");
     assert_eq!(operator.lookup(&invoice.payment_hash).await.expect("it works"), InvoiceState::Open);
-    // Another wallet's invoice tells nobody but its owner.
+    // An invoice of another wallet notifies only its owner.
     let other = customer.lookup(&invoice.payment_hash).await;
     assert!(!matches!(other, Ok(InvoiceState::Settled { .. } | InvoiceState::Open)), "{other:?}");
     assert_eq!(operator.lookup(NO_HASH).await.expect("it works"), InvoiceState::Unknown);
@@ -149,7 +149,7 @@ async fn nwc_pays_and_receives(server: &LnbitsServer, modern: &NwcService, old: 
 }
 
 #[test]
-fn a_payment_that_nobody_confirmed_is_found_and_not_made_again() {
+fn an_unconfirmed_payment_is_found_and_not_repeated() {
     let server = LnbitsServer::start();
     server.fund(&server.customer, FUNDS_SATS);
     let mut service = NwcService::start(&server, &server.customer);
@@ -161,7 +161,7 @@ async fn an_unconfirmed_payment_is_found(server: &LnbitsServer, service: &mut Nw
     let customer = open(WalletKind::Nwc, service.uri(), "");
     let invoice = operator.make_invoice(Msat(9_000), "kept silent about", EXPIRY).await.expect("it works");
     service.keep_silent();
-    // The wallet does not answer the payment, and says when asked what became of it.
+    // The wallet does not answer the payment, but reports its result when asked.
     timed("nip44 pay without an answer", customer.pay(&invoice)).await.expect("it works");
     service.behave();
     customer.pay(&invoice).await.expect("it works");

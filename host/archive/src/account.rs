@@ -1,4 +1,4 @@
-//! The account of all recordings: looked at, deleted, signed for.
+//! Access to all recordings: troubles, deletion, signed addresses.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use satcast_core::troubles::Troubles;
 use satcast_drivers::{Drivers, RecordingsError, Reports};
 use satcast_store::{Actor, ArchiveRecord, ArchiveState, Store, StoreError};
 
-/// Longest a driver is waited for when it deletes a recording.
+/// Longest wait for a driver to delete a recording.
 pub const DELETE_LIMIT: Duration = Duration::from_secs(20);
-/// Longest a store is waited for until it has opened the upload of a paid retry.
+/// Longest wait for a store to open the upload of a paid retry.
 pub const OPEN_LIMIT: Duration = Duration::from_secs(20);
-/// How long a signed address may be used.
+/// How long a signed address is valid.
 pub const SIGNED_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// The account of all recordings; cheap to clone.
@@ -31,17 +31,17 @@ pub(super) struct Inner {
     pub(super) drivers: Drivers,
     pub(super) reports: Reports,
     pub(super) clock: Clock,
-    /// Recordings whose driver is being asked for a paid retry, or to delete them.
+    /// Recordings whose driver is being asked for a paid retry or a deletion.
     pub(super) asking: Mutex<HashSet<i64>>,
-    /// Held while reports are written down.
+    /// Held while reports are saved.
     pub(super) writing: tokio::sync::Mutex<()>,
-    /// Held while a driver is told of a destination.
-    pub(super) telling: tokio::sync::Mutex<()>,
-    /// A driver has not heard of a destination's configuration.
-    pub(super) untold: AtomicBool,
-    /// Drivers with paid uploads that are not loaded, and since when, on the monotonic clock.
+    /// Held while a driver is notified of a destination.
+    pub(super) notifying: tokio::sync::Mutex<()>,
+    /// A driver was not notified of a destination's configuration.
+    pub(super) unnotified: AtomicBool,
+    /// Drivers with paid uploads that are not loaded, and since when (monotonic clock).
     pub(super) absent: Mutex<HashMap<String, Duration>>,
-    /// What is wrong with the stores of destinations, while it is.
+    /// Current troubles with the stores of destinations.
     pub(super) troubles: Troubles<DestinationId, String>,
 }
 
@@ -54,31 +54,40 @@ impl std::fmt::Debug for Archive {
 /// Why a recording was not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
-    /// Its driver.
     #[error(transparent)]
     Driver(#[from] RecordingsError),
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Archive {
-    /// An account of what drivers tell through `reports`.
+    /// Mirrors the reports that arrive through `reports`.
     pub fn new(store: Store, drivers: Drivers, reports: Reports, clock: Clock) -> Self {
-        let (asking, untold) = (Mutex::default(), AtomicBool::default());
-        let (writing, telling) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        let (asking, unnotified) = (Mutex::default(), AtomicBool::default());
+        let (writing, notifying) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
         let (absent, troubles) = (Mutex::default(), Troubles::default());
-        let inner =
-            Inner { store, drivers, reports, clock, asking, writing, telling, untold, absent, troubles };
+        let inner = Inner {
+            store,
+            drivers,
+            reports,
+            clock,
+            asking,
+            writing,
+            notifying,
+            unnotified,
+            absent,
+            troubles,
+        };
         Self { inner: Arc::new(inner) }
     }
 
-    /// What is wrong with the store of a destination: it could not be reached when the destination was made, or an upload waits for it.
+    /// Trouble with the store of a destination: the store was not reachable when the destination was created, or an
+    /// upload waits for it.
     pub fn trouble(&self, destination: DestinationId) -> Option<String> {
         self.inner.troubles.of(destination).map(|trouble| trouble.what)
     }
 
-    /// The store of a destination could not be reached, or with `None` it is as it should be.
+    /// Sets the trouble of a destination's store; `None` clears it.
     pub fn note_trouble(&self, destination: DestinationId, what: Option<String>) {
         match what {
             Some(what) => self.inner.troubles.note(destination, what, self.inner.clock.now()),
@@ -86,10 +95,10 @@ impl Archive {
         }
     }
 
-    /// Has a recording forgotten by its driver, with `remote` its object in the store, too, and shows it no more.
+    /// Has the driver forget a recording, with `remote` also delete its object at the store, and no longer shows it.
     ///
     /// # Errors
-    /// The driver may know it still, and it is shown as before; or the database failed.
+    /// The driver failed and may still know the recording, which is shown as before; or the database failed.
     pub async fn delete(
         &self,
         actor: &Actor,
@@ -97,15 +106,15 @@ impl Archive {
         remote: bool,
     ) -> Result<(), DeleteError> {
         let report = &archive.report;
-        // Beside a retry there is one turn already.
+        // A running retry holds the recording already.
         let _asking = Asking::begin(self, archive.id);
         let Inner { drivers, store, .. } = &*self.inner;
         drivers.delete_recording(&report.driver, &report.file_name, remote, DELETE_LIMIT).await?;
         Ok(store.delete_archive(actor, archive.id, remote).await?)
     }
 
-    /// Puts addresses that may be fetched without a login for [`SIGNED_FOR`] in place of those of uploaded recordings. What
-    /// cannot be signed stays as it is.
+    /// Replaces the addresses of uploaded recordings with addresses that need no login for [`SIGNED_FOR`]. An address
+    /// that cannot be signed stays as it is.
     pub async fn sign(&self, archives: &mut [ArchiveRecord]) {
         let drivers: HashSet<String> =
             archives.iter().filter(|archive| is_there(archive)).map(|it| it.report.driver.clone()).collect();
@@ -120,7 +129,9 @@ impl Archive {
                         archive.report.url = address.or_else(|| archive.report.url.take());
                     }
                 }
-                Err(error) => tracing::warn!(driver, %error, "addresses of recordings cannot be signed"),
+                Err(error) => {
+                    tracing::warn!(driver, %error, "download addresses of recordings cannot be signed")
+                }
             }
         }
     }
@@ -130,7 +141,7 @@ impl Archive {
     }
 }
 
-/// The turn of one recording.
+/// Exclusive use of one recording.
 pub(super) struct Asking<'a> {
     archives: &'a Archive,
     id: i64,
@@ -138,7 +149,7 @@ pub(super) struct Asking<'a> {
 
 impl<'a> Asking<'a> {
     pub(super) fn begin(archives: &'a Archive, id: i64) -> Option<Self> {
-        // Made only where it is ours: to drop one ends the turn.
+        // Created only on success, because dropping an `Asking` releases the recording.
         let is_ours = archives.asking().insert(id);
         is_ours.then(|| Self { archives, id })
     }

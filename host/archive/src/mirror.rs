@@ -1,7 +1,7 @@
-//! What drivers tell of their recordings, written down: each report in one transaction, with its event.
+//! Saves the reports of drivers about their recordings: each report in one transaction, with its event.
 //!
-//! Reports may be lost (more than may wait, a database that fails, a service that dies); lists make up for them, after every
-//! change of what is loaded and once a minute.
+//! Reports can be lost: the queue is full, the database fails, the service dies. Listing makes up for them: once a
+//! minute, and after every change of the loaded drivers.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,30 +15,31 @@ use super::objections::Objections;
 use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 use satcast_store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, Recorded, StoreError};
 
-/// Time between two lists.
+/// Time between two listings.
 const LIST_PAUSE: Duration = Duration::from_secs(60);
-/// How often it is looked whether other drivers are loaded.
+/// How often the version of the loaded drivers is checked.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
-/// How long a paid retry waits for a word of its driver before it is given back; a store is waited for some seconds.
+/// How long a paid retry waits for a report of its driver before its fee is refunded; a store is waited for some
+/// seconds.
 pub(super) const ASKED_MAX: Duration = Duration::from_secs(60 * 60);
-/// What is said of a recording that its driver lost.
-pub(super) const LOST: &str = "its driver no longer knows it";
+/// Error of a recording that its driver lost.
+pub(super) const LOST: &str = "the driver that made the recording no longer knows it";
 
 impl Archive {
-    /// Writes down what drivers tell until `stop` resolves, and what they told by then.
+    /// Saves reports of drivers until `stop` resolves, and those that arrived by then.
     pub async fn keep(self, stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
         let mut seen = None;
         let mut listed = tokio::time::Instant::now();
         loop {
-            let is_short = self.write_down().await;
+            let is_incomplete = self.save_reports().await;
             let version = self.inner.drivers.version();
-            let is_new = is_short || seen != Some(version);
+            let is_new = is_incomplete || seen != Some(version);
             if is_new || listed.elapsed() >= LIST_PAUSE {
                 self.compare_all().await;
-                // After the lists, so that it is known which destinations have recordings.
-                if self.take_untold() || is_new {
-                    self.tell_all().await;
+                // After the lists, so that the destinations with recordings are known.
+                if self.take_unnotified() || is_new {
+                    self.notify_all().await;
                 }
                 (seen, listed) = (Some(version), tokio::time::Instant::now());
             }
@@ -48,32 +49,32 @@ impl Archive {
                 () = tokio::time::sleep(LOOK_PAUSE) => {}
             }
         }
-        self.write_down().await;
+        self.save_reports().await;
     }
 
-    /// Writes all waiting reports down; true when some are missing.
-    pub async fn write_down(&self) -> bool {
-        // Who waits for this wants to have read what another one took just before.
+    /// Saves all waiting reports; true when some are missing.
+    pub async fn save_reports(&self) -> bool {
+        // The caller expects that reports which another call took just before are saved, too.
         let _one_at_a_time = self.inner.writing.lock().await;
-        let told = self.inner.reports.take();
-        let mut is_short = told.is_short;
+        let waiting = self.inner.reports.take();
+        let mut is_incomplete = waiting.is_incomplete;
         let mut objections = Objections::default();
-        for (driver, recording) in told.reports {
-            is_short |= !self.record(&driver, recording, &mut objections).await;
+        for (driver, recording) in waiting.reports {
+            is_incomplete |= !self.record(&driver, recording, &mut objections).await;
         }
-        objections.say(&self.inner.drivers);
-        is_short
+        objections.log(&self.inner.drivers);
+        is_incomplete
     }
 
-    /// False when the database failed, so that it must be listed again.
+    /// False when the database failed, so that the driver must be listed again.
     async fn record(&self, driver: &str, recording: Recording, objections: &mut Objections) -> bool {
         let Inner { store, drivers, clock, .. } = &*self.inner;
         let is_gone = recording.gone;
         let (report, now) = (report(driver, recording), clock.now());
-        let may_tell_of = |kind: &str| drivers.may_tell_of(driver, kind);
+        let may_report = |kind: &str| drivers.may_report(driver, kind);
         let recorded = match is_gone {
             true => store.archive_gone(report.clone(), now).await.map(|()| Recorded::Late),
-            false => store.record_archive(report.clone(), &may_tell_of, now).await,
+            false => store.record_archive(report.clone(), &may_report, now).await,
         };
         if matches!(recorded, Ok(Recorded::Taken(_))) {
             self.show_trouble(&report);
@@ -83,19 +84,19 @@ impl Archive {
             Ok(_) | Err(StoreError::NotFound(_)) => true,
             Err(error) => {
                 let file_name = report.file_name;
-                tracing::error!(driver, file_name, %error, "a recording's state was not written down");
+                tracing::error!(driver, file_name, %error, "the state of a recording was not saved");
                 false
             }
         }
     }
 
-    /// While it is recorded or uploaded, what is wrong with its store stands at the destination as well.
+    /// During recording and upload, a trouble of the store is shown at the destination as well.
     fn show_trouble(&self, report: &ArchiveReport) {
         let is_under_way = matches!(report.state, ArchiveState::Recording | ArchiveState::Uploading);
         self.note_trouble(report.destination_id, report.error.clone().filter(|_| is_under_way));
     }
 
-    /// Compares what every driver lists with what is written down, and ends retries whose driver cannot be asked.
+    /// Compares the list of every driver with the database, and ends retries whose driver cannot be asked.
     pub(crate) async fn compare_all(&self) {
         for driver in self.inner.drivers.loaded_ids() {
             let asking = self.asking().clone();
@@ -103,7 +104,7 @@ impl Archive {
                 Ok(Some(listed)) => listed,
                 Ok(None) => continue,
                 Err(error) => {
-                    tracing::warn!(driver, %error, "a driver does not list its recordings");
+                    tracing::warn!(driver, %error, "a driver failed to list its recordings");
                     continue;
                 }
             };
@@ -112,21 +113,21 @@ impl Archive {
             {
                 tracing::warn!(
                     driver,
-                    "a driver lists recordings that break the rules; they are left out, and none that is missing counts as lost until \
-                     they are gone: {complaint}"
+                    "a driver lists invalid recordings; they are ignored, and missing recordings do not count as lost until \
+                     the list is valid again: {complaint}"
                 );
             }
             if let Err(error) = self.compare(&driver, listed, &asking).await {
-                tracing::error!(driver, %error, "recordings were not compared with what is known of them");
+                tracing::error!(driver, %error, "recordings were not compared with the database");
             }
         }
         if let Err(error) = self.end_unanswered().await {
-            tracing::error!(%error, "retries that nobody answers were not looked for");
+            tracing::error!(%error, "unanswered recoveries were not looked up");
         }
     }
 
-    /// Gives back what was paid for retries of which no driver has told anything for [`ASKED_MAX`]: it is disabled, or cannot list. So it
-    /// is with uploads that had begun, once their driver has not been loaded for so long: nobody goes on with them.
+    /// Refunds retries for which no driver has reported anything for [`ASKED_MAX`], because the driver is disabled or
+    /// cannot list. Uploads that had begun are refunded, too, when their driver has not been loaded for that time.
     async fn end_unanswered(&self) -> Result<(), StoreError> {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
         for opened in store.opened_recoveries().await? {
@@ -135,7 +136,7 @@ impl Archive {
                     recovery = opened.id,
                     driver = opened.driver,
                     file_name = opened.file_name,
-                    "nobody goes on with a recovery; it is given back"
+                    "the driver of a recovery is not loaded; the fee is refunded"
                 );
                 store.recovery_abandoned(opened.id, now).await?;
             }
@@ -146,7 +147,7 @@ impl Archive {
                 tracing::warn!(
                     recovery = asked.id,
                     file_name = asked.file_name,
-                    "nobody answers for a recovery; it is given back"
+                    "a recovery got no answer; the fee is refunded"
                 );
                 store.recovery_refused(asked.id, now).await?;
             }
@@ -167,20 +168,21 @@ impl Archive {
         now.saturating_sub(since) > ASKED_MAX
     }
 
-    /// `asking` are recordings whose driver was being asked for a retry when the list was made.
+    /// `asking`: recordings whose driver was being asked for a retry when the list was made.
     async fn compare(&self, driver: &str, listing: Listing, asking: &HashSet<i64>) -> Result<(), StoreError> {
         let store = &self.inner.store;
         let asked = store.asked_recoveries(driver).await?;
-        // One that is missing may be one that was refused, as its name may be what is wrong with it: then nothing follows from it.
+        // A missing recording may be one that was refused for a bad name, so a list with refused entries proves no
+        // loss.
         let is_whole = listing.is_whole();
         let listed = listing.recordings;
         let by_name: HashMap<&str, &Recording> =
             listed.iter().map(|recording| (recording.file_name.as_str(), recording)).collect();
         for recovery in asked {
             let is_asked = asking.contains(&recovery.archive) || self.asking().contains(&recovery.archive);
-            let told = by_name.get(recovery.file_name.as_str()).copied();
-            if !is_asked && (is_whole || told.is_some()) {
-                self.make_up(&recovery, told).await?;
+            let listed = by_name.get(recovery.file_name.as_str()).copied();
+            if !is_asked && (is_whole || listed.is_some()) {
+                self.settle(&recovery, listed).await?;
             }
         }
         let known = store.known_archives(driver).await?;
@@ -190,24 +192,24 @@ impl Archive {
         let mut objections = Objections::default();
         for recording in listed {
             let known = by_name.get(recording.file_name.as_str());
-            // Who has it deleted at this moment writes that down.
+            // The task that deletes the recording saves that itself.
             let is_awaited = |known: &&KnownArchive| {
                 recording.gone && (asking.contains(&known.id) || self.asking().contains(&known.id))
             };
             if known.copied().is_some_and(|known| is_awaited(&known)) {
                 continue;
             }
-            // What is gone, and not shown, is as it should be.
-            let is_told = known.map_or(!recording.gone, |known| is_news(known, &recording));
-            if is_told {
+            // A recording that is gone and not shown needs no report.
+            let has_news = known.map_or(!recording.gone, |known| is_news(known, &recording));
+            if has_news {
                 self.record(driver, recording, &mut objections).await;
             }
         }
-        objections.say(&self.inner.drivers);
+        objections.log(&self.inner.drivers);
         if is_whole { self.lose(driver, &known, &names).await } else { Ok(()) }
     }
 
-    /// Ends what a driver does not list any more.
+    /// Marks recordings that a driver no longer lists as lost.
     async fn lose(
         &self,
         driver: &str,
@@ -217,11 +219,11 @@ impl Archive {
         let store = &self.inner.store;
         let is_lost = |known: &&KnownArchive| {
             let goes_on = matches!(known.state, ArchiveState::Recording | ArchiveState::Uploading);
-            // One that is being deleted is gone at its driver first.
+            // A recording that is being deleted disappears from its driver first.
             goes_on && !names.contains(&known.file_name) && !self.asking().contains(&known.id)
         };
         for lost in known.iter().filter(is_lost) {
-            // A file into which nothing came, of which the last word was not heard.
+            // An empty file whose last report was lost.
             let empty = store.archive_report(lost.id).await?;
             if let Some(report) =
                 empty.filter(|report| lost.state == ArchiveState::Uploading && report.size_bytes == 0)
@@ -229,17 +231,18 @@ impl Archive {
                 store.archive_gone(report, self.inner.clock.now()).await?;
                 continue;
             }
-            tracing::error!(driver, file_name = lost.file_name, "a driver has lost a recording");
+            tracing::error!(driver, file_name = lost.file_name, "a driver no longer has a recording");
             store.lose_archive(lost.id, LOST, self.inner.clock.now()).await?;
         }
         Ok(())
     }
 
-    /// Ends a paid retry whose answer nobody wrote down: kept when the store opened the upload, else given back.
-    async fn make_up(&self, asked: &AskedRecovery, told: Option<&Recording>) -> Result<(), StoreError> {
+    /// Settles a paid retry whose answer was not saved: the fee is kept when the store opened the upload, else
+    /// refunded.
+    async fn settle(&self, asked: &AskedRecovery, listed: Option<&Recording>) -> Result<(), StoreError> {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
-        let opened = told.is_some_and(|recording| was_opened(asked.driver_attempt, recording));
-        tracing::warn!(recovery = asked.id, opened, "a recovery was cut off; it is made up for");
+        let opened = listed.is_some_and(|recording| was_opened(asked.driver_attempt, recording));
+        tracing::warn!(recovery = asked.id, opened, "a recovery was interrupted and is settled now");
         if opened {
             store.recovery_opened(asked.id, now).await
         } else {
@@ -248,7 +251,7 @@ impl Archive {
     }
 }
 
-/// Whether the store opened the upload of a retry that was asked for when the driver had counted `before`.
+/// Whether the store opened the upload of a retry; `before` is the driver's attempt count when the retry was requested.
 fn was_opened(before: u32, recording: &Recording) -> bool {
     recording.attempt > before && recording.attempt_opened
 }

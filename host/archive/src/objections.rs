@@ -1,5 +1,4 @@
-//! What is wrong with what drivers tell of recordings: one line of the log for many, so that a driver that tells nonsense without end does
-//! not fill it.
+//! Rejected reports of drivers: one log line for many, so that a faulty driver does not fill the log.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use satcast_store::{ArchiveReport, Recorded, StoreError};
 /// Most recordings that one line names; the others are counted.
 pub(super) const NAMED_MAX: usize = 4;
 
-/// What was refused of drivers since it was last said.
+/// Reports rejected since the last log line, by driver.
 #[derive(Debug, Default)]
 pub(super) struct Objections {
     of: BTreeMap<String, Refused>,
@@ -22,10 +21,10 @@ struct Refused {
 }
 
 impl Objections {
-    /// Takes what became of a report, if it does not count.
+    /// Adds a report that was rejected.
     pub(super) fn add(&mut self, report: &ArchiveReport, recorded: &Result<Recorded, StoreError>) {
         let why = match recorded {
-            Ok(Recorded::Foreign { kind }) => format!("is of type {kind}, which is none of this driver's"),
+            Ok(Recorded::Foreign { kind }) => format!("is of type {kind}, which this driver does not serve"),
             Ok(Recorded::NameTaken { driver }) => {
                 format!("has a recording of that name by driver {driver} in its account")
             }
@@ -40,7 +39,7 @@ impl Objections {
         }
     }
 
-    /// The lines, each with its driver.
+    /// One line for each driver.
     fn lines(self) -> impl Iterator<Item = (String, String)> {
         self.of.into_iter().map(|(driver, Refused { named, count })| {
             let others = count - named.len();
@@ -49,13 +48,13 @@ impl Objections {
         })
     }
 
-    /// Says it, as often as a driver may log.
-    pub(super) fn say(self, drivers: &Drivers) {
+    /// Logs the lines, as often as a driver may log.
+    pub(super) fn log(self, drivers: &Drivers) {
         for (driver, what) in self.lines() {
             if drivers.may_log_of(&driver, what.len()) {
                 tracing::warn!(
                     driver,
-                    "a driver tells of recordings that are not its own, and that do not count: {what}"
+                    "a driver reports recordings that are not its own; the reports are ignored: {what}"
                 );
             }
         }
@@ -69,7 +68,7 @@ mod tests {
     use satcast_store::ArchiveState;
 
     #[test]
-    fn lines_name_driver_destination_and_name_and_count_what_is_too_much_texts() {
+    fn lines_name_driver_destination_and_file_and_count_the_rest_texts() {
         let report = |driver: &str| ArchiveReport {
             driver: driver.into(),
             destination_id: DestinationId(7),
@@ -97,7 +96,11 @@ mod tests {
         objections.add(&report("c"), &Ok(Recorded::NameTaken { driver: "a".into() }));
         let lines: Vec<_> = objections.lines().collect();
         let [(a, foreign), (_, nobodys), (_, taken)] = &lines[..] else { panic!("{lines:?}") };
-        assert!(a == "a" && foreign.starts_with("\"a.mp4\": destination 7 is of type rtmp, which is none"));
+        assert!(
+            a == "a"
+                && foreign
+                    .starts_with("\"a.mp4\": destination 7 is of type rtmp, which this driver does not")
+        );
         assert!(
             foreign.matches("a.mp4").count() == NAMED_MAX && foreign.ends_with("; and 2 more"),
             "{foreign}"

@@ -1,4 +1,4 @@
-//! A failed upload tried again: charged first, then asked for, and given back when it does not begin.
+//! Paid retry of a failed upload: charged first, then requested, and refunded when the upload does not begin.
 
 use satcast_plugin_api::recording::{Recording, RecordingState};
 
@@ -7,36 +7,31 @@ use satcast_core::ids::Msat;
 use satcast_drivers::RecordingsError;
 use satcast_store::{Actor, ArchiveRecord, ArchiveState, RecoveryBegun, StoreError};
 
-/// Why an upload was not tried again; nothing is charged then.
+/// Why an upload was not retried; nothing is charged then.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
-    /// It has not failed, or is tried again already.
-    #[error("the recording has not failed, or is uploaded again already")]
+    #[error("the recording has not failed, or an upload of it is already running again")]
     NotFailed,
-    /// Its driver has no copy of it any more.
-    #[error("the copy of the recording that was kept here is gone, so it cannot be uploaded again")]
+    #[error("the local copy of the recording is gone, so it cannot be uploaded again")]
     NoCopy,
-    /// Its driver does not know it any more.
     #[error("the driver that made the recording no longer knows it")]
     Lost,
-    /// The account has only so much.
-    #[error("the balance of {0:?} is too little")]
+    /// The balance of the account.
+    #[error("the balance of {0:?} is too low")]
     Insufficient(Msat),
-    /// The driver, or the store it uploads to.
     #[error(transparent)]
     Driver(#[from] RecordingsError),
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Archive {
-    /// Charges `fee`, asks the driver for another upload, and waits at most [`OPEN_LIMIT`] until the store has opened it; the rest
-    /// goes on in the background. One at a time for each recording. Run it to its end: what is cut off is made up for only when
-    /// the driver is listed next.
+    /// Charges `fee`, asks the driver for another upload, and waits at most [`OPEN_LIMIT`] until the store has opened
+    /// it; the rest goes on in the background. One at a time for each recording. Run the future to its end: a retry
+    /// that was dropped is settled only at the next listing of the driver.
     ///
     /// # Errors
-    /// It did not begin.
+    /// The upload did not begin.
     pub async fn recover(
         &self,
         actor: &Actor,
@@ -46,7 +41,7 @@ impl Archive {
         let _asking = Asking::begin(self, archive.id).ok_or(RecoveryError::NotFailed)?;
         let (store, drivers) = (&self.inner.store, &self.inner.drivers);
         let (driver, file_name) = (archive.report.driver.as_str(), archive.report.file_name.as_str());
-        // What is written down may be a moment old, and the driver's count tells this attempt from the one before.
+        // The database may be a moment old, and the driver's count tells this attempt from the previous one.
         let attempt = self.counted(driver, file_name).await?;
         let id = match store.begin_recovery(actor, archive.id, attempt, fee).await? {
             RecoveryBegun::Begun(id) => id,
@@ -58,28 +53,28 @@ impl Archive {
         let noted = match &asked {
             Ok(()) => self.note_answer(id, archive, attempt).await,
             Err(error) => {
-                tracing::warn!(recovery = id, driver, file_name, %error, "an upload was not opened again");
+                tracing::warn!(recovery = id, driver, file_name, %error, "a recovery did not begin");
                 store.recovery_refused(id, now).await.map(drop)
             }
         };
         if let Err(error) = noted {
-            // The next list of the driver's recordings makes up for it.
-            tracing::error!(recovery = id, %error, "what became of a recovery was not written down");
+            // The next listing of the driver settles it.
+            tracing::error!(recovery = id, %error, "the outcome of a recovery was not saved");
         }
-        // Who asks again at once finds it as the driver has it.
-        self.write_down().await;
+        // The next request sees the state that the driver has.
+        self.save_reports().await;
         match asked {
             Ok(()) => Ok(()),
-            // What a retry needs may have gone since it was looked at.
+            // The copy may have disappeared since the check.
             Err(error) => Err(self.check_copy(archive).await.err().unwrap_or(RecoveryError::Driver(error))),
         }
     }
 
-    /// What the store has of a retry that its driver answered well: charged for the upload it opened, and given back where it had the
-    /// whole recording already, so that no upload began.
+    /// Saves a retry that the driver accepted: charged when the store opened an upload, refunded when the store already
+    /// had the whole recording, so that no upload began.
     async fn note_answer(&self, id: i64, archive: &ArchiveRecord, attempt: u32) -> Result<(), StoreError> {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
-        self.write_down().await;
+        self.save_reports().await;
         let found = store.archive_report(archive.id).await?;
         let was_there = found.is_some_and(|report| {
             report.state == ArchiveState::Ready && report.attempt > attempt && !report.attempt_opened
@@ -90,10 +85,10 @@ impl Archive {
         }
     }
 
-    /// Whether a recording could be uploaded again, as far as its driver can be asked: what a charge would be for.
+    /// Checks, as far as the driver can be asked, that a recording can be uploaded again.
     ///
     /// # Errors
-    /// [`RecoveryError::NoCopy`] and [`RecoveryError::Lost`] alone.
+    /// Only [`RecoveryError::NoCopy`] and [`RecoveryError::Lost`].
     pub async fn check_copy(&self, archive: &ArchiveRecord) -> Result<(), RecoveryError> {
         match self.counted(&archive.report.driver, &archive.report.file_name).await {
             Err(error @ (RecoveryError::NoCopy | RecoveryError::Lost)) => Err(error),
@@ -101,15 +96,15 @@ impl Archive {
         }
     }
 
-    /// Retries of a failed recording that its driver has counted.
+    /// The driver's attempt count of a failed recording.
     async fn counted(&self, driver: &str, file_name: &str) -> Result<u32, RecoveryError> {
         let listed = self.inner.drivers.recordings(driver).await?.unwrap_or_default();
         let is_it = |recording: &Recording| recording.file_name == file_name && !recording.gone;
         let lost = match listed.complaint() {
             None => RecoveryError::Lost,
-            // It may be among those that were refused.
+            // It may be among the refused entries.
             Some(complaint) => RecordingsError::Unavailable(format!(
-                "driver {driver} lists recordings that break the rules, so it is not known whether it has this one: {complaint}"
+                "driver {driver} lists invalid recordings, so it is unknown whether the driver has this one: {complaint}"
             ))
             .into(),
         };

@@ -1,4 +1,4 @@
-//! For tests, of other modules too: a journal of recordings behind the C table, written and read by hand.
+//! For tests, also of other modules: a journal of recordings behind the C table, read and written by the test.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,47 +11,46 @@ use serde_json::Value;
 
 use satcast_drivers::Reports;
 
-/// A driver is started once in a process, and so is its journal.
+/// A driver is started once in a process, so there is one journal.
 static JOURNAL: Mutex<BTreeMap<String, Recording>> = Mutex::new(BTreeMap::new());
-/// Answers that are not given yet, by name.
+/// Pending answers, by file name.
 static HELD: Mutex<BTreeMap<String, Answer>> = Mutex::new(BTreeMap::new());
 
-/// What it says of uploads and deletions that fail.
-pub const SAID_503: &str = "the store said 503";
-/// The same of others.
+/// Error of failing uploads and deletions.
+pub const STORE_503: &str = "the store said 503";
 pub const DOWN: &str = "the store is down";
 
-/// Configurations the driver was told, by destination.
-static TOLD: Mutex<Vec<(i64, Option<Value>)>> = Mutex::new(Vec::new());
-/// Destinations it cannot be told of.
-static DEAF: Mutex<Vec<i64>> = Mutex::new(Vec::new());
+/// Configurations that the driver received, by destination.
+static CONFIGURED: Mutex<Vec<(i64, Option<Value>)>> = Mutex::new(Vec::new());
+/// Destinations whose notifications fail.
+static REFUSED: Mutex<Vec<i64>> = Mutex::new(Vec::new());
 
-/// What drivers of this process tell.
+/// Reports of the drivers of this process.
 pub fn reports() -> Reports {
     static REPORTS: OnceLock<Reports> = OnceLock::new();
     REPORTS.get_or_init(Reports::default).clone()
 }
 
-/// What a driver with the journal offers. Names say what happens: `refused-` and `silent-` are not uploaded again, `stuck-` are
-/// not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose their copy, `unlisted` makes the list fail.
+/// Recordings of the test driver. The name decides the behaviour: `refused-` and `silent-` are not uploaded again,
+/// `stuck-` are not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose
+/// their copy, `unlisted` makes the list fail.
 pub struct Kept(pub Host);
 
-/// Puts a recording into the journal without a word.
+/// Puts a recording into the journal without a report.
 pub fn put(recording: Recording) {
     JOURNAL.lock().insert(recording.file_name.clone(), recording);
 }
 
-/// What stands in the journal.
 pub fn journal(file_name: &str) -> Option<Recording> {
     JOURNAL.lock().get(file_name).cloned()
 }
 
-/// Takes a recording out of the journal without a word.
+/// Removes a recording from the journal without a report.
 pub fn lose(file_name: &str) {
     JOURNAL.lock().remove(file_name);
 }
 
-/// Changes a recording of the journal, and says how it is now.
+/// Changes a recording of the journal; returns its new state.
 pub fn change(file_name: &str, change: impl FnOnce(&mut Recording)) -> Recording {
     let mut journal = JOURNAL.lock();
     let recording = journal.get_mut(file_name).expect("a recording of that name");
@@ -68,7 +67,7 @@ pub fn fail(file_name: &str, class: Class) -> Recording {
     })
 }
 
-/// As [`change`], to an upload that was confirmed.
+/// As [`change`], to a confirmed upload.
 pub fn finish(file_name: &str) -> Recording {
     change(file_name, |recording| {
         recording.state = RecordingState::Ready;
@@ -78,7 +77,7 @@ pub fn finish(file_name: &str) -> Recording {
     })
 }
 
-/// Gives the answer to a silent request; false while there is none.
+/// Answers a pending request; false when there is none.
 pub fn answer(file_name: &str, outcome: Result<(), Error>) -> bool {
     let held = HELD.lock().remove(file_name);
     let is_there = held.is_some();
@@ -86,7 +85,7 @@ pub fn answer(file_name: &str, outcome: Result<(), Error>) -> bool {
     is_there
 }
 
-/// What a retry that the store opened makes of a recording.
+/// Changes a recording as a retry does whose upload the store opened.
 pub fn opened(recording: &mut Recording) {
     recording.attempt += 1;
     recording.attempt_opened = true;
@@ -94,27 +93,27 @@ pub fn opened(recording: &mut Recording) {
     (recording.error, recording.error_class) = (None, None);
 }
 
-/// What the driver was told of a destination, in order.
-pub fn told_of(destination: i64) -> Vec<Option<Value>> {
-    let told = TOLD.lock();
-    told.iter().filter(|(id, _)| *id == destination).map(|(_, config)| config.clone()).collect()
+/// Configurations of a destination that the driver received, in order.
+pub fn configurations_of(destination: i64) -> Vec<Option<Value>> {
+    let reported = CONFIGURED.lock();
+    reported.iter().filter(|(id, _)| *id == destination).map(|(_, config)| config.clone()).collect()
 }
 
-/// The driver takes no word of a destination any more, or again.
-pub fn deaf_for(destination: i64, is_deaf: bool) {
-    DEAF.lock().retain(|id| *id != destination);
-    if is_deaf {
-        DEAF.lock().push(destination);
+/// Makes notifications of a destination fail, or work again.
+pub fn refuse_notifications(destination: i64, is_refused: bool) {
+    REFUSED.lock().retain(|id| *id != destination);
+    if is_refused {
+        REFUSED.lock().push(destination);
     }
 }
 
 impl Recordings for Kept {
     fn configured(&self, destination: i64, config: Option<Config<'_>>) -> Result<(), Error> {
-        if DEAF.lock().contains(&destination) {
+        if REFUSED.lock().contains(&destination) {
             return Err(Error::internal("the journal is full"));
         }
         let config = config.map(|config| config.parse::<Value>()).transpose()?;
-        TOLD.lock().push((destination, config));
+        CONFIGURED.lock().push((destination, config));
         Ok(())
     }
 
@@ -131,19 +130,19 @@ impl Recordings for Kept {
             change(file_name, |recording| recording.has_copy = false);
             answer.give(Err(Error::config("its local copy is gone")));
         } else if file_name.starts_with("refused-") {
-            let told = self.0.recording(&change(file_name, |recording| {
+            let reported = self.0.recording(&change(file_name, |recording| {
                 recording.attempt += 1;
                 recording.attempt_opened = false;
             }));
-            answer.give(told.and(Err(Error::remote(SAID_503))));
+            answer.give(reported.and(Err(Error::remote(STORE_503))));
         } else if file_name.starts_with("there-") {
             change(file_name, |recording| recording.attempt += 1);
             answer.give(self.0.recording(&finish(file_name)));
         } else if file_name.starts_with("silent-") {
             HELD.lock().insert(file_name.to_owned(), answer);
         } else {
-            let told = self.0.recording(&change(file_name, opened));
-            answer.give(told);
+            let reported = self.0.recording(&change(file_name, opened));
+            answer.give(reported);
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::ids::UnixMillis;
 
-/// A source of time, cheap to clone: the system's, or one that a test moves by hand.
+/// A source of time, cheap to clone: the system's clocks, or a manual clock of a test.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -24,7 +24,7 @@ enum Source {
 #[derive(Debug)]
 struct Manual {
     time: Mutex<ManualTime>,
-    /// Told whenever the time was moved.
+    /// Notified when the time moves.
     moved: watch::Sender<()>,
 }
 
@@ -40,13 +40,13 @@ impl Clock {
         Self(Source::System { start: Instant::now() })
     }
 
-    /// A clock that stands at `wall` until [`Clock::advance`] moves it.
+    /// A clock that stays at `wall` until [`Clock::advance`] moves it.
     pub fn manual(wall: UnixMillis) -> Self {
         let time = Mutex::new(ManualTime { wall, elapsed: Duration::ZERO });
         Self(Source::Manual(Arc::new(Manual { time, moved: watch::Sender::new(()) })))
     }
 
-    /// The wall clock in Unix milliseconds; zero when the system's clock stands before 1970.
+    /// The wall clock in Unix milliseconds; zero when the system's clock is before 1970.
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
             Source::System { .. } => {
@@ -76,7 +76,7 @@ impl Clock {
         }
     }
 
-    /// Sets a manual wall clock forward, or back, without any time passing: what happens when a system's clock is corrected.
+    /// Moves a manual wall clock forward or back without any monotonic time passing, like a correction of the system's clock.
     pub fn set_forward(&self, by_ms: i64) {
         if let Source::Manual(manual) = &self.0 {
             let mut time = manual.time.lock();
@@ -84,7 +84,7 @@ impl Clock {
         }
     }
 
-    /// Waits until the monotonic time is `at` or later: at once when it is, and as long as nobody moves a manual clock.
+    /// Waits until the monotonic time is `at` or later. With a manual clock it waits until a test moves the clock.
     pub async fn sleep_until(&self, at: Duration) {
         match &self.0 {
             Source::System { start } => match start.checked_add(at) {
@@ -93,23 +93,23 @@ impl Clock {
             },
             Source::Manual(manual) => {
                 let mut moved = manual.moved.subscribe();
-                // The sender stands beside the time and lives as long as this clock.
+                // The sender is stored with the time and lives as long as this clock.
                 let _ = moved.wait_for(|()| manual.time.lock().elapsed >= at).await;
             }
         }
     }
 
-    /// Waits for `time`, as [`Clock::sleep_until`].
+    /// As [`Clock::sleep_until`].
     pub async fn sleep(&self, time: Duration) {
         self.sleep_until(self.monotonic().saturating_add(time)).await;
     }
 
-    /// The outcome of `work`; `None` when it takes longer than `limit`.
+    /// The result of `work`; `None` when it takes longer than `limit`.
     pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         self.timeout_at(self.monotonic().saturating_add(limit), work).await
     }
 
-    /// The outcome of `work`; `None` when it is not there at the monotonic time `end`.
+    /// The result of `work`; `None` when it is not complete at the monotonic time `end`.
     pub async fn timeout_at<T>(&self, end: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -118,7 +118,7 @@ impl Clock {
         }
     }
 
-    /// The outcome of `work`, while a manual clock is moved on by `step` again and again.
+    /// The result of `work`, while a manual clock is repeatedly advanced by `step`.
     pub async fn passing<T>(&self, step: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn manual_clock_moves_only_by_hand_and_together_with_its_clones() {
+    fn manual_clock_moves_only_when_advanced_and_clones_share_it() {
         let clock = Clock::manual(UnixMillis(1_000));
         let twin = clock.clone();
         assert_eq!((clock.now(), clock.monotonic()), (UnixMillis(1_000), Duration::ZERO));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sleeper_wakes_when_its_moment_has_come() {
+    async fn a_sleeper_wakes_at_its_deadline() {
         let clock = Clock::manual(UnixMillis(0));
         let (sleeper, woken) = (clock.clone(), Arc::new(Mutex::new(None)));
         let seen = woken.clone();
@@ -165,9 +165,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_limit_ends_what_takes_longer_and_nothing_else() {
+    async fn a_timeout_ends_only_work_that_takes_longer() {
         let (clock, second) = (Clock::manual(UnixMillis(0)), Duration::from_secs(1));
-        assert_eq!(clock.timeout(Duration::ZERO, async { 7 }).await, Some(7), "what is done needs no time");
+        assert_eq!(clock.timeout(Duration::ZERO, async { 7 }).await, Some(7), "completed work needs no time");
         let limited = clock.timeout(second * 60, std::future::pending::<()>());
         assert_eq!(clock.passing(second, limited).await, None);
         assert!(clock.monotonic() >= second * 60);

@@ -1,7 +1,7 @@
-//! What happens while this process runs, for whoever watches an account: recorded changes, and what live sessions do.
+//! The live event feed of an account: recorded changes and the events of live sessions of this process.
 //!
-//! Kept in memory only, a number of the newest for all accounts together, so that who was cut off for a moment goes on
-//! where it was. Who missed more is told so, and reads everything anew. Sending never waits.
+//! Events are kept in memory only: the newest of all accounts together, so that a watcher that was disconnected for a moment
+//! continues where it was. A watcher that missed more sees a gap and must reload everything. Sending never waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::ids::{AccountId, UnixMillis};
 
-/// Newest events that are kept, of all accounts together: some megabytes at most.
+/// Newest events kept, of all accounts together: a few megabytes at most.
 pub const EVENTS_KEPT_MAX: usize = 4_096;
 /// Watchers at one time.
 pub const WATCHERS_MAX: usize = 2_000;
@@ -25,22 +25,20 @@ pub const WATCHERS_PER_ACCOUNT_MAX: usize = 32;
 pub struct Event {
     /// Counts all events of this process from 1, without a gap.
     pub number: u64,
-    /// Whose it is.
     pub account: AccountId,
-    /// What happened, such as `stream.started`.
+    /// Name, such as `stream.started`.
     pub name: String,
-    /// When.
     pub at: UnixMillis,
-    /// More, as a JSON object; never a secret.
+    /// Details, as a JSON object; never a secret.
     pub data: Value,
 }
 
-/// What a watcher sees next.
+/// The next item of a watcher.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
     /// Something that happened.
     Event(Arc<Event>),
-    /// Events are missing from here on: everything must be read anew.
+    /// Events are missing here: the watcher must reload everything.
     Gap,
 }
 
@@ -52,7 +50,7 @@ pub struct Feed(Arc<Inner>);
 struct Inner {
     start: String,
     state: Mutex<State>,
-    /// Says that there is something new.
+    /// Signals new events.
     changed: watch::Sender<()>,
     watchers: Quota<AccountId>,
 }
@@ -66,12 +64,12 @@ struct State {
 }
 
 impl State {
-    /// Number of the oldest event that is kept, or of the next one.
+    /// Number of the oldest kept event, or of the next event when none is kept.
     fn oldest(&self) -> u64 {
         self.kept.front().map_or(self.last + 1, |event| event.number)
     }
 
-    /// The next event of the account from `next` on, and where to go on after it.
+    /// The next event of the account from `next` on, and the number to continue with.
     fn find(&self, account: AccountId, next: u64) -> (Option<Arc<Event>>, u64) {
         let skipped = usize::try_from(next.saturating_sub(self.oldest())).unwrap_or(usize::MAX);
         let found = self.kept.iter().skip(skipped).find(|event| event.account == account).cloned();
@@ -81,14 +79,14 @@ impl State {
 }
 
 impl Feed {
-    /// An empty feed; `start` names this start of the process, as numbers begin anew with the next one.
+    /// An empty feed. `start` identifies this start of the process, because every start counts events from 1.
     pub fn new(start: String) -> Self {
         let (changed, _) = watch::channel(());
         let watchers = Quota::new(WATCHERS_MAX as u64, WATCHERS_PER_ACCOUNT_MAX as u64);
         Self(Arc::new(Inner { start, state: Mutex::default(), changed, watchers }))
     }
 
-    /// Tells everybody who watches the account.
+    /// Sends an event to all watchers of the account.
     pub fn send(&self, account: AccountId, name: &str, at: UnixMillis, data: Value) {
         let mut state = self.0.state.lock();
         state.last += 1;
@@ -101,17 +99,17 @@ impl Feed {
         self.0.changed.send_replace(());
     }
 
-    /// Ends every watcher once it has seen what was sent, for ever.
+    /// Closes the feed permanently: every watcher ends after the events sent so far.
     pub fn close(&self) {
         self.0.state.lock().closed = true;
         self.0.changed.send_replace(());
     }
 
-    /// Watches an account from now on, or from the event after the one with the id `after`. When that event is of another
-    /// start of the process, or too much happened since, the first thing seen is a gap.
+    /// Watches an account from now on, or from the event after the id `after`. When that event is of another
+    /// start of the process, or too old, the watcher begins with a gap.
     ///
     /// # Errors
-    /// Too many watch: the account has [`WATCHERS_PER_ACCOUNT_MAX`], or all accounts have [`WATCHERS_MAX`].
+    /// Too many watchers: the account has [`WATCHERS_PER_ACCOUNT_MAX`], or all accounts have [`WATCHERS_MAX`].
     pub fn watch(&self, account: AccountId, after: Option<&str>) -> Result<Watch, Full> {
         let permit = self.0.watchers.try_take(account, 1)?;
         let state = self.0.state.lock();
@@ -132,7 +130,7 @@ impl Feed {
         })
     }
 
-    /// The id of an event for those who watch: it holds for this start of the process alone.
+    /// The id of an event for watchers; valid for this start of the process only.
     pub fn id_of(&self, number: u64) -> String {
         format!("{}-{number}", self.0.start)
     }
@@ -143,7 +141,7 @@ impl Feed {
     }
 }
 
-/// A watcher of one account; its place is free again when it is dropped.
+/// A watcher of one account; dropping it frees its slot.
 #[derive(Debug)]
 pub struct Watch {
     feed: Feed,
@@ -156,7 +154,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What happens next; `None` when the feed was closed. Dropped before it resolves, nothing is lost.
+    /// The next item; `None` when the feed is closed. Cancel-safe: dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Seen> {
         loop {
             self.changed.borrow_and_update();
@@ -174,12 +172,12 @@ impl Watch {
                     return None;
                 }
             }
-            // The feed, which this holds, has the sender.
+            // `self` holds the feed, which holds the sender.
             self.changed.changed().await.ok()?;
         }
     }
 
-    /// Whether the watcher begins with a gap, which is seen with this.
+    /// Whether the watcher begins with a gap; this consumes the gap.
     pub fn take_gap(&mut self) -> bool {
         let state = self.feed.0.state.lock();
         let has_gap = self.is_lost || self.next < state.oldest();
@@ -190,7 +188,7 @@ impl Watch {
         has_gap
     }
 
-    /// Id after which a later watcher goes on where this one is.
+    /// Id from which a later watcher continues.
     pub fn position(&self) -> String {
         self.feed.id_of(self.next - 1)
     }
@@ -210,7 +208,7 @@ mod tests {
         feed.send(account, "x.y", UnixMillis(7), json!({"n": number}));
     }
 
-    /// The numbers of what is there to be seen, 0 for a gap.
+    /// The numbers of the available events, 0 for a gap.
     fn seen(watch: &mut Watch) -> Vec<u64> {
         let mut numbers = Vec::new();
         while let Some(next) = watch.next().now_or_never() {
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_sees_its_own_account_from_where_it_was() {
+    fn a_watcher_sees_its_own_account_from_its_position() {
         let feed = Feed::new("s".into());
         send(&feed, ME, 1);
         let mut watch = feed.watch(ME, None).unwrap();
@@ -242,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_far_behind_sees_a_gap_and_goes_on_after_it() {
+    fn a_watcher_too_far_behind_sees_a_gap_and_continues_after_it() {
         let feed = Feed::new("s".into());
         let mut slow = feed.watch(ME, None).unwrap();
         let mut other = feed.watch(YOU, None).unwrap();
@@ -255,13 +253,13 @@ mod tests {
         let last = EVENTS_KEPT_MAX as u64 + 1;
         assert_eq!((seen(&mut slow), slow.position()), (vec![0], format!("s-{last}")));
         assert_eq!(seen(&mut feed.watch(ME, Some("s-0")).unwrap()), [0]);
-        assert_eq!(seen(&mut other), [last], "others' events are no loss");
+        assert_eq!(seen(&mut other), [last], "events of other accounts are not a gap");
         send(&feed, ME, 0);
         assert_eq!(seen(&mut slow), [last + 1]);
     }
 
     #[test]
-    fn watchers_are_limited_per_account_and_in_all_and_give_their_places_back() {
+    fn watchers_are_limited_per_account_and_in_total_and_free_their_slots() {
         let feed = Feed::new("s".into());
         let mut held: Vec<_> = (0..WATCHERS_PER_ACCOUNT_MAX).map(|_| feed.watch(ME, None).unwrap()).collect();
         assert_eq!(feed.watch(ME, None).unwrap_err(), Full::Share);
@@ -276,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_feed_ends_watchers_after_what_was_sent() {
+    async fn a_closed_feed_ends_watchers_after_the_sent_events() {
         let feed = Feed::new("s".into());
         let mut watch = feed.watch(ME, None).unwrap();
         let waiting = tokio::spawn(async move { (watch.next().await, watch.next().await) });

@@ -1,6 +1,6 @@
 //! Newtypes for identifiers, times and amounts, and the reasons a session can end.
 //!
-//! A number that crosses a module boundary says what it is: a stream id is never mistaken for an account id,
+//! A number that crosses a module boundary has its own type: a stream id is never mistaken for an account id,
 //! and an amount names its unit. Nothing here does I/O.
 
 use std::fmt;
@@ -46,9 +46,9 @@ integer_newtype! {
     DestinationId;
     /// An API key.
     KeyId;
-    /// A session of somebody who logged in; not a live session.
+    /// A login session; not a live session.
     LoginId;
-    /// A webhook: an address that is told of events.
+    /// A webhook: an address that receives events.
     WebhookId;
     /// One event on its way to one webhook.
     DeliveryId;
@@ -61,7 +61,7 @@ integer_newtype! {
 }
 
 impl UnixMillis {
-    /// Start of the UTC clock hour the time is in: bandwidth is counted by it.
+    /// Start of the UTC clock hour, the unit of bandwidth accounting.
     pub fn hour_start(self) -> Self {
         Self(self.0.saturating_sub(self.0.rem_euclid(HOUR_MS)))
     }
@@ -99,7 +99,6 @@ impl Msat {
 pub struct SessionId(pub String);
 
 impl SessionId {
-    /// The text of the id.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -114,7 +113,7 @@ impl fmt::Display for SessionId {
 /// Why a session ended; the API shows the text of [`EndReason::as_str`] as `lastEndReason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
-    /// The encoder left and did not return inside the reconnect window.
+    /// The encoder disconnected and did not return within the reconnect window.
     Unpublished,
     /// The owner stopped the stream.
     Stopped,
@@ -126,11 +125,11 @@ pub enum EndReason {
     InsufficientFunds,
     /// The stream key was rotated or the stream deleted.
     KeyRevoked,
-    /// The service was shut down in order.
+    /// The service was shut down.
     Shutdown,
-    /// The service died; found at the next start and ended at the last heartbeat.
+    /// The service crashed; the next start ended the session at its last heartbeat.
     Interrupted,
-    /// A fault of the service ended the session.
+    /// An internal error ended the session.
     Error,
 }
 

@@ -1,4 +1,4 @@
-//! What every part of the host shares: identifiers, clock, secrets, limits, configuration. Knows no other part.
+//! Shared by every part of the host: identifiers, clock, secrets, limits, configuration. Depends on no other part.
 
 pub mod clock;
 pub mod config;

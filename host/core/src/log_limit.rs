@@ -1,4 +1,4 @@
-//! How often the log says one thing, so that a flood of causes becomes no flood of lines; what is left out is counted.
+//! Limits on repeated log lines, so that a flood of causes does not flood the log; omitted lines are counted.
 //!
 //! Time is an argument: the monotonic clock.
 
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Keys that [`LogLimits`] follows at most; with one more it forgets those whose window is over, or all.
+/// Most keys of [`LogLimits`]; beyond it, keys whose window is over are removed, or all.
 pub const KEYS_MAX: usize = 4_096;
 
-/// Admits so many lines, and bytes of them, in each window; a window begins with its first line.
+/// Admits a number of lines and bytes in each window; a window begins with its first line.
 #[derive(Debug)]
 pub struct LogLimit {
     lines_max: u32,
@@ -45,12 +45,12 @@ impl LogLimit {
         Self { bytes_max, ..self }
     }
 
-    /// `None`: leave the line out at `now`. `Some(n)`: write it, and say that `n` were left out before.
+    /// `None`: omit the line at `now`. `Some(n)`: write it, with the number `n` of lines omitted before.
     pub fn admit(&self, now: Duration) -> Option<u64> {
         self.admit_bytes(0, 0, now)
     }
 
-    /// The same for a line of so many bytes, when `left_out` others were left out for other reasons.
+    /// The same for a line of `bytes` bytes, when `left_out` others were omitted for other reasons.
     pub fn admit_bytes(&self, bytes: usize, left_out: u64, now: Duration) -> Option<u64> {
         let mut state = self.state.lock();
         if self.is_over(&state, now) {
@@ -71,7 +71,7 @@ impl LogLimit {
     }
 }
 
-/// A [`LogLimit`] of one line for each key, such as an account: nobody hides what befalls others.
+/// A [`LogLimit`] of one line for each key, such as an account: no account hides the lines of others.
 #[derive(Debug)]
 pub struct LogLimits<K> {
     window: Duration,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_does_not_hide_what_befalls_others() {
+    fn a_key_does_not_hide_lines_of_other_keys() {
         let limits = LogLimits::new(secs(10));
         assert_eq!(limits.admit("one", secs(5)), Some(0));
         assert!((0..1_000).all(|_| limits.admit("one", secs(14)).is_none()));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_keys_are_followed_and_no_more() {
+    fn the_number_of_keys_is_limited() {
         let (limits, many) = (LogLimits::new(secs(10)), 2 * KEYS_MAX);
         assert!((0..many).all(|key| limits.admit(key, secs(1)) == Some(0)));
         assert!(limits.by_key.lock().len() <= KEYS_MAX);

@@ -1,4 +1,4 @@
-//! Who counts as one stranger, and networks that an owner names: where a stream key may be used.
+//! Networks: the unit of per-client limits, and the lists that restrict the use of a stream key.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use ipnet::IpNet;
 /// Most networks of one list.
 pub const NETWORKS_MAX: usize = 32;
 
-/// What counts as one stranger: an IPv4 address, or the /64 that a single IPv6 subscriber is given at least.
+/// The unit of per-client limits: an IPv4 address, or the /64 that every IPv6 subscriber has at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
@@ -23,15 +23,15 @@ impl From<IpAddr> for Network {
     }
 }
 
-/// A list of networks; an empty one stands for all addresses.
+/// A list of networks; an empty list allows all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks(Vec<IpNet>);
 
-/// Why a list cannot be taken.
+/// Why a list is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
-    /// An entry is neither an address nor a network; where it stands.
-    #[error("entry {0} is no address or network; write for example \"203.0.113.7\" or \"2001:db8::/32\"")]
+    /// An entry is neither an address nor a network; its number.
+    #[error("entry {0} is not an address or network; write for example \"203.0.113.7\" or \"2001:db8::/32\"")]
     Entry(usize),
     /// More than [`NETWORKS_MAX`].
     #[error("has more than {NETWORKS_MAX} entries")]
@@ -39,7 +39,7 @@ pub enum NetworksError {
 }
 
 impl Networks {
-    /// Reads addresses and networks in CIDR form; host bits are cut off, repeats left out.
+    /// Reads addresses and networks in CIDR form; host bits are cleared, duplicates dropped.
     ///
     /// # Errors
     /// Any [`NetworksError`]; entries count from 1.
@@ -57,7 +57,7 @@ impl Networks {
         Ok(Self(networks))
     }
 
-    /// Whether somebody at `address` may.
+    /// Whether the list allows `address`.
     pub fn allow(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.is_empty() || self.0.iter().any(|network| network.contains(&address))
@@ -68,7 +68,7 @@ impl Networks {
         self.0.iter().map(IpNet::to_string).collect()
     }
 
-    /// The stored form: commas between.
+    /// The stored form, separated by commas.
     pub fn to_text(&self) -> String {
         self.to_texts().join(",")
     }
@@ -82,7 +82,7 @@ impl Networks {
     }
 }
 
-/// A network as addresses are compared with it: an IPv4-mapped one is the IPv4 network it means.
+/// A network in canonical form: an IPv4-mapped network becomes the IPv4 network.
 fn network(entry: &str) -> Option<IpNet> {
     let Ok(network) = entry.parse::<IpNet>() else {
         return entry.parse::<IpAddr>().ok().map(|address| address.to_canonical().into());
@@ -91,7 +91,7 @@ fn network(entry: &str) -> Option<IpNet> {
     let bits = if address.is_ipv4() == network.addr().is_ipv4() {
         network.prefix_len()
     } else {
-        // Shorter than the prefix of mapped addresses: it would mean all of them and more.
+        // Shorter than the prefix of mapped addresses: it would contain all of them and more.
         network.prefix_len().checked_sub(96)?
     };
     IpNet::new(address, bits).ok().map(|network| network.trunc())
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_networks_of_both_families_are_known_in_every_form() {
+    fn addresses_and_networks_of_both_families_are_parsed_in_every_form() {
         assert!(allowed(&[], "203.0.113.7"), "an empty list allows all");
         for (entries, address, expected) in [
             (&["203.0.113.7"][..], "203.0.113.7", true),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_by_its_place() {
+    fn an_invalid_network_is_refused_with_its_number() {
         for entry in ["", "home", "203.0.113.7/33", "203.0.113", "::ffff:0.0.0.0/90", "203.0.113.7:1935"] {
             assert_eq!(Networks::parse(["::1", entry]), Err(NetworksError::Entry(2)), "{entry}");
         }

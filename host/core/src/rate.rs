@@ -1,7 +1,7 @@
 //! Exact sliding-window rate limits: at most `max` requests in any window, whatever its start.
 //!
 //! Pure: time is an argument. Refused requests are not counted, so that a client that keeps trying gets in again
-//! as soon as the window has room.
+//! as soon as the window has capacity.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Subjects one limiter follows. With 300 requests of 16 bytes each that is 300 MB in the worst case of a full attack,
-/// and a few megabytes in use. Beyond it new subjects share one window until old ones leave: a flood of addresses
-/// costs its newcomers their requests, never the limit.
+/// Most subjects of one limiter. With 300 requests of 16 bytes each that is 300 MB in the worst case of a full attack,
+/// and a few megabytes in use. Beyond it new subjects share one window until old ones expire: a flood of addresses
+/// refuses requests of new subjects and never exceeds the limit.
 pub const SUBJECTS_MAX: usize = 65_536;
-/// Subjects looked at for each new one, whether their window is over: more leave than come, and no request pays for
+/// Subjects checked for an expired window with each new one: more expire than arrive, and no request scans
 /// the whole table.
 const SWEPT_MAX: usize = 4;
 
@@ -35,16 +35,16 @@ impl RateRule {
     }
 }
 
-/// What a limiter says about one request.
+/// The decision of a limiter about one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateVerdict {
-    /// Whether the request may go on.
+    /// Whether the request is allowed.
     pub allowed: bool,
     /// The limit.
     pub rule: RateRule,
     /// Requests left in the window.
     pub remaining: usize,
-    /// Whole seconds, at least 1, until the window has more room.
+    /// Whole seconds, at least 1, until the window has more capacity.
     pub reset_secs: u64,
 }
 
@@ -58,14 +58,14 @@ pub struct RateLimiter<S> {
 #[derive(Debug)]
 struct Windows<S> {
     by_subject: HashMap<S, VecDeque<Duration>>,
-    /// Every subject of the map, the one looked at longest ago in front.
+    /// Every subject of the map, the least recently checked first.
     order: VecDeque<S>,
-    /// The window of all subjects that found no room.
+    /// The shared window of subjects beyond the limit of the table.
     shared: VecDeque<Duration>,
 }
 
 impl<S: Eq + Hash + Clone> Windows<S> {
-    /// The window of a subject: its own, if it has one or there is room for one.
+    /// The window of a subject: its own, or the shared one when the table is full.
     fn of(&mut self, subject: &S, window: Duration, now: Duration) -> &mut VecDeque<Duration> {
         if !self.by_subject.contains_key(subject) {
             self.sweep(window, now);
@@ -91,7 +91,7 @@ impl<S: Eq + Hash + Clone> Windows<S> {
 }
 
 impl<S: Eq + Hash + Clone> RateLimiter<S> {
-    /// A limiter that has seen nothing.
+    /// A limiter without requests.
     pub fn new(rule: RateRule) -> Self {
         let windows = Windows { by_subject: HashMap::new(), order: VecDeque::new(), shared: VecDeque::new() };
         Self { rule, windows: Mutex::new(windows) }
@@ -102,7 +102,7 @@ impl<S: Eq + Hash + Clone> RateLimiter<S> {
         self.decide(&subject, now, true)
     }
 
-    /// What [`RateLimiter::hit`] would say, without counting.
+    /// The decision of [`RateLimiter::hit`], without counting.
     pub fn peek(&self, subject: S, now: Duration) -> RateVerdict {
         self.decide(&subject, now, false)
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_above_the_limit_is_refused_until_the_oldest_leaves() {
+    fn a_request_above_the_limit_is_refused_until_the_oldest_expires() {
         let limiter = RateLimiter::new(RULE);
         for index in 0..60 {
             let verdict = limiter.hit("key", at(index * 100));
@@ -156,12 +156,12 @@ mod tests {
         assert!(!limiter.hit("key", at(59_999)).allowed);
         assert_eq!(limiter.hit("key", at(59_999)).reset_secs, 1);
         assert!(limiter.hit("key", at(60_000)).allowed, "refused tries were not counted");
-        assert!(!limiter.hit("key", at(60_000)).allowed, "only one place is free again");
+        assert!(!limiter.hit("key", at(60_000)).allowed, "only one request is free again");
         assert!(limiter.hit("other", at(60_000)).allowed, "subjects do not share");
     }
 
     #[test]
-    fn no_window_holds_more_than_the_limit_whatever_the_pace() {
+    fn no_window_has_more_requests_than_the_limit() {
         let limiter = RateLimiter::new(RULE);
         let allowed: Vec<u64> =
             (0..400_000).step_by(37).filter(|now| limiter.hit((), at(*now)).allowed).collect();
@@ -194,9 +194,9 @@ mod tests {
             (windows.by_subject.len(), windows.order.len(), windows.shared.len())
         };
         assert_eq!(sizes(&limiter), (SUBJECTS_MAX, SUBJECTS_MAX, 2));
-        assert!(limiter.hit(usize::MAX, at(60_003)).allowed, "room again, in a window of its own");
+        assert!(limiter.hit(usize::MAX, at(60_003)).allowed, "capacity again, in a window of its own");
         let swept = SUBJECTS_MAX - SWEPT_MAX + 1;
-        assert_eq!(sizes(&limiter), (swept, swept, 2), "a call looks at few subjects, not at all");
+        assert_eq!(sizes(&limiter), (swept, swept, 2), "a call checks a few subjects, not all of them");
         for subject in 0..SUBJECTS_MAX {
             limiter.hit(subject, at(120_004));
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_that_left_make_room_while_others_come() {
+    fn expired_subjects_free_capacity_for_new_ones() {
         let limiter = RateLimiter::new(RateRule::per_minute("test", 1));
         for subject in 0..100_000_u64 {
             assert!(limiter.hit(subject, at(subject * 10)).allowed);

@@ -1,4 +1,4 @@
-//! What last went wrong, for owners who look when it is over.
+//! The last error of each subject, for owners who look after it is over.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,19 +7,19 @@ use parking_lot::Mutex;
 
 use crate::ids::UnixMillis;
 
-/// Entries of one table; the one that is longest ago makes room.
+/// Entries of one table; the oldest is removed for a new one.
 pub const TROUBLES_MAX: usize = 10_000;
 
-/// What went wrong, and when.
+/// An error and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble<T> {
-    /// What was shown, without secrets.
+    /// The shown error, without secrets.
     pub what: T,
     /// When.
     pub at: UnixMillis,
 }
 
-/// The last trouble of each `K` since the service began, in whichever session.
+/// The last error of each `K` since the service started, over all sessions.
 #[derive(Debug)]
 pub struct Troubles<K, T> {
     last: Mutex<HashMap<K, Trouble<T>>>,
@@ -32,7 +32,6 @@ impl<K, T> Default for Troubles<K, T> {
 }
 
 impl<K: Copy + Eq + Hash, T: Clone> Troubles<K, T> {
-    /// Notes one.
     pub fn note(&self, key: K, what: T, at: UnixMillis) {
         let mut last = self.last.lock();
         if last.len() >= TROUBLES_MAX && !last.contains_key(&key) {
@@ -42,12 +41,11 @@ impl<K: Copy + Eq + Hash, T: Clone> Troubles<K, T> {
         last.insert(key, Trouble { what, at });
     }
 
-    /// It is over.
+    /// Removes the error of `key`.
     pub fn forget(&self, key: K) {
         self.last.lock().remove(&key);
     }
 
-    /// The last one.
     pub fn of(&self, key: K) -> Option<Trouble<T>> {
         self.last.lock().get(&key).cloned()
     }
@@ -58,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_one_stays_and_the_oldest_makes_room() {
+    fn the_last_error_is_kept_and_the_oldest_is_removed() {
         let troubles = Troubles::default();
         let note = |key: i64, at: i64| troubles.note(key, at, UnixMillis(at));
         for key in 0..TROUBLES_MAX as i64 {

@@ -1,25 +1,25 @@
-// Bar, buttons and keys: what the viewer does, and what is shown of where he is.
+// Bar, buttons and keys: input of the viewer, and display of the position.
 
 import type { Engine, Timeline } from './engine';
-import { storeNear, storeSound, storedSound } from './options';
+import { storeAudio, storeNear, storedAudio } from './options';
 import { flag, page, say } from './page';
 import type { Signal } from './signal';
 import { AWAY, clock, spoken } from './text';
 
-/** A viewer this close to the live position counts as live: the player keeps no closer distance by itself. */
+/** A viewer this close to the live edge counts as live: the player itself does not stay closer. */
 const LIVE_SLACK_SECS = 4;
-/** A window shorter than this is not worth a bar. */
+/** Shortest DVR window with a seek bar. */
 const WINDOW_SECS_MIN = 12;
-/** The oldest second goes while it is fetched. */
+/** Distance to the oldest media, which expires while it is fetched. */
 const OLDEST_MARGIN_SECS = 1;
 const SMALL_STEP_SECS = 5;
 const LARGE_STEP_SECS = 10;
 const VOLUME_STEP = 0.1;
-/** Controls go after this time without a sign of the viewer. */
+/** Controls are hidden after this time without input. */
 const IDLE_MS = 3_000;
 const REFRESH_MS = 250;
 
-/** What is said of the place where one follows the stream. */
+/** Text for the live position. */
 const SIGNALS: Record<Signal, { word: string; label: string; go: string; said: string }> = {
   on: { word: 'Live', label: 'You are live', go: 'Go live', said: 'Playing' },
   away: { word: 'Waiting', label: AWAY, go: 'To the end', said: AWAY },
@@ -32,7 +32,7 @@ let signal: Signal = 'on';
 let dragging = false;
 let idle = 0;
 
-/** The engine that the controls move; `null` while nothing plays. */
+/** The engine that the controls act on; `null` while nothing plays. */
 export function control(now: Engine | null): void {
   engine = now;
   signal = 'on';
@@ -40,14 +40,14 @@ export function control(now: Engine | null): void {
   refresh();
 }
 
-/** Wires everything up, once. */
+/** Attaches all event handlers; call once. */
 export function begin(muted: boolean): void {
-  const sound = storedSound();
-  video.volume = sound.volume;
-  video.muted = muted || sound.muted;
+  const stored = storedAudio();
+  video.volume = stored.volume;
+  video.muted = muted || stored.muted;
   page.play.addEventListener('click', toggle);
-  page.mute.addEventListener('click', toggleSound);
-  page.unmute.addEventListener('click', toggleSound);
+  page.mute.addEventListener('click', toggleMute);
+  page.unmute.addEventListener('click', toggleMute);
   page.live.addEventListener('click', goLive);
   page.help.addEventListener('click', () => page.keys.showModal());
   page.full.addEventListener('click', toggleFull);
@@ -60,7 +60,7 @@ export function begin(muted: boolean): void {
   video.addEventListener('resize', shape);
   page.volume.addEventListener('input', () => setVolume(Number(page.volume.value) / 100));
   bar();
-  video.addEventListener('volumechange', showSound);
+  video.addEventListener('volumechange', showAudio);
   for (const event of ['play', 'pause', 'playing', 'waiting', 'seeking', 'seeked', 'resize', 'ended', 'emptied']) {
     video.addEventListener(event, refresh);
   }
@@ -69,7 +69,7 @@ export function begin(muted: boolean): void {
     page.full.setAttribute('aria-label', document.fullscreenElement ? 'Leave full screen' : 'Full screen');
   });
   pointers();
-  showSound();
+  showAudio();
   setInterval(refresh, REFRESH_MS);
 }
 
@@ -97,7 +97,7 @@ function bar(): void {
   });
 }
 
-/** Says over the bar how far back a place of it is. */
+/** Shows above the bar how far back a position is. */
 function tip(value: number): void {
   const most = Number(seek.max);
   const share = most > 0 ? value / most : 1;
@@ -115,7 +115,7 @@ function pointers(): void {
   });
   page.player.addEventListener('focusin', wake);
   video.addEventListener('click', (event) => {
-    // A finger shows the controls first; what it means to do it does with them.
+    // The first touch only shows the controls.
     if (event instanceof PointerEvent && event.pointerType !== 'mouse') {
       wake();
     } else {
@@ -124,7 +124,7 @@ function pointers(): void {
   });
 }
 
-/** Shows the controls, and hides them when nothing more comes. */
+/** Shows the controls, and hides them after a time without input. */
 export function wake(): void {
   flag('idle', false);
   clearTimeout(idle);
@@ -141,14 +141,14 @@ function toggle(): void {
   wake();
 }
 
-function toggleSound(): void {
+function toggleMute(): void {
   video.muted = !video.muted;
   if (!video.muted && video.volume === 0) {
     video.volume = VOLUME_STEP;
   }
   flag('silenced', false);
   say(video.muted ? 'Sound off' : 'Sound on');
-  storeSound({ volume: video.volume, muted: video.muted });
+  storeAudio({ volume: video.volume, muted: video.muted });
   wake();
 }
 
@@ -156,11 +156,11 @@ function setVolume(volume: number): void {
   video.volume = Math.min(Math.max(volume, 0), 1);
   video.muted = video.volume === 0;
   flag('silenced', false);
-  storeSound({ volume: video.volume, muted: video.muted });
+  storeAudio({ volume: video.volume, muted: video.muted });
   wake();
 }
 
-function showSound(): void {
+function showAudio(): void {
   const silent = video.muted || video.volume === 0;
   flag('muted', silent);
   page.mute.setAttribute('aria-label', silent ? 'Sound on' : 'Mute');
@@ -169,7 +169,7 @@ function showSound(): void {
   fill(page.volume);
 }
 
-/** What iPhones have instead of the standard: the picture alone can fill the screen, once there is one. */
+/** Full screen on iPhones, which lack the standard API: only the video element, once it has video. */
 type FullVideo = HTMLVideoElement & { webkitSupportsFullscreen?: boolean; webkitEnterFullscreen?: () => void };
 
 function showFull(): void {
@@ -191,10 +191,10 @@ function togglePicture(): void {
     return;
   }
   const done = document.pictureInPictureElement ? document.exitPictureInPicture() : video.requestPictureInPicture();
-  done.catch(() => say('This browser shows no picture in picture now'));
+  done.catch(() => say('Picture in picture is not available in this browser now'));
 }
 
-/** Nearer to live, or further from a stall. */
+/** Switches between low latency and a larger buffer. */
 function toggleLatency(): void {
   const near = page.latency.getAttribute('aria-pressed') !== 'true';
   storeNear(near);
@@ -204,14 +204,14 @@ function toggleLatency(): void {
   goLive();
 }
 
-/** Where the page is held upright the picture has its own shape. */
+/** In portrait orientation the video keeps its aspect ratio. */
 function shape(): void {
   if (video.videoWidth > 0) {
     page.player.style.setProperty('--shape', `${video.videoWidth} / ${video.videoHeight}`);
   }
 }
 
-/** Goes to a place of the media clock, within the window, and tells where that is. */
+/** Seeks to a time of the media clock, within the window, and announces the position. */
 function to(place: number): void {
   const timeline = engine?.timeline();
   if (!timeline) {
@@ -227,7 +227,7 @@ function to(place: number): void {
 
 function goLive(): void {
   const timeline = engine?.timeline();
-  // Who stands at the very end must not see the last seconds again.
+  // A viewer at the very end must not see the last seconds again.
   if (timeline && video.currentTime < timeline.live) {
     to(Infinity);
   }
@@ -239,7 +239,7 @@ function goLive(): void {
 /** Keys that work wherever the focus is, besides those of the focused control itself. */
 const KEYS: Record<string, () => void> = {
   k: toggle,
-  m: toggleSound,
+  m: toggleMute,
   f: toggleFull,
   p: togglePicture,
   j: () => to(video.currentTime - LARGE_STEP_SECS),
@@ -268,7 +268,7 @@ function pressed(event: KeyboardEvent): void {
   if (state !== 'playing') {
     return;
   }
-  // A focused button is pressed by the space bar, a focused loudness is moved by the arrows.
+  // The space bar presses a focused button, and the arrow keys move a focused volume slider.
   const own = event.target instanceof HTMLButtonElement ? [' '] : event.target === page.volume ? ['Arrow', 'Home', 'End'] : [];
   if (own.some((prefix) => event.key.startsWith(prefix))) {
     wake();
@@ -283,7 +283,7 @@ function refresh(): void {
   flag('paused', video.paused);
   page.play.setAttribute('aria-label', video.paused ? 'Play' : 'Pause');
   flag('waiting', !video.paused && (video.readyState < HTMLMediaElement.HAVE_FUTURE_DATA || video.seeking));
-  // Known only when there is something to show.
+  // Known only when there is video.
   if (video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA) {
     page.player.dataset['picture'] = video.videoWidth > 0 ? 'some' : 'none';
   }
@@ -294,7 +294,7 @@ function refresh(): void {
   place(engine?.timeline() ?? { start: video.currentTime, live: video.currentTime });
 }
 
-/** Shows whether the streamer sends, and says it when that changes. */
+/** Shows whether the encoder sends media, and announces changes. */
 function showSignal(now: Signal): void {
   if (now !== signal) {
     signal = now;
@@ -303,7 +303,7 @@ function showSignal(now: Signal): void {
   }
 }
 
-/** Shows where the viewer is. Without a window, as Chrome's own player has none, that is live. */
+/** Shows the position of the viewer. Without a DVR window (as in Chrome's native player) it is live. */
 function place({ start, live }: Timeline): void {
   const span = Math.max(live - start, 0);
   const behind = Math.max(live - video.currentTime, 0);
@@ -327,7 +327,7 @@ function place({ start, live }: Timeline): void {
   fill(seek);
 }
 
-/** How far a range is filled, for the style sheet. */
+/** Sets the filled share of a range for the style sheet. */
 function fill(range: HTMLInputElement): void {
   const most = Number(range.max);
   range.style.setProperty('--at', `${most > 0 ? (Number(range.value) / most) * 100 : 100}%`);

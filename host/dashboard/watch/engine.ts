@@ -1,49 +1,49 @@
-// What plays: hls.js wherever it can, as it knows the whole window; else the browser's own player (iPhones).
+// The player engine: hls.js where supported, because it knows the whole DVR window; otherwise the native player (iPhones).
 
 import type Hls from 'hls.js/light';
 import type { ErrorData, HlsConfig, LevelDetails, LoadPolicy } from 'hls.js/light';
 import { native } from './native';
 import { storedNear } from './options';
-import { Watchman, type Listed, type Signal } from './signal';
+import { SignalMonitor, type Listed, type Signal } from './signal';
 import { Still } from './still';
 
-/** Where in the stream one can be, in seconds of the media element's clock. */
+/** The seekable range, in seconds of the media element's clock. */
 export interface Timeline {
-  /** Oldest moment that is still there. */
+  /** Oldest available position. */
   start: number;
-  /** Where a viewer who follows the stream is. */
+  /** Position of a viewer at the live edge. */
   live: number;
 }
 
-/** Why it stopped. */
+/** Why playback ended. */
 export type End = 'over' | 'lost' | 'refused' | 'forbidden' | 'broken' | 'unsupported';
 
 export interface Engine {
   timeline(): Timeline | null;
-  /** Whether the streamer sends. */
+  /** Whether the encoder sends media. */
   signal(): Signal;
-  /** Whether it stays as near to live as parts allow; `null` where there is no choice. */
+  /** Whether the player stays as close to the live edge as parts allow; `null` if there is no choice. */
   isNear(): boolean | null;
-  /** Chooses that. */
+  /** Sets the low-latency mode. */
   near(near: boolean): void;
-  /** Resolves when it cannot go on by itself. */
+  /** Resolves when the engine cannot recover by itself. */
   ended: Promise<End>;
-  /** Loads nothing more. */
+  /** Stops loading. */
   hold(): void;
-  /** Lets go of the media element. */
+  /** Releases the media element. */
   stop(): void;
 }
 
-/** How often to see whether the picture moves. */
+/** Interval of checks for stalled playback. */
 const STILL_LOOK_MS = 1_000;
 
-/** How often a media error is mended before it is one, */
-const MENDS_MAX = 3;
-/** counted anew when there was none for so long. */
-const MENDS_MS = 60_000;
+/** Most recoveries from media errors within `RECOVERIES_MS`; further errors end playback. */
+const RECOVERIES_MAX = 3;
+/** Period in which recoveries are counted. */
+const RECOVERIES_MS = 60_000;
 
-/** A restart of the service takes seconds: what fails is asked for again for about as long as the buffer lasts. A 4xx is
-    final for hls.js at once; then the index says what is the matter. */
+/** A restart of the service takes seconds: failed requests are retried for about as long as the buffer lasts. hls.js does
+not retry a 4xx; the index then shows the reason. */
 function patient(firstByteMs: number, wholeMs: number): LoadPolicy {
   return {
     default: {
@@ -55,7 +55,7 @@ function patient(firstByteMs: number, wholeMs: number): LoadPolicy {
   };
 }
 
-/** A 503 to who waits for more says that the streamer sends nothing at present: that is waited for as long as it lasts. */
+/** A 503 for a blocking reload means that the encoder sends nothing at the moment: retried without limit. */
 function whileAway(policy: LoadPolicy): LoadPolicy {
   const { errorRetry } = policy.default;
   if (errorRetry) {
@@ -64,15 +64,15 @@ function whileAway(policy: LoadPolicy): LoadPolicy {
   return policy;
 }
 
-/** Tells this player from others behind the same address, for the count of viewers; a new one for each visit. */
+/** Identifies this player among others with the same address, for the viewer count; new for each visit. */
 const PLAYER = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** Asks for the first segments of a stream at once: others wait until three are listed, which this player does not need. */
+/** Requests the first segments of a stream without delay: the service delays them for other players until three are listed. */
 function atOnce(request: XMLHttpRequest, address: string): void {
   request.open('GET', `${address}${address.includes('?') ? '&' : '?'}now=1`, true);
 }
 
-/** Sends it with playlists. A frame that was cut off from its origin is a stranger there, and may not. */
+/** Sends the player id with playlist requests. A sandboxed frame has an opaque origin and may not send it. */
 function name(request: XMLHttpRequest, address: string): void {
   if (self.origin === 'null' || !address.includes('.m3u8')) {
     return;
@@ -86,10 +86,10 @@ function name(request: XMLHttpRequest, address: string): void {
 const CONFIG: Partial<HlsConfig> = {
   // A worker would be a script from a blob, which the page's policy forbids; fragmented MP4 needs no remuxing.
   enableWorker: false,
-  // Slightly faster after a pause of the network; more would be heard.
+  // Slightly faster after a network interruption; more would be audible.
   maxLiveSyncPlaybackRate: 1.05,
   liveDurationInfinity: true,
-  // What was seen can be fetched again: memory stays flat over hours.
+  // Played media can be fetched again: memory stays constant over hours.
   backBufferLength: 60,
   maxBufferLength: 20,
   maxMaxBufferLength: 60,
@@ -100,12 +100,12 @@ const CONFIG: Partial<HlsConfig> = {
   fragLoadPolicy: patient(10_000, 60_000),
 };
 
-/** Loads hls.js before it is needed: a page may wait for days, and the service be another version by then. */
+/** Loads hls.js early: a page may wait for days, and the service may be updated in the meantime. */
 export function prepare(): void {
   import('hls.js/light').catch(() => undefined);
 }
 
-/** Starts to play `index`; fails when hls.js cannot be loaded. */
+/** Starts playback of `index`; fails if hls.js cannot be loaded. */
 export async function engine(video: HTMLVideoElement, index: string): Promise<Engine> {
   const hls = await import('hls.js/light');
   if (hls.default.isSupported()) {
@@ -133,12 +133,12 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
   };
   const hls = new Player({ ...CONFIG, xhrSetup, lowLatencyMode: storedNear() });
   const watch = new AbortController();
-  const watchman = new Watchman();
-  let mends: number[] = [];
-  /** Where it goes on after the source was loaded anew: what is before has the tracks that were. */
+  const monitor = new SignalMonitor();
+  let recoveries: number[] = [];
+  /** Sequence number to continue from after a reload: earlier segments have the previous tracks. */
   let from = NaN;
-  /** The source buffers were made for the tracks that were; only a fresh index says which there are now. */
-  const anew = (failed = NaN): void => {
+  /** Reloads the index: the source buffers belong to the previous tracks, and only the index lists the current ones. */
+  const reloadSource = (failed = NaN): void => {
     const plays = !video.paused;
     from = failed;
     hls.detachMedia();
@@ -161,39 +161,39 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
     video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
     const still = new Still();
     looking = setInterval(() => {
-      const end = still.look(video, watchman.signal, performance.now());
+      const end = still.look(video, monitor.signal, performance.now());
       if (end) {
         resolve(end);
       }
     }, STILL_LOOK_MS);
     hls.on(Player.Events.LEVEL_LOADED, (_, { details, networkDetails }) => {
-      watchman.came(listed(details, networkDetails), performance.now() / 1000);
+      monitor.update(listed(details, networkDetails), performance.now() / 1000);
     });
     hls.on(Player.Events.ERROR, (_, data) => {
       const status = data.details === Player.ErrorDetails.LEVEL_LOAD_ERROR ? (data.response?.code ?? 0) : 0;
       if (status === 503) {
-        watchman.waitedInVain();
+        monitor.waitTimedOut();
       }
-      // hls.js plays on for a while with a key that was revoked.
+      // hls.js continues for a while with a revoked key.
       const isRefused = status >= 400 && status < 500;
       if (!data.fatal && !isRefused) {
         return;
       }
       const now = performance.now();
       const unknown = data.details === Player.ErrorDetails.MANIFEST_INCOMPATIBLE_CODECS_ERROR;
-      mends = mends.filter((at) => now - at < MENDS_MS);
-      if (data.type === Player.ErrorTypes.MEDIA_ERROR && !unknown && mends.length < MENDS_MAX) {
-        mends.push(now);
+      recoveries = recoveries.filter((at) => now - at < RECOVERIES_MS);
+      if (data.type === Player.ErrorTypes.MEDIA_ERROR && !unknown && recoveries.length < RECOVERIES_MAX) {
+        recoveries.push(now);
         if (isOtherTracks(Player, data)) {
-          anew(data.chunkMeta?.sn);
+          reloadSource(data.chunkMeta?.sn);
         } else {
           hls.recoverMediaError();
         }
-      } else if (watchman.signal === 'over' && video.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) {
-        // What is left of it is no longer served, but what was fetched is still there.
+      } else if (monitor.signal === 'over' && video.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) {
+        // The rest is no longer served, but the fetched media can still play.
         video.addEventListener('waiting', () => resolve('over'), { signal: watch.signal });
       } else {
-        resolve(watchman.signal === 'over' ? 'over' : endOf(Player, data));
+        resolve(monitor.signal === 'over' ? 'over' : endOf(Player, data));
       }
     });
   });
@@ -205,11 +205,11 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
       if (!details || details.fragments.length === 0) {
         return null;
       }
-      // After the end the edge is where one can go, not a few segments before it.
+      // After the end of the stream, the edge itself is seekable, not only a position a few segments before it.
       const live = details.live ? (hls.liveSyncPosition ?? details.edge) : details.edge;
       return { start: details.fragmentStart, live: Math.max(live, details.fragmentStart) };
     },
-    signal: () => watchman.signal,
+    signal: () => monitor.signal,
     isNear: () => (hls.latestLevelDetails?.partTarget ? hls.lowLatencyMode : null),
     near(near) {
       hls.lowLatencyMode = near;
@@ -224,7 +224,7 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
   };
 }
 
-/** What a playlist lists; its age by the clock of who sent it, as the viewer's may be wrong. */
+/** Summary of a playlist; its age is by the server's clock, because the viewer's clock may be wrong. */
 function listed(details: LevelDetails, request: unknown): Listed {
   const last = details.fragments.at(-1);
   const sent = request instanceof XMLHttpRequest ? Date.parse(request.getResponseHeader('Date') ?? '') : NaN;
@@ -238,7 +238,7 @@ function listed(details: LevelDetails, request: unknown): Listed {
   };
 }
 
-/** An encoder may come back with other tracks than it had. */
+/** Whether the encoder has returned with other tracks. */
 function isOtherTracks({ ErrorDetails }: typeof Hls, { details }: ErrorData): boolean {
   return (
     details === ErrorDetails.BUFFER_APPEND_ERROR ||

@@ -1,4 +1,4 @@
-// The player page: looks whether the stream is live, plays it, and begins anew whatever ends it, as long as it can help.
+// The player page: checks whether the stream is live, plays it, and restarts after every end that a retry can fix.
 
 import { begin, control, wake } from './controls';
 import { engine, prepare, type End, type Engine } from './engine';
@@ -7,21 +7,21 @@ import { flag, notice, page, playing } from './page';
 import { look, pause, viewers, wait } from './source';
 import type { Reason } from './text';
 
-/** An engine that ended sooner than this is not tried again at once. */
+/** An engine that ended sooner than this is not restarted at once. */
 const SHORT_LIFE_MS = 5_000;
 
-/** Between two looks at how many watch, */
+/** Interval of viewer count requests. */
 const VIEWERS_MS = 15_000;
-/** and from the start of playback to the first, at most. Until then nothing is asked. */
+/** Longest delay from the start of playback to the first viewer count request. */
 const VIEWERS_FIRST_MS = 1_000;
 
-/** Before a page that cannot load its script loads itself again. */
+/** Delay before a page that cannot load its script reloads itself. */
 const RELOAD_MS = 5_000;
 
-/** After these only the viewer or the owner can help. */
+/** Reasons that no retry can fix. */
 const FINAL: ReadonlySet<Reason> = new Set<Reason>(['forbidden', 'broken', 'unsupported', 'no-key']);
 
-/** Resolves with whether the viewer pressed the large button, at the latest after so long. */
+/** Resolves with whether the viewer pressed the large button within `ms`. */
 async function pressed(ms: number): Promise<boolean> {
   const listening = new AbortController();
   const press = new Promise<boolean>((resolve) =>
@@ -32,13 +32,13 @@ async function pressed(ms: number): Promise<boolean> {
   return answer;
 }
 
-/** Plays until it cannot go on; also gives whether the viewer had paused. */
+/** Plays until the engine ends; also returns whether the viewer had paused. */
 async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
   let running: Engine;
   try {
     running = await engine(page.video, settings.index);
   } catch {
-    // The service answers, and has not the script: this page is of an earlier version.
+    // The service responds but does not have the script: this page is of an earlier version.
     await wait(RELOAD_MS);
     location.reload();
     return { end: 'lost', paused: false };
@@ -51,7 +51,7 @@ async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
     if (plays || shown.signal.aborted) {
       return;
     }
-    // The browser wants to be asked by the viewer himself, even for a silent picture.
+    // The browser requires a user gesture even for muted video.
     refused = true;
     notice('ready');
     const press = (): void => {
@@ -68,7 +68,7 @@ async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
   return { end, paused };
 }
 
-/** Shows the newest picture behind the large button, and loads nothing more; gives what takes it away. */
+/** Shows the newest frame behind the large button and stops loading; returns a function that removes it. */
 function poster(settings: Options): () => void {
   const shown = new AbortController();
   const loading = engine(page.video, settings.index);
@@ -84,7 +84,7 @@ function poster(settings: Options): () => void {
         running.stop();
       }
     },
-    // The page is loaded anew when the viewer wants to play.
+    // The page is reloaded when the viewer wants to play.
     () => undefined,
   );
   return () => {
@@ -93,13 +93,13 @@ function poster(settings: Options): () => void {
   };
 }
 
-/** Starts to play; without sound where the browser wants a sign of the viewer first. Gives whether it may. */
+/** Starts playback, muted if the browser requires a user gesture for audio. Returns whether playback is allowed. */
 async function sound(): Promise<boolean> {
   const { muted } = page.video;
   const plays = (): Promise<boolean> =>
     page.video.play().then(
       () => true,
-      // Others come of a new source, or of a viewer who paused.
+      // Other errors come from a new source or a viewer who paused.
       (error: unknown) => !(error instanceof DOMException && error.name === 'NotAllowedError'),
     );
   if (await plays()) {
@@ -115,7 +115,7 @@ async function sound(): Promise<boolean> {
   return silent;
 }
 
-/** Shows how many watch, while something plays. */
+/** Shows the viewer count during playback. */
 async function count(address: string): Promise<void> {
   for (;;) {
     const isShown = page.player.dataset['state'] === 'playing' && !document.hidden;
@@ -147,7 +147,7 @@ async function run(settings: Options): Promise<void> {
     const found = await look(settings.index);
     if (found !== 'live') {
       uncover();
-      // What has ended is offline as well: the viewer goes on reading that it has ended.
+      // An ended stream is also offline: keep showing that it has ended.
       show(found === 'offline' && shown === 'over' ? 'over' : found);
       await wait(pause(found, tries));
       tries += 1;
@@ -158,7 +158,7 @@ async function run(settings: Options): Promise<void> {
       cover ??= poster(settings);
       wanted = await pressed(pause('ready', 0));
       if (!wanted) {
-        // It may have ended meanwhile.
+        // The stream may have ended in the meantime.
         continue;
       }
       show('starting');
@@ -166,9 +166,9 @@ async function run(settings: Options): Promise<void> {
     uncover();
     const began = performance.now();
     const { end, paused } = await play(settings);
-    // A viewer who paused is asked before the next stream plays.
+    // For a viewer who paused, the next stream starts only on request.
     wanted = !(end === 'over' && paused);
-    // What was lost is not known yet: the index says it next.
+    // The reason is not known yet: the index is fetched next.
     show(end === 'lost' ? 'starting' : end);
     tries = performance.now() - began > SHORT_LIFE_MS ? 0 : tries + 1;
     if (end === 'refused') {
@@ -183,7 +183,7 @@ page.retry.addEventListener('click', () => location.reload());
 const settings = options(location);
 begin(settings.muted);
 wake();
-// The service has said already what is wrong with the address.
+// The service has already shown what is wrong with the URL.
 if (page.player.dataset['state'] !== 'problem') {
   if (settings.key === '') {
     notice('no-key');

@@ -1,22 +1,22 @@
-// The browser's own player, where there is no Media Source (iPhones). It tells little: why it stands still is looked into by
-// fetching the playlists once more.
+// The browser's native player, where Media Source is missing (iPhones). It reports little, so the reason for a stall is found by
+// fetching the playlists separately.
 
 import type { End, Engine } from './engine';
-import { Watchman } from './signal';
+import { SignalMonitor } from './signal';
 import { listed, look } from './source';
 import { Still } from './still';
 
-/** How often to see whether the video goes on. */
+/** Interval of checks for stalled playback. */
 const LOOK_MS = 4_000;
-/** Chrome's own player refuses a playlist that has fewer segments than it wants: it is asked again this soon, and this often. */
+/** Chrome's native player refuses a playlist with too few segments: delay and number of retries. */
 const START_MS = 1_000;
 const STARTS_MAX = 40;
 
 export function native(video: HTMLVideoElement, index: string): Engine {
   const watch = new AbortController();
-  const watchman = new Watchman();
+  const monitor = new SignalMonitor();
   let [looking, starting, starts] = [0, 0, 0];
-  /** It was asked to play; a refused playlist pauses the media element. */
+  /** Whether playback was requested; a refused playlist pauses the media element. */
   let wanted = false;
   const ended = new Promise<End>((resolve) => {
     const again = async (): Promise<void> => {
@@ -32,8 +32,8 @@ export function native(video: HTMLVideoElement, index: string): Engine {
     const failed = (): void => {
       starts += 1;
       if (video.currentTime > 0 || starts > STARTS_MAX) {
-        // It does not say why; the index is asked next.
-        resolve(watchman.signal === 'over' ? 'over' : 'lost');
+        // The player gives no reason; the index is fetched next.
+        resolve(monitor.signal === 'over' ? 'over' : 'lost');
       } else {
         starting = setTimeout(() => void again(), START_MS);
       }
@@ -50,17 +50,17 @@ export function native(video: HTMLVideoElement, index: string): Engine {
         const found = await look(index);
         const said = found === 'live' ? await listed(index) : null;
         if (found === 'offline') {
-          // The player still fetches and shows the rest.
-          watchman.signal = 'over';
+          // The player still plays the rest.
+          monitor.signal = 'over';
         } else if (found !== 'live') {
           resolve('lost');
         } else if (said) {
-          watchman.came(said, performance.now() / 1000);
+          monitor.update(said, performance.now() / 1000);
         }
-      } else if (watchman.signal === 'away') {
-        watchman.signal = 'on';
+      } else if (monitor.signal === 'away') {
+        monitor.signal = 'on';
       }
-      const end = still.look(video, watchman.signal, performance.now());
+      const end = still.look(video, monitor.signal, performance.now());
       if (end) {
         resolve(end);
       }
@@ -72,7 +72,7 @@ export function native(video: HTMLVideoElement, index: string): Engine {
       const last = video.seekable.length - 1;
       return last < 0 ? null : { start: video.seekable.start(0), live: video.seekable.end(last) };
     },
-    signal: () => watchman.signal,
+    signal: () => monitor.signal,
     isNear: () => null,
     near: () => undefined,
     ended,

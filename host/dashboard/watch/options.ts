@@ -1,15 +1,15 @@
-// What the address says, and what this browser remembers.
+// Options from the URL, and settings stored in this browser.
 
 export interface Options {
-  /** Public key; empty when the address has none. */
+  /** Public key; empty if the URL has none. */
   key: string;
   /** The index playlist, key included. */
   index: string;
-  /** Plays without being asked to (`autoplay=0` switches that off). */
+  /** Starts without a click (`autoplay=0` turns this off). */
   autoplay: boolean;
-  /** Begins without sound (`muted=1`). */
+  /** Starts muted (`muted=1`). */
   muted: boolean;
-  /** Where to ask how many watch (`viewers=1`); empty when that is not to be shown. Carries the key, too. */
+  /** URL of the viewer count, including the key (`viewers=1`); empty if the count is not shown. */
   viewers: string;
 }
 
@@ -29,17 +29,17 @@ export function options(address: Location): Options {
 
 const STORED = 'satcast.volume';
 
-/** Loudness from 0 to 1, and whether the sound is off, as they were left the last time. */
-export interface Sound {
+/** Last volume, from 0 to 1, and whether the audio was muted. */
+export interface AudioSettings {
   volume: number;
   muted: boolean;
 }
 
-/** What was stored; full loudness when nothing was, or when this browser stores nothing for this page. */
-export function storedSound(): Sound {
+/** The stored settings; full volume if none are stored or storage is not available. */
+export function storedAudio(): AudioSettings {
   try {
     const stored: unknown = JSON.parse(localStorage.getItem(STORED) ?? '{}');
-    const { volume, muted } = stored as Partial<Sound>;
+    const { volume, muted } = stored as Partial<AudioSettings>;
     const known = typeof volume === 'number' && volume >= 0 && volume <= 1;
     return { volume: known ? volume : 1, muted: muted === true };
   } catch {
@@ -47,13 +47,13 @@ export function storedSound(): Sound {
   }
 }
 
-export function storeSound(sound: Sound): void {
-  store(STORED, JSON.stringify(sound));
+export function storeAudio(settings: AudioSettings): void {
+  store(STORED, JSON.stringify(settings));
 }
 
 const STORED_NEAR = 'satcast.near';
 
-/** Whether this browser stays as near to live as parts allow: the default. */
+/** Whether to stay as close to the live edge as parts allow; default `true`. */
 export function storedNear(): boolean {
   try {
     return localStorage.getItem(STORED_NEAR) !== 'no';
@@ -70,6 +70,6 @@ function store(name: string, value: string): void {
   try {
     localStorage.setItem(name, value);
   } catch {
-    // A frame without storage: the next visit begins as the first did.
+    // A frame without storage: settings are not kept.
   }
 }

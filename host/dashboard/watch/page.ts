@@ -1,4 +1,4 @@
-// The page's elements, and what its state looks like.
+// The page's elements and the display of its state.
 
 import { NOTICES, type Reason } from './text';
 
@@ -36,7 +36,7 @@ export const page = {
   announce: element('announce', HTMLElement),
 };
 
-/** How a reason looks: several look alike. */
+/** Visual state of each reason. */
 const LOOKS: Record<Reason, string> = {
   starting: 'starting',
   ready: 'ready',
@@ -51,7 +51,7 @@ const LOOKS: Record<Reason, string> = {
   unsupported: 'refused',
 };
 
-/** Shows why there is no picture. */
+/** Shows why nothing plays. */
 export function notice(reason: Reason): void {
   const { headline, advice } = NOTICES[reason];
   page.headline.textContent = headline;
@@ -62,7 +62,7 @@ export function notice(reason: Reason): void {
   }
 }
 
-/** Takes the notice away: the picture is there or about to come. */
+/** Removes the notice: video plays or is about to start. */
 export function playing(): void {
   page.player.dataset['state'] = 'playing';
   page.headline.textContent = '';
@@ -70,7 +70,7 @@ export function playing(): void {
   say('Playing');
 }
 
-/** Tells those who listen instead of looking. */
+/** Announces a text to screen readers. */
 export function say(text: string): void {
   page.announce.textContent = text;
 }

@@ -1,35 +1,35 @@
-// Whether the streamer sends: decided from what the playlists say, without a browser.
+// Decides from playlists whether the encoder sends media. Independent of the browser.
 
-/** `on`: media comes. `away`: the stream is open and nothing comes. `over`: nothing will come. */
+/** `on`: media arrives. `away`: the stream is open, but no media arrives. `over`: the stream has ended. */
 export type Signal = 'on' | 'away' | 'over';
 
-/** What a playlist that was just fetched says. */
+/** Summary of a fetched playlist. */
 export interface Listed {
-  /** Differs from one version with new media to the next. */
+  /** Changes with each version that has new media. */
   version: string;
-  /** Whether more may come. */
+  /** Whether more media may follow. */
   live: boolean;
   /** Longest segment, in seconds. */
   targetSecs: number;
-  /** How old the end of it is by the server's clock, in seconds; `null` when it does not say. */
+  /** Age of the newest media by the server's clock, in seconds; `null` if unknown. */
   ageSecs: number | null;
 }
 
-/** So many target durations without anything new: one may be missed by an encoder whose keyframes come as they like. */
+/** Target durations without new media after which the encoder counts as away; one can pass with irregular keyframes. */
 const TARGETS_WITHOUT = 2;
-/** At least this long, as short segments come unevenly. */
+/** Shortest such time in seconds, because short segments arrive irregularly. */
 const WITHOUT_SECS_MIN = 4;
-/** A first playlist that is older by so many target durations was left behind by a streamer who is away. */
+/** A first playlist older than this many target durations means that the encoder is away. */
 const FIRST_TARGETS = 3;
 const FIRST_SECS_MIN = 10;
 
-export class Watchman {
+export class SignalMonitor {
   signal: Signal = 'on';
   private version: string | null = null;
   private newAt = 0;
 
-  /** A playlist came at `now`, in seconds. Nothing is said of who does not answer: that is the network's fault, or ours. */
-  came({ version, live, targetSecs, ageSecs }: Listed, now: number): void {
+  /** Handles a playlist fetched at `now`, in seconds. Failed requests do not count: they are problems of the network or server. */
+  update({ version, live, targetSecs, ageSecs }: Listed, now: number): void {
     const isFirst = this.version === null;
     const isNew = version !== this.version;
     this.version = version;
@@ -42,8 +42,8 @@ export class Watchman {
     this.signal = !live ? 'over' : isOld ? 'away' : 'on';
   }
 
-  /** The server waited for something new, in vain. */
-  waitedInVain(): void {
+  /** Handles a blocking reload that timed out at the server. */
+  waitTimedOut(): void {
     if (this.signal === 'on') {
       this.signal = 'away';
     }

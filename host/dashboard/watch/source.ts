@@ -1,30 +1,30 @@
-// Whether there is something to play: asked of the index, which counts against no limit, not of the stream status, whose 60
-// requests a minute belong to the site.
+// Checks whether the stream can be played. Uses the index, which has no rate limit, and not the stream status, whose 60 requests
+// a minute are for the site.
 
 import type { Listed } from './signal';
 import type { Reason } from './text';
 
-/** What the index says. */
+/** State of the index. */
 export type Found = 'live' | Extract<Reason, 'starting' | 'offline' | 'lost' | 'busy' | 'refused' | 'forbidden'>;
 
 const ANSWER_MS = 10_000;
-/** Between two looks while the stream is offline; each viewer's differs, so that they do not all come at once. */
+/** Interval of checks while the stream is offline, with jitter so that viewers do not check at the same time. */
 const LOOK_MS = 4_000;
-/** While the first segment is on its way. */
+/** Interval while the first segment is being made. */
 const STARTING_MS = 1_000;
-/** The same while nobody sees the page, or nobody has pressed play. */
+/** Interval while the page is hidden or waits for a click. */
 const HIDDEN_LOOK_MS = 20_000;
-/** After a failure: doubled each time from the first to the second. */
+/** Retry delay after failures: doubled each time from the minimum to the maximum. */
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 15_000;
-/** While the key opens nothing: the stream may be switched on again. */
+/** Interval while the key is refused: the stream may be enabled again. */
 const REFUSED_MS = 20_000;
 
 function ask(address: string | URL): Promise<Response> {
   return fetch(address, { credentials: 'omit', referrerPolicy: 'no-referrer', signal: AbortSignal.timeout(ANSWER_MS) });
 }
 
-/** Asks the index. */
+/** Checks the index. */
 export async function look(index: string): Promise<Found> {
   try {
     const { status, headers } = await ask(index);
@@ -34,7 +34,7 @@ export async function look(index: string): Promise<Found> {
   }
 }
 
-/** How many watch; `null` when that cannot be had. */
+/** Number of viewers; `null` if not available. */
 export async function viewers(address: string): Promise<number | null> {
   try {
     const { viewers } = (await (await ask(address)).json()) as { viewers?: unknown };
@@ -44,7 +44,7 @@ export async function viewers(address: string): Promise<number | null> {
   }
 }
 
-/** What the first playlist of the index lists now; `null` when that cannot be had. */
+/** Summary of the first playlist of the index; `null` if not available. */
 export async function listed(index: string): Promise<Listed | null> {
   try {
     const entry = await (await ask(index)).text();
@@ -56,7 +56,7 @@ export async function listed(index: string): Promise<Listed | null> {
   }
 }
 
-/** Enough of the end of a playlist that no two versions are alike in it. */
+/** Length of the end of a playlist that differs between any two versions. */
 const END_CHARS = 300;
 
 function read(playlist: string): Listed {
@@ -86,7 +86,7 @@ function found(status: number): Found {
   }
 }
 
-/** How long to wait before the next look after `tries` of the same outcome; `ready` while the viewer has to press play. */
+/** Delay before the next check after `tries` with the same outcome; `ready` while the page waits for a click. */
 export function pause(outcome: Found | 'ready', tries: number): number {
   const spread = 0.75 + Math.random() / 2;
   if (outcome === 'ready') {
@@ -105,7 +105,7 @@ export function pause(outcome: Found | 'ready', tries: number): number {
   return Math.min(doubled, RETRY_MS_MAX) * spread;
 }
 
-/** Waits; a page that comes to the front, or a network that comes back, looks at once. */
+/** Waits; ends early when the page becomes visible or the network returns. */
 export function wait(ms: number): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

@@ -1,13 +1,13 @@
-// Whether a media element still plays: after the end of a stream no event may come, most often with parts.
+// Detects stalled playback: after the end of a stream the media element may send no event, most often with parts.
 
 import type { End } from './engine';
 import type { Signal } from './signal';
 
-/** A media element that stands still so long at the end of a stream will not say that it has ended. */
+/** After this stall at the end of a stream, playback counts as ended, even without an event. */
 const OVER_STILL_MS = 3_000;
-/** The service keeps an ended stream for so long: nothing more of it plays after that, not even for a viewer who paused. */
+/** The service keeps an ended stream this long; after that, a paused viewer cannot resume either. */
 const OVER_KEPT_MS = 60_000;
-/** A player that stands still so long while new media comes is begun anew. */
+/** A player that stalls this long while new media arrives is restarted. */
 const STUCK_MS = 20_000;
 
 export class Still {
@@ -15,7 +15,7 @@ export class Still {
   private since = 0;
   private signal: Signal = 'on';
 
-  /** Why it will not go on, if it will not. `now` is in milliseconds. */
+  /** Why playback has ended, or `null`. `now` is in milliseconds. */
   look({ currentTime, paused }: Pick<HTMLVideoElement, 'currentTime' | 'paused'>, signal: Signal, now: number): End | null {
     if (currentTime !== this.place || signal !== this.signal) {
       [this.place, this.since, this.signal] = [currentTime, now, signal];
@@ -26,7 +26,7 @@ export class Still {
         return still >= (paused ? OVER_KEPT_MS : OVER_STILL_MS) ? 'over' : null;
       case 'on':
         return !paused && still >= STUCK_MS ? 'lost' : null;
-      // The page says that it waits for the streamer.
+      // The page shows that it waits for the streamer.
       case 'away':
         return null;
     }

@@ -1,4 +1,4 @@
-// Words and figures that viewers read and hear.
+// Texts and times that viewers read and hear.
 
 /** `1:02:03`, `2:03` or `0:03`. */
 export function clock(seconds: number): string {
@@ -9,7 +9,7 @@ export function clock(seconds: number): string {
   return hours > 0 ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
-/** `1 hour 2 minutes`, `2 minutes 3 seconds`, `3 seconds`: for those who hear it. */
+/** `1 hour 2 minutes`, `2 minutes 3 seconds`, `3 seconds`: for screen readers. */
 export function spoken(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   const parts: [number, string][] = [
@@ -21,16 +21,16 @@ export function spoken(seconds: number): string {
   return said.join(' ') || '0 seconds';
 }
 
-/** The stream is open and its streamer sends nothing. */
+/** The stream is open, but the encoder sends nothing. */
 export const AWAY = 'Waiting for the streamer…';
 
-/** What stands over the picture, and what the viewer can do. */
+/** Text over the video, and advice for the viewer. */
 export interface Notice {
   headline: string;
   advice: string;
 }
 
-/** Why there is no picture. */
+/** Why nothing plays. */
 export type Reason =
   | 'starting'
   | 'ready'
@@ -47,26 +47,26 @@ export type Reason =
 export const NOTICES: Record<Reason, Notice> = {
   starting: { headline: 'Loading…', advice: '' },
   ready: { headline: 'Live now', advice: '' },
-  offline: { headline: 'The stream is offline', advice: 'This page shows it as soon as it is live.' },
-  over: { headline: 'The stream has ended', advice: 'If it comes back, this page shows it.' },
-  lost: { headline: 'The server cannot be reached', advice: 'Check your connection. This page goes on trying.' },
+  offline: { headline: 'The stream is offline', advice: 'This page shows the stream as soon as it is live.' },
+  over: { headline: 'The stream has ended', advice: 'If the stream comes back, this page shows it.' },
+  lost: { headline: 'The server cannot be reached', advice: 'Check your connection. This page keeps trying.' },
   busy: { headline: 'Too many requests', advice: 'This page tries again in a moment.' },
   refused: {
     headline: 'This key does not open the stream now',
     advice:
-      'It was revoked, or the stream was switched off. This page goes on trying; ask whoever gave you the address for a new one.',
+      'The key was revoked, or the stream was switched off. This page keeps trying; ask the person who gave you the address for a new one.',
   },
   forbidden: {
     headline: 'This page may not play the stream',
-    advice: 'Its owner allows certain sites only, and can add this one to them.',
+    advice: 'Only the sites on the list of the stream owner may play it. Ask the owner to add this site.',
   },
   'no-key': {
     headline: 'The address of this player is not complete',
-    advice: 'It ends in ?apiKey= and a key. Ask whoever gave it to you for the whole address.',
+    advice: 'The address must end in ?apiKey= and a key. Ask the person who gave it to you for the complete address.',
   },
   broken: {
     headline: 'Your browser cannot play this stream',
-    advice: 'It may not know the format. Try a current version of another browser.',
+    advice: 'The browser may not support the format. Try a current version of another browser.',
   },
   unsupported: {
     headline: 'Your browser cannot play live video',

@@ -1,12 +1,12 @@
-//! Drivers: found in a folder, checked, loaded, and called without trusting them with the host's threads.
+//! Drivers: found in a folder, checked, loaded, and called in a way that cannot block the host's threads.
 //!
-//! Three layers, of which none imports a higher one:
-//! - [`load`]: file to a driver that may be started; all `unsafe` of the host is there.
-//! - [`run`]: a driver that runs, on threads of this process or in a child, and its services.
-//! - [`registry`]: which drivers there are and the types they serve, and how that changes while the service runs.
+//! Three layers; none imports a higher one:
+//! - [`load`]: from a file to a driver that may be started; all `unsafe` code of the host is there.
+//! - [`run`]: a running driver, on threads of this process or in a child process, and its services.
+//! - [`registry`]: the loaded drivers and their types, and changes to them while the service runs.
 //!
-//! What drivers publish for viewers is in [`published`], below all three. This crate knows no sessions and no retries: `live` decides when a
-//! destination is opened again.
+//! [`published`] holds the assets that drivers publish for viewers; it is below all three. This crate knows no
+//! sessions and no retries: `live` decides when a destination is opened again.
 
 pub mod load;
 pub mod published;
@@ -17,7 +17,7 @@ pub mod testing;
 
 pub use load::error::LoadError;
 pub use load::refused::ConfigRefused;
-pub use load::wishes::Wishes;
+pub use load::requirements::Requirements;
 pub use registry::catalog::{LoadOptions, SetAside, State, Summary};
 pub use registry::change::{Change, ChangeError, LINKED_IN};
 #[cfg(any(test, feature = "testing"))]
@@ -29,6 +29,6 @@ pub use registry::recordings::{ProbeError, RecordingsError};
 pub use run::control::{CALL_TIMEOUT_MS, silence};
 pub use run::level::set_log_level;
 pub use run::parts::HostParts;
-pub use run::reports::{REPORTS_WAITING_MAX, RecordingParts, Reports, Told};
+pub use run::reports::{REPORTS_WAITING_MAX, RecordingParts, ReportBatch, Reports};
 pub use run::services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
 pub use run::waker::{Waker, gather_wakeups};

@@ -25,12 +25,10 @@ fn packet(codec: Codec, sequence: u64, dts_ms: i64) -> Packet {
     Packet { source: 1, sequence, ..packet }
 }
 
-/// A packet of video.
 pub fn video(sequence: u64, dts_ms: i64, keyframe: bool) -> Arc<Packet> {
     Arc::new(Packet { keyframe, ..packet(Codec::H264, sequence, dts_ms) })
 }
 
-/// A packet of audio.
 pub fn audio(sequence: u64, dts_ms: i64) -> Arc<Packet> {
     Arc::new(packet(Codec::Aac, sequence, dts_ms))
 }
@@ -40,17 +38,15 @@ fn config(codec: Codec, sequence: u64, record: &'static [u8]) -> Arc<Packet> {
     Arc::new(Packet { source: 1, sequence, ..packet })
 }
 
-/// A configuration of video.
 pub fn video_config(sequence: u64, record: &'static [u8]) -> Arc<Packet> {
     config(Codec::H264, sequence, record)
 }
 
-/// A configuration of audio.
 pub fn audio_config(sequence: u64, record: &'static [u8]) -> Arc<Packet> {
     config(Codec::Aac, sequence, record)
 }
 
-/// Configuration of the `script` type: what the destination does.
+/// Configuration of the `script` type: the behaviour of the destination.
 #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Script {
@@ -61,12 +57,12 @@ struct Script {
 /// Size of the packets at which the mode `flaky` fails.
 pub const POISON_BYTES: usize = 13;
 
-/// What the modes `network` and `panic` say.
+/// Error text of the modes `network` and `panic`.
 pub const NO_ROUTE: &str = "no route";
-/// What the mode `panic` says when it panics.
+/// Panic text of the mode `panic`.
 pub const PANIC: &str = "scripted panic";
 
-/// The driver: what its destinations do is in their configuration.
+/// The driver: the configuration of a destination says what it does.
 pub struct Scripted;
 struct Out(Script);
 
@@ -135,7 +131,7 @@ impl Destination for Out {
         Ok(())
     }
 
-    /// What is steady stays open, whatever else changes.
+    /// A steady destination stays open, whatever else changes.
     fn reconfigure(&self, config: Config<'_>) -> Result<Reconfigured, Error> {
         let is_steady =
             [self.0.mode.as_str(), config.parse::<Script>()?.mode.as_str()] == ["steady", "steady"];
@@ -143,7 +139,7 @@ impl Destination for Out {
     }
 }
 
-/// Gives viewers one piece.
+/// Publishes one asset for viewers.
 fn show(ctx: &Ctx) -> Result<(), Error> {
     let body = AssetBody::Memory(Bytes::from_static(b"#EXTM3U\n"));
     ctx.publish(Asset::new("index.m3u8", PLAYLIST_TYPE, Audience::Hosted, body).max_age(1))?;
@@ -158,7 +154,7 @@ fn show(ctx: &Ctx) -> Result<(), Error> {
     })
 }
 
-/// Says where it goes, and goes live, until it gets a packet of [`POISON_BYTES`].
+/// Reports its server and live, until it gets a packet of [`POISON_BYTES`].
 async fn flaky(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
     ctx.event("publishing", &serde_json::json!({ "server": "backup.example:1935" }));
     let mut batch = Vec::new();
@@ -176,18 +172,18 @@ async fn flaky(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
 
 /// Sends something and takes nothing.
 async fn lame(ctx: &Ctx) -> Result<(), Error> {
-    let mut told = std::pin::pin!(ctx.stopping());
+    let mut stopping = std::pin::pin!(ctx.stopping());
     loop {
         ctx.bytes_sent(1);
         ctx.state(State::Live);
         tokio::select! {
-            () = &mut told => return Ok(()),
+            () = &mut stopping => return Ok(()),
             () = tokio::time::sleep(Duration::from_millis(1)) => {}
         }
     }
 }
 
-/// Says live, whatever happens.
+/// Reports live without sending anything.
 async fn mute(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
     let mut batch = Vec::new();
     while media.recv_batch(&mut batch).await {
@@ -199,7 +195,7 @@ async fn mute(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
 
 driver_entry!(scripted_entry, Scripted);
 
-/// The scripted driver: one for all tests of the process, as a driver can be started once.
+/// The scripted driver: one for all tests of the process, because a driver can be started once.
 pub fn drivers() -> Drivers {
     static DRIVERS: OnceLock<Drivers> = OnceLock::new();
     DRIVERS.get_or_init(|| start(scripted_entry)).clone()
@@ -210,7 +206,7 @@ pub fn start(entry: extern "C" fn(u32) -> *const SatcastDriver) -> Drivers {
     start_with(entry, RecordingParts::default())
 }
 
-/// The same for one that keeps recordings.
+/// The same for a driver that keeps recordings.
 pub fn start_with(entry: extern "C" fn(u32) -> *const SatcastDriver, recordings: RecordingParts) -> Drivers {
     let runtime = Box::leak(Box::new(tokio::runtime::Runtime::new().unwrap()));
     let parts = HostParts {

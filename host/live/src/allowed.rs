@@ -1,4 +1,4 @@
-//! From where a stream may be published, when that changes while it is.
+//! Changes of a stream's allowed addresses while it is live.
 
 use super::codes;
 use super::live::Live;
@@ -6,20 +6,20 @@ use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
 
 impl Live {
-    /// The addresses from which a stream may be published are `allowed` now: its session ends when its encoder is at another. One that
-    /// is away is checked when it returns.
+    /// Only `allowed` addresses may publish the stream from now on. Its session ends if the encoder has another address. An encoder
+    /// that is away is checked when it returns.
     pub async fn addresses_changed(&self, stream: StreamId, allowed: &Networks) {
         let Some(session) = self.find(stream) else { return };
-        if session.send_away_unless(allowed) {
-            tracing::info!(session = %session.id, "the encoder's address is not allowed any more");
+        if session.disconnect_unless(allowed) {
+            tracing::info!(session = %session.id, "the address of the encoder is no longer allowed; the session ends");
             self.stop(stream, EndReason::KeyRevoked).await;
         }
     }
 }
 
 impl super::session::Session {
-    /// Tells the encoder to leave unless it is at one of these addresses; whether it did.
-    fn send_away_unless(&self, allowed: &Networks) -> bool {
+    /// Disconnects the encoder unless its address is allowed. Returns whether it did.
+    fn disconnect_unless(&self, allowed: &Networks) -> bool {
         self.close_encoder_if(codes::wrong_address(), |address| !allowed.allow(address))
     }
 }

@@ -1,4 +1,4 @@
-//! When a destination is tried again: capped exponential back-off with full jitter, and floors by the kind of failure.
+//! Back-off of a destination: capped exponential with full jitter, and floors by the kind of failure.
 //!
 //! Pure: randomness is an argument. There is no give-up while the session lives.
 
@@ -12,21 +12,21 @@ pub(super) const BACKOFF_BASE: Duration = Duration::from_secs(1);
 pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// No wait is shorter.
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// Floor after a refused login: platforms block addresses that knock too often.
+/// Floor after a refused login: platforms block addresses that try too often.
 pub(super) const AUTH_FLOOR: Duration = Duration::from_secs(60);
-/// Floors a driver asks for are cut to this.
+/// Upper bound of a floor that a driver asks for.
 pub(super) const FLOOR_MAX: Duration = Duration::from_secs(3600);
 /// A destination that was live for this long has recovered: its next failure counts as the first.
 pub(super) const RECOVERED_AFTER: Duration = Duration::from_secs(20);
-/// Panics of a driver in one destination before it is left alone.
+/// Panics of a driver in one destination before it is not retried.
 pub(super) const PANICS_MAX: u32 = 2;
 
 /// What to do after a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Try again after this time.
+    /// Retry after this time.
     Retry(Duration),
-    /// Not again until the configuration changes.
+    /// No retry until the configuration or a codec changes.
     GiveUp,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn next(error: &Error, attempt: u32, panics: u32, random: u64) -> Nex
     let jittered = bound.mul_f64(random as f64 / u64::MAX as f64).max(BACKOFF_MIN);
     let class_floor = if error.class == Class::Auth { AUTH_FLOOR } else { Duration::ZERO };
     let floor = error.retry_after.unwrap_or_default().min(FLOOR_MAX).max(class_floor);
-    // The jitter is kept above the floor, so that many destinations refused at once do not come back at once.
+    // The jitter is added to the floor, so that many destinations that were refused together do not return together.
     Next::Retry(if floor.is_zero() { jittered } else { floor + jittered })
 }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_configurations_and_repeated_panics_are_left_alone() {
+    fn wrong_configurations_and_repeated_panics_are_not_retried() {
         assert_eq!(next(&Error::config("x"), 1, 0, 0), Next::GiveUp);
         let panic = Error::new(Class::Panic, "x");
         assert!(matches!(next(&panic, 1, 1, 0), Next::Retry(_)));

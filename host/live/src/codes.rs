@@ -1,4 +1,4 @@
-//! RTMP status codes and texts an encoder gets.
+//! RTMP status codes and texts for encoders.
 
 use std::time::Duration;
 
@@ -9,32 +9,31 @@ use satcast_core::ids::EndReason;
 pub struct Closed {
     /// RTMP status code.
     pub code: &'static str,
-    /// One sentence for the person at the encoder; no secrets.
+    /// One sentence for the user of the encoder, without secrets.
     pub reason: String,
 }
 
-/// This name cannot be published.
+/// The stream key is already in use.
 pub(super) const BAD_NAME: &str = "NetStream.Publish.BadName";
 /// Publishing is not allowed now.
 pub(super) const DENIED: &str = "NetStream.Publish.Denied";
-/// The service could not.
+/// The service failed.
 pub(super) const FAILED: &str = "NetStream.Failed";
 /// The stream was ended by the service.
 pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
 
-/// What is told to a destination that leads back to its own stream.
+/// Refusal of media that a destination of the stream sends back to it.
 pub(super) const LOOP: &str =
-    "this media comes from this very stream: a destination sends it back here; delete that destination";
-/// What is told to the end of a chain that nobody meant.
-pub(super) const CHAIN: &str =
-    "this media came through too many streams that forward to each other; delete a destination among them";
+    "this media comes from this stream itself: a destination sends it back here; delete that destination";
+/// Refusal of media that passed through more than `VIA_MAX` streams.
+pub(super) const CHAIN: &str = "this media came through too many streams that forward to each other; delete one of the destinations between them";
 
-/// What is told to an encoder that was silent when another one came.
+/// Sent to a silent encoder that a newer one replaces.
 pub(super) const TOOK_OVER: &str = "another encoder took over this stream key";
 
-/// What an encoder is told whose address was allowed when it came.
+/// The address of a connected encoder is no longer allowed.
 pub(super) fn wrong_address() -> Closed {
-    let reason = "this stream key may not be used from your address any more; add the address to allowedAddresses of the stream";
+    let reason = "this stream key may no longer be used from your address; add the address to allowedAddresses of the stream";
     Closed { code: DENIED, reason: reason.into() }
 }
 
@@ -51,8 +50,8 @@ pub(super) fn reason_text(reason: EndReason) -> &'static str {
     }
 }
 
-/// What an encoder is told that comes back by itself after its stream was ended: why, and what its user can do.
-pub(super) fn quiet_text(reason: EndReason, wait: Duration) -> String {
+/// Refusal during the cooldown: the reason of the stop, and what the user can do.
+pub(super) fn cooldown_text(reason: EndReason, wait: Duration) -> String {
     let way_out = match reason {
         EndReason::MaxSats | EndReason::MaxDuration => "raise the limit, or ",
         _ => "",
@@ -66,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_learns_why_and_what_to_do_texts() {
-        let text = |reason| quiet_text(reason, Duration::from_secs(60));
+    fn refusal_texts() {
+        let text = |reason| cooldown_text(reason, Duration::from_secs(60));
         let stopped = "the stream was stopped by its owner; stop the encoder and start it again after 60 s";
         assert_eq!(text(EndReason::Stopped), stopped);
         let budget = "the stream reached its budget (maxSats); raise the limit, or stop the encoder and start it again \
@@ -78,17 +77,17 @@ mod tests {
         assert_eq!(text(EndReason::MaxDuration), duration);
         assert_eq!(
             LOOP,
-            "this media comes from this very stream: a destination sends it back here; delete that destination"
+            "this media comes from this stream itself: a destination sends it back here; delete that destination"
         );
         assert_eq!(
             CHAIN,
-            "this media came through too many streams that forward to each other; delete a destination among them"
+            "this media came through too many streams that forward to each other; delete one of the destinations between them"
         );
         assert_eq!(reason_text(EndReason::KeyRevoked), "the stream key was deleted or replaced");
         assert_eq!(TOOK_OVER, "another encoder took over this stream key");
         assert_eq!(
             wrong_address().reason,
-            "this stream key may not be used from your address any more; add the address to allowedAddresses of the \
+            "this stream key may no longer be used from your address; add the address to allowedAddresses of the \
              stream"
         );
     }

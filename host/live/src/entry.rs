@@ -1,7 +1,7 @@
-//! Which encoder is let in: the first, one that returns, and one that takes the place of another.
+//! Which encoder may publish: the first one, one that returns, and one that replaces another.
 //!
-//! Encoders take a refusal for final, so that what comes to an end by itself is waited for: a session that is ending, and an
-//! encoder whose connection is dead without anybody having noticed yet, which most often is the same one that now returns.
+//! Encoders treat a refusal as final. So the service waits for obstacles that soon end: a session that is ending, and an
+//! encoder whose connection is dead but not yet detected. That is usually the encoder that now returns.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::session::{Refusal, Session, TAKE_OVER_AFTER};
 use super::via::Via;
 use satcast_store::StreamRecord;
 
-/// Longest an encoder that returns is kept waiting while its former session ends.
+/// Longest wait of a returning encoder for the end of its previous session.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(4);
-/// Longest an encoder is kept waiting for the silence of others that may be dead.
+/// Longest wait for another encoder to be silent, which may be dead.
 pub(super) const SILENCE_WAIT: Duration = TAKE_OVER_AFTER.saturating_add(Duration::from_millis(500));
-/// Obstacles waited for in one attempt to publish.
+/// Most obstacles that one attempt to publish waits for.
 pub(super) const OBSTACLES_AWAITED_MAX: u32 = 3;
 
 /// Why an encoder may not publish.
@@ -27,7 +27,7 @@ pub(super) const OBSTACLES_AWAITED_MAX: u32 = 3;
 pub struct PublishRefused {
     /// RTMP status code.
     pub code: &'static str,
-    /// One sentence for the person at the encoder; no secrets.
+    /// One sentence for the user of the encoder, without secrets.
     pub reason: String,
 }
 
@@ -37,18 +37,18 @@ impl PublishRefused {
     }
 }
 
-/// What an encoder has to wait for.
+/// Why an encoder cannot publish now.
 enum Obstacle {
-    /// Its session before, which is ending.
+    /// The previous session is still ending.
     Ending(Arc<Session>),
-    /// Another encoder.
+    /// Another encoder publishes.
     Busy(Arc<Session>),
-    /// Nothing would help.
+    /// Waiting would not help.
     Refused(PublishRefused),
 }
 
 impl Live {
-    /// Lets an encoder in, whose stream key was checked.
+    /// Admits an encoder whose stream key was checked.
     ///
     /// # Errors
     /// As [`Live::publish_from`].
@@ -56,12 +56,12 @@ impl Live {
         self.publish_from(stream, Via::default(), None).await
     }
 
-    /// Lets an encoder in, whose stream key was checked and whose media has come through the streams in `via`; it publishes from
-    /// `address`, where that is known.
+    /// Admits an encoder whose stream key was checked. Its media has passed through the streams in `via`; `address` is its
+    /// address, if known.
     ///
     /// # Errors
-    /// Another encoder is publishing, the stream was stopped and its encoder has not been quiet yet, or the media comes from the
-    /// stream itself.
+    /// Another encoder publishes, the stream is in its cooldown, the account may not publish, or the media comes from the stream
+    /// itself.
     pub async fn publish_from(
         &self,
         stream: StreamRecord,
@@ -74,17 +74,17 @@ impl Live {
         if via.is_too_long() {
             return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
         }
-        // All of them together: one after the other may come and take the place.
+        // One limit for all of them: encoders may replace each other one after the other.
         let silence_until = self.inner.clock.monotonic() + SILENCE_WAIT;
         for _ in 0..OBSTACLES_AWAITED_MAX {
-            self.refuse_unless_quiet(&stream).await?;
+            self.refuse_during_cooldown(&stream).await?;
             let admitted = self.inner.gate.admit(&stream).await;
             admitted.map_err(|reason| PublishRefused::new(codes::DENIED, reason))?;
             let gone = match self.enter(&stream, &via, address) {
                 Ok(publisher) => return Ok(publisher),
                 Err(Obstacle::Refused(refused)) => return Err(refused),
                 Err(Obstacle::Busy(session)) => {
-                    if !session.encoder_rests(&self.inner.clock, silence_until).await {
+                    if !session.encoder_gives_way(&self.inner.clock, silence_until).await {
                         return Err(busy());
                     }
                     true
@@ -97,10 +97,13 @@ impl Live {
                 break;
             }
         }
-        Err(PublishRefused::new(codes::DENIED, "the stream is just being stopped; try again in a moment"))
+        Err(PublishRefused::new(
+            codes::DENIED,
+            "the previous session of this stream is still ending; try again in a moment",
+        ))
     }
 
-    /// Lets an encoder into the stream's session, or a new one.
+    /// Adds the encoder to the session of the stream, or to a new one.
     fn enter(
         &self,
         stream: &StreamRecord,

@@ -1,15 +1,15 @@
-//! What a destination needs to start at once: the codec configuration of each track and the packets since the last keyframe.
+//! The data that lets a destination start at once: the codec configuration of each track, and the newest GOP.
 
 use satcast_plugin_api::{Codec, Kind, Packet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Most packets of a kept keyframe group.
+/// Most packets of a kept GOP.
 pub(super) const GROUP_PACKETS_MAX: usize = 4096;
-/// Most bytes of a kept keyframe group.
+/// Most bytes of a kept GOP.
 pub(super) const GROUP_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The current configuration of each track kind.
+/// The current codec configuration of each kind of track.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Configs {
     video: Option<Arc<Packet>>,
@@ -24,23 +24,22 @@ impl Configs {
         }
     }
 
-    /// The configuration is not the one that holds already.
+    /// Whether the configuration differs from the current one.
     pub(super) fn changes(&mut self, packet: &Packet) -> bool {
         let held = self.slot(packet.kind()).as_ref();
         held.is_none_or(|held| held.codec != packet.codec || held.payload != packet.payload)
     }
 
-    /// Takes a configuration.
     pub(super) fn replace(&mut self, packet: &Arc<Packet>) {
         *self.slot(packet.kind()) = Some(packet.clone());
     }
 
-    /// There is no such track any more.
+    /// The track has ended.
     pub(super) fn forget(&mut self, kind: Kind) {
         *self.slot(kind) = None;
     }
 
-    /// Codecs of video and audio.
+    /// Video, then audio.
     pub(super) fn codecs(&self) -> [Option<Codec>; 2] {
         [&self.video, &self.audio].map(|config| config.as_ref().map(|config| config.codec))
     }
@@ -51,7 +50,8 @@ impl Configs {
     }
 }
 
-/// Packets from the last video keyframe on, in order. Empty while there is none, or when the group grew over its limits.
+/// The newest GOP: packets from the last video keyframe on, in order. Empty before the first keyframe, or when the GOP exceeded
+/// its limits.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     packets: VecDeque<Arc<Packet>>,
@@ -78,7 +78,7 @@ impl Group {
         self.packets.push_back(packet.clone());
     }
 
-    /// Forgets everything, as when the video configuration changes.
+    /// Drops all packets, e.g. when the video configuration changes.
     pub(super) fn clear(&mut self) {
         self.packets.clear();
         self.bytes = 0;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_over_a_limit_is_not_kept_and_the_next_one_is() {
+    fn a_gop_over_a_limit_is_dropped_and_the_next_one_is_kept() {
         let mut group = Group::default();
         group.push(&video(0, 0, true));
         for sequence in 1..=GROUP_PACKETS_MAX as u64 {

@@ -1,22 +1,24 @@
 //! Live sessions: one for each stream key that is being published.
 //!
-//! - [`hub`]: packets in, on one timeline ([`timeline`]), out to the queues; keeps configurations and the last keyframe
-//!   group ([`group`]).
-//! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
-//! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
-//! - [`backfill`]: gives a recording that is added to a live stream what the DVR window holds.
-//! - [`live`]: all sessions of the service; [`shown`]: what others see of them.
-//! - [`entry`]: which encoder is let in, and which has to wait.
-//! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
-//! - [`health`]: what the encoder sends, and what of it platforms do not take.
-//! - [`ingest`], above all of these: the RTMP and RTMPS ports. The others know no RTMP.
+//! - [`hub`]: puts packets on one timeline ([`timeline`]) and into the queues; keeps codec configurations and the newest GOP
+//!   ([`group`]).
+//! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for drivers that must not lose packets.
+//! - [`destination`]: opens, watches and reopens one destination; [`backoff`]: the wait between tries.
+//! - [`backfill`]: gives a recording that is added to a live stream the media of the DVR window.
+//! - [`live`]: all sessions of the service; [`shown`]: their public state.
+//! - [`entry`]: which encoder may publish, and which must wait.
+//! - [`session`]: the task that owns a session's life; [`cooldown`]: refuses encoders
+//!   after a stop; [`allowed`]: disconnects encoders whose address is no longer allowed.
+//! - [`health`]: measures the encoder's media and compares it with the requirements of platforms.
+//! - [`ingest`], above all of these: the RTMP and RTMPS ports. The other modules know nothing of RTMP.
 //!
-//! What a session uses it tells through `satcast_usage`. Knows no money and no HTTP.
+//! Sessions report their usage through `satcast_usage`. This crate knows nothing of money and HTTP.
 
 mod allowed;
 mod backfill;
 mod backoff;
 mod codes;
+mod cooldown;
 mod destination;
 mod entry;
 mod group;
@@ -27,16 +29,15 @@ pub mod ingest;
 mod live;
 mod locks;
 mod mailbox;
+mod notifier;
 mod queue;
 #[cfg(test)]
 mod queue_tests;
-mod quiet;
 mod session;
 mod shown;
 #[cfg(test)]
 mod spill_tests;
 mod spool;
-mod teller;
 mod timeline;
 mod via;
 mod view;

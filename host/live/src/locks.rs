@@ -1,4 +1,4 @@
-//! What the queue synchronises with. A model checker puts its own in their place (`host/model`).
+//! The synchronisation types of the queue. The model checker replaces them (`host/model`).
 
 pub(super) use std::sync::atomic::AtomicUsize;
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

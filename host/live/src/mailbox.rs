@@ -1,4 +1,4 @@
-//! What the driver of a destination reported, kept until the destination's task looks at it.
+//! Reports of a destination's driver, kept until the destination's task reads them.
 
 use std::collections::VecDeque;
 
@@ -9,52 +9,52 @@ use tokio::sync::Notify;
 
 use satcast_drivers::Observer;
 
-/// Most driver events waiting to be looked at; older ones are dropped.
+/// Most unread driver events; older ones are dropped.
 pub(crate) const EVENTS_MAX: usize = 64;
 
-/// What a driver reported and nobody has looked at yet.
+/// Unread reports of a driver.
 #[derive(Default)]
 pub(super) struct Mailbox {
     mail: Mutex<Mail>,
-    /// What it said of its state last, looked at or not.
-    said: Mutex<Option<Said>>,
+    /// The last reported state, read or not.
+    last: Mutex<Option<Report>>,
     pub(super) arrived: Notify,
 }
 
-/// A state, and why it is not live.
-type Said = (DriverState, Option<Error>);
+/// A state, and the reason why it is not live.
+type Report = (DriverState, Option<Error>);
 
 #[derive(Default)]
 pub(super) struct Mail {
-    pub(super) state: Option<Said>,
+    pub(super) state: Option<Report>,
     pub(super) events: VecDeque<(String, serde_json::Value)>,
     pub(super) outcome: Option<Result<(), Error>>,
 }
 
 impl Mailbox {
-    /// Everything reported since the last look.
+    /// Everything reported since the last call.
     pub(super) fn take(&self) -> Mail {
         std::mem::take(&mut *self.mail.lock())
     }
 }
 
 impl Observer for Mailbox {
-    /// A driver may say the same with each packet: that is no news, and wakes nobody.
+    /// A driver may report the same state with each packet. A repeated state does not wake the task.
     fn state(&self, state: DriverState, reason: Option<Error>) {
-        let news = (state, reason);
-        let mut said = self.said.lock();
-        if said.as_ref() == Some(&news) {
+        let report = (state, reason);
+        let mut last = self.last.lock();
+        if last.as_ref() == Some(&report) {
             return;
         }
-        // Under the lock: who reports from several threads is shown as what is kept here.
-        self.mail.lock().state = Some(news.clone());
-        *said = Some(news);
-        drop(said);
+        // Under the lock, so that reports of several threads leave both in the same state.
+        self.mail.lock().state = Some(report.clone());
+        *last = Some(report);
+        drop(last);
         self.arrived.notify_one();
     }
 
     fn stopped(&self, outcome: Result<(), Error>) {
-        // A second end is a fault of the driver; the first one counts.
+        // A second end is a fault of the driver. The first one counts.
         self.mail.lock().outcome.get_or_insert(outcome);
         self.arrived.notify_one();
     }
@@ -75,7 +75,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_state_that_is_said_again_is_no_news() {
+    fn a_repeated_state_is_not_reported_again() {
         let mailbox = Mailbox::default();
         let news = |mailbox: &Mailbox| mailbox.take().state;
         mailbox.state(DriverState::Live, None);
@@ -89,7 +89,11 @@ mod tests {
             assert_eq!(news(&mailbox), Some(why(text)));
         }
         mailbox.state(DriverState::Live, None);
-        assert_eq!(news(&mailbox), Some((DriverState::Live, None)), "after something else it is news again");
+        assert_eq!(
+            news(&mailbox),
+            Some((DriverState::Live, None)),
+            "a state after a different one is reported"
+        );
     }
 
     #[test]

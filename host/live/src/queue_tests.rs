@@ -1,4 +1,4 @@
-//! What a queue drops, and when.
+//! Drops of a queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ impl Rig {
     }
 
     fn push_at(&self, packet: &Arc<Packet>, now: Duration) {
-        assert!(self.queue.push(packet, true, now).is_none(), "nobody waits");
+        assert!(self.queue.push(packet, true, now).is_none(), "no driver waits");
     }
 
     fn dropped(&self) -> u64 {
@@ -51,11 +51,11 @@ fn begins_at_a_keyframe_with_the_configurations_first() {
     rig.push(&audio(5, 40));
     let seen = rig.drain();
     assert_eq!(seen, [(0, true, false), (1, true, false), (4, false, false), (5, false, false)]);
-    assert_eq!(rig.dropped(), 0, "what comes before the start is no loss");
+    assert_eq!(rig.dropped(), 0, "packets before the start are no loss");
 }
 
 #[test]
-fn audio_without_video_waits_for_nothing() {
+fn audio_without_video_does_not_wait() {
     let rig = Rig::new();
     rig.queue.push(&audio_config(0, b"a"), false, Duration::ZERO);
     rig.queue.push(&audio(1, 0), false, Duration::ZERO);
@@ -104,7 +104,7 @@ fn overflow_without_a_queued_keyframe_drops_all_and_waits_for_the_next() {
     let rig = Rig::new();
     rig.push(&video_config(0, b"v"));
     rig.push(&video(1, 0, true));
-    // The configuration has a place, too.
+    // The configuration counts as well.
     for sequence in 2..Bounds::USUAL.packets as u64 {
         rig.push(&video(sequence, 1, false));
     }
@@ -119,20 +119,20 @@ fn overflow_without_a_queued_keyframe_drops_all_and_waits_for_the_next() {
 }
 
 #[test]
-fn a_minute_of_media_that_comes_at_once_is_no_overflow() {
+fn a_minute_of_media_in_one_burst_is_no_overflow() {
     let rig = Rig::new();
     rig.push(&video_config(0, b"v"));
     for n in 0..60 * 77 {
         rig.push(&video(n + 1, n as i64 * 13, n % 154 == 0));
     }
     assert_eq!((rig.dropped(), rig.queue.level().0), (0, 60 * 77 + 1));
-    // Who does not take it in time is slow all the same.
+    // A destination that does not take it in time is still slow.
     rig.push_at(&video(9_000, 60_000, true), Bounds::USUAL.wait + Duration::from_millis(1));
     assert!(rig.dropped() > 4_000);
 }
 
 #[test]
-fn the_byte_limit_is_one_too() {
+fn the_byte_limit_applies() {
     let rig = Rig::new();
     let mut large = (*video(1, 0, true)).clone();
     large.payload = vec![0; Bounds::USUAL.bytes].into();
@@ -165,7 +165,7 @@ fn the_first_group_may_be_longer_than_the_limits() {
     rig.push(&video(GROUP + 1, 10_005, false));
     assert_eq!(rig.queue.level().0, GROUP as usize + 2);
     assert_eq!(rig.dropped(), 0);
-    // The allowance is no permanent one.
+    // The allowance is not permanent.
     for n in 0..Bounds::USUAL.packets as u64 {
         rig.push(&video(2 * GROUP + n, 10_010, false));
     }

@@ -1,11 +1,11 @@
-//! What others see of sessions and their destinations.
+//! The public state of sessions and their destinations.
 
 use satcast_core::ids::{DestinationId, SessionId, StreamId, UnixMillis};
 
 /// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
-    /// Media comes in.
+    /// The encoder sends media.
     Live,
     /// The encoder left less than the reconnect window ago.
     Reconnecting,
@@ -13,47 +13,39 @@ pub enum SessionState {
     Stopping,
 }
 
-/// A session as it stands.
+/// The current state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSnapshot {
-    /// Its id.
     pub session_id: SessionId,
     /// Time of the first media.
     pub started_at: UnixMillis,
-    /// Its state.
     pub state: SessionState,
 }
 
 /// A session and the stream it belongs to.
 #[derive(Clone, Debug)]
 pub struct LiveSession {
-    /// The stream.
     pub stream: StreamId,
-    /// The session.
     pub session: SessionSnapshot,
 }
 
 /// A destination of a live session and the stream it belongs to.
 #[derive(Clone, Debug)]
 pub struct LiveDestination {
-    /// The stream.
     pub stream: StreamId,
-    /// Its number.
     pub id: DestinationId,
-    /// Its type.
     pub kind: String,
-    /// How it stands.
     pub shown: DestinationSnapshot,
-    /// What its driver counts in the session that runs, by name.
+    /// Counters of its driver in this session, by name.
     pub counters: Vec<(String, u64)>,
 }
 
-/// What a destination with a delay waits for, and until when.
+/// Why a delayed destination waits, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delayed {
-    /// It is enabled and starts then.
+    /// Enabled; starts at this time.
     StartsAt(UnixMillis),
-    /// It is disabled and goes on until then.
+    /// Disabled; runs until this time.
     StopsAt(UnixMillis),
 }
 
@@ -64,16 +56,15 @@ pub enum DestState {
     Connecting,
     /// Media was written or acknowledged within the last five seconds.
     Live,
-    /// Waiting for the next try.
+    /// Waiting for the next attempt.
     Retrying,
-    /// Not tried again until changed.
+    /// Not retried until its configuration or a codec changes.
     Failed,
     /// Not running.
     Stopped,
 }
 
 impl DestState {
-    /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             DestState::Connecting => "connecting",
@@ -85,27 +76,24 @@ impl DestState {
     }
 }
 
-/// A destination as it stands.
+/// The current state of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DestinationSnapshot {
-    /// Its state.
     pub state: DestState,
-    /// Why it is not live, without secrets.
+    /// Why it is not live, or live but slow; no secrets.
     pub error: Option<String>,
-    /// Tries since it last was live for a while; 0 while it is live.
+    /// Attempts since it was last live for a while; 0 while it is live.
     pub attempt: u32,
-    /// Time of the next try.
+    /// Time of the next attempt.
     pub next_retry_at: Option<UnixMillis>,
     /// Bytes sent in this session.
     pub bytes_sent: u64,
     /// Bits per second, over the last five seconds.
     pub bitrate: u64,
-    /// Packets left out in this session because the destination did not keep up.
+    /// Packets dropped in this session because the destination did not keep up.
     pub dropped_packets: u64,
-    /// Since when it is live without a break.
     pub live_since: Option<UnixMillis>,
-    /// Since when it is in its state.
     pub state_since: Option<UnixMillis>,
-    /// The server it goes to now, where its driver says so.
+    /// The server that it is connected to, if its driver reports one.
     pub server: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What becomes of packets of a queue that must not lose any.
+//! Packets of a queue that must not lose any.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,10 +20,10 @@ use satcast_drivers::Waker;
 use satcast_drivers::testing::{audio, video, video_config};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// A group of two seconds.
+/// A GOP of two seconds.
 const GROUP: u64 = 60;
 
-/// A disk in memory that a test can hold up, break and heal.
+/// A disk in memory that a test can block, break and repair.
 #[derive(Default)]
 struct Hand {
     takes_nothing: AtomicBool,
@@ -64,7 +64,7 @@ impl Disk for Plate {
 
 struct Around(Arc<Hand>);
 
-impl Surroundings for Around {
+impl SpillBackend for Around {
     fn bytes_max(&self) -> u64 {
         self.0.bytes_max
     }
@@ -103,11 +103,11 @@ impl Rig {
     }
 
     fn push(&self, packet: &Arc<Packet>) {
-        assert!(self.queue.push(packet, true, Duration::ZERO).is_none(), "nobody waits");
+        assert!(self.queue.push(packet, true, Duration::ZERO).is_none(), "no driver waits");
     }
 
-    fn pictures(&self, sequences: std::ops::Range<u64>) {
-        sequences.for_each(|sequence| self.push(&picture(sequence)));
+    fn frames(&self, sequences: std::ops::Range<u64>) {
+        sequences.for_each(|sequence| self.push(&frame(sequence)));
     }
 
     fn dropped(&self) -> u64 {
@@ -126,17 +126,17 @@ impl Rig {
 }
 
 /// Thirty a second of 25 kB, which is 6 Mbit/s.
-fn picture(sequence: u64) -> Arc<Packet> {
-    let picture = video(sequence, sequence as i64 * 1000 / 30, sequence.is_multiple_of(GROUP));
+fn frame(sequence: u64) -> Arc<Packet> {
+    let frame = video(sequence, sequence as i64 * 1000 / 30, sequence.is_multiple_of(GROUP));
     let payload = Bytes::from(vec![sequence as u8; 25_000]);
-    Arc::new(Packet { payload, ..(*picture).clone() })
+    Arc::new(Packet { payload, ..(*frame).clone() })
 }
 
 /// Waits for the next packets; `None` at the end.
 fn take(queue: &Queue) -> Option<Vec<Delivery>> {
     loop {
-        let (tell, told) = mpsc::channel();
-        let waker = DriverWaker::calling(move || tell.send(()).unwrap_or_default());
+        let (wake, woken) = mpsc::channel();
+        let waker = DriverWaker::calling(move || wake.send(()).unwrap_or_default());
         let mut out = Vec::new();
         match queue.recv(256, &mut out, waker) {
             Recv::Ready => {
@@ -144,27 +144,27 @@ fn take(queue: &Queue) -> Option<Vec<Delivery>> {
                 return Some(out);
             }
             Recv::Closed => return None,
-            Recv::Empty => assert!(told.recv_timeout(WAIT_MAX).is_ok(), "nobody wakes the driver"),
+            Recv::Empty => assert!(woken.recv_timeout(WAIT_MAX).is_ok(), "the driver is not woken"),
         }
     }
 }
 
 #[track_caller]
-fn until(what: &str, mut is_met: impl FnMut() -> bool) {
+fn until(event: &str, mut is_met: impl FnMut() -> bool) {
     for _ in 0..WAIT_MAX.as_millis() / 5 {
         if is_met() {
             return;
         }
         thread::sleep(Duration::from_millis(5));
     }
-    panic!("{what} does not come");
+    panic!("timeout: {event}");
 }
 
 fn sequences(got: &[Delivery]) -> Vec<u64> {
     got.iter().map(|delivery| delivery.packet.sequence).collect()
 }
 
-/// Media comes in order, and after each gap with a mark at a keyframe.
+/// Checks that media is in order, and that each gap is followed by a keyframe with a discontinuity.
 #[track_caller]
 fn assert_whole_groups(got: &[Delivery]) {
     let mut before = None;
@@ -188,23 +188,23 @@ fn real(folder: &Path) -> (Queue, Arc<AtomicU64>) {
 }
 
 #[test]
-fn a_stall_of_a_minute_loses_nothing_where_nothing_may_be_lost() {
+fn a_stall_of_a_minute_loses_no_packets_with_a_disk() {
     let folder = tempfile::tempdir().unwrap();
     let (queue, dropped) = real(&folder.path().join("spool"));
     let push = |packet: &Arc<Packet>| drop(queue.push(packet, true, Duration::ZERO));
     push(&video_config(1_000_000, b"first"));
     let all = 60 * 30;
-    (0..all / 2).for_each(|sequence| push(&picture(sequence)));
-    // In what waits on disk.
+    (0..all / 2).for_each(|sequence| push(&frame(sequence)));
+    // Within the part on disk.
     push(&video_config(2_000_000, b"second"));
-    (all / 2..all).for_each(|sequence| push(&picture(sequence)));
+    (all / 2..all).for_each(|sequence| push(&frame(sequence)));
     assert!(queue.level().1 <= FRONT_BYTES_MAX);
     let mut got = Vec::new();
     while got.len() < 900 {
         got.extend(take(&queue).unwrap());
     }
-    // It goes on while the backlog is taken.
-    (all..all + 300).for_each(|sequence| push(&picture(sequence)));
+    // The stream continues while the backlog is taken.
+    (all..all + 300).for_each(|sequence| push(&frame(sequence)));
     drop(queue.close());
     while let Some(more) = take(&queue) {
         got.extend(more);
@@ -212,7 +212,7 @@ fn a_stall_of_a_minute_loses_nothing_where_nothing_may_be_lost() {
     let expected = std::iter::once(1_000_000).chain(0..all / 2).chain([2_000_000]).chain(all / 2..all + 300);
     assert!(sequences(&got).into_iter().eq(expected), "all, in order");
     let as_sent = |delivery: &&Delivery| {
-        let (sent, got) = (picture(delivery.packet.sequence), &delivery.packet);
+        let (sent, got) = (frame(delivery.packet.sequence), &delivery.packet);
         (sent.dts_ns, sent.keyframe, &sent.payload) == (got.dts_ns, got.keyframe, &got.payload)
             && !delivery.discontinuity
     };
@@ -225,25 +225,29 @@ fn a_stall_of_a_minute_loses_nothing_where_nothing_may_be_lost() {
 }
 
 #[test]
-fn a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits() {
+fn a_full_spool_drops_up_to_a_keyframe_and_keeps_waiting_packets() {
     let rig = Rig::new(TAIL_BYTES_MAX as u64 / 2);
     rig.push(&video_config(0, b"old"));
-    rig.pictures(0..GROUP * 20);
+    rig.frames(0..GROUP * 20);
     let lost = rig.dropped();
     assert!(lost > GROUP, "{lost}");
-    assert_eq!(rig.hand.overflows.load(Ordering::SeqCst), 1, "said once");
+    assert_eq!(rig.hand.overflows.load(Ordering::SeqCst), 1, "reported once");
     rig.push(&video_config(1, b"new"));
     let mut got = Vec::new();
     while got.len() < 600 {
         got.extend(take(&rig.queue).unwrap());
     }
-    // Room is there again, and is used from the next keyframe on.
-    rig.pictures(GROUP * 20..GROUP * 22);
+    // There is space again, which is used from the next keyframe on.
+    rig.frames(GROUP * 20..GROUP * 22);
     got.extend(rig.rest());
-    assert_eq!(rig.dropped(), lost, "a keyframe came at once");
+    assert_eq!(rig.dropped(), lost, "a keyframe followed at once");
     assert_whole_groups(&got);
     let again = got.iter().position(|delivery| delivery.discontinuity).unwrap();
-    assert_eq!(&got[again - 1].packet.payload[..], b"new", "what holds after the gap comes before it");
+    assert_eq!(
+        &got[again - 1].packet.payload[..],
+        b"new",
+        "the configuration after the gap comes before the media"
+    );
     assert_eq!(got.iter().filter(|delivery| !delivery.packet.is_config()).count() as u64 + lost, GROUP * 22);
 }
 
@@ -251,8 +255,8 @@ fn a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits() {
 fn small_packets_go_to_the_disk_too() {
     let rig = Rig::new(u64::MAX);
     rig.push(&video_config(0, b"held"));
-    rig.push(&picture(0));
-    // Ten minutes of sound that nobody takes, at the pace of the disk.
+    rig.push(&frame(0));
+    // Ten minutes of audio without a reader, at the pace of the disk.
     let all = (Bounds::USUAL.packets + 2 * TAIL_PACKETS_MAX) as u64;
     for sequence in 1..=all {
         rig.push(&audio(sequence, sequence as i64 * 21));
@@ -265,20 +269,20 @@ fn small_packets_go_to_the_disk_too() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_before_memory_is_full_too_and_is_asked_again() {
+fn a_full_disk_loses_no_packets_before_memory_is_full_and_is_retried() {
     let rig = Rig::new(u64::MAX);
     rig.hand.takes_nothing.store(true, Ordering::SeqCst);
-    rig.pictures(0..GROUP * 10);
+    rig.frames(0..GROUP * 10);
     until("a failure", || rig.hand.failures.load(Ordering::SeqCst) > 0);
-    assert_eq!((rig.dropped(), rig.hand.failures.load(Ordering::SeqCst)), (0, 1), "said once");
-    rig.pictures(GROUP * 10..GROUP * 40);
+    assert_eq!((rig.dropped(), rig.hand.failures.load(Ordering::SeqCst)), (0, 1), "reported once");
+    rig.frames(GROUP * 10..GROUP * 40);
     let lost = rig.dropped();
     assert!(lost > GROUP * 10, "{lost}");
     rig.hand.takes_nothing.store(false, Ordering::SeqCst);
     let mut next = GROUP * 40;
-    // Until it was asked again and took what waited.
+    // Until the retry wrote the waiting packets.
     until("room", || {
-        rig.pictures(next..next + GROUP);
+        rig.frames(next..next + GROUP);
         next += GROUP;
         rig.dropped() + 9 * GROUP < next - 1_700
     });
@@ -288,15 +292,15 @@ fn a_full_disk_loses_nothing_before_memory_is_full_too_and_is_asked_again() {
 }
 
 #[test]
-fn a_disk_that_hangs_holds_up_nobody() {
+fn a_disk_that_hangs_does_not_block_the_queue() {
     let rig = Rig::new(u64::MAX);
     let hang = rig.hand.hang.lock();
-    rig.pictures(0..GROUP * 40);
+    rig.frames(0..GROUP * 40);
     let lost = rig.dropped();
     let memory = (FRONT_BYTES_MAX + TAIL_BYTES_MAX) as u64 / 25_000;
     assert!((GROUP * 40 - memory - 2..=GROUP * 40 - memory + 2).contains(&lost), "{lost}");
     let first = take(&rig.queue).unwrap();
-    assert_eq!(sequences(&first), (0..256).collect::<Vec<_>>(), "what is in memory is there");
+    assert_eq!(sequences(&first), (0..256).collect::<Vec<_>>(), "the packets in memory are available");
     drop(hang);
     let mut got = first;
     got.extend(rig.rest());
@@ -305,10 +309,10 @@ fn a_disk_that_hangs_holds_up_nobody() {
 }
 
 #[test]
-fn what_a_disk_lost_is_counted_and_followed_by_a_keyframe() {
+fn packets_lost_by_a_disk_are_counted_and_followed_by_a_keyframe() {
     let rig = Rig::new(u64::MAX);
     rig.push(&video_config(0, b"v"));
-    rig.pictures(0..GROUP * 15);
+    rig.frames(0..GROUP * 15);
     rig.hand.loses_all.store(true, Ordering::SeqCst);
     let mut got = take(&rig.queue).unwrap();
     until("the loss", || {
@@ -318,18 +322,18 @@ fn what_a_disk_lost_is_counted_and_followed_by_a_keyframe() {
         }
     });
     rig.hand.loses_all.store(false, Ordering::SeqCst);
-    rig.pictures(GROUP * 15 + 1..GROUP * 18);
+    rig.frames(GROUP * 15 + 1..GROUP * 18);
     got.extend(rig.rest());
     assert_whole_groups(&got);
     let media = got.iter().filter(|delivery| !delivery.packet.is_config()).count() as u64;
     assert_eq!(media + rig.dropped(), GROUP * 18 - 1);
     let again = got.iter().position(|delivery| delivery.discontinuity).unwrap();
     assert_eq!(got[again].packet.sequence, GROUP * 16);
-    assert_eq!(&got[again - 1].packet.payload[..], b"v", "what was on disk is said again");
+    assert_eq!(&got[again - 1].packet.payload[..], b"v", "the configuration from disk is repeated");
 }
 
 #[test]
-fn sound_alone_goes_on_as_soon_as_there_is_room() {
+fn audio_alone_continues_as_soon_as_there_is_space() {
     let rig = Rig::new(1000);
     let large = |sequence| Arc::new(Packet { payload: vec![0; 300].into(), ..(*audio(sequence, 0)).clone() });
     let most = (Bounds::USUAL.packets + 100) as u64;
@@ -359,16 +363,16 @@ fn packets_without_bytes_are_limited_too() {
 }
 
 #[test]
-fn a_queue_that_is_given_back_or_up_gives_its_disk_back_and_counts_what_is_lost() {
+fn an_abandoned_or_given_up_queue_frees_its_disk_and_counts_losses() {
     for is_driver in [true, false] {
         let rig = Rig::new(u64::MAX);
-        rig.pictures(0..GROUP * 15);
+        rig.frames(0..GROUP * 15);
         match is_driver {
             true => rig.queue.abandoned(),
             false => drop(rig.queue.give_up()),
         }
         assert_eq!(rig.dropped(), GROUP * 15);
-        assert!(rig.rest().is_empty(), "a driver that is late gets nothing of what was counted");
+        assert!(rig.rest().is_empty(), "a late driver gets no packets that were counted as lost");
         until("the end of the thread", || Arc::strong_count(&rig.hand) == 2);
     }
 }

@@ -1,36 +1,36 @@
-//! One timeline for a session, whatever its encoders send: it begins at 0, never falls within a track, and goes on by the
-//! wall over gaps.
+//! One timeline for a session, for any input of its encoders: it starts at 0, never decreases within a track, and follows the monotonic
+//! clock across gaps.
 //!
 //! Pure: times are arguments.
 
 use std::time::Duration;
 
-/// A step of the timestamps this much larger than the time that has passed is a restart of the encoder's clock, not media
-/// time. Below the longest stretch a destination's queue holds, so that a jump costs nobody packets.
+/// A step of the timestamps that exceeds the elapsed time by more than this is a restart of the encoder's clock, not media time.
+/// Shorter than a destination's queue may hold, so that a jump causes no drops.
 pub(super) const AHEAD_MAX: Duration = Duration::from_secs(3);
-/// A step back of a track beyond this is a restart as well; smaller ones are flattened.
+/// A larger step back of a track is a restart as well. Smaller ones are flattened.
 pub(super) const BACK_MAX: Duration = Duration::from_secs(1);
-/// A track may begin this long before what the other one has, or be flattened by it.
+/// A track may start this long before the other one, or be flattened by this much.
 pub(super) const LATE_MAX: Duration = AHEAD_MAX;
 /// Smallest step over a gap, so that the first packet after it is later than the last before it.
 const GAP_MIN: Duration = Duration::from_millis(1);
-/// Tracks that are told apart.
+/// Video and audio.
 const TRACKS: usize = 2;
 
 /// Maps an encoder's times to the session's.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     tracks: [Track; TRACKS],
-    /// Largest session time so far and the moment of the last packet.
+    /// Largest session time so far in nanoseconds, and the monotonic time of the last packet.
     end: Option<(i64, Duration)>,
 }
 
-/// Each track has a clock of its own: most encoders set both anew at once, and some only one.
+/// Each track has its own clock: most encoders reset both together, some only one.
 #[derive(Debug, Default, Clone, Copy)]
 struct Track {
     /// Session time minus encoder time, in nanoseconds.
     offset_ns: i64,
-    /// Last encoder time and when it came; `None` before the first packet of an encoder.
+    /// Last encoder time and its monotonic arrival time; `None` before the first packet of an encoder.
     last_in: Option<(i64, Duration)>,
     /// Last session time.
     last_out: Option<i64>,
@@ -43,23 +43,23 @@ pub(super) struct Placed {
     pub(super) dts_ns: i64,
     /// Presentation time in nanoseconds.
     pub(super) pts_ns: i64,
-    /// The timeline was set anew before this packet.
+    /// The timeline was reset before this packet.
     pub(super) discontinuity: bool,
 }
 
 impl Timeline {
-    /// Another encoder, or the same one after a pause, begins.
+    /// A new encoder starts, or the same one after a pause.
     pub(super) fn new_encoder(&mut self) {
         self.tracks.iter_mut().for_each(|track| track.last_in = None);
     }
 
-    /// The place of something that has no time: the end of what was placed so far.
+    /// The place of a packet without a time: the current end of the timeline.
     pub(super) fn here(&self) -> Placed {
         let end = self.end.map_or(0, |(end, _)| end);
         Placed { dts_ns: end, pts_ns: end, discontinuity: false }
     }
 
-    /// Places a packet of `track` (0 or 1) with the encoder's times that came at the monotonic time `now`.
+    /// Places a packet of `track` (0 or 1) with the encoder's times; it arrived at the monotonic time `now`.
     pub(super) fn place(&mut self, track: usize, dts_ns: i64, pts_ns: i64, now: Duration) -> Placed {
         let track = track.min(TRACKS - 1);
         let discontinuity = self.tracks[track].begins(dts_ns, now) && !self.joins(track, dts_ns, now) && {
@@ -73,17 +73,17 @@ impl Timeline {
         own.last_out = Some(placed);
         let end = self.end.map_or(placed, |(end, _)| end.max(placed));
         self.end = Some((end, now));
-        // Presentation may precede decoding only by broken input; the distance is kept, not judged.
+        // Presentation before decoding is broken input. The distance is kept, not checked.
         let pts_ns = exact.saturating_add(pts_ns.saturating_sub(dts_ns));
         Placed { dts_ns: placed, pts_ns, discontinuity }
     }
 
-    /// Where what follows a gap goes.
+    /// Session time of the first packet after a gap.
     fn next(&self, now: Duration) -> i64 {
         self.end.map_or(0, |(end, at)| end.saturating_add(nanos(now.saturating_sub(at).max(GAP_MIN))))
     }
 
-    /// Puts a track that begins on the clock of the other one, if that makes sense: so both stay together.
+    /// Puts a track that starts on the clock of the other one, if the times fit, so that both stay in sync.
     fn joins(&mut self, track: usize, dts_ns: i64, now: Duration) -> bool {
         let (own, other) = (self.tracks[track], self.tracks[TRACKS - 1 - track]);
         let Some((end, at)) = self.end.filter(|_| other.last_in.is_some()) else { return false };
@@ -99,12 +99,12 @@ impl Timeline {
 }
 
 impl Track {
-    /// Whether its clock is not the one of its last packet, if it had one of this encoder.
+    /// Whether its clock differs from that of its last packet, or this is the encoder's first packet.
     fn begins(&self, dts_ns: i64, now: Duration) -> bool {
         let Some((last, at)) = self.last_in else { return true };
-        let passed = now.saturating_sub(at);
+        let elapsed = now.saturating_sub(at);
         let exact = dts_ns.saturating_add(self.offset_ns);
-        dts_ns.saturating_sub(last) > nanos(passed.saturating_add(AHEAD_MAX))
+        dts_ns.saturating_sub(last) > nanos(elapsed.saturating_add(AHEAD_MAX))
             || last.saturating_sub(dts_ns) > nanos(BACK_MAX)
             || self.last_out.is_some_and(|out| out.saturating_sub(exact) > nanos(LATE_MAX))
     }
@@ -137,13 +137,13 @@ mod tests {
         assert_eq!(
             place(&mut timeline, 0, 4_990, 9),
             (-10, false),
-            "interleaved sound may be a little earlier"
+            "interleaved audio may be a little earlier"
         );
         assert_eq!(place(&mut timeline, 1, 5_033, 40), (33, false));
     }
 
     #[test]
-    fn a_track_never_falls() {
+    fn times_of_a_track_never_decrease() {
         let mut timeline = Timeline::default();
         place(&mut timeline, 1, 1_000, 0);
         let back = timeline.place(1, 990 * MS, 1_030 * MS, at(1));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_of_the_encoders_clock_are_set_right_in_both_directions() {
+    fn jumps_of_the_encoders_clock_are_corrected_in_both_directions() {
         for jump in [100_000, -100_000, 3_001, -1_001] {
             let mut timeline = Timeline::default();
             place(&mut timeline, 1, 200_000, 0);
@@ -189,33 +189,33 @@ mod tests {
                 assert_eq!(discontinuity, n == 100, "{jump}: {n}");
                 assert!((placed - ms).abs() <= 1, "{jump}: {n}: {placed}");
             }
-            // It is set right again, and so are both together.
+            // The clock is corrected, and both tracks are in sync again.
             let (placed, discontinuity) = place(&mut timeline, 1, 208_000, 8_000);
             assert_eq!((placed, discontinuity), (8_000, false), "{jump}");
         }
     }
 
     #[test]
-    fn a_jump_of_both_tracks_keeps_them_together_whatever_was_still_on_its_way() {
+    fn a_jump_of_both_tracks_keeps_them_in_sync_with_packets_in_flight() {
         for jump in [3_500, 100_000, -2_000, -100_000] {
             let mut timeline = Timeline::default();
             place(&mut timeline, 1, 200_000, 0);
             place(&mut timeline, 0, 200_010, 10);
             assert_eq!(place(&mut timeline, 1, 200_040 + jump, 40), (40, true), "{jump}");
-            assert_eq!(place(&mut timeline, 0, 200_031, 40), (31, false), "{jump}: sound from before it");
+            assert_eq!(place(&mut timeline, 0, 200_031, 40), (31, false), "{jump}: audio from before it");
             assert_eq!(place(&mut timeline, 0, 200_052 + jump, 52), (52, false), "{jump}");
             assert_eq!(place(&mut timeline, 1, 200_073 + jump, 73), (73, false), "{jump}");
         }
     }
 
     #[test]
-    fn tracks_whose_clocks_have_nothing_in_common_both_go_on() {
+    fn tracks_with_unrelated_clocks_both_continue() {
         let mut timeline = Timeline::default();
         place(&mut timeline, 1, 5_000_000, 0);
         for n in 0..100_u64 {
             let ms = n as i64 * 40;
-            let (sound, _) = place(&mut timeline, 0, ms, n * 40);
-            assert!((sound - ms).abs() <= 1, "{n}: {sound}");
+            let (audio, _) = place(&mut timeline, 0, ms, n * 40);
+            assert!((audio - ms).abs() <= 1, "{n}: {audio}");
             assert!(!place(&mut timeline, 1, 5_000_000 + ms, n * 40).1);
         }
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_the_clock_saw_too_is_no_jump() {
+    fn a_pause_of_the_same_length_on_the_clock_is_no_jump() {
         let mut timeline = Timeline::default();
         place(&mut timeline, 1, 0, 0);
         assert_eq!(place(&mut timeline, 1, 20_000, 20_000), (20_000, false));

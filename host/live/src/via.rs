@@ -1,38 +1,38 @@
-//! Which streams an encoder's media has come through, so that a stream is not sent back to itself.
+//! Loop detection: the streams that media has passed through.
 //!
-//! A destination that leads to this service again, to its own stream or over another one, would take the place of the encoder when
-//! that goes, and the stream would feed itself for ever. So a driver is told marks of the streams that its media has come
-//! through (`via` of [`satcast_plugin_api::recording::About`]), says them to the server in the `flashVer` of its `connect`, and whoever
-//! publishes with the mark of the stream itself is refused.
+//! A destination may lead back to its own stream, directly or through other streams. When the encoder leaves, such a destination would
+//! take its place, and the stream would feed itself for ever. So a driver gets the marks of the streams that its media has passed
+//! through (`via` of [`satcast_plugin_api::recording::About`]) and sends them in the `flashVer` of its `connect`. A publisher that
+//! sends the mark of the stream itself is refused.
 
 use sha2::{Digest as _, Sha256};
 
 use satcast_core::ids::StreamId;
 
-/// Most streams that media may come through.
+/// Most streams that media may pass through.
 pub const VIA_MAX: usize = 8;
-/// What stands before the marks.
+/// Text before the marks.
 const BEFORE: &str = "; Satcast; via ";
 const MARK_HEX_CHARS: usize = 16;
 
-/// Marks of streams, the first one first.
+/// Marks of streams, in the order in which the media passed through them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Via(Vec<String>);
 
 impl Via {
-    /// Reads what the other side says it is (`flashVer`), which anybody may say; at most one more than [`VIA_MAX`].
+    /// Reads the marks in a `flashVer`, which is not trusted; at most [`VIA_MAX`] + 1.
     pub fn read(flash_ver: &str) -> Self {
         let marks = flash_ver.split_once(BEFORE).map_or("", |(_, marks)| marks);
         let marks = marks.split(')').next().unwrap_or_default().split(' ').filter(|mark| is_mark(mark));
         Self(marks.take(VIA_MAX + 1).map(str::to_owned).collect())
     }
 
-    /// Came through the stream with this mark.
+    /// The media passed through the stream with this mark.
     pub(super) fn has(&self, mark: &str) -> bool {
         self.0.iter().any(|known| known == mark)
     }
 
-    /// Came through more streams than any chain that is meant.
+    /// The media passed through more than [`VIA_MAX`] streams.
     pub(super) fn is_too_long(&self) -> bool {
         self.0.len() > VIA_MAX
     }
@@ -47,7 +47,7 @@ fn is_mark(text: &str) -> bool {
     text.len() == MARK_HEX_CHARS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What marks the streams of this process: nobody else can tell which stream it is.
+/// Makes the marks of this process. The salt hides the id of the stream.
 #[derive(Debug)]
 pub(super) struct Marks {
     salt: [u8; 16],
@@ -71,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn only_well_formed_marks_are_read() {
         let marks = Marks::new();
         let (one, other) = (marks.of(StreamId(1)), marks.of(StreamId(2)));
         assert_ne!(one, other);
-        assert_ne!(one, Marks::new().of(StreamId(1)), "of this process alone");
-        let said = |marks: &[String]| format!("FMLE/3.0 (compatible; Satcast; via {})", marks.join(" "));
-        let first = Via::read(&said(&Via::default().and(one.clone())));
+        assert_ne!(one, Marks::new().of(StreamId(1)), "marks differ between processes");
+        let flash_ver = |marks: &[String]| format!("FMLE/3.0 (compatible; Satcast; via {})", marks.join(" "));
+        let first = Via::read(&flash_ver(&Via::default().and(one.clone())));
         assert!(first.has(&one) && !first.has(&other));
-        let both = Via::read(&said(&first.and(other.clone())));
+        let both = Via::read(&flash_ver(&first.and(other.clone())));
         assert!(both.has(&one) && both.has(&other) && !both.is_too_long());
         for odd in [
             "",
@@ -90,7 +90,7 @@ mod tests {
             assert_eq!(Via::read(odd), Via::default(), "{odd}");
         }
         let many: Vec<String> = (0..VIA_MAX as i64).map(|id| marks.of(StreamId(id))).collect();
-        assert!(!Via::read(&said(&many)).is_too_long());
-        assert!(Via::read(&said(&[many.clone(), many].concat())).is_too_long());
+        assert!(!Via::read(&flash_ver(&many)).is_too_long());
+        assert!(Via::read(&flash_ver(&[many.clone(), many].concat())).is_too_long());
     }
 }

@@ -1,71 +1,69 @@
-//! What is shown of a destination: its state as far as facts support it, and its bit rate.
+//! The shown state of a destination, checked against the bytes sent, and its bit rate.
 //!
 //! Pure: times are arguments.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::notifier::WebhookState;
 use super::shown::DestState;
-use super::teller::Known;
 use satcast_core::ids::UnixMillis;
 
-/// A destination that was sent no bytes for this long is not live, whatever its driver says.
-pub(super) const QUIET_MAX: Duration = Duration::from_secs(5);
-const QUIET_TEXT: &str = "nothing was sent for 5 s";
-/// What is shown of a live destination that does not keep up, and for how long after the last packet was left out.
-const SLOW_TEXT: &str = "it takes less than the stream sends, so packets were left out in the last 30 s; send at a lower bit rate, or look \
-    at the way to it";
+/// A destination is not live when its driver sent no bytes for this long, even if the driver reports live.
+pub(super) const STALL_AFTER: Duration = Duration::from_secs(5);
+const STALLED_TEXT: &str = "nothing was sent for 5 s";
+/// Shown for a live destination that does not keep up, for [`SLOW_SHOWN`] after the last dropped packet.
+const SLOW_TEXT: &str = "the destination takes less than the stream sends, so packets were dropped in the last 30 s; lower the bit rate or \
+    check the network path to the destination";
 const SLOW_SHOWN: Duration = Duration::from_secs(30);
 /// Least time between two samples of the bit rate.
 const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
-/// The bit rate is that of so many samples, about a second apart.
+/// Samples in the bit rate, about a second apart.
 const RATE_SAMPLES: usize = 5;
-/// Changes that are told at once, of those that a driver may make at will: a healthy start is two.
-const NEWS_BURST: u32 = 3;
-/// Time after which one more is.
-const NEWS_PAUSE: Duration = Duration::from_secs(1);
+/// State changes of a driver that are published without delay. A normal start has two.
+const CHANGE_BURST: u32 = 3;
+/// Time after which one more change may be published.
+const CHANGE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What those who meter the session were told of a destination.
+/// Last usage report of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// Nothing that holds: it is not being opened.
+pub(super) enum Reported {
+    /// Nothing, or a pause: it is not being opened.
     Nothing,
-    /// It is about to be opened.
+    /// About to be opened.
     Claims,
-    /// It forwards.
     Forwards,
-    /// It takes no further part, and nothing more is told.
+    /// It has left the session. Nothing more is reported.
     Over,
 }
 
-/// The shown state and what it is derived from.
+/// The shown state and its inputs.
 pub(super) struct View {
-    pub(super) told: Told,
-    pub(super) known: Known,
+    pub(super) reported: Reported,
+    pub(super) webhook_state: WebhookState,
     pub(super) state: DestState,
     pub(super) error: Option<String>,
     pub(super) attempt: u32,
     pub(super) next_retry_at: Option<UnixMillis>,
     pub(super) live_since: Option<UnixMillis>,
-    /// `None` until a state is set.
     pub(super) state_since: UnixMillis,
-    /// The same moment on the monotonic clock.
+    /// `live_since` on the monotonic clock.
     pub(super) live_from: Option<Duration>,
-    /// The server it goes to, as its driver said in this try.
+    /// The server that its driver reported in this attempt.
     pub(super) server: Option<String>,
-    /// Its driver says live, but no bytes leave.
-    pub(super) is_quieted: bool,
+    /// Its driver reports live but sends no bytes.
+    pub(super) is_stalled: bool,
     rate: Rate,
-    /// Packets left out so far, and when the last ones were while it was live.
+    /// Packets dropped so far, and the time of the last drop while it was live.
     lost: (u64, Option<Duration>),
-    /// It was live at the last sample: what is left out from then on is its fault.
+    /// It was live at the last sample, so it is responsible for later drops.
     is_judged: bool,
-    news: Option<News>,
+    published: Option<Published>,
 }
 
-/// What those who watch were told last.
-struct News {
-    /// When it was told, and how many more may be told at once then.
+/// The state last published to the event feed.
+struct Published {
+    /// Time of the publication, and how many more changes could be published at once then.
     at: Duration,
     left: u32,
     state: DestState,
@@ -77,10 +75,10 @@ struct News {
 struct Rate {
     at: Duration,
     bytes: u64,
-    /// When the samples before were taken, and the bytes until then, oldest first.
-    before: VecDeque<(Duration, u64)>,
+    /// Earlier samples: time and bytes until then, oldest first.
+    earlier: VecDeque<(Duration, u64)>,
     bits_per_sec: u64,
-    /// When the bytes grew last.
+    /// When the bytes last grew.
     grew_at: Duration,
 }
 
@@ -89,12 +87,12 @@ impl Rate {
         if bytes > self.bytes {
             self.grew_at = now;
         }
-        if self.before.len() == RATE_SAMPLES {
-            self.before.pop_front();
+        if self.earlier.len() == RATE_SAMPLES {
+            self.earlier.pop_front();
         }
-        self.before.push_back((self.at, self.bytes));
+        self.earlier.push_back((self.at, self.bytes));
         (self.at, self.bytes) = (now, bytes);
-        if let Some((since, until_then)) = self.before.front() {
+        if let Some((since, until_then)) = self.earlier.front() {
             let bits = u128::from(bytes.saturating_sub(*until_then)) * 8_000;
             let millis = now.saturating_sub(*since).as_millis().max(1);
             self.bits_per_sec = u64::try_from(bits / millis).unwrap_or(u64::MAX);
@@ -103,11 +101,11 @@ impl Rate {
 }
 
 impl View {
-    /// A destination whose first try begins at `now`, which is `wall` for people.
+    /// Before the first attempt, at the monotonic time `now` and the wall clock time `wall`.
     pub(super) fn new(now: Duration, wall: UnixMillis) -> Self {
         Self {
-            told: Told::Nothing,
-            known: Known::default(),
+            reported: Reported::Nothing,
+            webhook_state: WebhookState::default(),
             state: DestState::Connecting,
             error: None,
             attempt: 1,
@@ -116,15 +114,15 @@ impl View {
             state_since: wall,
             live_from: None,
             server: None,
-            is_quieted: false,
+            is_stalled: false,
             rate: Rate { at: now, grew_at: now, ..Rate::default() },
             lost: (0, None),
             is_judged: false,
-            news: None,
+            published: None,
         }
     }
 
-    /// Changes the state; true when it was another one.
+    /// Sets the state; true when it changed.
     pub(super) fn set(
         &mut self,
         state: DestState,
@@ -139,7 +137,7 @@ impl View {
         self.state = state;
         self.error = error;
         self.next_retry_at = None;
-        self.is_quieted = false;
+        self.is_stalled = false;
         if !matches!(state, DestState::Connecting | DestState::Live) {
             self.server = None;
         }
@@ -150,69 +148,68 @@ impl View {
         } else if changed {
             self.live_since = Some(wall);
             self.live_from = Some(now);
-            // Being live counts from now, whenever bytes left last.
+            // The stall timer starts now, not at the last bytes sent.
             self.rate.grew_at = now;
         }
         changed
     }
 
-    /// Takes the bytes sent so far; called about once a second. A driver may say live and hang: what counts is that bytes
-    /// leave.
+    /// Takes the bytes sent so far; called about once a second. A driver may report live and hang, so the state follows the bytes
+    /// sent.
     pub(super) fn sample(&mut self, bytes: u64, now: Duration, wall: UnixMillis) {
-        let passed = now.saturating_sub(self.rate.at);
-        if passed < RATE_SAMPLE_MIN {
+        let elapsed = now.saturating_sub(self.rate.at);
+        if elapsed < RATE_SAMPLE_MIN {
             return;
         }
         self.rate.take(bytes, now);
-        let is_quiet = now.saturating_sub(self.rate.grew_at) >= QUIET_MAX;
-        if self.state == DestState::Live && is_quiet {
-            self.set(DestState::Connecting, Some(QUIET_TEXT.into()), now, wall);
-            self.is_quieted = true;
-        } else if self.is_quieted && !is_quiet {
+        let stalls = now.saturating_sub(self.rate.grew_at) >= STALL_AFTER;
+        if self.state == DestState::Live && stalls {
+            self.set(DestState::Connecting, Some(STALLED_TEXT.into()), now, wall);
+            self.is_stalled = true;
+        } else if self.is_stalled && !stalls {
             self.set(DestState::Live, None, now, wall);
             self.attempt = 0;
         }
     }
 
-    /// Takes the packets left out so far, after [`View::sample`]: a destination that loses them is live, and not well.
+    /// Takes the packets dropped so far, after [`View::sample`]. A live destination that loses packets shows [`SLOW_TEXT`].
     pub(super) fn sample_lost(&mut self, lost: u64, now: Duration) {
         if !self.is_judged {
-            // While nobody takes the stream, or hangs, more than it can help is left out.
+            // Drops while it is not live, or stalls, are not caused by a slow destination.
             self.is_judged = self.state == DestState::Live;
             self.lost = (lost, None);
         } else if lost > self.lost.0 {
             self.lost = (lost, Some(now));
         }
-        // One that takes nothing at all is not helped by a lower bit rate.
+        // A lower bit rate does not help a destination that takes nothing.
         let is_slow =
             self.bits_per_sec() > 0 && self.lost.1.is_some_and(|at| now.saturating_sub(at) < SLOW_SHOWN);
-        let says_so = self.error.as_deref() == Some(SLOW_TEXT);
+        let shows_slow = self.error.as_deref() == Some(SLOW_TEXT);
         match (self.state, is_slow) {
             (DestState::Live, true) if self.error.is_none() => self.error = Some(SLOW_TEXT.into()),
-            (_, false) if says_so => self.error = None,
+            (_, false) if shows_slow => self.error = None,
             _ => {}
         }
     }
 
-    /// Whether state, error or attempt are others than those that were told last, and it is time to tell. A driver may change
-    /// them as fast as it likes: unless they are `urgent`, news beyond [`NEWS_BURST`] wait for [`NEWS_PAUSE`], or for the next sample.
-    pub(super) fn take_news(&mut self, now: Duration, urgent: bool) -> bool {
-        let mut left = NEWS_BURST;
-        if let Some(told) = &self.news {
-            let earned = now.saturating_sub(told.at).as_millis() / NEWS_PAUSE.as_millis();
-            left = u32::try_from(earned).unwrap_or(NEWS_BURST).saturating_add(told.left).min(NEWS_BURST);
+    /// Whether to publish: state, error or attempt changed since the last publication, and the rate limit allows it. A driver may
+    /// change its state at any rate, so changes beyond [`CHANGE_BURST`] wait for [`CHANGE_PAUSE`] or the next sample, unless `urgent`.
+    pub(super) fn take_change(&mut self, now: Duration, urgent: bool) -> bool {
+        let mut left = CHANGE_BURST;
+        if let Some(last) = &self.published {
+            let earned = now.saturating_sub(last.at).as_millis() / CHANGE_PAUSE.as_millis();
+            left = u32::try_from(earned).unwrap_or(CHANGE_BURST).saturating_add(last.left).min(CHANGE_BURST);
             let is_known =
-                told.state == self.state && told.error == self.error && told.attempt == self.attempt;
+                last.state == self.state && last.error == self.error && last.attempt == self.attempt;
             if is_known || (!urgent && left == 0) {
                 return false;
             }
         }
         let (state, error, attempt) = (self.state, self.error.clone(), self.attempt);
-        self.news = Some(News { at: now, left: left.saturating_sub(1), state, error, attempt });
+        self.published = Some(Published { at: now, left: left.saturating_sub(1), state, error, attempt });
         true
     }
 
-    /// Bits per second of the last samples.
     pub(super) fn bits_per_sec(&self) -> u64 {
         self.rate.bits_per_sec
     }
@@ -243,48 +240,44 @@ mod tests {
         assert_eq!(view.bits_per_sec(), 2_000);
         for secs in 5..9 {
             sample(&mut view, 1_000, secs);
-            assert_eq!(
-                view.bits_per_sec() > 0,
-                secs < 8,
-                "{secs}: what came at 2 s is in the rate until 7 s"
-            );
+            assert_eq!(view.bits_per_sec() > 0, secs < 8, "{secs}: bytes at 2 s count until 7 s");
         }
         sample(&mut view, u64::MAX, 9);
         assert!(view.bits_per_sec() > 1_000_000_000, "no overflow");
     }
 
     #[test]
-    fn what_is_known_is_not_told_and_what_flips_is_told_with_pauses() {
+    fn unchanged_states_are_not_published_and_flips_are_rate_limited() {
         let mut view = View::new(Duration::ZERO, UnixMillis(0));
         let secs = Duration::from_secs;
-        assert!(view.take_news(secs(0), false), "connecting");
-        assert!(!view.take_news(secs(0), true), "known");
+        assert!(view.take_change(secs(0), false), "connecting");
+        assert!(!view.take_change(secs(0), true), "unchanged");
         view.set(DestState::Live, None, secs(0), UnixMillis(0));
-        assert!(view.take_news(secs(0), false), "a start is told as it happens");
-        let mut told = 2;
+        assert!(view.take_change(secs(0), false), "a start is published at once");
+        let mut published = 2;
         for flip in 1..=40 {
             let state = if flip % 2 == 0 { DestState::Live } else { DestState::Connecting };
-            view.set(state, None, NEWS_PAUSE * flip / 10, UnixMillis(0));
-            told += u32::from(view.take_news(NEWS_PAUSE * flip / 10, false));
+            view.set(state, None, CHANGE_PAUSE * flip / 10, UnixMillis(0));
+            published += u32::from(view.take_change(CHANGE_PAUSE * flip / 10, false));
         }
-        assert_eq!(told, NEWS_BURST + 3, "three pauses are over");
-        view.error = Some("other words".into());
-        assert!(!view.take_news(NEWS_PAUSE * 4, false), "too early");
-        assert!(view.take_news(NEWS_PAUSE * 4, true), "with the next sample");
+        assert_eq!(published, CHANGE_BURST + 3, "three pauses are over");
+        view.error = Some("other text".into());
+        assert!(!view.take_change(CHANGE_PAUSE * 4, false), "too early");
+        assert!(view.take_change(CHANGE_PAUSE * 4, true), "with the next sample");
         view.attempt += 1;
-        assert!(!view.take_news(NEWS_PAUSE * 4, false) && view.take_news(NEWS_PAUSE * 5, false));
+        assert!(!view.take_change(CHANGE_PAUSE * 4, false) && view.take_change(CHANGE_PAUSE * 5, false));
     }
 
     #[test]
-    fn who_loses_packets_is_live_and_says_so_for_half_a_minute() {
+    fn a_live_destination_that_loses_packets_shows_it_for_30_s() {
         let mut view = View::new(Duration::ZERO, UnixMillis(0));
         let secs = Duration::from_secs;
         view.rate.bits_per_sec = 1;
         view.sample_lost(3, secs(1));
-        assert_eq!(view.error, None, "not live, and has its own reasons");
+        assert_eq!(view.error, None, "not live");
         view.set(DestState::Live, None, secs(40), UnixMillis(0));
         view.sample_lost(3, secs(41));
-        assert_eq!(view.error, None, "before it");
+        assert_eq!(view.error, None, "lost before it was live");
         view.sample_lost(4, secs(42));
         assert_eq!((view.state, view.error.as_deref()), (DestState::Live, Some(SLOW_TEXT)));
         view.sample_lost(4, secs(71));
@@ -297,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_not_blamed_for_what_was_left_out_while_it_was_not_live() {
+    fn packets_dropped_while_not_live_do_not_count_as_slow() {
         let mut view = View::new(Duration::ZERO, UnixMillis(0));
         let secs = Duration::from_secs;
         view.rate.bits_per_sec = 1;
@@ -310,20 +303,20 @@ mod tests {
             view.sample_lost(500, secs(5));
         }
         view.set(DestState::Live, None, secs(6), UnixMillis(0));
-        // Some more until it was live.
+        // More drops until it was live.
         view.sample_lost(585, secs(7));
         view.sample_lost(585, secs(8));
         assert_eq!((view.state, view.error.as_deref()), (DestState::Live, None));
         view.sample_lost(586, secs(9));
         assert_eq!(view.error.as_deref(), Some(SLOW_TEXT));
-        // It takes nothing at all: that is another matter.
+        // It takes nothing at all: a stall, not a slow destination.
         view.rate.bits_per_sec = 0;
         view.sample_lost(587, secs(10));
         assert_eq!((view.state, view.error.as_deref()), (DestState::Live, None));
     }
 
     #[test]
-    fn live_needs_bytes_and_comes_back_with_them() {
+    fn a_live_state_needs_bytes_and_returns_with_them() {
         let mut view = View::new(Duration::ZERO, at(99).1);
         let (now, wall) = at(100);
         view.set(DestState::Connecting, None, now, wall);
@@ -331,9 +324,9 @@ mod tests {
         assert!(view.set(DestState::Live, None, now, wall));
         assert!(!view.set(DestState::Live, None, at(101).0, at(101).1));
         assert_eq!(view.state_since, wall);
-        assert_eq!(sample(&mut view, 0, 104), DestState::Live, "five seconds count from being live");
+        assert_eq!(sample(&mut view, 0, 104), DestState::Live, "five seconds count from the live state");
         assert_eq!(sample(&mut view, 0, 105), DestState::Connecting);
-        assert_eq!((view.error.as_deref(), view.live_since), (Some(QUIET_TEXT), None));
+        assert_eq!((view.error.as_deref(), view.live_since), (Some(STALLED_TEXT), None));
         assert_eq!(sample(&mut view, 0, 106), DestState::Connecting);
         assert_eq!(sample(&mut view, 1, 107), DestState::Live);
         assert_eq!((view.live_since, view.attempt), (Some(UnixMillis(107_000)), 0));

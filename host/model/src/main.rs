@@ -1,8 +1,8 @@
-//! The queue of a destination in every order in which a publisher, a driver and its releases can meet, as loom tries them: no packet is
-//! lost or handed out twice, no driver sleeps on while there is something for it, and each waker is called or dropped, once.
+//! Model check with loom of a destination's queue, over every interleaving of a publisher, a driver and its releases: no packet is
+//! lost or delivered twice, no driver sleeps while packets wait for it, and each waker is called or dropped exactly once.
 //!
 //! `cargo run --manifest-path host/model/Cargo.toml`, which `cargo xtask test` does. It compiles the host's own source with loom's locks
-//! in place of the system's, which is why it is no test of the host, and a program: its source is what ships, without its unit tests.
+//! instead of the system's. It is a separate program, not a test of the host: it uses the shipped source without its unit tests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +17,10 @@ use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Recv};
 use satcast_plugin_api::{Codec, Packet};
 
 #[path = "../../live/src/group.rs"]
-#[allow(dead_code)] // Nothing but its configurations is needed here.
+#[allow(dead_code)] // The model needs only its configurations.
 mod group;
 #[path = "../../live/src/queue/mod.rs"]
-#[allow(dead_code)] // Who looks into a queue from outside is not here.
+#[allow(dead_code)] // The observers of a queue are not part of the model.
 mod queue;
 
 mod locks {
@@ -28,27 +28,27 @@ mod locks {
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
 }
 
-use queue::{Bounds, Disk, LEASED_BYTES_MAX, Queue, Surroundings};
+use queue::{Bounds, Disk, LEASED_BYTES_MAX, Queue, SpillBackend};
 
-/// Switches between threads that loom forces at most in one order; more find nothing new here and take much longer.
+/// Most forced thread switches per interleaving; more find nothing new and take much longer.
 const SWITCHES_MAX: usize = 3;
-/// When every packet comes: nothing waits too long.
+/// Arrival time of every packet: none waits too long.
 const NOW: Duration = Bounds::USUAL.wait;
-/// Fewest orders that count as all: less means that a model does nothing.
+/// Fewest interleavings of a useful model; fewer mean that the model does nothing.
 const ORDERS_MIN: u64 = 20;
-/// More than a queue with a disk behind it takes at once, so that each such packet goes that way.
+/// More than the memory of a queue with a spool, so that each such packet goes to the spool.
 const LARGE_BYTES: usize = 9 * 1024 * 1024;
 
 /// The models are made for a queue that never drops what they put in.
 const _: () = assert!(LEASED_BYTES_MAX / 2 <= Bounds::USUAL.bytes && Bounds::USUAL.packets > 3);
 
 fn main() {
-    check("what is pushed before the end reaches a driver that sleeps", pushed);
-    check("what a queue begins with and two publishers lose nothing either", two_publishers);
-    check("a driver that held too much goes on when it lets go", held_too_much);
-    check("what goes over a disk comes in order and wakes a driver that sleeps", over_a_disk);
-    check("a queue with a disk behind it may be given up at any time", given_up);
-    check("a waker is called or dropped once, also when the queue is given back", waker_ends_once);
+    check("packets pushed before the end reach a sleeping driver", pushed);
+    check("initial packets and two publishers lose nothing", two_publishers);
+    check("a driver over its lease limit continues after a release", held_too_much);
+    check("spooled packets arrive in order and wake a sleeping driver", over_a_disk);
+    check("a queue with a spool may be dropped at any time", given_up);
+    check("a waker is called or dropped once, also when the queue is dropped", waker_ends_once);
 }
 
 fn check(name: &str, model: impl Fn() + Send + Sync + 'static) {
@@ -110,14 +110,14 @@ fn media(sequence: u64, keyframe: bool) -> Arc<Packet> {
     packet(sequence, Packet::media(Codec::H264, keyframe, 0, 0, Bytes::from_static(b"media")))
 }
 
-/// Half of what a driver may hold.
+/// Half of the lease limit of a driver.
 fn half(sequence: u64) -> Arc<Packet> {
     static PAYLOAD: OnceLock<Bytes> = OnceLock::new();
     let payload = PAYLOAD.get_or_init(|| vec![0; LEASED_BYTES_MAX / 2].into()).clone();
     packet(sequence, Packet::media(Codec::H264, true, 0, 0, payload))
 }
 
-/// Takes until the queue is closed, one at a time; gives the numbers of what came. Sleeps for ever, which loom reports, if a
+/// Takes packets one at a time until the queue is closed; returns their numbers. It sleeps forever, which loom reports, if a
 /// wake-up is lost.
 fn drive(queue: &Queue, releases: bool) -> Vec<u64> {
     let bell = loom::sync::Arc::new(Bell::default());
@@ -187,7 +187,7 @@ impl Disk for Plate {
     }
 }
 
-impl Surroundings for Around {
+impl SpillBackend for Around {
     fn bytes_max(&self) -> u64 {
         u64::MAX
     }
@@ -218,7 +218,7 @@ fn spilling(dropped: &Arc<AtomicU64>) -> loom::sync::Arc<Queue> {
     loom::sync::Arc::new(Queue::spilling(dropped.clone(), Arc::new(Around)))
 }
 
-/// Too much for the queue itself.
+/// Too large for the queue's memory.
 fn large(sequence: u64, keyframe: bool) -> Arc<Packet> {
     static PAYLOAD: OnceLock<Bytes> = OnceLock::new();
     let payload = PAYLOAD.get_or_init(|| vec![0; LARGE_BYTES].into()).clone();
@@ -247,7 +247,7 @@ fn given_up() {
     wake(queue.close());
     wake(queue.give_up());
     let seen = driver.join().expect("a driver that ends");
-    assert_eq!(seen.len() as u64 + dropped.load(Ordering::SeqCst), 1, "it came or was counted");
+    assert_eq!(seen.len() as u64 + dropped.load(Ordering::SeqCst), 1, "the packet was delivered or counted");
 }
 
 fn held_too_much() {
@@ -262,7 +262,7 @@ fn held_too_much() {
     let release = thread::spawn(move || releasing.released(LEASED_BYTES_MAX / 2));
     wake(queue.push(&half(3), true, NOW));
     release.join().expect("a release that ends");
-    // Not before: what is closed wakes a driver anyway.
+    // Not earlier: closing the queue wakes the driver anyway.
     wake(queue.close());
     assert_eq!(driver.join().expect("a driver that ends"), [3]);
 }
@@ -298,5 +298,5 @@ fn waker_ends_once() {
     assert_eq!(ends.gone.load(Ordering::SeqCst), 1);
     assert!(ends.called.load(Ordering::SeqCst) <= 1);
     let nothing = queue.recv(9, &mut Vec::new(), DriverWaker::calling(|| ()));
-    assert_eq!(nothing, Recv::Closed, "nothing is kept for a queue that was given back");
+    assert_eq!(nothing, Recv::Closed, "a dropped queue keeps nothing");
 }

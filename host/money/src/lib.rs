@@ -1,9 +1,9 @@
-//! What sessions cost, and where the money for it comes from.
+//! Prices of sessions, and how accounts pay for them.
 //!
-//! - [`billing`]: charges for minutes and for playback; knows nothing of wallets but that they may refill an account.
+//! - [`billing`]: charges for minutes and for playback; it knows wallets only as something that may refill an account.
 //! - [`wallet`]: top-ups and refills of prepaid credit from Lightning wallets.
 //!
-//! Of live sessions it knows only what they tell in [`satcast_usage`].
+//! It knows live sessions only through the calls of [`satcast_usage`].
 
 pub mod billing;
 pub mod wallet;

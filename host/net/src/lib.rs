@@ -1,4 +1,4 @@
-//! How the service speaks with the world: the guard before every address that users give, certificates, the HTTP listener.
+//! Network access of the service: the guard for every address from users, certificates, the HTTP listener.
 
 pub mod certificates;
 pub mod http;

@@ -1,4 +1,4 @@
-//! The account of recordings.
+//! The records of recordings.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -9,17 +9,17 @@ use satcast_core::secret::Vault;
 use satcast_drivers::{Drivers, RecordingParts};
 use satcast_store::Store;
 
-/// What drivers with recordings are given.
+/// Services for drivers with recordings.
 pub(super) fn parts(vault: &Vault) -> RecordingParts {
     RecordingParts { vault: Some(vault.clone()), ..RecordingParts::default() }
 }
 
-/// The account of what they tell.
+/// The store of their reports.
 pub(super) fn account(store: &Store, drivers: &Drivers, parts: &RecordingParts, clock: &Clock) -> Archive {
     Archive::new(store.clone(), drivers.clone(), parts.reports.clone(), clock.clone())
 }
 
-/// The task that writes down what drivers tell.
+/// The task that stores reports of drivers.
 pub(super) struct Keeping {
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -32,11 +32,11 @@ impl Keeping {
         Self { stop, task }
     }
 
-    /// Ends it after what was told by now.
+    /// Ends it after the reports received so far.
     pub(super) async fn end(self) {
         self.stop.cancel();
         if let Err(error) = self.task.await {
-            tracing::error!(%error, "the account of recordings ended early");
+            tracing::error!(%error, "the recording task ended early");
         }
     }
 }

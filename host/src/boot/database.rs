@@ -1,4 +1,4 @@
-//! Who may use the database, and what reads its secrets.
+//! The lock and the vault of the database.
 
 use super::BootError;
 use crate::data_dir::{self, DataDirLock};
@@ -7,7 +7,7 @@ use satcast_core::config::Config;
 use satcast_core::secret::{Vault, VaultError};
 use satcast_store::{Address, Inspector, OpenOptions, Owner, Store};
 
-/// What keeps a second service from a database.
+/// The lock that keeps a second service from a database.
 pub(super) enum DatabaseLock {
     File { _held: DataDirLock },
     Server(Owner),
@@ -30,11 +30,11 @@ impl DatabaseLock {
     }
 }
 
-/// The vault of the configured key or key file. A lost key file is not made anew for a server's database that was in use;
-/// [`data_dir::vault`] sees to those in files.
+/// The vault of the configured key or key file. A lost key file is not created again for a PostgreSQL database in use;
+/// [`data_dir::vault`] does the same for SQLite files.
 ///
 /// # Errors
-/// The key or the key file cannot be used, or the database not be reached.
+/// The key or the key file cannot be used, or the database cannot be reached.
 pub async fn vault(config: &Config) -> Result<Vault, BootError> {
     let (key_file, address) = (config.key_file(), Address::parse(config.database_url().expose())?);
     if config.secret_key.is_none() && !key_file.exists() && matches!(address, Address::Server(_)) {
@@ -48,7 +48,7 @@ pub async fn vault(config: &Config) -> Result<Vault, BootError> {
     Ok(data_dir::vault(config)?)
 }
 
-/// The database, with nothing left open that a process which died had begun.
+/// Opens the database and closes everything that a crashed process left open.
 pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
     let options = OpenOptions {
         url: config.database_url(),
@@ -62,13 +62,13 @@ pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> 
     if cut_off > 0 {
         tracing::warn!(
             cut_off,
-            "deliveries to webhooks were cut off by the end of the last process and are sent again"
+            "webhook deliveries were interrupted by the end of the last process and are sent again"
         );
     }
     Ok(store)
 }
 
-/// Ends sessions without an end. They are those of a process that died: nobody else can have them, as we hold the lock.
+/// Ends sessions without an end. They belong to a crashed process, because this one holds the lock.
 async fn close_interrupted(store: &Store, clock: &Clock) -> Result<(), BootError> {
     let interrupted = store.close_interrupted_sessions(clock.now()).await?;
     if !interrupted.is_empty() {

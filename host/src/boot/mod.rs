@@ -1,4 +1,4 @@
-//! From a checked configuration to a serving process, and back to nothing: every step in order, with its reason.
+//! Start and shutdown of the service: every step in order, with its reason.
 
 mod archive;
 mod database;
@@ -35,16 +35,16 @@ use satcast_web::site::Site;
 use satcast_web::watch::Pages;
 use satcast_webhooks::{Sender, Targets, TlsError, Webhooks};
 use system::{driver_log_level, open_files, raise_open_files};
-use wallets::desk;
 pub use wallets::receiving_wallet;
+use wallets::topups;
 
 /// Folder below the data folder for private copies of driver libraries.
 const IMAGES_FOLDER_NAME: &str = "driver-images";
 /// Folder below the data folder in which each driver has its own.
 const DRIVER_DATA_FOLDER_NAME: &str = "drivers";
-/// The image this process runs.
+/// The executable of this process.
 const RUNNING_IMAGE: &str = "/proc/self/exe";
-/// Longest a shutdown waits for a listener after its connections were told.
+/// Longest wait of a shutdown for a listener after its connections were asked to end.
 const LISTENER_WAIT: Duration = Duration::from_secs(15);
 
 /// Why the service does not start.
@@ -103,7 +103,7 @@ pub fn load_options(config: &Config, exe: PathBuf) -> LoadOptions<'_> {
     LoadOptions { config, exe, images: config.data_dir.join(IMAGES_FOLDER_NAME) }
 }
 
-/// What drivers of `config` need of this process.
+/// Services of this process for the drivers of `config`.
 ///
 /// # Errors
 /// An entry of `[outbound] allow` that cannot be read.
@@ -117,7 +117,7 @@ pub fn host_parts(
         guard: guard.clone(),
         runtime: tokio::runtime::Handle::current(),
         clock: clock.clone(),
-        // Drivers are promised an absolute path, wherever they run.
+        // Drivers always get an absolute path.
         data_dir: std::path::absolute(&config.data_dir)
             .unwrap_or_else(|_| config.data_dir.clone())
             .join(DRIVER_DATA_FOLDER_NAME),
@@ -130,7 +130,7 @@ impl Host {
     /// Starts everything up to the open ports; nothing is served yet. `command` is how the user calls this program.
     ///
     /// # Errors
-    /// The first step that fails; those before it leave nothing that a second start would trip over.
+    /// The first step that fails; the steps before it leave nothing that prevents another start.
     pub async fn start(loaded: Loaded, command: String, exe: PathBuf) -> Result<Self, BootError> {
         let clock = Clock::system();
         let began = clock.monotonic();
@@ -144,7 +144,7 @@ impl Host {
         let playback_secret = PlaybackSecret::of(&vault);
         let recordings = archive::parts(&vault);
         let store = open_store(&config, vault, &clock).await?;
-        // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
+        // This port is opened before drivers are loaded: a port in use is the most common failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::within(open_files())).await?;
         system::look_at_certificate(&config.http, clock.now())?;
         let (guard, parts) = host_parts(&config, &clock, recordings.clone())?;
@@ -153,7 +153,7 @@ impl Host {
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let archive = archive::account(&store, &drivers, &recordings, &clock);
         let billing = Billing::new(store.clone(), clock.clone(), &config);
-        let wallets = desk(&billing, &store, &clock, &config, &guard)?;
+        let wallets = topups(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files());
@@ -183,7 +183,7 @@ impl Host {
             &playback_secret,
             limits.invalid_keys.clone(),
         );
-        charge_what_is_counted(&billing, &playback);
+        charge_counted_bytes(&billing, &playback);
         let app = Arc::new(App {
             store: store.clone(),
             live: live.clone(),
@@ -204,7 +204,7 @@ impl Host {
         Ok(Self { app, pages, live, store, server, listener, facts, database_lock, _lock: lock })
     }
 
-    /// What the start found, for the banner.
+    /// Results of the start, for the banner.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -220,7 +220,7 @@ impl Host {
     /// # Errors
     /// [`BootError::TakenOver`]: it ended, in the same order, because another service has the database.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), BootError> {
-        // What ends it all, what ends counting viewers' bytes after that, and what ends charging for them last.
+        // Cancellation in three steps: everything, then the counting of viewers' bytes, then charging for them.
         let [all, counting, charging] = [(); 3].map(|()| CancellationToken::new());
         let mut ingest = tokio::spawn(self.listener.run(all.clone().cancelled_owned()));
         let playback = self.app.playback.clone();
@@ -240,11 +240,11 @@ impl Host {
             Ok(()) => tracing::info!("shutting down"),
             Err(error) => tracing::error!(%error, "shutting down"),
         }
-        // Sessions are told first, so that encoders hear the reason from them.
+        // Sessions end first, so that encoders get the reason.
         self.live.shut_down().await;
         // Event streams end by themselves: the HTTP listener waits for running requests.
         self.store.feed().close();
-        // Webhooks that are not on their way by now are sent at the next start. Nobody spends any more; a payment on its way is
+        // Webhook deliveries not yet started are sent at the next start. No more credit is spent; a pending payment is
         // credited now, or after the next start.
         all.cancel();
         for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {
@@ -255,23 +255,23 @@ impl Host {
         // An encoder may have come back between the two.
         self.live.shut_down().await;
         heartbeat.abort();
-        // What viewers got is counted until the last connection is gone, and stored before the database closes.
+        // Bytes sent to viewers are counted until the last connection ends, and stored before the database closes.
         counting.cancel();
         if let Err(error) = meter.await {
-            tracing::error!(%error, "bytes that viewers got were not counted to the end");
+            tracing::error!(%error, "some bytes sent to viewers were not counted");
         }
         if let Err(error) = wallets.await {
-            tracing::error!(%error, "the watch over invoices ended early");
+            tracing::error!(%error, "the invoice task ended early");
         }
         if let Err(error) = webhooks.await {
-            tracing::error!(%error, "the worker of webhooks ended early");
+            tracing::error!(%error, "the webhook worker ended early");
         }
-        // Sessions have ended, and their drivers have told of it.
+        // Sessions have ended, and their drivers have reported it.
         archive.end().await;
-        // The last of them are charged at the prices they were sent at, which the next start may not have.
+        // The last bytes are charged now at the current prices, which the next start may not have.
         charging.cancel();
         if let Err(error) = hours.await {
-            tracing::error!(%error, "playback was not charged to the end");
+            tracing::error!(%error, "some playback was not charged");
         }
         self.app.billing.bill_playback().await;
         self.store.close().await;
@@ -293,12 +293,12 @@ async fn load_pages() -> Result<Arc<Pages>, BootError> {
 fn live_settings(config: &Config) -> Settings {
     Settings {
         reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
-        refuse_quiet: Duration::from_secs(config.ingest.refuse_quiet_secs),
+        cooldown: Duration::from_secs(config.ingest.refuse_quiet_secs),
     }
 }
 
-/// Bytes that were counted and are not in the store yet go there before playback is charged.
-fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
+/// Stores counted bytes before playback is charged.
+fn charge_counted_bytes(billing: &Billing, playback: &Arc<Playback>) {
     let playback = playback.clone();
     billing.set_before_pass(Arc::new(move || {
         let playback = playback.clone();
@@ -327,7 +327,7 @@ fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
 
 /// Runs the service in this process until a signal ends it; prints the banner when the ports are open.
 ///
-/// SIGHUP reads the configuration anew with `again` and takes the drivers of it; everything else waits for a restart.
+/// SIGHUP reads the configuration again with `again` and loads its drivers; all other changes wait for a restart.
 ///
 /// # Errors
 /// As [`Host::start`].
@@ -341,11 +341,11 @@ pub async fn run(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    // The running image, whatever stands under its name by then: drivers' processes are started from it for as long as it
+    // The running executable, even if its file is replaced: driver processes are started from it for as long as it
     // runs.
     let exe = PathBuf::from(RUNNING_IMAGE);
     let host = Host::start(loaded, command, exe).await?;
-    // Nobody may read standard output; the service runs all the same.
+    // Standard output may be closed; the service still runs.
     let _ = std::io::Write::write_all(&mut std::io::stdout(), banner::render(host.facts()).as_bytes());
     let (http, rtmp) = host.addresses();
     tracing::info!(%http, %rtmp, version = api::VERSION, "ready");
@@ -374,14 +374,15 @@ async fn reload_drivers(drivers: &Drivers, loaded: Result<Loaded, String>) {
     let config = match loaded {
         Ok(loaded) => loaded.config,
         Err(error) => {
-            return tracing::error!(error, "configuration not read again, everything stays as it is");
+            return tracing::error!(
+                error,
+                "cannot read the configuration again; the running one stays in use"
+            );
         }
     };
-    tracing::info!(
-        "the drivers of the configuration are taken anew; everything else in it waits for a restart"
-    );
+    tracing::info!("the drivers of the configuration are loaded again; all other changes wait for a restart");
     let drivers = drivers.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || drivers.reconfigure(&config)).await {
-        tracing::error!(%error, "drivers not taken anew");
+        tracing::error!(%error, "cannot load the drivers again");
     }
 }

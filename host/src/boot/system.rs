@@ -1,15 +1,15 @@
-//! What the process asks the system for, and what its log is set to.
+//! Limits of the process and its log level.
 
 use satcast_core::config;
 use satcast_core::ids::UnixMillis;
 use satcast_net::certificates::{CertificateError, Certificates, Section};
 
-/// Open files the service asks the system for: both ports at their caps, with as much again for destinations.
+/// Open files the service requests: both ports at their caps, and as many for destinations.
 const OPEN_FILES_WANTED: u64 = 65_536;
-/// With fewer it says so: streams will be refused long before the caps.
+/// Below this limit a warning is logged: streams will be refused long before the caps.
 const OPEN_FILES_WARNED: u64 = 4_096;
 
-/// What drivers log is decided in them by one number: the most that any part of this process logs.
+/// The log level for drivers: the most verbose level of any part of this process.
 pub(super) fn driver_log_level() -> u32 {
     match tracing::level_filters::LevelFilter::current().into_level() {
         None => 0,
@@ -21,7 +21,7 @@ pub(super) fn driver_log_level() -> u32 {
     }
 }
 
-/// The usual soft limit of 1024 is below the ports' caps; the hard limit may be taken without asking.
+/// The usual soft limit of 1024 is below the ports' caps; the hard limit needs no privileges.
 pub(super) fn raise_open_files() {
     match rlimit::increase_nofile_limit(OPEN_FILES_WANTED) {
         Ok(files) if files >= OPEN_FILES_WARNED => {}
@@ -34,11 +34,11 @@ pub(super) fn raise_open_files() {
 
 /// Files this process may have open.
 pub(super) fn open_files() -> u64 {
-    // Without an answer the ports keep to their own caps.
+    // When the limit is unknown, the ports use their own caps.
     rlimit::getrlimit(rlimit::Resource::NOFILE).map_or(u64::MAX, |(files, _)| files)
 }
 
-/// Warns of an https certificate that is out of its time at `now`.
+/// Warns about an https certificate outside its validity period at `now`.
 ///
 /// # Errors
 /// Names the file that cannot be used.

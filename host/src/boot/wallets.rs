@@ -1,4 +1,4 @@
-//! The service's own wallet, and where credit is bought.
+//! The service's own wallet, and the purchase of credit.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use satcast_core::config::Config;
 use satcast_money::billing::Billing;
 use satcast_money::wallet::Wallets;
 use satcast_money::wallet::connection::Connection;
-use satcast_money::wallet::desk::{self, Desk};
 use satcast_money::wallet::lightning::Lightning;
+use satcast_money::wallet::topups::{self, TopUps};
 use satcast_net::outbound::Guard;
 use satcast_store::Store;
 
-/// The operator's wallet; `None` when none is configured. Its own hosts need no entry in an allow list: they are the operator's
-/// word, and no customer can reach them by it.
+/// The operator's wallet; `None` when none is configured. Its hosts need no entry in an allow list: the operator
+/// configured them, and no customer gets access to them.
 ///
 /// # Errors
 /// Its connection cannot be read.
@@ -27,17 +27,17 @@ pub fn receiving_wallet(config: &Config, clock: &Clock) -> Result<Option<Arc<dyn
     Ok(Some(Wallets::new(guard, clock.clone()).open(&connection)))
 }
 
-/// Where credit is bought; whoever charges tells it.
-pub(super) fn desk(
+/// The purchase of credit; billing notifies it of charges.
+pub(super) fn topups(
     billing: &Billing,
     store: &Store,
     clock: &Clock,
     config: &Config,
     guard: &Guard,
-) -> Result<Desk, BootError> {
+) -> Result<TopUps, BootError> {
     let receiving = receiving_wallet(config, clock)?;
     let wallets = Arc::new(Wallets::new(guard.clone(), clock.clone()));
-    let desk = Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets);
-    billing.set_refills(Arc::new(desk.clone()));
-    Ok(desk)
+    let topups = TopUps::new(store.clone(), clock.clone(), topups::Terms::of(config), receiving, wallets);
+    billing.set_refills(Arc::new(topups.clone()));
+    Ok(topups)
 }

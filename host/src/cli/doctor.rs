@@ -15,10 +15,10 @@ use satcast_money::wallet::lightning::Fault;
 use satcast_net::certificates::{Certificates, Section};
 use satcast_store::{Address, Inspector};
 
-/// A clock before this is certainly wrong: the day this program was begun.
+/// A clock before this is certainly wrong: the first day of this program's development.
 const CLOCK_MIN: UnixMillis = UnixMillis(1_763_596_800_000);
 
-/// What one check found.
+/// Result of one check.
 enum Finding {
     Ok(String),
     Note(String),
@@ -72,7 +72,7 @@ fn configuration(loaded: &Loaded) -> Finding {
 
 fn data_folder(path: &Path, running: bool) -> Finding {
     if !path.is_dir() {
-        return Note(format!("{} is made at the first run", path.display()));
+        return Note(format!("{} is created at the first run", path.display()));
     }
     match data_dir::check_mode(path).and_then(|()| data_dir::probe_write(path)) {
         Ok(()) if running => Good(format!("{}, in use by a running service", path.display())),
@@ -87,7 +87,7 @@ fn key_file(config: &Config) -> Finding {
     }
     let path = config.key_file();
     if !path.exists() {
-        return Note(format!("{} is made at the first run", path.display()));
+        return Note(format!("{} is created at the first run", path.display()));
     }
     match Vault::load(&path) {
         Ok(_) => Good(path.display().to_string()),
@@ -98,7 +98,7 @@ fn key_file(config: &Config) -> Finding {
 async fn database(config: &Config) -> Finding {
     match Address::parse(config.database_url().expose()) {
         Ok(Address::File(file)) if !file.exists() => {
-            return Note(format!("{} is made at the first run", file.display()));
+            return Note(format!("{} is created at the first run", file.display()));
         }
         Ok(address @ Address::Server(_)) => match is_empty(&address).await {
             Ok(true) => return Note(format!("{address} gets its tables at the first run")),
@@ -178,7 +178,7 @@ async fn drivers(config: &Config) -> Finding {
     }
 }
 
-/// Whether the receiving wallet answers; one that may only make invoices answers that it does not tell what it holds.
+/// Whether the receiving wallet answers; one restricted to invoices answers without its balance.
 async fn wallet(config: &Config) -> Finding {
     let wallet = match boot::receiving_wallet(config, &Clock::system()) {
         Ok(Some(wallet)) => wallet,
@@ -187,9 +187,9 @@ async fn wallet(config: &Config) -> Finding {
     };
     let kind = config.wallet.kind.as_deref().unwrap_or_default();
     match wallet.balance().await {
-        Ok(balance) => Good(format!("{kind} answers, it holds {} sats", balance.to_sats_floor())),
+        Ok(balance) => Good(format!("{kind} answers, its balance is {} sats", balance.to_sats_floor())),
         Err(error) if matches!(error.fault, Fault::Restricted | Fault::NotSupported) => {
-            Note(format!("{kind} answers and does not tell what it holds: {error}"))
+            Note(format!("{kind} answers, but does not report its balance: {error}"))
         }
         Err(error) => Bad(format!("{kind}: {error}; see [wallet]")),
     }
@@ -206,7 +206,7 @@ fn certificate(section: Section, cert: &Path, key: &Path) -> Finding {
 fn listener(address: SocketAddr, setting: &str, running: bool) -> Finding {
     match TcpListener::bind(address) {
         Ok(_) => Good(format!("{address} is free")),
-        Err(_) if running => Good(format!("{address} is in use, by the running service as it seems")),
+        Err(_) if running => Good(format!("{address} is in use, probably by the running service")),
         Err(error) => Bad(format!("{address}: {error}; stop the other server or set {setting}")),
     }
 }

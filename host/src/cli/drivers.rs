@@ -11,7 +11,7 @@ use satcast_core::secret::new_uid;
 use satcast_drivers::{Drivers, HostParts, LoadOptions, State, Summary};
 use satcast_net::outbound::Guard;
 
-/// Lists the drivers; fails when one that is enabled is refused.
+/// Lists the drivers; fails when an enabled driver is refused.
 pub(super) async fn list(config: &Config) -> Result<(), CliError> {
     let summaries = with(config, |drivers| drivers.summaries()).await?;
     let mut text = format!("folder {}\n", config.drivers_dir().display());
@@ -20,7 +20,7 @@ pub(super) async fn list(config: &Config) -> Result<(), CliError> {
             State::Loaded => format!("loaded    {} serves {}", summary.version, summary.types.join(", ")),
             State::Failing(reason) => format!("failing   {reason}"),
             State::Disabled => "disabled  not in [drivers] enabled".to_owned(),
-            State::Missing => "missing   enabled, but there is no such file".to_owned(),
+            State::Missing => "missing   enabled, but the file is missing".to_owned(),
             State::Refused(reason) => format!("refused   {reason}"),
         };
         let refused = summary.refused.iter().map(|why| format!("; {why}")).collect::<String>();
@@ -33,7 +33,7 @@ pub(super) async fn list(config: &Config) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Has the settings of the enabled drivers checked by the drivers. Gives what could not be checked.
+/// Lets the enabled drivers check their settings. Returns notes about unchecked ones.
 pub(super) async fn check(config: &Config) -> Result<Vec<String>, CliError> {
     if config.drivers.enabled.is_empty() {
         return Ok(Vec::new());
@@ -47,7 +47,7 @@ fn judge(config: &Config, summaries: &[Summary]) -> Result<Vec<String>, CliError
     if !folder.exists() {
         return Ok(vec![unchecked(&format!("there is no drivers folder {}", folder.display()))]);
     }
-    // A folder that is not used refuses all in the same words; it says nothing about the settings.
+    // When the folder is unusable, all drivers have the same error, which says nothing about their settings.
     let unused = enabled(config, summaries).find_map(|summary| match (&summary.state, &summary.file) {
         (State::Refused(reason), None) => Some(reason),
         _ => None,
@@ -76,7 +76,7 @@ fn enabled<'a>(config: &'a Config, summaries: &'a [Summary]) -> impl Iterator<It
     summaries.iter().filter(|summary| config.drivers.enabled.contains(&summary.id))
 }
 
-/// Why a driver does not serve, or not all that it should, behind its name; `None` when nothing is wrong with it.
+/// The driver's name and why it does not serve completely; `None` when it does.
 pub(super) fn refusal(summary: &Summary) -> Option<String> {
     let reason = match &summary.state {
         State::Refused(reason) | State::Failing(reason) => Some(reason),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_read_is_said_and_is_no_fault_of_the_settings() {
+    fn an_unreadable_folder_is_reported_and_is_not_an_error_of_the_settings() {
         let folder = tempfile::tempdir().unwrap();
         let config_of = |folder: &Path| config(folder);
         let unused =
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_checked_texts() {
+    fn unchecked_settings_texts() {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
         assert_eq!(
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_enabled_and_refused_fails_the_list_and_the_check() {
+    async fn an_enabled_but_refused_driver_fails_list_and_check() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("evil-t.so");

@@ -16,7 +16,7 @@ use satcast_net::certificates::{Certificates, Section};
 const BACKUPS_FOLDER_NAME: &str = "backups";
 
 pub(super) async fn check_config(loaded: &Loaded) -> Result<(), CliError> {
-    // What `run` would refuse; no wallet is asked anything.
+    // Checks what `run` checks; the wallet is not contacted.
     boot::receiving_wallet(&loaded.config, &Clock::system())
         .map_err(|error| CliError::Usage(error.to_string()))?;
     let unchecked = drivers::check(&loaded.config).await?;
@@ -44,7 +44,7 @@ pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
     let report = report?;
     if report.faults.is_empty() {
         return print(&format!(
-            "ledger ok: {} transfers of {} msat, {} balances and {} sessions are what their transfers come to, all accounts sum to 0\n",
+            "ledger ok: {} transfers of {} msat, {} balances and {} sessions match their transfers, all accounts sum to 0\n",
             report.transfers, report.moved_msat, report.balances, report.sessions
         ));
     }
@@ -54,7 +54,7 @@ pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
 }
 
 pub(super) async fn migrate(config: &Config) -> Result<(), CliError> {
-    // Opening it is what migrates it.
+    // Opening the database migrates it.
     open_store(config).await?.close().await;
     let database = inspect(config).await?;
     let version = database.schema_version().await;
@@ -79,17 +79,17 @@ pub(super) async fn backup(config: &Config, file: Option<&Path>) -> Result<(), C
     print(&format!("{}\n", target.display()))?;
     if config.secret_key.is_none() {
         let key_file = config.key_file();
-        // The backup is written; a closed standard error takes nothing from it.
+        // The backup is complete, even if standard error is closed.
         let _ = writeln!(
             std::io::stderr(),
-            "note: keep {} too, apart from it; its secrets cannot be read without",
+            "note: also keep {} in another place; without it the secrets in the backup cannot be read",
             key_file.display()
         );
     }
     Ok(())
 }
 
-/// Prints the API document with the destination types of the drivers that load, and says which do not.
+/// Prints the API document with the destination types of the drivers that load, and lists those that do not.
 pub(super) async fn print_document(config: &Config) -> Result<(), CliError> {
     let (types, summaries) =
         drivers::with(config, |drivers| (drivers.schemas(), drivers.summaries())).await?;
@@ -99,7 +99,7 @@ pub(super) async fn print_document(config: &Config) -> Result<(), CliError> {
             State::Missing => "there is no such file".to_owned(),
             State::Refused(reason) | State::Failing(reason) => reason,
         };
-        // Standard error may be closed; the document is whole without the note.
+        // Standard error may be closed; the document is complete without the note.
         let _ = writeln!(std::io::stderr(), "note: driver {} is not in the document: {reason}", summary.id);
     }
     print(&satcast_web::api::document_text(&satcast_web::api::document(&types)))

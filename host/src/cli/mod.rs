@@ -69,21 +69,21 @@ pub enum Command {
     CheckConfig,
     /// Print a commented configuration file with every default
     Config,
-    /// Look at folders, database, clock, drivers and ports
+    /// Check folders, database, clock, drivers and ports
     Doctor,
-    /// Make accounts and add credit
+    /// Create accounts and add credit
     #[command(subcommand)]
     Account(AccountCommand),
-    /// Make API keys
+    /// Create API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List the drivers and what became of each, or make a new one
+    /// List the drivers with their states, or create a new one
     Drivers {
-        /// What else to do
+        /// Subcommand
         #[command(subcommand)]
         command: Option<DriversCommand>,
     },
-    /// Prove the ledger
+    /// Check the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
     /// Bring the database's schema up to date
@@ -104,7 +104,7 @@ pub enum Command {
     /// Run one driver in a process of its own; used by the service itself
     #[command(hide = true)]
     DriverRunner {
-        /// The driver's id, for who looks at the process list.
+        /// The driver's id, shown in the process list.
         id: String,
     },
 }
@@ -112,14 +112,14 @@ pub enum Command {
 /// `satcast drivers ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum DriversCommand {
-    /// Make a folder with a driver that builds, passes its tests and streams
+    /// Create a folder with a driver that builds, passes its tests and streams
     New(NewDriver),
 }
 
 /// `satcast account ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum AccountCommand {
-    /// Make an account and print its id
+    /// Create an account and print its id
     Create {
         /// Unique name, 1 to 128 characters
         name: String,
@@ -130,7 +130,7 @@ pub enum AccountCommand {
         #[arg(long)]
         operator: bool,
     },
-    /// Print a link by which somebody makes one account for themselves, within a day
+    /// Print a link that creates one account; valid for one day
     Invite {
         /// The account may operate the service: drivers, metrics, audit log
         #[arg(long)]
@@ -148,7 +148,7 @@ pub enum AccountCommand {
 /// `satcast key ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make an API key and print it; a permanent key is shown this once only
+    /// Create an API key and print it; a permanent key is shown only once
     Create {
         /// Name of the account
         #[arg(long)]
@@ -159,7 +159,7 @@ pub enum KeyCommand {
         /// Destination of a public key
         #[arg(long, value_name = "ID")]
         destination: Option<i64>,
-        /// A name for people
+        /// Label of the key
         #[arg(long, default_value = "")]
         label: String,
     },
@@ -186,7 +186,7 @@ impl From<KeyType> for KeyKind {
 /// `satcast ledger ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum LedgerCommand {
-    /// Recompute every sum and say where one is wrong
+    /// Recompute every sum and report differences
     Check,
 }
 
@@ -236,20 +236,20 @@ pub fn exit(result: Result<(), CliError>) -> ExitCode {
     };
     if let Err(error @ (CliError::Usage(_) | CliError::Failed(_))) = &result {
         let line = error.to_string().replace('\n', " ");
-        // Standard error may be closed; the exit code says it all the same.
+        // Standard error may be closed; the exit code still reports the failure.
         let _ = writeln!(io::stderr(), "error: {line}");
     }
     ExitCode::from(code)
 }
 
 impl Cli {
-    /// The configuration that the flags lead to.
+    /// The configuration for these flags.
     ///
     /// # Errors
     /// The first fault of the configuration.
     pub fn load_config(&self) -> Result<Loaded, CliError> {
         let flags = Flags { data_dir: self.global.data_dir.clone(), log_format: self.global.log_format };
-        // Names that are not UTF-8 cannot be ours; values of ours that are not become visible as refused text.
+        // Names that are not UTF-8 cannot be settings; values that are not UTF-8 are refused as text.
         let env = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         });
@@ -259,7 +259,7 @@ impl Cli {
         Ok(loaded)
     }
 
-    /// How the user calls this program so that another command reaches the same data; for the banner.
+    /// The command line prefix for other commands on the same data; for the banner.
     pub fn command_prefix(&self) -> String {
         let program = std::env::args().next().unwrap_or_else(|| "satcast".to_owned());
         let mut command = quoted(&program);
@@ -272,7 +272,7 @@ impl Cli {
     }
 }
 
-/// The text as a word of a shell.
+/// The text quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:@%,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -284,7 +284,7 @@ fn quoted(word: &str) -> String {
 /// Runs the service until a signal ends it.
 ///
 /// # Errors
-/// What [`exit`] turns into a line and an exit code.
+/// [`exit`] turns it into a line and an exit code.
 pub fn run(cli: &Cli) -> Result<(), CliError> {
     let loaded = cli.load_config()?;
     crate::logging::start(&loaded.config.log);
@@ -294,10 +294,10 @@ pub fn run(cli: &Cli) -> Result<(), CliError> {
     Ok(ended?)
 }
 
-/// Runs every command except `run` and `driver-probe`, which the caller has.
+/// Runs every command except `run` and `driver-probe`, which the caller handles.
 ///
 /// # Errors
-/// What [`exit`] turns into a line and an exit code.
+/// [`exit`] turns it into a line and an exit code.
 pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
     if let Command::Config = command {
         return print(satcast_core::config::DEFAULT_TOML);
@@ -337,14 +337,14 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
     })
 }
 
-/// Prints to standard output; a reader that went away is an error, not a panic.
+/// Prints to standard output; a closed pipe is an error, not a panic.
 fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }
 
-/// Opens the configured store, making data folder, key file and database if they are missing.
+/// Opens the configured store; creates data folder, key file and database if missing.
 async fn open_store(config: &Config) -> Result<Store, CliError> {
     data_dir::prepare(&config.data_dir)?;
     let vault = crate::boot::vault(config).await?;
@@ -357,7 +357,7 @@ async fn open_store(config: &Config) -> Result<Store, CliError> {
     Ok(satcast_store::open(options).await?)
 }
 
-/// Opens the configured database to look at it, if it exists: makes nothing, migrates nothing, needs no key.
+/// Opens an existing database read-only: creates nothing, migrates nothing, needs no key.
 async fn inspect(config: &Config) -> Result<Inspector, CliError> {
     let address = Address::parse(config.database_url().expose())?;
     if let Address::File(file) = &address

@@ -56,15 +56,15 @@ pub enum Language {
     C,
 }
 
-/// Makes the folder in the working folder and says what to do next.
+/// Creates the folder in the working folder and prints the next steps.
 ///
 /// # Errors
-/// A name that is none, a folder that is there, an API that cannot be found, a disk that takes no files.
+/// An invalid name, an existing folder, an API that cannot be found, a failed write.
 pub(super) fn run(new: &NewDriver) -> Result<(), CliError> {
     let starts_well = new.name.starts_with(|first: char| first.is_ascii_lowercase());
     if !is_name(&new.name) || !starts_well {
         let text = format!(
-            "\"{}\" is no name for a driver: a-z, 0-9 and -, beginning with a letter, at most 32",
+            "\"{}\" is not a driver name; use at most 32 of a-z, 0-9 and -, beginning with a letter",
             new.name
         );
         return Err(CliError::Usage(text));
@@ -116,7 +116,7 @@ fn dependency(api: Option<&str>) -> Result<String, CliError> {
         return Err(CliError::Usage(text.into()));
     };
     if api.contains(['"', '\\', '\n']) {
-        return Err(CliError::Usage("--api holds a character that cannot stand in Cargo.toml".into()));
+        return Err(CliError::Usage("--api contains a character that Cargo.toml does not allow".into()));
     }
     if api.contains("://") {
         return Ok(format!("git = \"{api}\""));
@@ -132,7 +132,7 @@ fn dependency(api: Option<&str>) -> Result<String, CliError> {
     }
 }
 
-/// Writes the files into a folder that must not be there.
+/// Writes the files into a new folder.
 fn write(folder: &Path, files: &Files) -> io::Result<()> {
     fs::create_dir(folder)?;
     for (path, text) in files {
@@ -160,9 +160,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_the_templates_stays_open() {
+    fn every_placeholder_of_the_templates_is_replaced() {
         for (path, text) in rust("my-own", "path = \"/x\"").iter().chain(&c("my-own")) {
-            // C has braces of its own.
+            // C code contains braces.
             let open =
                 ["{{name", "{{crate", "{{type", "{{api", C_NAME].iter().find(|left| text.contains(**left));
             assert_eq!(open, None, "{path}: {text}");

@@ -49,7 +49,7 @@ fn every_command_of_the_operators_interface_is_understood() {
 }
 
 #[test]
-fn help_fits_one_screen_and_hides_what_is_internal_in_its_text() {
+fn help_fits_one_screen_and_hides_internal_commands_in_its_text() {
     let help = Cli::command().render_help().to_string();
     assert!(help.lines().count() <= 40, "{help}");
     assert!(!help.contains("driver-probe") && help.contains("satcast account create"));
@@ -222,7 +222,7 @@ fn doctors_patient(folder: &Path) -> Loaded {
 }
 
 #[tokio::test]
-async fn the_doctor_makes_nothing_and_finds_what_is_wrong() {
+async fn the_doctor_creates_nothing_and_finds_faults() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let loaded = doctors_patient(folder.path());

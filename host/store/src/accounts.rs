@@ -11,29 +11,23 @@ use crate::store::Store;
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::Redacted;
 
-/// An account.
 #[derive(Clone, Debug)]
 pub struct AccountRecord {
-    /// Its id.
     pub id: AccountId,
-    /// Its unique name.
     pub name: String,
-    /// Whether it may operate the service.
+    /// Whether the account has operator rights.
     pub operator: bool,
-    /// Argon2id hash in PHC form; `None` when no password was set.
+    /// Argon2id hash in PHC form; `None` without a password.
     pub password_hash: Option<Redacted<String>>,
-    /// When it was made.
     pub created_at: UnixMillis,
 }
 
-/// An account to be made.
 #[derive(Clone, Debug)]
 pub struct NewAccount {
-    /// Unique name.
     pub name: String,
     /// Argon2id hash in PHC form.
     pub password_hash: Option<Redacted<String>>,
-    /// Whether it may operate the service.
+    /// Whether the account has operator rights.
     pub operator: bool,
     /// Credit posted as a promotion; zero posts nothing.
     pub initial_credit: Msat,
@@ -45,7 +39,7 @@ const SELECT_ACCOUNT: &str =
     "SELECT id, name, password_hash, operator, created_ms FROM accounts WHERE name = $1";
 
 impl Store {
-    /// Makes an account and posts its initial credit, if any, in the same transaction.
+    /// Creates an account and posts its initial credit, if any, in the same transaction.
     ///
     /// # Errors
     /// [`StoreError::NameTaken`].
@@ -56,20 +50,18 @@ impl Store {
         Ok(id)
     }
 
-    /// The account with that name.
     pub async fn account_by_name(&self, name: &str) -> Result<Option<AccountRecord>> {
         let row = engine::query(SELECT_ACCOUNT).bind(name).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.map(account_record).transpose()).map_err(db("read the account"))
     }
 
-    /// Number of accounts.
     pub async fn count_accounts(&self) -> Result<i64> {
         let count = engine::query_scalar("SELECT COUNT(*) FROM accounts").fetch_one(&self.0.readers);
         count.await.map_err(db("count the accounts"))
     }
 }
 
-/// Makes an account with its initial credit and its first entry in the audit log inside a transaction.
+/// Creates an account with its initial credit and its first audit entry inside a transaction.
 pub(crate) async fn insert_account(
     tx: &mut Tx,
     origin: &Origin,
@@ -87,7 +79,7 @@ pub(crate) async fn insert_account(
         Err(sqlx::Error::Database(error)) if error.kind() == ErrorKind::UniqueViolation => {
             return Err(StoreError::NameTaken(account.name));
         }
-        Err(error) => return Err(db("make the account")(error)),
+        Err(error) => return Err(db("create the account")(error)),
     };
     ledger::open_customer(tx, id).await?;
     if account.initial_credit.0 != 0 {

@@ -1,4 +1,4 @@
-//! Where a database is.
+//! Database addresses.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use url::Url;
 
 use crate::error::{Result, StoreError};
 
-/// What may stand behind the `?` of a PostgreSQL address. Anything else is refused and not passed over: a misspelt `sslmode` would
-/// send a password in clear.
+/// Query parameters that a PostgreSQL address may have. Unknown parameters are refused and not ignored: a misspelt
+/// `sslmode` would send the password in clear.
 const SERVER_PARAMETERS: [&str; 11] = [
     "sslmode",
     "sslrootcert",
@@ -27,7 +27,7 @@ const SERVER_PARAMETERS: [&str; 11] = [
     "options",
 ];
 
-/// Where a database is. Shown without its password.
+/// The address of a database. Its display form has no password.
 #[derive(Clone)]
 pub enum Address {
     /// A SQLite file.
@@ -40,7 +40,7 @@ impl Address {
     /// Reads an address; opens nothing.
     ///
     /// # Errors
-    /// [`StoreError::Address`] with the fix. The address itself is not repeated: it may hold a password.
+    /// [`StoreError::Address`] with the fix. The text does not repeat the address, which may hold a password.
     pub fn parse(url: &str) -> Result<Self> {
         if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             return Server::parse(url).map(Self::Server);
@@ -73,7 +73,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A database of a PostgreSQL server, and how to log in to it. Shown without its password.
+/// A database of a PostgreSQL server, and its login. Its display form has no password.
 #[derive(Clone)]
 pub struct Server(Arc<PgConnectOptions>);
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_shown_without_their_passwords() {
+    fn server_addresses_are_displayed_without_passwords() {
         let address =
             Address::parse("postgres://me:hunter2@db.example:5433/satcast?sslmode=require").unwrap();
         assert_eq!(address.to_string(), "PostgreSQL, satcast at db.example:5433");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_server_is_said_without_the_address_in_these_texts() {
+    fn errors_of_server_addresses_do_not_repeat_the_address_in_these_texts() {
         assert!(refused("postgres://me:hunter2@").contains("use postgres://USER"));
         assert!(refused("postgres://me:hunter2@db").contains("names no database"));
         assert!(refused("postgres://me:hunter2@db/s?sslmod=hunter2").contains("unknown parameter"));

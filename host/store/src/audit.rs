@@ -1,7 +1,6 @@
-//! Who did what: a log that is only ever added to.
+//! The audit log of changes and their actors. Entries are only added.
 //!
-//! A change that somebody asked for and its entry are one transaction: neither is there without the other. Entries are
-//! kept for ever; one takes about 200 bytes.
+//! A change and its entry are written in one transaction. Entries are kept for ever; one takes about 200 bytes.
 
 use std::net::IpAddr;
 
@@ -14,31 +13,30 @@ use crate::error::{Result, StoreError, db};
 use crate::store::Store;
 use satcast_core::ids::{AccountId, HOUR_MS, KeyId, LoginId, UnixMillis};
 
-/// Largest detail of an entry in bytes of its JSON. A larger one is left out, and the entry says so.
+/// Largest detail of an entry in bytes of its JSON. A larger one is left out, and the entry records that.
 pub(crate) const AUDIT_DETAIL_BYTES_MAX: usize = 2_048;
-/// Failed logins of one account that get an entry within an hour; further ones are in the service's log alone, so that a
-/// guesser cannot fill the disk.
+/// Failed logins of one account that get an entry within an hour. Further ones are only in the service's log, so that
+/// guessing passwords cannot fill the disk.
 pub(crate) const FAILED_LOGINS_PER_HOUR_MAX: i64 = 20;
-/// The same for all names together that no account has.
+/// The same limit for all names together that belong to no account.
 pub(crate) const UNKNOWN_LOGINS_PER_HOUR_MAX: i64 = 100;
 
-/// What asked for a change.
+/// The actor of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// A permanent API key.
     Key(KeyId),
-    /// Somebody who logged in.
+    /// A person with a login session.
     Login(LoginId),
-    /// Somebody over the network who is not known yet: who tries to log in, or makes an account.
+    /// An unauthenticated client: it tries to log in or creates an account.
     Visitor,
     /// A command of the operator on the machine itself.
     Command,
-    /// The service by itself.
+    /// The service itself.
     Service,
 }
 
 impl By {
-    /// The name in the database and in the API.
     pub fn kind(self) -> &'static str {
         match self {
             By::Key(_) => "key",
@@ -49,7 +47,7 @@ impl By {
         }
     }
 
-    /// Which key or session it is.
+    /// Id of the key or session.
     pub fn id(self) -> Option<i64> {
         match self {
             By::Key(id) => Some(id.0),
@@ -58,7 +56,7 @@ impl By {
         }
     }
 
-    /// Reads the stored form; `None` for one that this release does not know.
+    /// Reads the stored form; `None` for a form that this release does not know.
     pub fn parse(kind: &str, id: Option<i64>) -> Option<Self> {
         match (kind, id) {
             ("key", Some(id)) => Some(By::Key(KeyId(id))),
@@ -71,14 +69,12 @@ impl By {
     }
 }
 
-/// Where a change comes from, whoever's things it changes.
+/// The origin of a change, whichever account it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// What asked for it.
     pub by: By,
-    /// The network address it came from; `None` for a command and for the service.
+    /// The client's network address; `None` for a command and for the service.
     pub address: Option<IpAddr>,
-    /// When.
     pub now: UnixMillis,
 }
 
@@ -88,22 +84,20 @@ impl Origin {
         Self { by: By::Command, address: None, now }
     }
 
-    /// The same for the things of one account.
+    /// A command of the operator about one account.
     pub fn acting_for(self, account: AccountId) -> Actor {
         Actor { account, by: self.by, address: self.address, now: self.now }
     }
 }
 
-/// Who changes something of an account. Everything of another account is unknown to the change.
+/// The actor and the account that a change belongs to. Data of other accounts is invisible to the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actor {
-    /// Whose things it changes, and in whose log the entry stands.
+    /// The account that is changed, and whose log has the entry.
     pub account: AccountId,
-    /// What asked for it.
     pub by: By,
-    /// The network address it came from; `None` for a command and for the service.
+    /// The client's network address; `None` for a command and for the service.
     pub address: Option<IpAddr>,
-    /// When.
     pub now: UnixMillis,
 }
 
@@ -113,25 +107,23 @@ impl Actor {
         Origin::command(now).acting_for(account)
     }
 
-    /// Where the change comes from.
     pub fn origin(&self) -> Origin {
         Origin { by: self.by, address: self.address, now: self.now }
     }
 }
 
-/// What was done.
+/// A change.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Its name, `<thing>.<done>`: `stream.created`.
     pub action: &'static str,
-    /// The kind of thing that was changed, and which it was.
+    /// Kind and id of the changed thing.
     pub target: (&'static str, Option<i64>),
-    /// A JSON object with more; before and after for a change. Never a secret.
+    /// Details as a JSON object; before and after for a change. Never a secret.
     pub detail: Value,
 }
 
 impl Change {
-    /// A change of the thing with that id.
     pub fn new(action: &'static str, target: &'static str, id: i64, detail: Value) -> Self {
         Self { action, target: (target, Some(id)), detail }
     }
@@ -140,38 +132,31 @@ impl Change {
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditEntry {
-    /// Its id.
     pub id: i64,
-    /// When it was done.
     pub at: UnixMillis,
-    /// In whose log it stands; `None` when it belongs to no account.
+    /// The account whose log has the entry; `None` if it belongs to no account.
     pub account_id: Option<AccountId>,
-    /// What asked for it.
     pub by: By,
-    /// The name of what was done.
     pub action: String,
-    /// The kind of thing.
     pub target_kind: String,
-    /// Which it was.
     pub target_id: Option<i64>,
-    /// More, as a JSON object.
+    /// Details as a JSON object.
     pub detail: Value,
-    /// The network address it came from.
+    /// The client's network address.
     pub address: Option<String>,
 }
 
-/// Which entries are wanted; an absent field matches all.
+/// A filter for entries; an absent field matches all.
 #[derive(Clone, Debug, Default)]
 pub struct AuditFilter {
-    /// In the log of this account; `None` for all accounts and what belongs to none.
+    /// The account whose log is read; `None` reads all accounts and entries that belong to none.
     pub account: Option<AccountId>,
-    /// The name of what was done.
+    /// Name of the change.
     pub action: Option<String>,
-    /// Done in this time.
     pub range: TimeRange,
 }
 
-/// The name of a login that failed; the index of the table knows it too.
+/// The name of a failed login; the index of the table contains it too.
 const LOGIN_FAILED: &str = "login.failed";
 const INSERT: &str = "INSERT INTO audit (account_id, actor_kind, actor_id, action, target_kind, target_id,
     detail, address, created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id";
@@ -186,7 +171,7 @@ macro_rules! select {
         )
     };
 }
-/// Two statements, as one with a condition on the parameter would use no index.
+/// Two statements, because one with a condition on the parameter would use no index.
 const SELECT_OWN: &str = select!("account_id = $1");
 const SELECT_ALL: &str = select!("$1 IS NULL");
 const COUNT_FAILED: &str =
@@ -194,16 +179,15 @@ const COUNT_FAILED: &str =
 const COUNT_UNKNOWN: &str =
     "SELECT COUNT(*) FROM audit WHERE action = 'login.failed' AND account_id IS NULL AND created_ms > $1";
 
-/// An entry that stands with its transaction: [`Store::commit_noted`] ends both.
+/// An entry that is committed with its transaction: [`Store::commit_noted`] ends both.
 #[must_use = "commit it with commit_noted"]
 pub(crate) struct Noted(pub(crate) AuditEntry);
 
-/// Writes the entry of a change of the actor's account.
 pub(crate) async fn record(tx: &mut Tx, actor: &Actor, change: Change) -> Result<Noted> {
     insert(tx, Some(actor.account), &actor.origin(), change).await
 }
 
-/// Writes an entry in the log of `account`, or of nobody.
+/// Writes an entry in the log of `account`, or in that of no account.
 pub(crate) async fn insert(
     tx: &mut Tx,
     account: Option<AccountId>,
@@ -218,7 +202,7 @@ pub(crate) async fn insert(
         tracing::warn!(
             action = change.action,
             bytes = text.len(),
-            "the detail of an audit entry is left out"
+            "the detail of an audit entry is too large and was left out"
         );
         detail = json!({"omitted": true});
         text = detail.to_string();
@@ -252,11 +236,11 @@ pub(crate) async fn insert(
 }
 
 impl Store {
-    /// Commits a change together with its entry, and tells those who watch the account. What another process commits is
-    /// told to nobody here.
+    /// Commits a change together with its entry, and publishes it on the account's event feed. Changes committed by
+    /// another process do not appear on this feed.
     pub(crate) async fn commit_noted(&self, tx: Tx, noted: Noted) -> Result<()> {
         let committed = tx.commit().await;
-        // Whatever became of it: a commit whose answer was lost may stand.
+        // Also after an error: a commit whose answer was lost may have succeeded.
         self.has_changed();
         committed?;
         let Noted(entry) = noted;
@@ -272,14 +256,14 @@ impl Store {
         Ok(())
     }
 
-    /// Adds an entry about something that changes nothing in the database.
+    /// Adds an entry about an action that changes nothing in the database.
     pub async fn record(&self, actor: &Actor, change: Change) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
     }
 
-    /// Adds an entry about a login that failed, of `account` if the name is one's; `false` when there were too many of these
+    /// Adds an entry about a failed login, of `account` if the name belongs to one; `false` if there were too many
     /// within an hour.
     pub async fn record_failed_login(&self, origin: &Origin, account: Option<AccountId>) -> Result<bool> {
         let lock = account.map_or(Lock::UnknownLogins, Lock::Account);

@@ -1,4 +1,4 @@
-//! What bounds a list that is asked for, and what is made.
+//! Bounds of lists, and caps on created rows.
 
 use satcast_core::ids::{HOUR_MS, UnixMillis};
 
@@ -12,16 +12,16 @@ pub struct Page {
 }
 
 impl Page {
-    /// Everything at once; for lists that a cap keeps short.
+    /// All rows; for lists that a cap keeps short.
     pub const ALL: Page = Page { before: None, limit: i64::MAX };
 
-    /// The id that all its rows are below.
+    /// The id that all rows of the page are below.
     pub(crate) fn end(self) -> i64 {
         self.before.unwrap_or(i64::MAX)
     }
 }
 
-/// A stretch of time, half open; an absent end is open.
+/// A half-open range of time; an absent end is unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
     /// The first moment in it.
@@ -31,12 +31,12 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// As statements take it.
+    /// The bounds as parameters of a statement.
     pub(crate) fn bounds(self) -> (i64, i64) {
         (self.from.map_or(i64::MIN, |time| time.0), self.to.map_or(i64::MAX, |time| time.0))
     }
 
-    /// The same for beginnings of clock hours: the hour that `from` lies in overlaps the range as well.
+    /// The same for starts of clock hours: the hour that contains `from` overlaps the range as well.
     pub(crate) fn hours(self) -> (i64, i64) {
         let (from, to) = self.bounds();
         (from.saturating_sub(from.rem_euclid(HOUR_MS)), to)
@@ -46,10 +46,10 @@ impl TimeRange {
 /// Caps that writes check inside their transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
-    /// Destinations of one stream.
+    /// Most destinations of one stream.
     pub destinations_per_stream: i64,
-    /// Streams of one account.
+    /// Most streams of one account.
     pub streams_per_account: i64,
-    /// API keys of one account.
+    /// Most API keys of one account.
     pub keys_per_account: i64,
 }

@@ -14,33 +14,28 @@ use satcast_core::secret::{new_playback_path, new_uid};
 /// Longest delay of a destination, in seconds.
 pub const DELAY_SECS_MAX: u32 = 300;
 
-/// How late a destination follows what is wanted of it, in seconds from 0 to [`DELAY_SECS_MAX`].
+/// Delay between a change of the desired state and its effect, in seconds from 0 to [`DELAY_SECS_MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// It starts so long after its session began, or after it was added or enabled.
+    /// Delay of the start, after the session began or the destination was added or enabled.
     pub start_secs: u32,
-    /// It goes on for so long after it was disabled.
+    /// Delay of the stop, after the destination was disabled.
     pub stop_secs: u32,
 }
 
-/// A destination.
 #[derive(Clone, PartialEq)]
 pub struct DestinationRecord {
-    /// Its id.
     pub id: DestinationId,
-    /// The stream it belongs to.
     pub stream_id: StreamId,
     /// Its type, which names a driver: `rtmp`, `self-hosted`, ...
     pub kind: String,
-    /// Its platform name for display.
     pub platform: String,
     /// Whether it takes part in sessions.
     pub enabled: bool,
-    /// How late it follows.
     pub delays: Delays,
     /// The driver's configuration in clear, secrets included.
     pub config: Value,
-    /// The part of its playback URL that names it; `None` for types without playback.
+    /// The part of the playback URL that identifies it; `None` for types without playback.
     pub playback_path: Option<String>,
 }
 
@@ -56,24 +51,20 @@ impl std::fmt::Debug for DestinationRecord {
     }
 }
 
-/// A destination as its owner sees it in a list, one whose stored configuration was damaged too.
+/// A destination as its owner sees it in a list, including one whose stored configuration is damaged.
 #[derive(Clone, PartialEq)]
 pub struct DestinationView {
-    /// Its id.
     pub id: DestinationId,
-    /// The stream it belongs to.
     pub stream_id: StreamId,
     /// Its type, which names a driver: `rtmp`, `self-hosted`, ...
     pub kind: String,
-    /// Its platform name for display.
     pub platform: String,
     /// Whether it takes part in sessions.
     pub enabled: bool,
-    /// How late it follows.
     pub delays: Delays,
-    /// The driver's configuration in clear, secrets included; `None` when it can no longer be read.
+    /// The driver's configuration in clear, secrets included; `None` if it cannot be read.
     pub config: Option<Value>,
-    /// The part of its playback URL that names it; `None` for types without playback.
+    /// The part of the playback URL that identifies it; `None` for types without playback.
     pub playback_path: Option<String>,
 }
 
@@ -84,18 +75,15 @@ impl std::fmt::Debug for DestinationView {
     }
 }
 
-/// A destination to be made; its configuration was accepted by the driver.
+/// A destination to be created; the driver has accepted its configuration.
 #[derive(Clone)]
 pub struct NewDestination {
-    /// Its type.
     pub kind: String,
-    /// Its platform name.
     pub platform: String,
     /// The driver's configuration in clear.
     pub config: Value,
     /// Whether viewers can play it: then it gets a playback path.
     pub has_playback: bool,
-    /// How late it follows what is wanted of it.
     pub delays: Delays,
 }
 
@@ -106,16 +94,16 @@ impl std::fmt::Debug for NewDestination {
     }
 }
 
-/// What shall become of a destination.
+/// A change of a destination.
 #[derive(Clone, Default)]
 pub struct DestinationChange {
     /// Whether it takes part in sessions; `None` leaves it.
     pub enabled: Option<bool>,
-    /// A new configuration that the driver accepted; `None` leaves it.
+    /// A new configuration that the driver has accepted; `None` leaves it.
     pub config: Option<Value>,
-    /// Seconds after which it starts; `None` leaves them.
+    /// The new delay of the start in seconds; `None` leaves it.
     pub start_delay_secs: Option<u32>,
-    /// Seconds after which it stops; `None` leaves them.
+    /// The new delay of the stop in seconds; `None` leaves it.
     pub stop_delay_secs: Option<u32>,
 }
 
@@ -145,15 +133,15 @@ const DELAY_DESTINATION: &str = "UPDATE destinations SET start_delay_secs = COAL
 const CONFIGURE_DESTINATION: &str = "UPDATE destinations SET config_sealed = $2 WHERE id = $1";
 
 impl Store {
-    /// The destinations of a stream that are not deleted, newest first, disabled ones too. One whose stored
-    /// configuration cannot be read is logged and left out: the others must go live without it.
+    /// The destinations of a stream that are not deleted, newest first, disabled ones included. A destination whose
+    /// stored configuration cannot be read is logged and left out, so that the others can go live.
     pub async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>> {
         let views = self.read_destinations(stream, Page::ALL).await?;
         Ok(views.into_iter().filter_map(readable).collect())
     }
 
-    /// One page of the destinations of a stream of the account, newest first, unreadable ones too; `None` when the
-    /// stream is not the account's.
+    /// One page of the destinations of a stream of the account, newest first, unreadable ones included; `None` if the
+    /// stream does not belong to the account.
     pub async fn destinations_page(
         &self,
         account: AccountId,
@@ -180,7 +168,6 @@ impl Store {
         Ok(found.into_iter().flatten().find(|view| view.id == destination))
     }
 
-    /// Adds a destination to a stream of the account.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::CapReached`].
@@ -206,7 +193,6 @@ impl Store {
         Ok(id)
     }
 
-    /// Changes a destination.
     pub async fn change_destination(
         &self,
         actor: &Actor,
@@ -249,7 +235,7 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Marks a destination of the account deleted, of `stream` when given; answers whose it was.
+    /// Marks a destination of the account as deleted, of `stream` if given; returns its stream.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -284,7 +270,7 @@ impl Store {
         caps: Caps,
         now: UnixMillis,
     ) -> Result<DestinationId> {
-        let failed = db("make the destination");
+        let failed = db("create the destination");
         let count: i64 = engine::query_scalar(COUNT_DESTINATIONS)
             .bind(stream.0)
             .fetch_one(&mut *tx)
@@ -330,7 +316,7 @@ impl Store {
         let uid: String = row.try_get("uid").map_err(&failed)?;
         let sealed: Vec<u8> = row.try_get("config_sealed").map_err(&failed)?;
         let config = self.0.vault.open(&uid, &sealed).ok();
-        // A check of the column keeps them in their range.
+        // A check of the column guarantees the range.
         let secs =
             |name| row.try_get::<i64>(name).map(|secs| u32::try_from(secs).unwrap_or(0)).map_err(&failed);
         let delays = Delays { start_secs: secs("start_delay_secs")?, stop_secs: secs("stop_delay_secs")? };
@@ -347,7 +333,7 @@ impl Store {
     }
 }
 
-/// A destination of the actor's account as it is.
+/// The current state of a destination of the actor's account.
 struct DestinationBefore {
     uid: String,
     enabled: bool,
@@ -368,13 +354,13 @@ async fn destination_before(
     Ok(DestinationBefore { uid, enabled: enabled != 0, delays: [start, stop] })
 }
 
-/// The destination, unless its configuration cannot be read; then a line in the log says which one it is.
+/// The destination, unless its configuration cannot be read; then the log names it.
 fn readable(view: DestinationView) -> Option<DestinationRecord> {
     let Some(config) = view.config else {
         tracing::error!(
             stream_id = view.stream_id.0,
             destination_id = view.id.0,
-            "the stored configuration of a destination cannot be read; it is left out until it is deleted and made anew"
+            "the stored configuration of a destination cannot be read; sessions skip the destination until it is deleted and created again"
         );
         return None;
     };

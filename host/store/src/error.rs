@@ -1,54 +1,52 @@
-//! Why the store could not do what was asked.
+//! Errors of the store.
 
 use satcast_core::ids::DestinationId;
 use satcast_core::secret::VaultError;
 
-/// What every method returns.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Why the store could not do what was asked.
+/// Reason why the store could not do its task.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database address cannot be used.
     #[error("{0}")]
     Address(String),
-    /// The database failed; whether a write took place is unknown.
+    /// The database failed; whether a write succeeded is unknown.
     #[error("database: cannot {action}: {source}")]
     Database {
-        /// What was tried.
+        /// The task, as a verb and its object.
         action: &'static str,
-        /// What the engine said.
+        /// The error of the database engine.
         source: sqlx::Error,
     },
-    /// The database server cannot be reached, or lets nobody in.
+    /// The database server cannot be reached, or refuses the login.
     #[error(
-        "database: cannot connect to {server}: {source}; see that it runs and that [database] url names it, its user and its password"
+        "database: cannot connect to {server}: {source}; check that the server runs and that [database] url has the right server, user and password"
     )]
     Unreachable {
-        /// Which one.
+        /// The server.
         server: String,
-        /// What was in the way.
+        /// The cause.
         source: sqlx::Error,
     },
-    /// Another service runs on the database.
+    /// Another service uses the database.
     #[error("another satcast is running on {0}; stop it or set another [database] url")]
     Owned(String),
-    /// The database cannot hold every text.
+    /// The database cannot store every text.
     #[error(
-        "database: {server} is in {encoding}; make one in UTF8: createdb --encoding UTF8 --template template0"
+        "database: {server} has the encoding {encoding}; create a database in UTF8: createdb --encoding UTF8 --template template0"
     )]
     Encoding {
-        /// Which one.
+        /// The server.
         server: String,
-        /// Its encoding.
         encoding: String,
     },
-    /// A copy of a server's database is not ours to write.
+    /// The service does not copy databases of a server.
     #[error(
         "a PostgreSQL database is backed up with its own tools: pg_dump --format=custom --file FILE DATABASE"
     )]
     ServerBackup,
-    /// The schema could not be brought up to date.
+    /// The schema could not be migrated.
     #[error(
         "database: cannot migrate the schema: {0}; use the release that wrote this database, or a newer one"
     )]
@@ -56,7 +54,7 @@ pub enum StoreError {
     /// A stored secret cannot be read.
     #[error(transparent)]
     Vault(#[from] VaultError),
-    /// A stored value has a form this release does not know.
+    /// A stored value has a form that this release does not know.
     #[error(
         "database: {what} holds an unknown value; use the release that wrote this database, or a newer one"
     )]
@@ -65,46 +63,44 @@ pub enum StoreError {
         what: &'static str,
     },
     /// The name is taken.
-    #[error("an account named \"{0}\" exists already; choose another name")]
+    #[error("an account named \"{0}\" already exists; choose another name")]
     NameTaken(String),
-    /// There is no such row, or it belongs to someone else.
+    /// The row does not exist, or belongs to another account.
     #[error("no such {0}")]
     NotFound(&'static str),
     /// The webhook is disabled.
     #[error("the webhook is disabled; enable it first")]
     WebhookDisabled,
-    /// A public key for a destination that viewers cannot play.
+    /// A public key for a destination without playback.
     #[error("destination {0} has no playback; public keys belong to destinations with playback")]
     NoPlayback(DestinationId),
     /// The password was changed between its check and the login.
-    #[error("the password was changed meanwhile")]
+    #[error("the password was changed during the login; log in again")]
     PasswordChanged,
     /// A cap is reached.
     #[error("the limit of {limit} {what} is reached; delete one first")]
     CapReached {
-        /// What is capped, in the plural.
+        /// The limited things, in the plural.
         what: &'static str,
-        /// The cap.
         limit: i64,
     },
-    /// The amount is not above zero or does not fit the ledger.
+    /// The amount is not above zero, or does not fit the ledger.
     #[error(
-        "the amount {0} cannot be booked; it and the balance with it must be whole numbers of sats from 1 to 2,100,000,000,000,000"
+        "the amount {0} cannot be posted; the amount and the new balance must be whole numbers of sats from 1 to 2,100,000,000,000,000"
     )]
     Amount(i64),
-    /// The system refused a file operation.
+    /// The operating system refused a file operation.
     #[error("database: cannot {action} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The operation, as a verb.
         action: &'static str,
-        /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// Names what was tried in an error of the engine.
+/// Names the failed task in an error of the engine.
 pub(crate) fn db(action: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
     move |source| StoreError::Database { action, source }
 }

@@ -1,4 +1,4 @@
-//! What was: sessions and what each destination did in them, bytes by hour, sats by time.
+//! History: sessions and their destinations, bytes by hour, charges by time.
 
 use crate::bounds::{Page, TimeRange};
 use crate::engine::lock::Lock;
@@ -7,39 +7,33 @@ use crate::error::{Result, StoreError, db};
 use crate::store::Store;
 use satcast_core::ids::{AccountId, DestinationId, Msat, Sats, SessionId, StreamId, UnixMillis};
 
-/// What one destination did in one session that has ended.
+/// The part of one destination in one ended session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// Its id.
     pub id: i64,
-    /// The stream.
     pub stream_id: StreamId,
-    /// The stream's name for people.
+    /// The stream's label.
     pub stream_label: String,
-    /// The session.
     pub session_id: SessionId,
-    /// Platform name of the destination.
     pub platform: String,
-    /// When the destination began to take part.
+    /// Start of the destination.
     pub started_at: UnixMillis,
-    /// When it ceased to.
+    /// End of the destination.
     pub ended_at: UnixMillis,
-    /// Its share of what the session cost.
+    /// The destination's share of the session's cost.
     pub cost: Msat,
 }
 
-/// Which entries of the history are wanted; an absent field matches all.
+/// A filter for the history; an absent field matches all.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryFilter {
-    /// Begun in this time.
+    /// Start of the destination.
     pub range: TimeRange,
-    /// At least so much, in whole sats as they are shown.
+    /// Least cost, in whole sats as displayed.
     pub min_cost: Option<Sats>,
-    /// At most so much, in whole sats as they are shown.
+    /// Largest cost, in whole sats as displayed.
     pub max_cost: Option<Sats>,
-    /// Platform name.
     pub platform: Option<String>,
-    /// Stream.
     pub stream: Option<StreamId>,
 }
 
@@ -53,8 +47,8 @@ const BEGIN: &str = "INSERT INTO session_destinations (session_id, destination_i
 const END: &str = "UPDATE session_destinations SET ended_ms = $3
     WHERE session_id = $1 AND destination_id = $2 AND ended_ms IS NULL";
 
-/// A page of the history. One statement with every filter optional would use no index for those that find little: there is
-/// one for all streams and one for a single stream, each from the newest on and from an entry on.
+/// A page of the history. One statement with optional filters would use no index if few rows match. So there is one
+/// statement for all streams and one for a single stream, each from the newest entry and from a given entry on.
 macro_rules! select {
     ($stream:literal, $page:literal) => {
         concat!(
@@ -84,7 +78,7 @@ const SELECT_OLDER_OF_STREAM: &str = select!(
 );
 const BY_HOUR: &str = "SELECT hour_ms, CAST(SUM(bytes) AS BIGINT) AS bytes FROM bandwidth
     WHERE account_id = $1 AND hour_ms >= $2 AND hour_ms < $3 GROUP BY hour_ms ORDER BY hour_ms";
-/// The part of each session that lies inside the range; `MIN` and `MAX` of two are not the same in every engine.
+/// The part of each session inside the range; the functions `MIN` and `MAX` of two values differ between the engines.
 const STREAMED: &str = "SELECT CAST(COALESCE(SUM(
     CASE WHEN COALESCE(e.ended_ms, $4) < $3 THEN COALESCE(e.ended_ms, $4) ELSE $3 END
     - CASE WHEN e.started_ms > $2 THEN e.started_ms ELSE $2 END), 0) AS BIGINT)
@@ -97,7 +91,7 @@ const MINUTES: &str = "SELECT CAST(COALESCE(SUM(t.amount_msat), 0) AS BIGINT) FR
 pub(crate) const SESSION_CHARGES: &str = "SELECT charged_msat FROM sessions WHERE id = $1";
 
 impl Store {
-    /// Records that destinations take part in a session; repeated for the same pair it continues the first record.
+    /// Records that destinations take part in a session; a repeat for the same pair continues the first record.
     pub async fn begin_forwarding(
         &self,
         session: &SessionId,
@@ -110,12 +104,12 @@ impl Store {
         let mut tx = self.begin_holding(Lock::Session(session)).await?;
         for destination in destinations {
             let begin = engine::query(BEGIN).bind(session.as_str()).bind(destination.0).bind(now.0);
-            begin.execute(&mut tx).await.map_err(db("note the destinations of a session"))?;
+            begin.execute(&mut tx).await.map_err(db("record the destinations of a session"))?;
         }
         tx.commit().await
     }
 
-    /// Records that a destination no longer takes part in a session that goes on.
+    /// Records that a destination left a session that goes on.
     pub async fn end_forwarding(
         &self,
         session: &SessionId,
@@ -124,7 +118,7 @@ impl Store {
     ) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Session(session)).await?;
         let end = engine::query(END).bind(session.as_str()).bind(destination.0).bind(now.0);
-        end.execute(&mut tx).await.map_err(db("note the end of a destination"))?;
+        end.execute(&mut tx).await.map_err(db("record the end of a destination"))?;
         tx.commit().await
     }
 
@@ -136,7 +130,7 @@ impl Store {
         page: Page,
     ) -> Result<Vec<HistoryEntry>> {
         let (from, to) = filter.range.bounds();
-        // Costs are shown rounded down, and filters are about what is shown.
+        // Costs are shown rounded down, and filters apply to the shown values.
         let min = filter.min_cost.map_or(0, |sats| sats.0.saturating_mul(MSAT_PER_SAT));
         let max = filter
             .max_cost
@@ -185,7 +179,7 @@ impl Store {
         Ok(hours)
     }
 
-    /// Milliseconds that sessions of the account ran inside `range`; a running one counts up to `now`.
+    /// Milliseconds in which sessions of the account ran inside `range`; a running one counts up to `now`.
     pub async fn streamed_millis(
         &self,
         account: AccountId,
@@ -204,7 +198,7 @@ impl Store {
         u64::try_from(sum).map_err(|_| StoreError::Unreadable { what: "sessions.ended_ms" })
     }
 
-    /// What a session was charged so far, for minutes and bandwidth.
+    /// Charges of a session so far, for minutes and bandwidth.
     pub async fn session_charges(&self, session: &SessionId) -> Result<Msat> {
         let sum = engine::query_scalar(SESSION_CHARGES)
             .bind(session.as_str())
@@ -214,7 +208,7 @@ impl Store {
         Ok(Msat(sum.unwrap_or(0)))
     }
 
-    /// What the account was charged for minutes inside `range`.
+    /// Charges of the account for minutes inside `range`.
     pub async fn minute_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {
         let (from, to) = range.bounds();
         let sum = engine::query_scalar(MINUTES).bind(account.0).bind(from).bind(to);
@@ -231,7 +225,7 @@ fn entry(row: &Row) -> sqlx::Result<HistoryEntry> {
         session_id: SessionId(row.try_get("session_id")?),
         platform: row.try_get("platform")?,
         started_at,
-        // A crash between two writes leaves it out; it lasted no time that is known.
+        // A crash between two writes leaves the end out; the duration is unknown and counts as zero.
         ended_at: row.try_get::<Option<i64>>("ended_ms")?.map_or(started_at, UnixMillis),
         cost: Msat(row.try_get("cost_msat")?),
     })

@@ -1,4 +1,4 @@
-//! Requests that may be sent twice and must be done once.
+//! Idempotent requests: a repeat gets the answer of the first one.
 
 use crate::engine::lock::Lock;
 use crate::engine::{self, Sql};
@@ -10,46 +10,41 @@ use satcast_core::secret::{Redacted, new_uid};
 /// A request with an idempotency key.
 #[derive(Clone, Copy, Debug)]
 pub struct IdempotentRequest {
-    /// Who asks.
+    /// The account that sends it.
     pub account_id: AccountId,
     /// SHA-256 over method, path and key.
     pub request_hash: [u8; 32],
     /// SHA-256 over key and body.
     pub body_hash: [u8; 32],
-    /// The time.
     pub now: UnixMillis,
 }
 
-/// What is known of a request with an idempotency key.
+/// State of a request with an idempotency key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// Nothing: do it, then call [`Store::finish_request`] or [`Store::release_request`] with this name.
+    /// It is new: run it, then call [`Store::finish_request`] or [`Store::release_request`] with this name.
     New(String),
-    /// It was done, with this answer.
-    Done {
-        /// HTTP status.
-        status: u16,
-        /// Body.
-        answer: Redacted<Vec<u8>>,
-    },
-    /// It is being worked on.
+    /// It was completed with this answer.
+    Done { status: u16, answer: Redacted<Vec<u8>> },
+    /// It is in progress.
     InProgress,
     /// It was sent before with another body.
     OtherBody,
-    /// The account has as many requests on record as are kept.
+    /// The account has reached the number of stored requests.
     Full,
 }
 
 /// How long an answer is kept.
 const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
-/// A request without an answer for this long is taken to be that of a process that died. Longer than any request works.
+/// A request without an answer for this long belonged to a process that died. Longer than any request runs.
 const PENDING_MAX_MS: i64 = 60_000;
-/// Requests kept of one account.
+/// Stored requests of one account.
 pub(crate) const ROWS_PER_ACCOUNT_MAX: i64 = 10_000;
-/// Old rows deleted with each new request: more than come, and no request pays for a day's.
+/// Old rows deleted with each new request: more than one, so that the table shrinks, and few, so that no request pays
+/// for a whole day.
 const PRUNED_MAX: i64 = 100;
 
-/// Those that another request is deleting are left to it.
+/// Rows that another request is deleting are skipped.
 const PRUNE: Sql = Sql {
     sqlite: "DELETE FROM idempotency WHERE id IN
         (SELECT id FROM idempotency WHERE created_ms <= $1 ORDER BY created_ms LIMIT $2)",
@@ -72,10 +67,10 @@ const RELEASE: &str = "DELETE FROM idempotency WHERE uid = $1 AND status IS NULL
 type Row = (String, Vec<u8>, Option<i64>, Option<Vec<u8>>, i64);
 
 impl Store {
-    /// Looks a request up and, if it is new, records that it is being worked on. One that has been worked on for too
-    /// long belonged to a process that died, and is new again.
+    /// Looks a request up and, if it is new, records that it is in progress. A request that has been in progress for
+    /// too long belonged to a process that died, and counts as new.
     pub async fn begin_request(&self, request: IdempotentRequest) -> Result<Begun> {
-        let failed = db("look the request up");
+        let failed = db("look up the request");
         let IdempotentRequest { account_id, request_hash, body_hash, now } = request;
         let too_old = now.0.saturating_sub(KEPT_MS);
         let mut tx = self.begin_holding(Lock::Account(account_id)).await?;
@@ -101,7 +96,7 @@ impl Store {
         Ok(Begun::New(uid))
     }
 
-    /// Records the answer of a request; it is encrypted.
+    /// Stores the encrypted answer of a request.
     pub async fn finish_request(&self, name: &str, status: u16, answer: &[u8]) -> Result<()> {
         let mut tx = self.begin().await?;
         let finish =
@@ -110,14 +105,14 @@ impl Store {
         tx.commit().await
     }
 
-    /// Forgets a request that did nothing.
+    /// Removes a request that changed nothing.
     pub async fn release_request(&self, name: &str) -> Result<()> {
         let mut tx = self.begin().await?;
-        engine::query(RELEASE).bind(name).execute(&mut tx).await.map_err(db("forget the request"))?;
+        engine::query(RELEASE).bind(name).execute(&mut tx).await.map_err(db("remove the request"))?;
         tx.commit().await
     }
 
-    /// What a row says of the request that found it; `None` when its process died over it.
+    /// The state that a row gives for this request; `None` if the process of the first one died.
     fn known_request(&self, row: Row, request: IdempotentRequest) -> Result<Option<Begun>> {
         let (uid, body_hash, status, sealed, created_ms) = row;
         if body_hash != request.body_hash {

@@ -11,36 +11,36 @@ use crate::store::Store;
 use satcast_core::ids::{AccountId, DestinationId, KeyId, LoginId, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_uid};
 
-/// Characters of a key kept for display: its beginning.
+/// Leading characters of a key that are kept for display.
 const KEY_PREFIX_CHARS: usize = 7;
-/// Characters of a key kept for display: its end.
+/// Trailing characters of a key that are kept for display.
 const KEY_SUFFIX_CHARS: usize = 4;
 
-/// What a permanent key may do.
+/// Rights of a permanent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scopes {
-    /// Read what belongs to the account.
+    /// Read the account's data.
     pub read: bool,
-    /// Change it.
+    /// Change the account's data.
     pub manage: bool,
     /// Manage webhooks.
     pub webhooks: bool,
 }
 
 impl Scopes {
-    /// All of them, the default of a permanent key.
+    /// All rights, the default of a permanent key.
     pub const ALL: Scopes = Scopes { read: true, manage: true, webhooks: true };
-    /// None, as public keys have.
+    /// No rights, as for public keys.
     pub const NONE: Scopes = Scopes { read: false, manage: false, webhooks: false };
 
-    /// The stored form: names in a fixed order with commas between.
+    /// The stored form: names in a fixed order with commas between them.
     pub fn to_text(self) -> String {
         let named = [(self.read, "read"), (self.manage, "manage"), (self.webhooks, "webhooks")];
         let names: Vec<&str> = named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect();
         names.join(",")
     }
 
-    /// Reads the stored form; `None` for a name this release does not know.
+    /// Reads the stored form; `None` for a name that this release does not know.
     pub fn parse(text: &str) -> Option<Self> {
         let mut scopes = Self::NONE;
         for name in text.split(',').filter(|name| !name.is_empty()) {
@@ -58,13 +58,11 @@ impl Scopes {
 /// An API key as it is found by its hash.
 #[derive(Clone, Debug)]
 pub struct KeyRecord {
-    /// Its id.
     pub id: KeyId,
-    /// Whose it is.
+    /// The account that owns it.
     pub account_id: AccountId,
     /// Public or permanent.
     pub kind: KeyKind,
-    /// What it may do.
     pub scopes: Scopes,
     /// The destination of a public key.
     pub destination_id: Option<DestinationId>,
@@ -74,7 +72,7 @@ pub struct KeyRecord {
     pub last4: String,
     /// When it was last used, to the minute.
     pub last_used_at: Option<UnixMillis>,
-    /// When the login session ends that it ends with, unless that is used.
+    /// End of the login session that the key is bound to, unless the session is used.
     pub ends_at: Option<UnixMillis>,
 }
 
@@ -83,15 +81,12 @@ pub struct KeyRecord {
 pub struct NewKey {
     /// Public or permanent.
     pub kind: KeyKind,
-    /// The key itself.
     pub key: Redacted<String>,
-    /// What it may do.
     pub scopes: Scopes,
     /// The destination of a public key.
     pub destination_id: Option<DestinationId>,
-    /// The login session that it ends with.
+    /// The login session that the key is bound to: the key ends with it.
     pub login: Option<LoginId>,
-    /// A name for people.
     pub label: String,
     /// Caps in force.
     pub caps: Caps,
@@ -100,25 +95,20 @@ pub struct NewKey {
 /// An API key as its owner sees it in a list.
 #[derive(Clone, Debug)]
 pub struct KeyView {
-    /// Its id.
     pub id: KeyId,
     /// Public or permanent.
     pub kind: KeyKind,
-    /// The key itself, which is kept only of public keys.
+    /// The key itself, stored for public keys only.
     pub key: Option<Redacted<String>>,
-    /// The first characters.
     pub prefix: String,
     /// The last four characters.
     pub last4: String,
-    /// What it may do.
     pub scopes: Scopes,
     /// The destination of a public key.
     pub destination_id: Option<DestinationId>,
-    /// The login session that it ends with.
+    /// The login session that the key is bound to: the key ends with it.
     pub login: Option<LoginId>,
-    /// A name for people.
     pub label: String,
-    /// When it was made.
     pub created_at: UnixMillis,
     /// When it was last used, to the minute.
     pub last_used_at: Option<UnixMillis>,
@@ -162,7 +152,6 @@ impl Store {
         Ok(id)
     }
 
-    /// The key with that SHA-256, unless revoked.
     pub async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>> {
         let row = engine::query(SELECT_KEY).bind(&hash[..]).fetch_optional(&self.0.readers).await;
         match row.map_err(db("read the key"))? {
@@ -171,7 +160,7 @@ impl Store {
         }
     }
 
-    /// Notes when keys were used; an earlier time than the one that is known changes nothing.
+    /// Records when keys were used; a time earlier than the stored one changes nothing.
     pub async fn touch_keys(&self, uses: &[(KeyId, UnixMillis)]) -> Result<()> {
         if uses.is_empty() {
             return Ok(());
@@ -185,14 +174,14 @@ impl Store {
         let mut tx = self.begin().await?;
         for (key, now) in uses {
             let touch = engine::query(TOUCH_KEY).bind(key.0).bind(now.0);
-            touch.execute(&mut tx).await.map_err(db("note the use of the keys"))?;
+            touch.execute(&mut tx).await.map_err(db("record the use of the keys"))?;
         }
         tx.commit().await
     }
 
     /// Stores a key inside a transaction.
     pub(crate) async fn insert_key(&self, tx: &mut Tx, actor: &Actor, key: &NewKey) -> Result<KeyId> {
-        let failed = db("make the key");
+        let failed = db("create the key");
         let count: i64 = engine::query_scalar(COUNT_KEYS)
             .bind(actor.account.0)
             .fetch_one(&mut *tx)
@@ -251,14 +240,13 @@ impl Store {
         rows.iter().map(|row| self.key_view(row)).collect()
     }
 
-    /// One of the account's keys that is not revoked.
     pub async fn key_of(&self, account: AccountId, key: KeyId) -> Result<Option<KeyView>> {
         let page = Page { before: Some(key.0.saturating_add(1)), limit: 1 };
         let found = self.keys_of(account, page).await?;
         Ok(found.into_iter().find(|view| view.id == key))
     }
 
-    /// Revokes a key for ever and stores another in its place, all or nothing.
+    /// Revokes a key for ever and stores its replacement, all or nothing.
     pub async fn replace_key(&self, actor: &Actor, key: KeyId, new: NewKey) -> Result<KeyId> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (kind, label) = revoke(&mut tx, actor, key).await?;
@@ -300,7 +288,7 @@ impl Store {
     }
 }
 
-/// What the audit log says of a new key.
+/// The audit details of a new key.
 fn creation(id: i64, key: &NewKey) -> Change {
     let detail = json!({
         "type": key.kind.as_str(), "label": key.label, "scopes": key.scopes.to_text(),
@@ -309,7 +297,7 @@ fn creation(id: i64, key: &NewKey) -> Change {
     Change::new("key.created", "key", id, detail)
 }
 
-/// Revokes a key; answers its kind and label.
+/// Revokes a key; returns its kind and label.
 async fn revoke(tx: &mut Tx, actor: &Actor, key: KeyId) -> Result<(String, String)> {
     let revoked = engine::query_as(REVOKE_KEY).bind(key.0).bind(actor.account.0).bind(actor.now.0);
     let revoked = revoked.fetch_optional(&mut *tx).await.map_err(db("revoke the key"))?;

@@ -1,8 +1,9 @@
 //! The database: accounts, keys, streams, destinations, sessions and the ledger.
 //!
-//! The only place with SQL. Callers hold a [`Store`]; each of its methods is one transaction. A subject is one module: its types, its
-//! statements, and the methods that run them. `engine` hides which database it is. Secrets go in and come out in clear inside
-//! [`Redacted`](satcast_core::secret::Redacted) and are encrypted here. Nothing here knows HTTP, media or configuration files.
+//! The only crate with SQL. Callers hold a [`Store`]; each of its methods is one transaction. A subject is one module:
+//! its types, its statements, and the methods that run them. `engine` hides the differences between the databases.
+//! Secrets go in and come out in clear inside [`Redacted`](satcast_core::secret::Redacted) and are encrypted here. This
+//! crate knows no HTTP, media or configuration files.
 
 mod accounts;
 mod address;
@@ -62,12 +63,12 @@ pub use streams::{
     LimitChange, LimitsChange, NewStream, StreamChange, StreamLimits, StreamRecord, StreamView,
 };
 pub use wallets::invoices::{
-    Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NoRefill, Purpose,
+    Close, DecideRefill, FAILURES_SHOWN, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NoRefill, Purpose,
     RefillFacts, RefillFault, RefillPlan, Stage,
 };
 pub use wallets::{NewWallet, RefillRules, WalletFault, WalletRecord};
 pub use webhooks::events::{
-    Happening, Limit, Notice, ToldDestination, ToldHealth, ToldIssue, WAITING_PER_WEBHOOK_MAX,
+    DestinationNotice, HealthNotice, IssueNotice, Limit, Notice, NoticeKind, WAITING_PER_WEBHOOK_MAX,
 };
 pub use webhooks::outbox::{
     ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, SendingCaps, Settled,

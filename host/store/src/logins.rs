@@ -1,4 +1,4 @@
-//! Sessions of people who logged in, and links by which accounts are made.
+//! Login sessions, and invite links for new accounts.
 
 use serde_json::json;
 
@@ -11,41 +11,39 @@ use crate::store::Store;
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::secret::Redacted;
 
-/// Most sessions of one account; a further one ends the oldest.
+/// Most sessions of one account; another one ends the oldest.
 pub(crate) const LOGINS_PER_ACCOUNT_MAX: i64 = 50;
-/// Most links that wait for somebody.
+/// Most unused links.
 pub(crate) const INVITES_MAX: i64 = 100;
 
-/// A session that begins.
+/// A new session.
 #[derive(Clone, Debug)]
 pub struct NewLogin {
     /// SHA-256 of its token.
     pub token_hash: [u8; 32],
-    /// When it ends unless it is used.
+    /// When it expires unless it is used.
     pub expires_at: UnixMillis,
-    /// The password hash that was checked; `None` for an account that was just made.
+    /// The password hash that was checked; `None` for a new account.
     pub verified: Option<Redacted<String>>,
 }
 
-/// A session that has not ended.
+/// A session that has not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginRecord {
-    /// Its id.
     pub id: LoginId,
-    /// Whose it is.
+    /// The account that owns it.
     pub account_id: AccountId,
-    /// Network address it was made from.
+    /// Network address of the login.
     pub client: String,
-    /// When it was made.
     pub created_at: UnixMillis,
     /// When it was last used, to the minute.
     pub last_used_at: UnixMillis,
-    /// When it ends unless it is used.
+    /// When it expires unless it is used.
     pub expires_at: UnixMillis,
 }
 
 const PASSWORD_HASH: &str = "SELECT password_hash FROM accounts WHERE id = $1";
-/// Those that another login is deleting are left to it.
+/// Rows that another login is deleting are skipped.
 const PRUNE: Sql = Sql {
     sqlite: "DELETE FROM logins WHERE expires_ms <= $1",
     postgres: "DELETE FROM logins WHERE id IN
@@ -73,10 +71,10 @@ const INVITE: &str =
 const USE_INVITE: &str = "DELETE FROM invites WHERE token_hash = $1 AND expires_ms > $2 RETURNING operator";
 
 impl Store {
-    /// Begins a session of the origin's person; those of everyone that have ended are cleared away.
+    /// Starts a session for the account of the origin; deletes expired sessions of all accounts.
     ///
     /// # Errors
-    /// [`StoreError::PasswordChanged`] when the checked hash is no longer the account's.
+    /// [`StoreError::PasswordChanged`] if the checked hash is no longer the account's.
     pub async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId> {
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let failed = db("begin the login session");
@@ -107,13 +105,13 @@ impl Store {
         Ok(id)
     }
 
-    /// The session with that token, unless it has ended by `now`.
+    /// The session with that token, unless it has expired at `now`.
     pub async fn login_by_hash(&self, hash: &[u8; 32], now: UnixMillis) -> Result<Option<LoginRecord>> {
         let row = engine::query(BY_HASH).bind(&hash[..]).bind(now.0).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.as_ref().map(login_record).transpose()).map_err(db("read the login session"))
     }
 
-    /// Notes that a session was used, and when it ends now.
+    /// Records that a session was used, and its new expiry.
     pub async fn renew_login(&self, login: LoginId, now: UnixMillis, expires_at: UnixMillis) -> Result<()> {
         let mut tx = self.begin().await?;
         let renew = engine::query(RENEW).bind(login.0).bind(now.0).bind(expires_at.0);
@@ -140,13 +138,12 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// The account.
     pub async fn account(&self, account: AccountId) -> Result<Option<AccountRecord>> {
         let row = engine::query(ACCOUNT).bind(account.0).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.map(account_record).transpose()).map_err(db("read the account"))
     }
 
-    /// Gives the account another password and ends all its sessions.
+    /// Changes the password of an account and ends all its sessions.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -163,7 +160,7 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Keeps a link that makes one account until `expires_at`.
+    /// Stores a link that creates one account until `expires_at`.
     ///
     /// # Errors
     /// [`StoreError::CapReached`].
@@ -175,7 +172,7 @@ impl Store {
         expires_at: UnixMillis,
     ) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Invites).await?;
-        let failed = db("make the link");
+        let failed = db("create the link");
         engine::query(PRUNE_INVITES).bind(origin.now.0).execute(&mut tx).await.map_err(&failed)?;
         let count: i64 = engine::query_scalar(COUNT_INVITES).fetch_one(&mut tx).await.map_err(&failed)?;
         if count >= INVITES_MAX {
@@ -195,11 +192,11 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Makes the account of a link, which is used up with it; whether it may operate the service is the link's to say.
+    /// Creates the account of a link and uses the link up. The link decides whether the account has operator rights.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] for a link that is unknown, used or too old;
-    /// [`StoreError::NameTaken`], which leaves the link.
+    /// [`StoreError::NotFound`] for a link that is unknown, used or expired; [`StoreError::NameTaken`], which keeps the
+    /// link.
     pub async fn use_invite(
         &self,
         origin: &Origin,

@@ -1,4 +1,4 @@
-//! Ways to open a database: to run on it, or to look at it while nothing is made, nothing is migrated, and no key is needed.
+//! Opens a database: to run on it, or to inspect it, which creates and migrates nothing and needs no key.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use satcast_core::secret::{Redacted, Vault, new_uid};
 const SCHEMA_VERSION: &str =
     "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM _sqlx_migrations WHERE success";
 
-/// Whether there ever was a service on a server's database.
+/// Whether a service ever ran on the database of a server.
 const IS_MADE: &str = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
 
-/// What a store needs to open.
+/// Settings for opening a store.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// `sqlite:FILE` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub url: Redacted<String>,
-    /// What a commit survives.
+    /// Durability of commits.
     pub durability: Durability,
     /// Encrypts and decrypts stored secrets.
     pub vault: Vault,
-    /// An entry that takes an account's balance below this is told as `balance.low`; 0 = none is.
+    /// A transfer that takes an account's balance below this emits `balance.low`; 0 = never.
     pub low_balance: Msat,
 }
 
-/// Opens the database, makes a missing file, and brings its schema up to date. Several processes may do so at the same time.
+/// Opens the database, creates a missing file, and migrates the schema. Several processes may do so at the same time.
 ///
 /// # Errors
 /// The address is refused, the file cannot be opened, the server cannot be reached, or the schema is newer than this release.
@@ -50,8 +50,8 @@ pub async fn open(options: OpenOptions) -> Result<Store> {
     Ok(Store(Arc::new(Inner { writer, readers, vault, feed, outbox, generation, low_balance })))
 }
 
-/// Refuses a key that does not belong to the database, before anything is sealed with it: a lost key file is made
-/// anew without a word, and a database with the secrets of two keys cannot be mended.
+/// Refuses a key that does not belong to the database, before anything is encrypted with it. A lost key file is
+/// silently replaced by a new one, and a database with secrets under two keys cannot be repaired.
 async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
     match first_secret(pool).await? {
         Some((uid, sealed)) => Ok(vault.open(&uid, &sealed).map(drop)?),
@@ -59,14 +59,14 @@ async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
     }
 }
 
-/// The row uid and the sealed value of the oldest secret that is stored.
+/// Row uid and encrypted value of the oldest stored secret.
 async fn first_secret(pool: &Pool) -> Result<Option<(String, Vec<u8>)>> {
     let row =
         engine::query_as("SELECT uid, key_sealed FROM streams ORDER BY id LIMIT 1").fetch_optional(pool);
     row.await.map_err(db("check the key"))
 }
 
-/// An existing database, open for reading only, beside a running service too.
+/// An existing database, opened for reading only; a service may be running on it.
 #[derive(Debug)]
 pub struct Inspector {
     reader: Pool,
@@ -76,7 +76,7 @@ impl Inspector {
     /// Opens the database, which must exist.
     ///
     /// # Errors
-    /// It cannot be opened, or is no database.
+    /// The database cannot be opened, or the file is no database.
     pub async fn open(address: &Address) -> Result<Self> {
         let reader = match address {
             Address::File(path) => sqlite::open_to_look(path).await?,
@@ -85,10 +85,11 @@ impl Inspector {
         Ok(Self { reader })
     }
 
-    /// The schema's version and the newest this release knows; version 0 is a database of a server without any table.
+    /// The version of the schema, and the newest version that this release knows. Version 0 is a server's database
+    /// without tables.
     ///
     /// # Errors
-    /// It is no database of this program.
+    /// It is not a database of this program.
     pub async fn schema_version(&self) -> Result<(i64, i64)> {
         if let Pool::Postgres(_) = &self.reader {
             let made = engine::query_scalar(IS_MADE).fetch_one(&self.reader).await;
@@ -101,7 +102,7 @@ impl Inspector {
         Ok((current.map_err(db("read the schema"))?, migrations::NEWEST))
     }
 
-    /// Whether secrets are stored that only their key can open.
+    /// Whether the database has secrets that need a key.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -109,15 +110,15 @@ impl Inspector {
         Ok(first_secret(&self.reader).await?.is_some())
     }
 
-    /// Proves that the key belongs to the database, as far as a secret is stored.
+    /// Checks that the key belongs to the database, if it has a secret.
     ///
     /// # Errors
-    /// It does not, or the database cannot be read.
+    /// The key does not belong to it, or the database cannot be read.
     pub async fn check_key(&self, vault: &Vault) -> Result<()> {
         check_key(&self.reader, vault).await
     }
 
-    /// Recomputes the ledger and says where it is wrong.
+    /// Recomputes the ledger and reports its faults.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -125,11 +126,11 @@ impl Inspector {
         check(&self.reader).await
     }
 
-    /// Writes a consistent copy of a SQLite database to a file that must not exist, with mode 600.
+    /// Writes a consistent copy of a SQLite database to a new file with mode 600.
     ///
     /// # Errors
-    /// The file exists or cannot be written, and nothing is left behind; or the database is on a PostgreSQL server, which has
-    /// tools of its own.
+    /// The file exists or cannot be written, in which case nothing is left behind; or the database is on a PostgreSQL
+    /// server, which has its own tools.
     pub async fn backup(&self, target: &Path) -> Result<()> {
         match &self.reader {
             Pool::Sqlite(reader) => sqlite::backup(reader, target).await,
@@ -137,7 +138,6 @@ impl Inspector {
         }
     }
 
-    /// Closes the database.
     pub async fn close(self) {
         self.reader.close().await;
     }

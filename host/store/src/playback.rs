@@ -1,4 +1,4 @@
-//! Playback: which destination a viewer's key or path belongs to, and how many bytes were sent.
+//! Playback: finds the destination of a viewer's key or path, and stores the sent bytes.
 
 use serde_json::Value;
 
@@ -11,17 +11,14 @@ use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, KeyId, Strea
 /// A destination that viewers can play; neither it nor its stream is deleted.
 #[derive(Clone, PartialEq)]
 pub struct PlaybackRecord {
-    /// The destination.
     pub destination_id: DestinationId,
-    /// Its stream.
     pub stream_id: StreamId,
-    /// Its destination type.
     pub kind: String,
-    /// Whose it is.
+    /// The account that owns it.
     pub account_id: AccountId,
-    /// The stream's name for people.
+    /// The stream's label.
     pub label: String,
-    /// The part of its URL that names it: 22 random base62 characters.
+    /// The part of the playback URL that identifies the destination: 22 random base62 characters.
     pub playback_path: String,
     /// Whether it takes part in sessions; viewers of a disabled one are refused.
     pub enabled: bool,
@@ -40,23 +37,23 @@ impl std::fmt::Debug for PlaybackRecord {
     }
 }
 
-/// Bytes sent to the viewers of a destination, to be added to what is stored.
+/// Bytes sent to the viewers of a destination, to be added to the stored ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// Whose destination it is.
+    /// The account that owns the destination.
     pub account: AccountId,
     /// The destination, deleted or not.
     pub destination: DestinationId,
-    /// The UTC clock hour in which they were sent; see [`UnixMillis::hour_start`].
+    /// The UTC clock hour in which the bytes were sent; see [`UnixMillis::hour_start`].
     pub hour_start: UnixMillis,
-    /// How many. A destination's hour counts up to 2^53 - 1, what is above is not counted.
+    /// Number of bytes. A destination's hour counts up to 2^53 - 1; bytes above that are not counted.
     pub bytes: u64,
 }
 
-/// Most bytes of one destination and hour: far above what any network sends, so that the sum of an account fits too.
+/// Most bytes of one destination and hour: far above any real network, so that the sum of an account fits too.
 const BYTES_MAX: i64 = JSON_INTEGER_MAX;
 
-/// A destination that can be played; the columns and tables between, and the condition that finds it.
+/// The columns and tables of a destination with playback; a condition that finds it follows.
 macro_rules! select_playback {
     ($columns_and_tables:literal, $condition:literal) => {
         concat!(
@@ -78,7 +75,7 @@ const SELECT_BY_KEY: &str = select_playback!(
     "k.id = $1 AND k.kind = 'public' AND k.revoked_ms IS NULL"
 );
 const SELECT_BY_PATH: &str = select_playback!(" FROM destinations d", "d.playback_path = $1");
-/// Adds without going above the most a row can hold: one sum that overflows must not keep all others from being stored.
+/// Adds up to the maximum of a row: one sum that overflows must not prevent the storing of all others.
 const ADD_BANDWIDTH: &str =
     "INSERT INTO bandwidth (destination_id, hour_ms, account_id, bytes) VALUES ($1, $2, $3, $4)
     ON CONFLICT (destination_id, hour_ms) DO UPDATE SET bytes =
@@ -86,10 +83,10 @@ const ADD_BANDWIDTH: &str =
 const SUM_BANDWIDTH: &str =
     "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM bandwidth WHERE account_id = $1 AND hour_ms = $2";
 
-/// What playback needs of the database.
+/// Reads and writes for playback.
 ///
 /// # Errors
-/// Reading a destination whose stored configuration was damaged is a [`StoreError::Vault`].
+/// Reading a destination whose stored configuration is damaged is a [`StoreError::Vault`].
 impl Store {
     /// The public key with that SHA-256, unless revoked, and its destination.
     pub async fn playback_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<(KeyId, PlaybackRecord)>> {
@@ -107,14 +104,13 @@ impl Store {
         row.map(|row| self.playback_record(&row)).transpose()
     }
 
-    /// The destination with that path.
     pub async fn playback_by_path(&self, path: &str) -> Result<Option<PlaybackRecord>> {
         let row = engine::query(SELECT_BY_PATH).bind(path).fetch_optional(&self.0.readers).await;
         let row = row.map_err(db("look up the playback path"))?;
         row.map(|row| self.playback_record(&row)).transpose()
     }
 
-    /// Adds bytes to what is stored: all of them or, on an error, none.
+    /// Adds bytes to the stored ones: all of them or, on an error, none.
     pub async fn add_bandwidth(&self, sent: &[Bandwidth]) -> Result<()> {
         if sent.is_empty() {
             return Ok(());
@@ -124,7 +120,7 @@ impl Store {
         again(|| self.try_add(&sent)).await
     }
 
-    /// Bytes stored for all destinations of an account in the UTC clock hour that begins at `hour_start`, deleted
+    /// Stored bytes of all destinations of an account in the UTC clock hour that begins at `hour_start`, deleted
     /// destinations included.
     pub async fn bandwidth_of_hour(&self, account: AccountId, hour_start: UnixMillis) -> Result<u64> {
         let sum = engine::query_scalar(SUM_BANDWIDTH).bind(account.0).bind(hour_start.0);

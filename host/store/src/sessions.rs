@@ -7,38 +7,33 @@ use crate::store::Store;
 use crate::webhooks::events::{session_ended, session_started, stream_bytes};
 use satcast_core::ids::{EndReason, Msat, SessionId, StreamId, UnixMillis};
 
-/// The prices a session begins with. The default costs nothing.
+/// The prices of a session. The default costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Of a paid destination and minute, zero or more.
+    /// Price of a paid destination and minute, zero or more.
     pub price: Msat,
-    /// Destinations that cost nothing.
+    /// Destinations without charge.
     pub free: u32,
 }
 
-/// A session that begins.
+/// A new session.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// Its id.
     pub id: SessionId,
-    /// The stream that is live.
     pub stream_id: StreamId,
     /// Time of the first media.
     pub started_at: UnixMillis,
-    /// The prices that hold for it.
+    /// The prices of this session.
     pub terms: Terms,
 }
 
-/// A session.
 #[derive(Clone, Debug)]
 pub struct SessionRecord {
-    /// Its id.
     pub id: SessionId,
-    /// The stream.
     pub stream_id: StreamId,
     /// Time of the first media.
     pub started_at: UnixMillis,
-    /// When it was last known alive.
+    /// Time of its last heartbeat.
     pub heartbeat_at: UnixMillis,
     /// When it ended.
     pub ended_at: Option<UnixMillis>,
@@ -82,7 +77,7 @@ impl Store {
         Ok(())
     }
 
-    /// Records that sessions were alive at `now`; ended ones are left alone.
+    /// Records that sessions are alive at `now`; ended ones do not change.
     pub async fn heartbeat_sessions(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
         if sessions.is_empty() {
             return Ok(());
@@ -92,7 +87,7 @@ impl Store {
         again(|| self.try_heartbeat(&sessions, now)).await
     }
 
-    /// Records the end of a session; the first end stays.
+    /// Records the end of a session; only the first call has an effect.
     pub async fn end_session(
         &self,
         session: &SessionId,
@@ -104,7 +99,7 @@ impl Store {
         let ended = end.execute(&mut tx).await.map_err(db("end the session"))?;
         let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_at.0);
         rest.execute(&mut tx).await.map_err(db("end the session"))?;
-        // The first end stays, and is the one that is told.
+        // The first end is kept, and only that one emits an event.
         if ended > 0 {
             session_ended(&mut tx, session, ended_at).await?;
         }
@@ -113,7 +108,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends every session that has no end as interrupted, at its last heartbeat; called once at start.
+    /// Ends every session without an end as interrupted, at its last heartbeat; called once at start.
     pub async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>> {
         let mut tx = self.begin().await?;
         let ids: Vec<String> = engine::query_scalar(INTERRUPT)
@@ -143,7 +138,7 @@ impl Store {
         let mut tx = self.begin().await?;
         for session in sessions {
             let beat = engine::query(HEARTBEAT).bind(session.as_str()).bind(now.0);
-            beat.execute(&mut tx).await.map_err(db("note the heartbeat"))?;
+            beat.execute(&mut tx).await.map_err(db("record the heartbeat"))?;
         }
         tx.commit().await
     }

@@ -1,4 +1,4 @@
-//! The handle that everything else holds.
+//! The handle of the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use satcast_core::feed::Feed;
 use satcast_core::ids::Msat;
 use satcast_core::secret::Vault;
 
-/// How long a database may take to prove that it answers: whoever asks wants to know soon.
+/// Longest wait for the health check of the database.
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The database, and what goes with it; cheap to clone.
+/// The database and its event feed; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store(pub(crate) Arc<Inner>);
 
@@ -31,18 +31,18 @@ pub(crate) struct Inner {
 }
 
 impl Store {
-    /// What was changed through this store, as it happens; live sessions send to it as well.
+    /// Events of changes made through this store; live sessions send to it as well.
     pub fn feed(&self) -> &Feed {
         &self.0.feed
     }
 
-    /// Grows with every change through this store of what belongs to accounts, and with every count of bytes: while it stays,
-    /// what was read stays true, as far as other processes go.
+    /// Increases with every change of account data and every count of bytes through this store. While it is unchanged,
+    /// data that was read before is current, except for changes by other processes.
     pub fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// A read that proves the database answers.
+    /// A read that checks that the database answers.
     pub async fn ping(&self) -> Result<()> {
         let read = engine::query("SELECT id FROM accounts LIMIT 1").fetch_optional(&self.0.readers);
         let read = tokio::time::timeout(PING_TIMEOUT, read).await;
@@ -55,7 +55,7 @@ impl Store {
         self.0.writer.close().await;
     }
 
-    /// The only start of a writing transaction. Dropped without a commit it is rolled back.
+    /// The only start of a writing transaction. It is rolled back when dropped without a commit.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         Ok(match &self.0.writer {
             Pool::Sqlite(writer) => Tx::Sqlite(sqlite::begin(writer).await?),
@@ -63,7 +63,7 @@ impl Store {
         })
     }
 
-    /// Makes what others read before a commit old.
+    /// Marks data that was read before a commit as outdated.
     pub(crate) fn has_changed(&self) {
         self.0.generation.fetch_add(1, Ordering::Release);
     }

@@ -16,82 +16,74 @@ use satcast_core::secret::{Redacted, key_hash, new_uid};
 /// Hard limits of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Sats a session may cost.
+    /// Most sats that a session may cost.
     pub max_sats: Option<i64>,
-    /// Minutes a session may last.
+    /// Most minutes that a session may last.
     pub max_duration_minutes: Option<i64>,
 }
 
-/// A stream.
 #[derive(Clone, Debug)]
 pub struct StreamRecord {
-    /// Its id, in the API the stream key id.
+    /// In the API this is the stream key id.
     pub id: StreamId,
-    /// Whose it is.
+    /// The account that owns it.
     pub account_id: AccountId,
-    /// Its name for people.
     pub label: String,
-    /// When it was made.
     pub created_at: UnixMillis,
     /// Its hard limits.
     pub limits: StreamLimits,
-    /// From where its stream key may be used.
+    /// Networks from which its stream key may be used.
     pub allowed: Networks,
 }
 
-/// A stream with what only its owner sees.
+/// A stream with data for its owner only.
 #[derive(Clone, Debug)]
 pub struct StreamView {
-    /// The stream.
     pub stream: StreamRecord,
-    /// Its stream key in clear.
+    /// The stream key in clear.
     pub stream_key: Redacted<String>,
-    /// Why its newest ended session ended.
+    /// Reason of the end of its newest ended session.
     pub last_end_reason: Option<EndReason>,
 }
 
-/// A stream to be made.
+/// A stream to be created.
 #[derive(Clone, Debug)]
 pub struct NewStream {
-    /// Its name for people.
     pub label: String,
-    /// Its stream key.
     pub stream_key: Redacted<String>,
     /// Its destinations, in the order given.
     pub destinations: Vec<NewDestination>,
-    /// From where its stream key may be used.
+    /// Networks from which its stream key may be used.
     pub allowed: Networks,
     /// Caps in force.
     pub caps: Caps,
 }
 
-/// What shall become of one limit.
+/// A change of one limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitChange {
-    /// It stays as it is.
     #[default]
     Keep,
-    /// It is removed.
     Remove,
-    /// It becomes this.
+    /// The new value.
     Set(i64),
 }
 
-/// What shall become of a stream's limits.
+/// A change of a stream's limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitsChange {
-    /// Sats one session may cost.
+    /// Most sats that a session may cost.
     pub max_sats: LimitChange,
-    /// Minutes one session may last.
+    /// Most minutes that a session may last.
     pub max_duration_minutes: LimitChange,
 }
 
-/// What shall become of a stream.
+/// A change of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamChange {
-    /// Another label; `None` leaves it.
+    /// `None` leaves it.
     pub label: Option<String>,
-    /// From where its stream key may be used; `None` leaves it.
+    /// Networks from which its stream key may be used; `None` leaves them.
     pub allowed: Option<Networks>,
 }
 
@@ -99,7 +91,7 @@ const COUNT_STREAMS: &str = "SELECT COUNT(*) FROM streams WHERE account_id = $1 
 const INSERT_STREAM: &str = "INSERT INTO streams (uid, account_id, label, key_hash, key_sealed, created_ms,
     allowed_addresses) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
 
-/// A stream with its sealed key and the reason of its newest ended session.
+/// A stream with its encrypted key and the reason of its newest ended session.
 macro_rules! select_view {
     ($rest:literal) => {
         concat!(
@@ -140,7 +132,7 @@ const DELETE_DESTINATIONS: &str =
     "UPDATE destinations SET deleted_ms = $2 WHERE stream_id = $1 AND deleted_ms IS NULL";
 
 impl Store {
-    /// Makes a stream with its destinations, all or nothing.
+    /// Creates a stream with its destinations, all or nothing.
     ///
     /// # Errors
     /// [`StoreError::CapReached`].
@@ -150,7 +142,7 @@ impl Store {
         stream: NewStream,
     ) -> Result<(StreamId, Vec<DestinationId>)> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
-        let failed = db("make the stream");
+        let failed = db("create the stream");
         let count: i64 = engine::query_scalar(COUNT_STREAMS)
             .bind(actor.account.0)
             .fetch_one(&mut tx)
@@ -207,7 +199,7 @@ impl Store {
         row.map_err(db("read the stream"))?.map(|row| self.stream_view(&row)).transpose()
     }
 
-    /// A stream that is not deleted, whoever owns it.
+    /// A stream that is not deleted, of any account.
     pub async fn stream(&self, stream: StreamId) -> Result<Option<StreamRecord>> {
         let row = engine::query(SELECT_STREAM).bind(stream.0).fetch_optional(&self.0.readers).await;
         row.and_then(|row| row.as_ref().map(stream_record).transpose()).map_err(db("read the stream"))
@@ -219,7 +211,7 @@ impl Store {
         row.and_then(|row| row.as_ref().map(stream_record).transpose()).map_err(db("look up the stream key"))
     }
 
-    /// Changes the hard limits of a stream; answers those in force then.
+    /// Changes the hard limits of a stream; returns the new ones.
     pub async fn change_limits(
         &self,
         actor: &Actor,
@@ -273,7 +265,7 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Gives a stream another stream key; the old one is unknown from then on.
+    /// Replaces the stream key; the old one is unknown from then on.
     pub async fn replace_stream_key(
         &self,
         actor: &Actor,
@@ -334,7 +326,7 @@ impl Store {
     }
 }
 
-/// A stream of the actor's account as it is.
+/// The stored data of a stream of the actor's account.
 struct StreamBefore {
     label: String,
     limits: StreamLimits,
@@ -354,7 +346,7 @@ fn shown(limits: StreamLimits) -> Value {
     json!({"maxSats": limits.max_sats, "maxDurationMinutes": limits.max_duration_minutes})
 }
 
-/// Whether the column changes, and to what.
+/// Whether the column changes, and its new value.
 fn parts(change: LimitChange) -> (bool, Option<i64>) {
     match change {
         LimitChange::Keep => (false, None),
@@ -374,7 +366,7 @@ fn stream_record(row: &Row) -> sqlx::Result<StreamRecord> {
             max_sats: row.try_get("max_sats")?,
             max_duration_minutes: row.try_get("max_duration_minutes")?,
         },
-        // A list that cannot be read lets nobody in.
+        // An unreadable list allows no network.
         allowed: Networks::from_text(&allowed).map_err(|error| sqlx::Error::Decode(error.into()))?,
     })
 }

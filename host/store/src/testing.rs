@@ -1,7 +1,7 @@
-//! For tests of all modules: databases on either engine, and somebody else who writes to them.
+//! For tests of all crates: databases on either engine, and direct writes that bypass the store.
 //!
-//! A test names a file in a folder of its own. The tests run twice: as they are, on SQLite files; and with the address of a
-//! PostgreSQL server in the environment, where each file stands for a database of that server.
+//! A test names a file in its own folder. The tests run twice: on SQLite files, and with the address of a PostgreSQL
+//! server in the environment. On a server each file stands for a database.
 
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
@@ -22,25 +22,25 @@ use satcast_core::config::Durability;
 use satcast_core::ids::{AccountId, Msat, SessionId, StreamId, UnixMillis, WebhookId};
 use satcast_core::secret::{Redacted, Vault};
 
-/// Names a PostgreSQL server on which whoever connects may make databases: `postgres://USER@HOST:PORT/postgres`.
+/// The address of a PostgreSQL server on which the user may create databases: `postgres://USER@HOST:PORT/postgres`.
 const SERVER: &str = "SATCAST_TEST_POSTGRES";
-/// The database with the schema that each test gets a copy of.
+/// The database with the schema that is copied for each test.
 const TEMPLATE: &str = "satcast_template";
-/// Keeps two processes from making the template together.
+/// Prevents two processes from creating the template at the same time.
 const TEMPLATE_LOCK: i64 = 7_238_104;
 
 /// PostgreSQL's code for a database that does not exist.
 const UNKNOWN_DATABASE: &str = "3D000";
 
-/// Databases that this process has made.
+/// Databases that this process has created.
 static MADE: Mutex<Option<HashSet<String>>> = Mutex::const_new(None);
 
-/// The server to test on, if it is not SQLite's turn.
+/// The server to test on; `None` for SQLite.
 pub fn server() -> Option<String> {
     std::env::var(SERVER).ok()
 }
 
-/// The address of the database that stands for `file`: made empty at the first call, the same one later.
+/// The address of the database that stands for `file`: the first call creates it empty.
 pub async fn url(file: &Path) -> Redacted<String> {
     match server() {
         None => Redacted::new(format!("sqlite:{}", file.display())),
@@ -48,12 +48,12 @@ pub async fn url(file: &Path) -> Redacted<String> {
     }
 }
 
-/// Looks at the database that stands for `file`.
+/// Opens the database that stands for `file` for inspection.
 pub async fn inspector(file: &Path) -> Inspector {
     Inspector::open(&Address::parse(url(file).await.expose()).unwrap()).await.unwrap()
 }
 
-/// Makes the database that stands for `file`, unless this process did, and gives its address.
+/// Creates the database that stands for `file`, unless this process has done so, and returns its address.
 async fn database(server: &str, file: &Path) -> String {
     let mut hasher = DefaultHasher::new();
     file.hash(&mut hasher);
@@ -78,7 +78,7 @@ async fn database(server: &str, file: &Path) -> String {
     url
 }
 
-/// Makes the database that others are copied from; it has its name only when it is whole and nobody uses it.
+/// Creates the template. It gets its final name only when it is complete and has no connections.
 async fn make_template(admin: &mut PgConnection, server: &str) {
     sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await.unwrap();
     let known = sqlx::query("SELECT 1 FROM pg_database WHERE datname = $1").bind(TEMPLATE);
@@ -102,7 +102,7 @@ async fn make_template(admin: &mut PgConnection, server: &str) {
     sqlx::query("SELECT pg_advisory_unlock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await.unwrap();
 }
 
-/// Drops the databases of processes that are no more.
+/// Drops databases of processes that have ended.
 async fn drop_left_over(admin: &mut PgConnection) {
     let all = sqlx::query_scalar("SELECT CAST(datname AS TEXT) FROM pg_database WHERE datname ~ '^t[0-9]+_'");
     let all: Vec<String> = all.fetch_all(&mut *admin).await.unwrap();
@@ -117,11 +117,9 @@ async fn run(connection: &mut PgConnection, sql: &str) -> sqlx::Result<()> {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map(drop)
 }
 
-/// A connection that the store knows nothing of.
+/// A connection that bypasses the store.
 pub enum Intruder {
-    /// A file.
     Sqlite(SqliteConnection),
-    /// A server.
     Postgres(PgConnection),
 }
 
@@ -140,13 +138,13 @@ impl Intruder {
         }
     }
 
-    /// Makes the configuration of a destination unreadable.
+    /// Damages the configuration of a destination.
     pub async fn damage_destination(&mut self, id: i64) {
         let byte = self.byte();
         self.run(&format!("UPDATE destinations SET config_sealed = {byte} WHERE id = {id}")).await;
     }
 
-    /// Takes a destination out of sessions, or puts it back.
+    /// Enables or disables a destination.
     pub async fn enable_destination(&mut self, id: i64, enabled: bool) {
         let enabled = i64::from(enabled);
         self.run(&format!("UPDATE destinations SET enabled = {enabled} WHERE id = {id}")).await;
@@ -157,7 +155,7 @@ impl Intruder {
         self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'public'").await;
     }
 
-    /// Lets an account operate the service.
+    /// Gives an account operator rights.
     pub async fn promote(&mut self, account: satcast_core::ids::AccountId) {
         self.run(&format!("UPDATE accounts SET operator = 1 WHERE id = {}", account.0)).await;
     }
@@ -168,7 +166,7 @@ impl Intruder {
             .await;
     }
 
-    /// Leaves every webhook as one whose last attempt failed.
+    /// Sets every webhook to a failed last attempt.
     pub async fn fail_webhooks(&mut self) {
         self.run("UPDATE webhooks SET failures = 1, failing_since_ms = 0").await;
     }
@@ -178,52 +176,52 @@ impl Intruder {
         self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'permanent'").await;
     }
 
-    /// Takes every stream away.
+    /// Deletes every stream.
     pub async fn forget_streams(&mut self) {
         self.run("DELETE FROM streams").await;
     }
 
-    /// Makes the url of a webhook unreadable.
+    /// Damages the url of a webhook.
     pub async fn damage_webhook(&mut self, id: i64) {
         let byte = self.byte();
         self.run(&format!("UPDATE webhooks SET url_sealed = {byte} WHERE id = {id}")).await;
     }
 
-    /// Takes the table of bandwidth away, or brings it back.
+    /// Renames the table of bandwidth away, or back.
     pub async fn hide_bandwidth(&mut self, hide: bool) {
         let (from, to) = if hide { ("bandwidth", "hidden") } else { ("hidden", "bandwidth") };
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
-    /// Leaves the bytes there are as the upgrade to a service that charges does.
+    /// Marks the stored bytes as the upgrade to a service with charges does.
     pub async fn upgrade_bandwidth(&mut self) {
         self.run("UPDATE bandwidth SET billed_bytes = bytes").await;
     }
 
-    /// Takes the ledger's transfers away, or brings them back.
+    /// Renames the table of transfers away, or back.
     pub async fn hide_transfers(&mut self, hide: bool) {
         let (from, to) = if hide { ("transfers", "hidden") } else { ("hidden", "transfers") };
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
-    /// Takes the sessions away, or brings them back.
+    /// Renames the table of sessions away, or back.
     pub async fn hide_sessions(&mut self, hide: bool) {
         let (from, to) = if hide { ("sessions", "hidden_sessions") } else { ("hidden_sessions", "sessions") };
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
-    /// Limits what a session of the stream may cost.
+    /// Limits the cost of a session of the stream.
     pub async fn limit_sats(&mut self, stream: StreamId, max_sats: Option<i64>) {
         let max_sats = max_sats.map_or("NULL".to_owned(), |sats| sats.to_string());
         self.run(&format!("UPDATE streams SET max_sats = {max_sats} WHERE id = {stream}")).await;
     }
 
-    /// Leaves requests with an idempotency key as a process that died over them would.
+    /// Leaves requests with an idempotency key as a process that died would.
     pub async fn lose_answers(&mut self) {
         self.run("UPDATE idempotency SET status = NULL, answer_sealed = NULL").await;
     }
 
-    /// Records as many requests of an account as are kept.
+    /// Stores as many requests of an account as the limit allows.
     pub async fn fill_requests(&mut self, account: AccountId, now: UnixMillis) {
         let (rows, now, byte) = (ROWS_PER_ACCOUNT_MAX, now.0, self.byte());
         let hash = match self {
@@ -238,7 +236,7 @@ impl Intruder {
         .await;
     }
 
-    /// Writes each delivery that waits so many times more.
+    /// Adds so many copies of each pending delivery.
     pub async fn repeat_deliveries(&mut self, times: i64) {
         self.run(&format!(
             "INSERT INTO webhook_deliveries (event_id, webhook_id, state, due_ms, created_ms)
@@ -249,7 +247,7 @@ impl Intruder {
         .await;
     }
 
-    /// Keeps everybody else from writing until [`Intruder::let_write`].
+    /// Blocks all other writers until [`Intruder::let_write`].
     pub async fn keep_from_writing(&mut self) {
         match self {
             Self::Sqlite(_) => self.run("BEGIN IMMEDIATE").await,
@@ -260,12 +258,12 @@ impl Intruder {
         }
     }
 
-    /// Ends what [`Intruder::keep_from_writing`] began.
+    /// Ends the block of [`Intruder::keep_from_writing`].
     pub async fn let_write(&mut self) {
         self.run("COMMIT").await;
     }
 
-    /// What the viewers of its stream had got when a session began.
+    /// Sets the bytes that viewers of its stream had received when a session began.
     pub async fn bytes_before(&mut self, session: &SessionId) -> u64 {
         let ask = "SELECT bytes_before FROM sessions WHERE id = $1";
         let bytes: i64 = match self {
@@ -279,7 +277,7 @@ impl Intruder {
         u64::try_from(bytes).unwrap()
     }
 
-    /// Deliveries of a webhook that are stored.
+    /// Number of stored deliveries of a webhook.
     pub async fn deliveries_of(&mut self, webhook: WebhookId) -> i64 {
         let count = "SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1";
         match self {
@@ -292,7 +290,7 @@ impl Intruder {
         }
     }
 
-    /// One byte as the engine writes it.
+    /// One byte in the syntax of the engine.
     fn byte(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "x'01'",

@@ -1,8 +1,8 @@
-//! Where live sessions meet billing: a session says what it uses and obeys orders, and knows no prices; billing decides, and knows
-//! nothing else of sessions. `satcast-live` and `satcast-money` do not know each other.
+//! The interface between live sessions and billing. A session reports its usage, obeys orders, and knows no prices. Billing
+//! decides. `satcast-live` and `satcast-money` do not depend on each other.
 //!
-//! All that a session tells is told without waiting: the calls of [`Usage`] take a lock that nobody holds for long. What was
-//! decided comes back as [`Orders`], which always hold all that is in force, so that none can be missed.
+//! Reports never wait: the calls of [`Usage`] take a lock that is held only for a short time. Decisions come back as [`Orders`].
+//! They always hold everything that is in force, so a session cannot miss one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +15,16 @@ use tokio::sync::watch;
 use satcast_core::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId};
 use satcast_store::{StreamLimits, StreamRecord, Terms};
 
-/// Why a destination may not run; the text its owner sees as its error.
+/// Why a destination may not run. The owner sees it as the error of the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// The session would cost more than its owner allows.
+    /// The session would exceed its budget.
     Budget,
-    /// The account has too little.
+    /// The balance of the account is too low.
     InsufficientFunds,
 }
 
 impl Held {
-    /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Held::Budget => "budget",
@@ -34,87 +33,82 @@ impl Held {
     }
 }
 
-/// What a session has to do.
+/// Orders to a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
-    /// End, for this reason.
+    /// The session must end, for this reason.
     pub end: Option<EndReason>,
     /// Destinations that may not run.
     pub held: BTreeMap<DestinationId, Held>,
 }
 
-/// A session that begins.
+/// A session that is starting.
 #[derive(Clone, Debug)]
 pub struct Beginning {
-    /// Its id.
     pub session: SessionId,
-    /// The stream.
     pub stream: StreamId,
-    /// Whose it is.
     pub account: AccountId,
-    /// Monotonic time of its first media.
+    /// Monotonic time of the first media.
     pub began: Duration,
-    /// The prices it was recorded with.
+    /// Prices recorded with the session.
     pub terms: Terms,
-    /// Its stream's limits.
     pub limits: StreamLimits,
 }
 
 /// Decides which streams and sessions may run.
 #[async_trait]
 pub trait Gate: Send + Sync {
-    /// The prices for a session that begins now.
+    /// The prices for a session that starts now.
     fn terms(&self) -> Terms;
 
     /// Whether a stream may be published now.
     ///
     /// # Errors
-    /// Why not: one sentence for the person at the encoder.
+    /// The reason of a refusal: one sentence for the user of the encoder.
     async fn admit(&self, stream: &StreamRecord) -> Result<(), String>;
 
-    /// A session of the account is about to be recorded. What was used until now belongs to those before it; resolves when
-    /// that is noted. Whoever waits for it may give up.
-    async fn settle_past(&self, account: AccountId);
+    /// Called before a new session of the account is recorded. Resolves when all earlier usage is charged to the earlier
+    /// sessions. The caller may stop waiting.
+    async fn settle_earlier(&self, account: AccountId);
 
-    /// A session begins; it was recorded.
+    /// A session starts, after it was recorded.
     async fn begin(&self, session: Beginning) -> Arc<dyn Usage>;
 }
 
-/// What one session tells of itself. Times are those of the monotonic clock.
+/// Usage reports of one session. Times are monotonic.
 #[async_trait]
 pub trait Usage: Send + Sync {
-    /// What the session has to do.
     fn orders(&self) -> watch::Receiver<Orders>;
 
-    /// A destination is about to be opened. If it may not, it is among the held when this returns.
+    /// A destination is about to be opened. If it may not run, it is in [`Orders::held`] when this returns.
     fn claims(&self, destination: DestinationId);
 
-    /// A destination forwards from `at` on.
+    /// The destination forwards from `at` on.
     fn forwards(&self, destination: DestinationId, at: Duration);
 
-    /// A destination does not forward from `at` on; it may be opened again.
-    fn rests(&self, destination: DestinationId, at: Duration);
+    /// The destination does not forward from `at` on. It may forward again later.
+    fn pauses(&self, destination: DestinationId, at: Duration);
 
-    /// A destination takes no further part.
+    /// The destination takes no further part in the session.
     fn leaves(&self, destination: DestinationId, at: Duration);
 
-    /// Media comes from the encoder, or no longer does: then no destination forwards, whatever it said.
+    /// The encoder sends media, or stopped sending. While it does not send, no destination counts as forwarding.
     fn flows(&self, flows: bool, at: Duration);
 
-    /// The stream's limits are others now.
+    /// The limits of the stream changed.
     fn limits(&self, limits: StreamLimits);
 
-    /// The session ends: nothing is used from `at` on.
+    /// The session ends: there is no usage from `at` on.
     fn ends(&self, at: Duration);
 
-    /// Resolves when all that was used is settled; to be called after [`Usage::ends`].
+    /// Resolves when all usage is settled. Call it after [`Usage::ends`].
     async fn settled(&self);
 }
 
-/// What a session waits for when it ends.
+/// Work that a session waits for when it ends.
 pub type Settle = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Everything is allowed and nothing is counted.
+/// Allows everything and counts nothing.
 #[derive(Default)]
 pub struct Unmetered {
     orders: watch::Sender<Orders>,
@@ -122,7 +116,7 @@ pub struct Unmetered {
 }
 
 impl Unmetered {
-    /// As the default, for a session that waits for `settle` when it ends.
+    /// The session waits for `settle` when it ends.
     pub fn settling(settle: Settle) -> Self {
         Self { settle: Some(settle), ..Self::default() }
     }
@@ -138,7 +132,7 @@ impl Gate for Unmetered {
         Ok(())
     }
 
-    async fn settle_past(&self, _: AccountId) {}
+    async fn settle_earlier(&self, _: AccountId) {}
 
     async fn begin(&self, _: Beginning) -> Arc<dyn Usage> {
         Arc::new(Unmetered::default())
@@ -155,7 +149,7 @@ impl Usage for Unmetered {
 
     fn forwards(&self, _: DestinationId, _: Duration) {}
 
-    fn rests(&self, _: DestinationId, _: Duration) {}
+    fn pauses(&self, _: DestinationId, _: Duration) {}
 
     fn leaves(&self, _: DestinationId, _: Duration) {}
 

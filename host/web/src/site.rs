@@ -1,4 +1,4 @@
-//! Everything the HTTP port serves: playback below `/hls/`; everywhere else, inside the shell, the API and the player page.
+//! Everything the HTTP port serves: playback below `/hls/`; everywhere else, inside the middleware, the API and the player page.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use poem::endpoint::make;
 use poem::{Endpoint, Request, Response, Route};
 
 use crate::api::{self, App};
-use crate::base::Shell;
+use crate::base::Middleware;
 use crate::playback::{PREFIX, Playback};
 use crate::watch::{self, Pages};
 
-/// All of it behind one endpoint.
+/// The endpoint of the HTTP port.
 #[derive(Debug)]
 pub struct Site {
-    shell: Shell,
+    middleware: Middleware,
     playback: Arc<Playback>,
 }
 
@@ -26,7 +26,7 @@ impl Site {
             .at("/watch/:path", poem::get(make(move |request| page(pages.clone(), watched.clone(), request))))
             .at("/watch/:path/viewers", poem::get(make(move |request| viewers(counted.clone(), request))))
             .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))));
-        Self { shell: api::endpoint(app, routes), playback }
+        Self { middleware: api::endpoint(app, routes), playback }
     }
 }
 
@@ -37,7 +37,7 @@ impl Endpoint for Site {
         if request.uri().path().starts_with(PREFIX) {
             Ok(self.playback.answer(request).await)
         } else {
-            Ok(self.shell.answer(request).await)
+            Ok(self.middleware.answer(request).await)
         }
     }
 }
@@ -48,7 +48,7 @@ async fn page(pages: Arc<Pages>, playback: Arc<Playback>, request: Request) -> p
     Ok(pages.watch(&playback, &request, path).await?)
 }
 
-/// How many watch, for that page.
+/// Number of viewers, for the player page.
 async fn viewers(playback: Arc<Playback>, request: Request) -> poem::Result<Response> {
     let path = request.raw_path_param("path").unwrap_or_default();
     Ok(watch::viewers(&playback, &request, path).await?)

@@ -1,9 +1,9 @@
-//! Webhooks: what may be one, how a delivery is signed and sent, when it is tried again, and the worker that does it.
+//! Webhooks: allowed targets, signatures, attempts, the schedule of retries, and the worker that runs them.
 //!
-//! What is to be sent was written by the store in the transaction of its cause. Here it is claimed, sent to an address that
-//! the guard checked, and settled. What is deliberately absent: proxies, redirects, cookies.
+//! The store writes the deliveries in the transaction of their event. This crate claims them, sends them to addresses
+//! that the guard has checked, and records the results. Deliberately absent: proxies, redirects, cookies.
 
-mod courier;
+mod notifier;
 mod schedule;
 mod send;
 mod sign;
@@ -12,7 +12,7 @@ mod target;
 mod tests;
 mod worker;
 
-pub use courier::{LEASE, TestError, Webhooks};
+pub use notifier::{LEASE, TestError, Webhooks};
 pub use send::{ATTEMPT_TIMEOUT, Sender, TlsError};
 pub use sign::{SecretError, check_secret};
 pub use target::{Target, TargetError, Targets, URL_BYTES_MAX};

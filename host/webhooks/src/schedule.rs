@@ -1,11 +1,11 @@
-//! When a delivery is tried again, and when a webhook is given up. Pure: the time and the random number are arguments.
+//! The schedule of retries, and when a webhook is disabled. Pure: the time and the random number are arguments.
 
 use std::time::Duration;
 
 use satcast_core::ids::UnixMillis;
 use satcast_store::{DELIVERY_TRIES_MAX, Health};
 
-/// Waits between the tries, each counted from the try before; the first is made at once.
+/// Waits between the tries, each counted from the try before; the first try is immediate.
 const WAITS: [Duration; DELIVERY_TRIES_MAX as usize - 1] = [
     Duration::from_secs(5),
     Duration::from_secs(5 * 60),
@@ -17,23 +17,23 @@ const WAITS: [Duration; DELIVERY_TRIES_MAX as usize - 1] = [
     Duration::from_secs(20 * 60 * 60),
     Duration::from_secs(24 * 60 * 60),
 ];
-/// A wait is longer or shorter by up to this part of it, so that what failed together is not tried together.
+/// Jitter of a wait, as a part of it, so that deliveries that failed together are not tried together.
 const JITTER: f64 = 0.2;
-/// Longest wait a receiver can ask for: as long as the longest of the schedule.
+/// Longest wait that a receiver can ask for: the longest wait of the schedule.
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// A webhook is disabled when nothing but failures came of it for this long...
+/// A webhook is disabled when all its deliveries have failed for this long...
 pub(super) const FAILING_MAX_MS: i64 = 5 * 24 * 60 * 60 * 1_000;
-/// ...and there were at least so many.
+/// ...and there were at least this many failures.
 pub(super) const FAILURES_MIN: i64 = 20;
-/// The status by which a receiver says that it wants nothing any more.
+/// The status by which a receiver unsubscribes.
 const GONE: u16 = 410;
 
-/// How an attempt went, as far as it matters here.
+/// The parts of an attempt's result that matter here.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
-    /// HTTP status; `None` when there was no answer.
+    /// HTTP status; `None` without an answer.
     pub(super) status: Option<u16>,
-    /// How long the receiver asks to be left alone.
+    /// The receiver's `Retry-After`.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -47,7 +47,8 @@ impl Outcome {
     }
 }
 
-/// The wait before the next try after `tries` of them, with `random` from the whole range of `u64`; `None` when there is none.
+/// The wait before the next try after `tries` tries, with `random` from the whole range of `u64`; `None` if there is no
+/// further try.
 pub(super) fn wait(outcome: Outcome, tries: u32, random: u64) -> Option<Duration> {
     if outcome.is_delivered() || outcome.is_gone() {
         return None;
@@ -58,7 +59,7 @@ pub(super) fn wait(outcome: Outcome, tries: u32, random: u64) -> Option<Duration
     Some(wait.max(outcome.retry_after.unwrap_or_default().min(RETRY_AFTER_MAX)))
 }
 
-/// What an attempt says about its webhook at `now`; a test says nothing bad.
+/// The effect of an attempt on the health of its webhook at `now`; a test never counts as a failure.
 pub(super) fn health(outcome: Outcome, is_test: bool, now: UnixMillis) -> Health {
     if outcome.is_delivered() {
         return Health::Good;
@@ -67,20 +68,19 @@ pub(super) fn health(outcome: Outcome, is_test: bool, now: UnixMillis) -> Health
         return Health::Unknown;
     }
     if outcome.is_gone() {
-        let reason =
-            "The receiver answered 410 Gone: it wants no more events. Enable the webhook to send again";
+        let reason = "The receiver answered 410 Gone, so it wants no more events. Enable the webhook to send events again";
         return Health::Gone { reason: reason.to_owned() };
     }
     Health::Bad {
         since: UnixMillis(now.0.saturating_sub(FAILING_MAX_MS)),
         failures: FAILURES_MIN,
-        reason: "Every delivery failed for 5 days. Mend the receiver, see the deliveries for what it answered, then \
+        reason:
+            "Every delivery failed for 5 days. Repair the receiver (the deliveries show its answers), then \
                  enable the webhook"
-            .to_owned(),
+                .to_owned(),
     }
 }
 
-/// A time so much later.
 pub(super) fn later(time: UnixMillis, by: Duration) -> UnixMillis {
     UnixMillis(time.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
 }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_tries_are_made_over_the_days_of_the_schedule() {
+    fn the_schedule_has_ten_tries() {
         let middle = u64::MAX / 2;
         let waits: Vec<_> = (1..).map_while(|tries| wait(status(500), tries, middle)).collect();
         let hour = 3_600;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_differ_by_a_fifth() {
+    fn waits_have_a_jitter_of_a_fifth() {
         assert_eq!(wait(status(500), 2, 0), Some(Duration::from_secs(240)));
         assert_eq!(wait(status(500), 2, u64::MAX), Some(Duration::from_secs(360)));
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn success_and_410_end_it() {
+    fn success_and_410_end_the_schedule() {
         for code in [200, 204, 299, 410] {
             assert_eq!(wait(status(code), 1, 0), None, "{code}");
         }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_deliveries_tell_that_a_webhook_is_bad() {
+    fn tests_do_not_count_as_failures_of_a_webhook() {
         let now = UnixMillis(FAILING_MAX_MS + 7);
         assert_eq!(health(status(204), false, now), Health::Good);
         assert_eq!(health(status(204), true, now), Health::Good);

@@ -16,43 +16,43 @@ pub use satcast_net::outbound::http::TlsError;
 use satcast_net::outbound::http::{Client, HttpError};
 use satcast_store::DeliveryJob;
 
-/// Longest time of one attempt, from the resolver to the answer's head.
+/// Longest time of one attempt, from the name lookup to the head of the answer.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Longest time of it until the connection stands.
+/// Longest time of it until the connection is open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// What is kept of an answer's body.
+/// Bytes of an answer's body that are kept.
 pub(super) const ANSWER_BYTES_MAX: usize = 1_024;
 /// Longest text of a failure.
 const ERROR_CHARS_MAX: usize = 300;
-/// Zero of the clock, as dates in headers are written.
+/// The epoch of the clock in the format of HTTP dates.
 const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 
-/// Why there was no answer, in words for the owner of the webhook.
+/// Reason why there was no answer, as a text for the owner of the webhook.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SendError {
     #[error("the url {0}")]
     Target(#[from] TargetError),
     #[error(transparent)]
     Http(#[from] HttpError),
-    #[error("the request cannot be made")]
+    #[error("the request cannot be built from the url and the headers")]
     Request(#[from] hyper::http::Error),
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
 }
 
 impl SendError {
-    /// The words, not longer than they may be.
+    /// The text, cut to its largest length.
     pub(super) fn words(&self) -> String {
         self.to_string().chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect()
     }
 }
 
-/// What a receiver answered.
+/// The answer of a receiver.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
-    /// The beginning of the body; what is no text in it is replaced.
+    /// The beginning of the body; bytes that are not UTF-8 are replaced.
     pub(super) body: String,
 }
 
@@ -77,25 +77,23 @@ impl Sender {
     /// A sender that trusts these certificate authorities.
     ///
     /// # Errors
-    /// As [`Sender::new`].
     #[cfg(test)]
     pub(super) fn with_roots(targets: Targets, roots: RootCertStore) -> Result<Self, TlsError> {
         let client = Client::with_roots(targets.guard().clone(), CONNECT_TIMEOUT, roots)?;
         Ok(Self { targets, client, limit: ATTEMPT_TIMEOUT })
     }
 
-    /// The same with another limit of time.
+    /// The same with another time limit.
     #[cfg(test)]
     pub(super) fn with_limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
 
-    /// What may be a webhook.
     pub fn targets(&self) -> &Targets {
         &self.targets
     }
 
-    /// Makes one attempt, signed for the time `now`.
+    /// Makes one attempt, signed at the time `now`.
     pub(super) async fn send(&self, job: &DeliveryJob, now: UnixMillis) -> Result<Answer, SendError> {
         let target = self.targets.check(job.url.expose())?;
         let request = request(job, target, now)?;
@@ -104,7 +102,7 @@ impl Sender {
             let mut answer = self.client.asked_by(Asker::Account(job.account.0)).send(request).await?;
             let retry_after = retry_after(answer.head().headers(), now);
             let status = answer.head().status().as_u16();
-            // The status is what counts: a body that does not come, or breaks, changes nothing.
+            // Only the status counts: a missing or broken body changes nothing.
             let mut body = Vec::with_capacity(ANSWER_BYTES_MAX);
             let _ = timeout_at(deadline, answer.read(&mut body, ANSWER_BYTES_MAX)).await;
             let body = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
@@ -128,11 +126,11 @@ fn request(job: &DeliveryJob, target: Target, now: UnixMillis) -> Result<Request
     Ok(request)
 }
 
-/// How long the receiver asks to be left alone: seconds, or the time of its end.
+/// The receiver's `Retry-After`: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: UnixMillis) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that is too large for us is very long.
+        // A number that does not fit is a very long wait.
         let secs = text.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(secs).min(schedule::RETRY_AFTER_MAX));
     }

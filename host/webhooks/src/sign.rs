@@ -1,4 +1,4 @@
-//! Signatures as Standard Webhooks 1.0.0 has them.
+//! Signatures according to Standard Webhooks 1.0.0.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -7,15 +7,15 @@ use sha2::Sha256;
 
 use satcast_core::secret::{Redacted, WEBHOOK_SECRET_PREFIX};
 
-/// Shortest secret of a user's own, in characters.
+/// Shortest secret chosen by a user, in characters.
 const SECRET_CHARS_MIN: usize = 16;
 /// Longest, in bytes.
 const SECRET_BYTES_MAX: usize = 256;
-/// Bytes behind the base64 of a secret with the prefix.
+/// Decoded bytes of a secret with the prefix.
 const KEY_BYTES_MIN: usize = 24;
 const KEY_BYTES_MAX: usize = 64;
 
-/// Why a secret cannot sign; a part of a sentence that begins with the field.
+/// Reason why a secret cannot sign; completes a sentence that begins with the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// Too short or too long.
@@ -23,9 +23,9 @@ pub enum SecretError {
         "must have at least {SECRET_CHARS_MIN} characters and at most {SECRET_BYTES_MAX} bytes, or be \"auto\""
     )]
     Length,
-    /// The prefix, and no base64 of the right length behind it.
+    /// A secret with the prefix whose base64 is invalid or has the wrong length.
     #[error(
-        "must have base64 of {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes behind {WEBHOOK_SECRET_PREFIX}, or be \"auto\""
+        "must have base64 of {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes after {WEBHOOK_SECRET_PREFIX}, or be \"auto\""
     )]
     Base64,
 }
@@ -33,12 +33,12 @@ pub enum SecretError {
 /// Whether a secret can sign.
 ///
 /// # Errors
-/// What is wrong with it; never a part of it.
+/// The fault of the secret; never a part of it.
 pub fn check_secret(secret: &str) -> Result<(), SecretError> {
     key_of(secret).map(drop)
 }
 
-/// The bytes that sign: base64 behind the prefix is decoded, anything else is taken as it is.
+/// The key bytes: base64 after the prefix is decoded, any other secret is used as it is.
 fn key_of(secret: &str) -> Result<Vec<u8>, SecretError> {
     if let Some(text) = secret.strip_prefix(WEBHOOK_SECRET_PREFIX) {
         let key = BASE64.decode(text).map_err(|_| SecretError::Base64)?;
@@ -51,8 +51,8 @@ fn key_of(secret: &str) -> Result<Vec<u8>, SecretError> {
     Ok(secret.as_bytes().to_vec())
 }
 
-/// The value of `webhook-signature`: one signature for each secret, over the id, the time of the attempt and the body. `None`
-/// without a secret that can sign.
+/// The value of `webhook-signature`: one signature for each secret, over the id, the time of the attempt and the body.
+/// `None` without a usable secret.
 pub(super) fn signatures(
     secrets: &[Redacted<String>],
     id: &str,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_those_of_the_reference() {
+    fn signatures_match_the_reference() {
         // The example of the reference libraries.
         let secret = Redacted::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
         let (id, at) = ("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330);

@@ -1,4 +1,4 @@
-//! Where a webhook may lead: https to public addresses, and what the operator lists.
+//! Allowed targets of webhooks: https to public addresses, and hosts that the operator lists.
 
 use url::Url;
 
@@ -7,17 +7,18 @@ use satcast_net::outbound::{AllowError, Guard, Refused};
 
 /// Longest url of a webhook in bytes.
 pub const URL_BYTES_MAX: usize = 2_048;
-/// The setting that refusals name.
+/// The setting that refusals mention.
 pub(super) const SETTING: &str = "[webhooks] allow_targets";
 
-/// Why a url cannot be a webhook; a part of a sentence that begins with the field. Repeats nothing of the url but an address.
+/// Reason why a url cannot be a webhook; completes a sentence that begins with the field. Repeats no part of the url
+/// except an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Longer than [`URL_BYTES_MAX`].
     #[error("must have at most {URL_BYTES_MAX} bytes")]
     TooLong,
-    /// No url with a host.
-    #[error("must be a whole URL such as https://example.com/hook, without spaces")]
+    /// Not a URL with a host.
+    #[error("must be a complete URL such as https://example.com/hook, without spaces")]
     Malformed,
     /// User or password in the url.
     #[error("must not hold a user or password; put a token into the path or query, and use `secret` to sign")]
@@ -30,8 +31,7 @@ pub enum TargetError {
     Refused(#[from] Refused),
 }
 
-/// A url that was checked, with its host in the one spelling that is connected to. Never printed: its path and query may hold a
-/// secret.
+/// A checked url, with its host in normalized spelling. Never printed: its path and query may hold a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(Url);
 
@@ -47,20 +47,19 @@ impl Target {
         self.0.host_str().unwrap_or_default()
     }
 
-    /// The url.
     pub fn into_url(self) -> Url {
         self.0
     }
 }
 
-/// Decides what may be a webhook; cheap to clone.
+/// Decides which urls may be webhooks; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Targets {
     guard: Guard,
 }
 
 impl Targets {
-    /// With the operator's `[webhooks] allow_targets`.
+    /// Reads the operator's `[webhooks] allow_targets`.
     ///
     /// # Errors
     /// The first entry that cannot be read.
@@ -69,7 +68,7 @@ impl Targets {
         Ok(Self { guard: Guard::with_setting(&allow, SETTING)? })
     }
 
-    /// Checks what can be known without a resolver, when a webhook is made and before each attempt.
+    /// Checks everything that needs no name lookup; called when a webhook is created and before each attempt.
     ///
     /// # Errors
     /// The first reason against it.
@@ -77,7 +76,7 @@ impl Targets {
         if text.len() > URL_BYTES_MAX {
             return Err(TargetError::TooLong);
         }
-        // The parser would leave them out without a word.
+        // The URL parser would silently remove these characters.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(TargetError::Malformed);
         }
@@ -98,13 +97,12 @@ impl Targets {
         Ok(Target(url))
     }
 
-    /// With a guard that a test made up.
     #[cfg(test)]
     pub(super) fn with_guard(guard: Guard) -> Self {
         Self { guard }
     }
 
-    /// The guard that connects.
+    /// The guard of the connections.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -120,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn public_https_is_let_through() {
+    fn public_https_is_allowed() {
         for (text, host) in [
             ("https://Hooks.Example.com./a?token=x", "hooks.example.com"),
             ("https://1.1.1.1:8443/", "1.1.1.1"),
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_public_https_is_refused() {
+    fn targets_other_than_public_https_are_refused() {
         let refused = |text: &str| targets(&[]).check(text).unwrap_err();
         let long = format!("https://example.com/{}", "x".repeat(URL_BYTES_MAX));
         assert_eq!(refused(&long), TargetError::TooLong);
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_lists_may_be_private_and_http() {
+    fn listed_hosts_may_be_private_and_use_http() {
         let targets = targets(&["10.0.0.0/8", "nas.lan"]);
         for text in ["http://10.1.2.3:8080/a", "https://10.1.2.3/a", "http://nas.lan/a"] {
             assert!(targets.check(text).is_ok(), "{text}");

@@ -1,49 +1,49 @@
-//! The worker: claims what is due, sends it beside other deliveries; beside it, what is old is deleted.
+//! The worker: claims due deliveries and sends them in parallel; a second task deletes old ones.
 
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::courier::{LEASE, Webhooks};
+use super::notifier::{LEASE, Webhooks};
 use super::schedule::later;
 use super::send::ATTEMPT_TIMEOUT;
 use satcast_core::ids::UnixMillis;
 use satcast_store::{DeliveryJob, SendingCaps, Settled, StoreError};
 
-/// Deliveries on their way at one time in this process.
+/// Deliveries in flight at the same time in this process.
 pub const SENDING_MAX: usize = 64;
-/// Shares of them that one receiver or owner can have.
+/// Parts of these that one receiver or account may use.
 pub const CAPS: SendingCaps = SendingCaps { per_webhook: 4, per_host: 8, per_account: 16 };
 /// Attempts that are recorded in one transaction.
 pub(super) const RECORDED_MAX: usize = 32;
-/// How long an attempt that ended waits for others to be recorded with: most of what a delivery costs is its transactions.
+/// How long a finished attempt waits to be recorded together with others: transactions are the main cost of a delivery.
 const GATHER: Duration = Duration::from_millis(5);
-/// How often the outbox is looked at when nobody says that it changed.
+/// How often the outbox is checked without a notification.
 const POLL: Duration = Duration::from_secs(1);
 /// How long the log of deliveries is kept.
 const LOG_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
-/// How often what is older is deleted.
+/// How often older deliveries are deleted.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60 * 60);
-/// Longest wait for deliveries on their way when the service ends.
+/// Longest wait for deliveries in flight at shutdown.
 const STOP_WAIT: Duration = ATTEMPT_TIMEOUT.saturating_add(Duration::from_secs(2));
 
-/// A job and what came of it.
+/// A job and its result.
 type Ended = (DeliveryJob, Settled);
 
 fn note(ended: Result<Ended, JoinError>, done: &mut Vec<Ended>) {
     match ended {
         Ok(ended) => done.push(ended),
-        Err(error) => tracing::error!(%error, "a delivery broke off; it is sent again"),
+        Err(error) => tracing::error!(%error, "a delivery failed unexpectedly; it is sent again"),
     }
 }
 
 impl Webhooks {
-    /// Sends deliveries until `stop` resolves, then waits for those on their way.
+    /// Sends deliveries until `stop` resolves, then waits for those in flight.
     pub async fn keep_sending(self, stop: impl Future<Output = ()>) {
         let changed = self.store.outbox_changed();
         let mut sending = JoinSet::new();
-        // Ends with this.
+        // Aborted when this function returns.
         let mut pruning = JoinSet::new();
         pruning.spawn(self.clone().keep_pruning());
         tokio::pin!(stop);
@@ -58,7 +58,7 @@ impl Webhooks {
                         });
                     }
                 }
-                Err(error) => tracing::error!(%error, "deliveries to webhooks cannot be read, tried again"),
+                Err(error) => tracing::error!(%error, "deliveries to webhooks cannot be read; retrying"),
             }
             tokio::select! {
                 () = &mut stop => break,
@@ -73,21 +73,23 @@ impl Webhooks {
             }
         };
         if timeout(STOP_WAIT, rest).await.is_err() {
-            tracing::warn!("deliveries to webhooks were cut off; they are sent again at the next start");
+            tracing::warn!(
+                "deliveries to webhooks were interrupted by the shutdown; the next start sends them again"
+            );
         }
     }
 
-    /// Takes what is due, as much as there is room for.
-    pub(super) async fn claim(&self, room: usize) -> Result<Vec<DeliveryJob>, StoreError> {
+    /// Claims due deliveries, up to the free capacity.
+    pub(super) async fn claim(&self, capacity: usize) -> Result<Vec<DeliveryJob>, StoreError> {
         let now = self.clock.now();
-        // Most of the time nothing is due, and a look needs no place among the writers.
-        if room == 0 || !self.store.has_due_delivery(now).await? {
+        // Usually nothing is due, and the check needs no writer.
+        if capacity == 0 || !self.store.has_due_delivery(now).await? {
             return Ok(Vec::new());
         }
-        self.store.claim_deliveries(now, later(now, LEASE), room, CAPS).await
+        self.store.claim_deliveries(now, later(now, LEASE), capacity, CAPS).await
     }
 
-    /// Records an attempt that ended, with others that end within [`GATHER`].
+    /// Records a finished attempt, together with others that finish within [`GATHER`].
     async fn record_some(&self, first: Result<Ended, JoinError>, sending: &mut JoinSet<Ended>) {
         let mut done = Vec::with_capacity(RECORDED_MAX);
         note(first, &mut done);
@@ -97,12 +99,12 @@ impl Webhooks {
                 note(next, &mut done);
             }
         };
-        // What ended is in `done` or still in `sending`, whenever this is cut off.
+        // Finished attempts are in `done` or still in `sending`, wherever this future is dropped.
         let _ = timeout(GATHER, more).await;
         if self.record(&mut done).await.is_ok() {
             return;
         }
-        // One of them may be what the database does not take: the others are recorded alone.
+        // One of them may be refused by the database: each is recorded alone.
         for one in done {
             let delivery = one.0.delivery;
             if let Err(error) = self.record(&mut [one]).await {
@@ -111,7 +113,7 @@ impl Webhooks {
         }
     }
 
-    /// Deletes now and then what is old. A long log takes its time, and nobody waits for it.
+    /// Deletes old deliveries regularly. A long log takes time, and nothing waits for it.
     async fn keep_pruning(self) {
         loop {
             self.prune().await;
@@ -119,7 +121,7 @@ impl Webhooks {
         }
     }
 
-    /// Deletes what is older than the log is kept, and the logs of deleted webhooks.
+    /// Deletes deliveries past their retention time, and the logs of deleted webhooks.
     pub(super) async fn prune(&self) {
         let before = UnixMillis(self.clock.now().0.saturating_sub(LOG_KEPT_MS));
         loop {
@@ -129,7 +131,7 @@ impl Webhooks {
                 (Ok(false), Ok(false)) => return,
                 (Ok(_), Ok(_)) => {}
                 (Err(error), _) | (_, Err(error)) => {
-                    tracing::error!(%error, "old deliveries to webhooks cannot be deleted, tried again in an hour");
+                    tracing::error!(%error, "old deliveries to webhooks cannot be deleted; retrying in an hour");
                     return;
                 }
             }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what a stream costs, beside a peer in the same run.
+//! `cargo xtask bench`: the cost of a stream, compared with another server in the same run.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::{build, npm, process, setup, workspace};
 /// Benchmarks of whole servers.
 const SERVERS: [&str; 5] = ["relay", "playback", "api", "webhooks", "boundary"];
 
-/// Parts of `playback` that can be asked for by their own name.
+/// Parts of `playback` with a name of their own.
 const PLAYBACK_PARTS: [&str; 2] = ["package", "viewers"];
 
 /// The benchmark of the database, which needs a server beside it.
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         Some(("parts", rest)) => parts(rest),
         Some((other, _)) => {
             let known = [&SERVERS[..], &PLAYBACK_PARTS[..]].concat().join(", ");
-            Err(format!("there is no benchmark \"{other}\"; there are {known}, money and parts"))
+            Err(format!("unknown benchmark \"{other}\"; the benchmarks are {known}, money and parts"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Building the workspace and laying drivers and pages beside the binary, where the service looks for them.
+//! Builds the workspace and installs drivers and pages next to the binary, where the service looks for them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,15 +17,15 @@ pub(crate) const DRIVERS: [(&str, &str); 4] = [
     ("rtmp", "libsatcast_plugin_rtmp.so"),
 ];
 
-/// The file that says which libraries in the drivers folder are ours: `{"files": {"<name>": "<sha256 hex>"}}`.
+/// The file that lists the libraries of this project in the drivers folder: `{"files": {"<name>": "<sha256 hex>"}}`.
 const MANIFEST: &str = "manifest.json";
 
-/// Which build to make.
+/// Build profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
     /// Quick to build; the tests use it.
     Debug,
-    /// What operators run; benchmarks use it.
+    /// The build for operators; benchmarks use it.
     Release,
 }
 
@@ -103,7 +103,7 @@ fn install_drivers(folder: &Path) -> Result<(), String> {
         files.push((name, sha256(&path)?));
     }
     for stale in before.iter().filter(|old| !files.iter().any(|(name, _)| name == *old)) {
-        // Only files that an earlier build of ours laid down: the folder may hold an operator's own drivers.
+        // Only files installed by an earlier build: the folder may contain an operator's own drivers.
         match std::fs::remove_file(drivers.join(stale)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(format!("cannot remove the stale driver {stale}: {error}"));
@@ -134,7 +134,7 @@ fn install(from: &Path, to: &Path) -> Result<(), String> {
 
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let temporary = path.with_extension("new");
-    // Whatever the umask is: the service refuses what others can write to.
+    // Independent of the umask: the service refuses files that other users can write to.
     std::fs::write(&temporary, bytes)
         .and_then(|()| std::fs::set_permissions(&temporary, Permissions::from_mode(0o644)))
         .and_then(|()| std::fs::rename(&temporary, path))

@@ -6,17 +6,17 @@ use std::time::SystemTime;
 
 use crate::{process, workspace};
 
-/// Where the scripts are that need packages.
+/// Folders of scripts that need packages.
 const FOLDERS: &[&str] = &["tests/player", "tests/clients", "tests/wallets", "tests/peers"];
-/// npm writes it last of all.
+/// The last file that npm writes.
 const INSTALLED: &str = "node_modules/.package-lock.json";
 
-/// Installs the packages, unless those of the lock file are there. No package runs a script of its own.
+/// Installs the packages of the lock files where missing. Packages run no install scripts.
 pub(crate) fn install() -> Result<(), String> {
     FOLDERS.iter().try_for_each(|name| install_in(name))
 }
 
-/// Installs the packages of one folder, unless those of its lock file are there.
+/// Installs the packages of one folder, unless those of its lock file are installed.
 pub(crate) fn install_in(name: &str) -> Result<(), String> {
     let folder = workspace::root().join(name);
     if is_current(&folder) {
@@ -46,7 +46,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn packages_are_installed_anew_when_the_lock_file_is_newer() {
+    fn packages_are_installed_again_when_the_lock_file_is_newer() {
         let folder = std::env::temp_dir().join(format!("satcast-npm-{}", std::process::id()));
         let _ = remove_dir_all(&folder);
         create_dir_all(folder.join("node_modules")).unwrap();

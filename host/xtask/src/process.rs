@@ -9,7 +9,7 @@ use crate::workspace;
 
 /// A command that works in the repository root.
 ///
-/// Without what cargo told us of our own package: build scripts look at those variables too, and would run anew, with all that
+/// Removes cargo's variables of this package: build scripts depend on them, and would run again, with all that
 /// depends on them, in every cargo that the command starts.
 pub(crate) fn command<S: AsRef<OsStr>>(program: S) -> Command {
     let mut command = Command::new(program);
@@ -37,7 +37,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}` failed: {status}")) }
 }
 
-/// A command that runs beside others: what it prints is kept in a file until somebody waits for it.
+/// A command that runs in parallel; its output goes to a file until `finish`.
 pub(crate) struct Beside {
     child: Child,
     line: String,
@@ -45,7 +45,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts it; what it prints goes to the file `printed`.
+    /// Starts the command; its output goes to the file `printed`.
     pub(crate) fn start(command: &mut Command, printed: &Path) -> Result<Self, String> {
         let line = line(command);
         println!("+ {line} (beside what follows)");
@@ -56,7 +56,7 @@ impl Beside {
         Ok(Self { child, line, printed: printed.to_owned() })
     }
 
-    /// Waits for its end, prints what it printed, and fails unless it exits with 0.
+    /// Waits for its end, prints its output, and fails unless it exits with 0.
     pub(crate) fn finish(mut self) -> Result<(), String> {
         let line = self.line;
         let status = self.child.wait().map_err(|error| format!("cannot wait for `{line}`: {error}"))?;
@@ -69,7 +69,7 @@ impl Beside {
     }
 }
 
-/// Runs a command quietly and gives its standard output; its standard error goes into the message of a failure.
+/// Runs a command without output and returns its standard output; an error contains its standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let line = line(command);
     let output =
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_beside_is_judged_by_its_exit_and_keeps_what_it_printed() {
+    fn a_parallel_command_reports_its_exit_and_output() {
         let printed = std::env::temp_dir().join(format!("satcast-beside-{}", std::process::id()));
         let run = |script: &str| {
             let beside = Beside::start(Command::new("sh").args(["-c", script]), &printed)?;

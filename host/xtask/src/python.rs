@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_is_current_when_it_has_what_is_required_and_its_python() {
+    fn an_environment_is_current_with_its_requirements_and_its_python() {
         let folder = std::env::temp_dir().join(format!("satcast-python-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("bin")).unwrap();

@@ -1,4 +1,4 @@
-//! What a run did and how long each step took: steps that test, steps that fetch tools, and the slowest tests.
+//! Results and durations of the steps of a run, and the slowest tests.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 /// How many of the slowest tests are printed.
 const SLOWEST: usize = 10;
 
-/// What a step is for; the seconds of the kinds are summed apart.
+/// Purpose of a step; durations are summed per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Installs what the machine lacks: once, whatever the change is.
+    /// Installs missing tools: once per machine.
     Tools,
     /// Builds or tests with the one feature set of the workspace.
     Work,
-    /// Builds something that no build of the workspace can serve.
+    /// Builds something outside the workspace's build.
     Apart,
 }
 
@@ -50,7 +50,7 @@ impl Report {
         value.ok_or_else(|| failed.unwrap_or_default())
     }
 
-    /// Runs a step and goes on whatever comes of it.
+    /// Runs a step and continues after a failure.
     pub(crate) fn note(&mut self, kind: Kind, name: &str, work: impl FnOnce() -> Result<(), String>) {
         // The result stays in the report.
         let _ = self.step(kind, name, work);
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_from_what_nextest_writes() {
+    fn durations_are_read_from_the_output_of_nextest() {
         let junit = "<testsuite name=\"a\" time=\"9\">\n\
             <testcase name=\"one::two\" classname=\"satcast\" timestamp=\"2026-01-01\" time=\"1.250\">\n</testcase>\n\
             <testcase name=\"three\" classname=\"tests::e2e\" time=\"0.004\"/>\n";

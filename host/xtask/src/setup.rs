@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: what the machine must have besides Rust, and how it gets there.
+//! `cargo xtask setup`: checks and installs the tools that are needed besides Rust.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ const RUST_MIN: (u32, u32) = (1, 95);
 /// Oldest Node that the players of the tests and the dashboard's tools run on.
 const NODE_MIN: (u32, u32) = (20, 19);
 
-/// The runner of the tests, as it is installed where it is missing; what it does by group and weight stands in `tests/nextest.toml`.
+/// Version of the test runner that is installed when missing; its groups and weights are in `tests/nextest.toml`.
 const NEXTEST: &str = "0.9.143";
 
 /// A Debian package that the tests or the benchmarks use as a peer.
 struct Package {
     /// Name for apt.
     name: &'static str,
-    /// A file that is there once the package is.
+    /// A file that exists once the package is installed.
     file: &'static str,
-    /// What the project does with it.
+    /// Its use in the project.
     purpose: &'static str,
-    /// Whether today's tests need it; the others are listed so that one look shows what will come.
+    /// Whether current tests need it.
     required: bool,
 }
 
@@ -190,7 +190,7 @@ fn check_node() -> Result<(), String> {
     found
 }
 
-/// It is built from source, by whoever runs the tests: that takes some minutes, once.
+/// Builds it from source for the current user; takes some minutes, once.
 fn check_nextest() -> Result<(), String> {
     let is_there = process::available("cargo-nextest", "--version");
     let state = if is_there { "ok" } else { "missing" };
@@ -206,7 +206,7 @@ fn check_nextest() -> Result<(), String> {
     ]))
 }
 
-/// Whether Node and npm are there, and new enough.
+/// Fails when Node or npm is missing or too old.
 pub(crate) fn node() -> Result<(), String> {
     let found = process::output(process::command("node").arg("--version")).ok();
     let npm = process::available("npm", "--version");
@@ -220,7 +220,7 @@ pub(crate) fn node() -> Result<(), String> {
     Err(format!("node: {state}; install Node {major}.{minor} or newer with npm from nodejs.org"))
 }
 
-/// Major and minor of the first thing in `text` that looks like a version.
+/// Major and minor number of the first version in `text`.
 fn version(text: &str) -> Option<(u32, u32)> {
     text.split_whitespace().find_map(|word| {
         let mut parts = word.trim_start_matches('v').split('.');
@@ -238,7 +238,7 @@ fn install(packages: &[&str]) -> Result<(), String> {
     process::run(install.env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// Tells dpkg to start no service; the machine's own policy is put back when this is dropped.
+/// Prevents dpkg from starting services; dropping it restores the machine's own policy.
 struct PolicyRc {
     path: PathBuf,
     before: Option<(Vec<u8>, u32)>,
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_from_what_tools_print() {
+    fn versions_are_read_from_the_output_of_tools() {
         assert_eq!(version("rustc 1.95.0 (59807616e 2026-04-14)"), Some((1, 95)));
         assert_eq!(version("v20.20.2\n"), Some((20, 20)));
         assert_eq!(version("no version here"), None);

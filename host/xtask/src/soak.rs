@@ -26,7 +26,7 @@ const FUZZ_FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 
 /// Runs the long forms, one after the other, and stops at the first failure.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let number = |text: &str, what| text.parse().map_err(|_| format!("\"{text}\" is no number of {what}"));
+    let number = |text: &str, what| text.parse().map_err(|_| format!("\"{text}\" is not a number of {what}"));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let minutes = match args[..] {
         [] => FUZZ_MINUTES,
@@ -57,7 +57,7 @@ enum Budget {
 }
 
 impl Budget {
-    /// As libFuzzer is told.
+    /// The argument for libFuzzer.
     fn argument(&self) -> String {
         match self {
             Budget::Seconds(seconds) => format!("-max_total_time={seconds}"),

@@ -1,4 +1,4 @@
-//! What the binaries export. A driver that found the host's SQLite by name would use it with its own headers.
+//! Exported symbols of the binaries. A driver that resolved the host's SQLite by name would use it with its own headers.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ const DRIVER_ENTRY: &str = "satcast_driver_entry";
 /// Prefixes of the C libraries that are compiled into the host.
 const BUNDLED: &[&str] = &["sqlite3", "ring_core"];
 
-/// Prefixes of what a dependency exports and nothing else could take by mistake: the checksums of the store's client, whose C
+/// Prefixes of harmless exports of a dependency: the checksums of the S3 client, whose C
 /// interface cannot be left out.
 const HARMLESS: &[&str] = &["crc_fast_"];
 

@@ -16,7 +16,7 @@ const WITH_DATABASE: [&str; 4] = ["satcast-store", "satcast-money", "satcast-arc
 const MODULE_WITH_DATABASE: (&str, &str) = ("satcast-web", "host/web/src/playback");
 
 /// Not those that are cut off at each of their steps: each cut costs a connection to the server, and they take minutes there.
-const CUT_OFF: &str = "^wallet::desk::tests::crash::";
+const CUT_OFF: &str = "^wallet::topups::tests::crash::";
 
 /// Where nextest says how long each test took, below cargo's output.
 const JUNIT: [&str; 2] = ["nextest/default/junit.xml", "nextest/postgres/junit.xml"];

@@ -1,4 +1,4 @@
-//! Chunk reader and writer over a synthetic 6 Mbps stream: 30 pictures and about 47 AAC packets a second.
+//! Chunk reader and writer over a synthetic 6 Mbps stream: 30 frames and about 47 AAC packets per second.
 
 use std::hint::black_box;
 
@@ -7,13 +7,13 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use satcast_media::rtmp::chunk::{ChunkOutput, ChunkReader, ChunkWriter, MessageHeader};
 
 const SECONDS: u32 = 10;
-/// Sizes of the blocks the reader gets, as a socket read would give them.
+/// Block sizes for the reader, as from socket reads.
 const BLOCK_BYTES: [usize; 3] = [64 * 1024, 128 * 1024, 256 * 1024];
 const VIDEO: u8 = 9;
 const AUDIO: u8 = 8;
 
-/// Headers and payloads in the order of their times: keyframes of 100 kB every two seconds, pictures of
-/// 23.6 kB, audio of 427 bytes.
+/// Headers and payloads by time: keyframes of 100 kB every two seconds, other frames of 23.6 kB, audio packets of
+/// 427 bytes.
 fn messages() -> Vec<(MessageHeader, Bytes)> {
     let payload = Bytes::from(vec![0x5a; 100_000]);
     let mut messages = Vec::new();
@@ -77,7 +77,7 @@ fn chunk(criterion: &mut Criterion) {
         });
         let mut bytes = Vec::new();
         write(&messages, chunk_size, |output| bytes.extend_from_slice(&output.take()));
-        // Blocks of their own, as fresh socket reads are.
+        // Separate blocks, as from socket reads.
         for block_bytes in BLOCK_BYTES {
             let blocks: Vec<Bytes> = bytes.chunks(block_bytes).map(Bytes::copy_from_slice).collect();
             assert_eq!(read(&blocks, chunk_size, block_bytes), messages.len());

@@ -1,4 +1,4 @@
-//! Packaging of a synthetic 6 Mbps stream: 30 pictures and about 47 AAC packets a second, a minute of it.
+//! Packaging of a synthetic 6 Mbps stream: 30 frames and about 47 AAC packets per second, for one minute.
 
 use std::hint::black_box;
 
@@ -19,8 +19,8 @@ fn packet(codec: Codec, role: Role, keyframe: bool, dts_ns: i64, payload: Bytes)
     Packet { role, ..Packet::media(codec, keyframe, dts_ns, dts_ns, payload) }
 }
 
-/// Keyframes of 100 kB every two seconds, pictures of 23.6 kB, audio of 427 bytes; each in memory of its own,
-/// so that they come from memory and not from a cache.
+/// Keyframes of 100 kB every two seconds, other frames of 23.6 kB, audio packets of 427 bytes. Each payload has its own
+/// memory, so that reads come from memory and not from a cache.
 fn packets() -> Vec<Packet> {
     let payload = |bytes: usize| Bytes::from(vec![0x5a; bytes]);
     let mut packets = vec![
@@ -41,7 +41,7 @@ fn packets() -> Vec<Packet> {
     packets
 }
 
-/// Packages everything; returns segments and bytes.
+/// Packages all packets; returns the number of segments and bytes.
 fn package(mut segmenter: Segmenter, packets: &[Packet]) -> (usize, usize) {
     let (mut playlist, mut number) = (None, 0);
     let (mut segments, mut bytes) = (0, 0);
@@ -97,7 +97,7 @@ fn package(mut segmenter: Segmenter, packets: &[Packet]) -> (usize, usize) {
     (segments, bytes)
 }
 
-/// Lists and renders a window that is full.
+/// Lists and renders a full window.
 fn full_window(mut playlist: MediaPlaylist) -> MediaPlaylist {
     for sequence in 0..1900 {
         next(&mut playlist, sequence);
@@ -121,7 +121,7 @@ fn next(playlist: &mut MediaPlaylist, sequence: u64) {
     playlist.push(entry).expect("valid");
 }
 
-/// Changes nothing in a playlist without parts.
+/// No effect on a playlist without parts.
 fn part(playlist: &mut MediaPlaylist, sequence: u64, index: u64) {
     let entry = PartEntry {
         sequence,

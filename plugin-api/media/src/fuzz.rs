@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets: each takes any bytes, and panics only at a defect.
+//! Bodies of the fuzz targets: each takes arbitrary bytes and panics only on a defect.
 //!
 //! The fuzz crate runs them under coverage guidance; the normal tests run them over the committed corpus.
 
@@ -34,7 +34,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("read", read),
 ];
 
-/// Configuration records that the segmenter's target chooses from.
+/// Codec configurations from which the segmenter target chooses.
 pub const RECORDS: [(Codec, &[u8]); 5] = [
     (
         Codec::H264,
@@ -51,7 +51,7 @@ pub const RECORDS: [(Codec, &[u8]); 5] = [
     (Codec::Opus, b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0"),
 ];
 
-/// AMF0: what was read is written and read the same.
+/// AMF0: values that were read survive writing and reading again.
 pub fn amf0(data: &[u8]) {
     if let Ok(values) = decode_all(data) {
         let written = encode_all(&values);
@@ -61,7 +61,7 @@ pub fn amf0(data: &[u8]) {
     }
 }
 
-/// Chunks: byte 0 is the chunk size, byte 1 the block size. Messages are written and read the same.
+/// Chunks: byte 0 is the chunk size, byte 1 the block size. Messages survive writing and reading again.
 pub fn chunk(data: &[u8]) {
     let [size, step, rest @ ..] = data else { return };
     let size = 1usize << (size % 17);
@@ -94,8 +94,8 @@ pub fn chunk(data: &[u8]) {
     }
 }
 
-/// Server: byte 0 is the block size; a handshake goes before the rest. Requests are accepted and, now and
-/// then, rejected.
+/// Server: byte 0 is the block size; a handshake is sent before the remaining bytes. Most publish requests are
+/// accepted, some are rejected.
 pub fn server_session(data: &[u8]) {
     let [step, rest @ ..] = data else { return };
     let mut session = ServerSession::new(ServerConfig::default());
@@ -124,7 +124,7 @@ pub fn server_session(data: &[u8]) {
     }
 }
 
-/// Client: byte 0 is the block size; a handshake goes before the rest. Media is sent while publishing.
+/// Client: byte 0 is the block size; a handshake is sent before the remaining bytes. Media is sent while publishing.
 pub fn client_session(data: &[u8]) {
     let [step, rest @ ..] = data else { return };
     let config = ClientConfig { stream_key: "key".to_owned(), ..ClientConfig::default() };
@@ -151,7 +151,7 @@ pub fn client_session(data: &[u8]) {
     session.end();
 }
 
-/// FLV: byte 0 is the kind, the rest the tag body. What was read is written and read the same.
+/// FLV: byte 0 is the kind, the rest is the tag body. A packet survives writing and reading again.
 pub fn flv(data: &[u8]) {
     let [kind, rest @ ..] = data else { return };
     let kind = if kind % 2 == 0 { Kind::Video } else { Kind::Audio };
@@ -167,15 +167,15 @@ pub fn flv(data: &[u8]) {
     assert_eq!(demux(kind, 40, &written), Ok(Some(packet)));
 }
 
-/// Codec configuration records and what is read inside them.
+/// Codec configurations and the fields parsed from them.
 pub fn codec(data: &[u8]) {
     if let Ok(config) = avc::AvcConfig::parse(data) {
-        let _ = config.picture_size();
+        let _ = config.video_size();
     }
     if let Ok(config) = hevc::HevcConfig::parse(data) {
-        let _ = config.picture_size();
+        let _ = config.video_size();
     }
-    let sizes = [avc::picture_size(data), hevc::picture_size(data)];
+    let sizes = [avc::video_size(data), hevc::video_size(data)];
     assert!(sizes.iter().flatten().all(|size| size.width.min(size.height) > 0));
     let _ = av1::Av1Config::parse(data);
     let _ = opus::OpusConfig::parse(data);
@@ -187,27 +187,27 @@ pub fn codec(data: &[u8]) {
     assert_eq!(stripped, unit.slice(unit.len() - stripped.remaining()..));
 }
 
-/// Fragmented MP4: one and the same bytes as initialization segment and as the media segments after it. Payloads lie in the bytes, and
-/// decode times rise.
+/// Fragmented MP4: the same bytes are read as initialization segment and as media segment. Payloads lie within the
+/// bytes, and decode times never decrease.
 pub fn read(data: &[u8]) {
     let Ok(mut reader) = Reader::new(&data[..data.len().min(INIT_BYTES_MAX)]) else { return };
     for (codec, record) in RECORDS {
-        reader.know(codec, &Bytes::from_static(record));
+        reader.set_record(codec, &Bytes::from_static(record));
     }
     let bytes = Bytes::copy_from_slice(data);
     let Ok(segment) = reader.segment(&bytes, 0) else { return };
     assert!(segment.packets.is_sorted_by_key(|packet| packet.dts_ns));
-    let all: usize = segment.packets.iter().map(|packet| packet.payload.len()).max().unwrap_or(0);
-    assert!(all <= bytes.len() && segment.start_ns <= segment.end_ns);
+    let largest: usize = segment.packets.iter().map(|packet| packet.payload.len()).max().unwrap_or(0);
+    assert!(largest <= bytes.len() && segment.start_ns <= segment.end_ns);
 }
 
-/// How long parts should be.
+/// Requested duration of parts.
 const PART_NANOS: i64 = 500 * NANOS_PER_MILLI;
 /// Bytes of the instruction for one packet of the segmenter's target.
 const STEP_BYTES: usize = 4;
 
-/// Segmenter: every four bytes are a packet (what, step in time, composition, length) or a gap. What comes
-/// out keeps all promises of playlists.
+/// Segmenter: every four bytes are a packet (selector, time step, composition, length) or a gap. The playlists must
+/// accept all events.
 pub fn segmenter(data: &[u8]) {
     let mut segmenter = Segmenter::new(7);
     if data.first().is_some_and(|first| first & 1 == 1) {
@@ -229,26 +229,26 @@ pub fn segmenter(data: &[u8]) {
 }
 
 fn push_step(segmenter: &mut Segmenter, times: &mut [i64; 2], step: &[u8]) {
-    let [what, time, composition, length] = *step else { return };
-    if what == u8::MAX {
+    let [selector, time, composition, length] = *step else { return };
+    if selector == u8::MAX {
         return segmenter.gap();
     }
-    let (codec, record) = RECORDS[usize::from(what) % RECORDS.len()];
+    let (codec, record) = RECORDS[usize::from(selector) % RECORDS.len()];
     let video = codec.kind() == Kind::Video;
-    let role = if what & 0x60 == 0x60 { Role::Config } else { Role::Data };
+    let role = if selector & 0x60 == 0x60 { Role::Config } else { Role::Data };
     let at = &mut times[usize::from(!video)];
-    // Mostly milliseconds, now and then a jump of minutes either way.
+    // Mostly milliseconds, sometimes a jump of minutes forwards or backwards.
     let unit = if time & 0xe0 == 0xe0 { 10_000 } else { 1 };
     let step_ms = (i64::from(time & 0x7f) - if unit > 1 { 112 } else { 0 }) * unit;
     *at = at.saturating_add(step_ms * NANOS_PER_MILLI);
     let payload = match role {
         Role::Config if length == 1 => Bytes::from_static(b"garbage"),
         Role::Config => Bytes::from_static(record),
-        Role::Data => Bytes::from(vec![what; usize::from(length)]),
+        Role::Data => Bytes::from(vec![selector; usize::from(length)]),
     };
     let composition_ns = i64::from(composition as i8) * NANOS_PER_MILLI;
     let (dts_ns, pts_ns) = (*at, at.saturating_add(if video { composition_ns } else { 0 }));
-    let keyframe = video && role == Role::Data && what & 0x80 != 0;
+    let keyframe = video && role == Role::Data && selector & 0x80 != 0;
     let packet = Packet { role, ..Packet::media(codec, keyframe, dts_ns, pts_ns, payload) };
     segmenter.push(&packet, i64::from(time));
 }

@@ -1,4 +1,4 @@
-//! Small helpers of the unit tests.
+//! Helpers for unit tests.
 
 use bytes::{Buf, Bytes};
 
@@ -33,7 +33,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digits).collect()
 }
 
-/// An AMF0 object of the members given.
+/// An AMF0 object with the given members.
 pub(crate) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
@@ -42,7 +42,7 @@ pub(crate) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
 pub(crate) struct Peer {
     reader: ChunkReader,
     writer: ChunkWriter,
-    /// Handshake bytes of the session still to be passed over.
+    /// Remaining handshake bytes of the session to skip.
     handshake_left: usize,
 }
 
@@ -112,7 +112,7 @@ impl Peer {
     }
 }
 
-/// `name transaction code` of commands, the code being that of an information object.
+/// `name transaction code` of commands, with the code of the information object.
 pub(crate) fn outline(commands: &[Command]) -> Vec<String> {
     let line = |command: &Command| {
         let code = command.args.iter().find_map(|value| value.member("code")?.text()).unwrap_or("-");

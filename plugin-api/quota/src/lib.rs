@@ -1,9 +1,9 @@
-//! A limit that many share: so much in all, and no more than a share of it for each key, such as an account, a network or a host.
+//! A shared limit: a total for all keys, and a share for each key, such as an account, a network or a host.
 //!
-//! Units are the caller's: bytes, connections, requests. A [`Permit`] holds what was taken and gives it back when it is dropped.
+//! Units are the caller's: bytes, connections, requests. A [`Permit`] holds the taken amount and returns it when it is dropped.
 //! Two limits on one thing, such as the account's and the store's, are two quotas whose permits are taken in the same order everywhere.
 //!
-//! Whoever waits is served in the order of arrival; a key that has its share is passed over until it gives something back.
+//! Waiting callers are served in the order of arrival; a key that has used up its share is skipped until it returns something.
 //!
 //! Deliberately absent: clocks (limit a wait from outside, [`Quota::take`] may be dropped at any time), rates, and limits that change.
 
@@ -15,21 +15,20 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// What tells those apart that share.
 pub trait Key: Clone + Debug + Eq + Hash {}
 
 impl<K: Clone + Debug + Eq + Hash> Key for K {}
 
-/// Why nothing was taken.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The key has its share.
+    /// The share of the key.
     Share,
-    /// All keys together have the total.
+    /// The total of all keys.
     Total,
 }
 
-/// A limit that many share; cheap to clone.
+/// A shared limit; cheap to clone.
 #[derive(Debug)]
 pub struct Quota<K: Key>(Arc<Inner<K>>);
 
@@ -43,7 +42,7 @@ struct Inner<K: Key> {
 #[derive(Debug)]
 struct State<K: Key> {
     taken: u64,
-    /// No key without anything.
+    /// Only keys with an amount above 0.
     by_key: HashMap<K, u64>,
     waiting: VecDeque<Waiting<K>>,
 }
@@ -55,7 +54,7 @@ struct Waiting<K: Key> {
     grant: oneshot::Sender<Permit<K>>,
 }
 
-/// A part of a quota, until it is dropped.
+/// An amount of a quota, returned on drop.
 #[derive(Debug)]
 #[must_use]
 pub struct Permit<K: Key> {
@@ -71,49 +70,45 @@ impl<K: Key> Clone for Quota<K> {
 }
 
 impl<K: Key> Quota<K> {
-    /// So much in all, `share` of it for one key at most. [`u64::MAX`] is no limit.
+    /// `total` for all keys, at most `share` for one key. [`u64::MAX`] is no limit.
     pub fn new(total: u64, share: u64) -> Self {
         let state = State { taken: 0, by_key: HashMap::new(), waiting: VecDeque::new() };
         Self(Arc::new(Inner { total, share, state: Mutex::new(state) }))
     }
 
-    /// Most that all keys may have together.
     pub fn total(&self) -> u64 {
         self.0.total
     }
 
-    /// Most that one key may have.
     pub fn share(&self) -> u64 {
         self.0.share
     }
 
-    /// What all keys have now.
     pub fn taken(&self) -> u64 {
         self.0.state.lock().taken
     }
 
-    /// What the key has now.
     pub fn taken_by(&self, key: &K) -> u64 {
         self.0.state.lock().of(key)
     }
 
-    /// Keys that have something now.
+    /// Number of keys that hold a permit above 0.
     pub fn keys(&self) -> usize {
         self.0.state.lock().by_key.len()
     }
 
-    /// Takes `amount` at once. Nobody is overtaken who waits and could have it.
+    /// Takes `amount` without waiting. Does not overtake a waiting caller that could be served.
     ///
     /// # Errors
-    /// There is no room for all of it; the share is looked at first.
+    /// The amount does not fit; the share is checked before the total.
     pub fn try_take(&self, key: K, amount: u64) -> Result<Permit<K>, Full> {
         let mut state = self.0.state.lock();
-        self.0.has_room(&state, &key, 0, amount)?;
+        self.0.check_capacity(&state, &key, 0, amount)?;
         for waiting in state.waiting.iter().filter(|waiting| !waiting.grant.is_closed()) {
             if waiting.key == key {
                 return Err(Full::Share);
             }
-            if self.0.has_room(&state, &waiting.key, 0, waiting.amount) != Err(Full::Share) {
+            if self.0.check_capacity(&state, &waiting.key, 0, waiting.amount) != Err(Full::Share) {
                 return Err(Full::Total);
             }
         }
@@ -121,19 +116,19 @@ impl<K: Key> Quota<K> {
         Ok(Permit { quota: self.clone(), key, amount })
     }
 
-    /// A permit for nothing, to be made larger.
+    /// A permit of amount 0, to be resized later.
     pub fn nothing(&self, key: K) -> Permit<K> {
         Permit { quota: self.clone(), key, amount: 0 }
     }
 
-    /// Waits for `amount`; what is more than a share counts as a share. Dropped before it resolves, it has taken nothing.
+    /// Waits for `amount`; more than a share counts as a share. If the future is dropped before it resolves, nothing is taken.
     pub async fn take(&self, key: K, amount: u64) -> Permit<K> {
         let amount = amount.min(self.0.share).min(self.0.total);
         loop {
             let (grant, granted) = oneshot::channel();
             self.0.state.lock().waiting.push_back(Waiting { key: key.clone(), amount, grant });
-            // Also when this is dropped: others may have stood behind it.
-            let _others = Served(self);
+            // Also when this future is dropped: callers may have waited behind it.
+            let _others = ServeOnDrop(self);
             self.serve();
             // An error would mean that the sender was dropped unused, which `serve` never does.
             if let Ok(permit) = granted.await {
@@ -142,7 +137,7 @@ impl<K: Key> Quota<K> {
         }
     }
 
-    /// Gives to those who wait what there is room for.
+    /// Grants waiting requests that fit.
     fn serve(&self) {
         let mut granted = Vec::new();
         {
@@ -155,7 +150,7 @@ impl<K: Key> Quota<K> {
                     continue;
                 }
                 let is_passed_over = passed_over.contains(&waiting.key);
-                match self.0.has_room(&state, &waiting.key, 0, waiting.amount) {
+                match self.0.check_capacity(&state, &waiting.key, 0, waiting.amount) {
                     Ok(()) if !is_passed_over => {}
                     Err(Full::Total) if !is_passed_over => break,
                     _ => {
@@ -171,25 +166,25 @@ impl<K: Key> Quota<K> {
                 granted.push((grant, Permit { quota: self.clone(), key, amount }));
             }
         }
-        // Not under the lock: the permit of one who has just gone comes back and is dropped.
+        // Not under the lock: if the caller has just gone, its permit comes back and is dropped.
         for (grant, permit) in granted {
             drop(grant.send(permit));
         }
     }
 }
 
-/// Serves those who wait when it is dropped.
-struct Served<'a, K: Key>(&'a Quota<K>);
+/// Calls `serve` on drop.
+struct ServeOnDrop<'a, K: Key>(&'a Quota<K>);
 
-impl<K: Key> Drop for Served<'_, K> {
+impl<K: Key> Drop for ServeOnDrop<'_, K> {
     fn drop(&mut self) {
         self.0.serve();
     }
 }
 
 impl<K: Key> Inner<K> {
-    /// Whether a key that gives `back` may have `amount` instead.
-    fn has_room(&self, state: &State<K>, key: &K, back: u64, amount: u64) -> Result<(), Full> {
+    /// Whether a key that returns `back` may take `amount` instead.
+    fn check_capacity(&self, state: &State<K>, key: &K, back: u64, amount: u64) -> Result<(), Full> {
         let fits = |taken: u64, most: u64| (taken - back).checked_add(amount).is_some_and(|all| all <= most);
         if !fits(state.of(key), self.share) {
             return Err(Full::Share);
@@ -227,25 +222,23 @@ impl<K: Key> State<K> {
 }
 
 impl<K: Key> Permit<K> {
-    /// Whose it is.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// How much it is.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// Makes it larger or smaller. Smaller always goes.
+    /// Changes the amount. A smaller amount always succeeds.
     ///
     /// # Errors
-    /// There is no room for the larger one; it stays as it was.
+    /// The larger amount does not fit; the permit stays unchanged.
     pub fn resize(&mut self, amount: u64) -> Result<(), Full> {
         {
             let mut state = self.quota.0.state.lock();
             if amount > self.amount {
-                self.quota.0.has_room(&state, &self.key, self.amount, amount)?;
+                self.quota.0.check_capacity(&state, &self.key, self.amount, amount)?;
             }
             state.replace(&self.key, self.amount, amount);
         }
@@ -253,7 +246,7 @@ impl<K: Key> Permit<K> {
         Ok(())
     }
 
-    /// Makes it so large, whether there is room or not: for what is there already, such as files of an earlier run.
+    /// Sets the amount even beyond the limits: for existing things, such as files of an earlier run.
     pub fn set(&mut self, amount: u64) {
         self.quota.0.state.lock().replace(&self.key, self.amount, amount);
         self.resized(amount);

@@ -1,4 +1,4 @@
-//! What is taken, by whom, and who waits for how long. Nothing here depends on time: a future is polled, and has its permit or has not.
+//! Amounts, shares and the order of waiting callers. Nothing depends on time: a polled future either has its permit or not.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -10,7 +10,7 @@ type Taking<'a> = Pin<Box<dyn Future<Output = Permit<u8>> + 'a>>;
 
 fn take(quota: &Quota<u8>, key: u8, amount: u64) -> Taking<'_> {
     let mut taking: Taking<'_> = Box::pin(quota.take(key, amount));
-    assert!(poll(&mut taking).is_none(), "there is room: use `now`");
+    assert!(poll(&mut taking).is_none(), "the amount fits: use `now`");
     taking
 }
 
@@ -24,28 +24,28 @@ fn poll(taking: &mut Taking<'_>) -> Option<Permit<u8>> {
 fn now(quota: &Quota<u8>, key: u8, amount: u64) -> Permit<u8> {
     match pin!(quota.take(key, amount)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(permit) => permit,
-        Poll::Pending => panic!("no room"),
+        Poll::Pending => panic!("the amount does not fit"),
     }
 }
 
 #[test]
-fn a_key_has_its_share_and_all_together_the_total() {
+fn share_and_total_limit_the_keys() {
     let quota = Quota::new(5, 3);
     let first = quota.try_take(1, 2).unwrap();
     assert_eq!(quota.try_take(1, 2).unwrap_err(), Full::Share);
     let second = quota.try_take(1, 1).unwrap();
     let other = quota.try_take(2, 2).unwrap();
     assert_eq!(quota.try_take(3, 1).unwrap_err(), Full::Total);
-    assert_eq!(quota.try_take(1, 1).unwrap_err(), Full::Share, "the share is looked at first");
+    assert_eq!(quota.try_take(1, 1).unwrap_err(), Full::Share, "the share is checked first");
     assert_eq!((quota.taken(), quota.taken_by(&1), quota.keys()), (5, 3, 2));
     drop(first);
     let third = quota.try_take(3, 2).unwrap();
     drop((second, other, third));
-    assert_eq!((quota.taken(), quota.keys()), (0, 0), "nothing is kept of keys that have nothing");
+    assert_eq!((quota.taken(), quota.keys()), (0, 0), "keys without an amount are removed");
 }
 
 #[test]
-fn nothing_and_more_than_can_be_counted() {
+fn zero_and_overflowing_amounts() {
     let quota = Quota::new(u64::MAX, u64::MAX);
     let nothing = quota.try_take(1, 0).unwrap();
     assert_eq!(quota.keys(), 0);
@@ -57,7 +57,7 @@ fn nothing_and_more_than_can_be_counted() {
 }
 
 #[test]
-fn what_is_there_already_counts_beyond_the_limit() {
+fn set_counts_beyond_the_limit() {
     let quota = Quota::new(4, 3);
     let mut found = quota.nothing(1);
     found.set(9);
@@ -74,7 +74,7 @@ fn what_is_there_already_counts_beyond_the_limit() {
 }
 
 #[test]
-fn a_permit_is_made_larger_only_where_there_is_room() {
+fn a_permit_grows_only_within_the_limits() {
     let quota = Quota::new(10, 6);
     let (mut first, mut second) = (quota.try_take(1, 4).unwrap(), quota.try_take(2, 5).unwrap());
     assert_eq!(first.resize(7), Err(Full::Share));
@@ -87,12 +87,12 @@ fn a_permit_is_made_larger_only_where_there_is_room() {
 }
 
 #[test]
-fn who_waits_is_served_in_order_and_one_with_its_share_holds_up_nobody() {
+fn waiting_callers_are_served_in_order_and_full_keys_are_skipped() {
     let quota = Quota::new(3, 2);
     let (one, two) = (now(&quota, 1, 2), now(&quota, 2, 1));
     let (mut greedy, mut third, mut fourth) = (take(&quota, 1, 1), take(&quota, 3, 1), take(&quota, 4, 1));
     drop(two);
-    assert!(poll(&mut greedy).is_none(), "it has its share");
+    assert!(poll(&mut greedy).is_none(), "its share is used up");
     let third = poll(&mut third).unwrap();
     assert!(poll(&mut fourth).is_none());
     drop(one);
@@ -101,13 +101,17 @@ fn who_waits_is_served_in_order_and_one_with_its_share_holds_up_nobody() {
 }
 
 #[test]
-fn one_who_waits_for_much_is_not_overtaken() {
+fn a_large_request_is_not_overtaken() {
     let quota = Quota::new(4, 4);
     let held = [now(&quota, 1, 2), now(&quota, 1, 2)];
     let mut large = take(&quota, 2, 3);
     let [first, second] = held;
     drop(first);
-    assert_eq!(quota.try_take(3, 1).unwrap_err(), Full::Total, "two are free, for the large one");
+    assert_eq!(
+        quota.try_take(3, 1).unwrap_err(),
+        Full::Total,
+        "two are free, reserved for the large request"
+    );
     let mut small = take(&quota, 3, 1);
     drop(second);
     let (large, small) = (poll(&mut large).unwrap(), poll(&mut small).unwrap());
@@ -115,7 +119,7 @@ fn one_who_waits_for_much_is_not_overtaken() {
     let one = Quota::new(4, 2);
     let held = now(&one, 1, 1);
     let mut more = take(&one, 1, 2);
-    assert_eq!(one.try_take(1, 1).unwrap_err(), Full::Share, "not past an earlier one of the same key");
+    assert_eq!(one.try_take(1, 1).unwrap_err(), Full::Share, "not before an earlier request of the same key");
     let other = one.try_take(2, 2).unwrap();
     drop(held);
     assert!(poll(&mut more).is_some());
@@ -123,7 +127,7 @@ fn one_who_waits_for_much_is_not_overtaken() {
 }
 
 #[test]
-fn who_gives_up_has_taken_nothing_and_holds_up_nobody() {
+fn a_dropped_request_takes_nothing_and_blocks_nobody() {
     let quota = Quota::new(2, 2);
     let held = now(&quota, 1, 1);
     let large = take(&quota, 2, 2);
@@ -149,7 +153,7 @@ fn more_than_a_share_is_taken_as_a_share() {
 }
 
 #[test]
-fn whatever_is_done_no_limit_is_exceeded_and_all_comes_back() {
+fn random_operations_never_exceed_a_limit_and_return_everything() {
     let (total, share) = (20, 7);
     let quota = Quota::new(total, share);
     let (mut held, mut waiting): (Vec<Permit<u8>>, Vec<Taking<'_>>) = Default::default();
@@ -171,7 +175,7 @@ fn whatever_is_done_no_limit_is_exceeded_and_all_comes_back() {
             4 if !waiting.is_empty() => drop(waiting.swap_remove(random(waiting.len() as u64) as usize)),
             _ => {}
         }
-        // A permit that is fetched may let others in, who were looked at already.
+        // Fetching a permit may grant requests that were polled before.
         while let Some((index, permit)) =
             waiting.iter_mut().enumerate().find_map(|(index, taking)| Some((index, poll(taking)?)))
         {
@@ -187,7 +191,7 @@ fn whatever_is_done_no_limit_is_exceeded_and_all_comes_back() {
 }
 
 #[test]
-fn threads_that_take_and_give_back_all_get_their_turn() {
+fn all_threads_are_served() {
     let quota = Quota::new(3, 2);
     std::thread::scope(|scope| {
         for key in 0..4 {

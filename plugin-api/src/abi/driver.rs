@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use super::{SatcastErrorSink, SatcastHost, SatcastMedia, SatcastStr};
 
-/// What `SatcastDriver.open` is given. Everything is borrowed for the call but `media`, which the driver owns from then on.
+/// Input of `SatcastDriver.open`. Everything is borrowed for the call except `media`, which the driver owns from then on.
 #[repr(C)]
 pub struct SatcastOpen {
     /// Size of this struct in bytes.
@@ -12,16 +12,16 @@ pub struct SatcastOpen {
     /// Number of this opening, named in every later call about it. Never 0, never used twice: a call that names an opening which has
     /// ended does nothing.
     pub dest: u64,
-    /// Session whose media will come; destinations of one session share it.
+    /// Session of the media; all destinations of a session share it.
     pub source: u64,
-    /// Destination type, one of the manifest.
+    /// Destination type, one of those in the manifest.
     pub type_name: SatcastStr,
     /// Configuration as JSON, valid by the type's schema, at most 64 KiB.
     pub config_json: SatcastStr,
-    /// The queue. The driver gives it back once, also when it refuses to open.
+    /// The queue. The driver releases it once, also when it refuses to open.
     pub media: *mut SatcastMedia,
-    /// Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
-    /// `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`, `via`. More may be added, each may be missing.
+    /// Since minor version 2, so only where `size` says that it is there. Facts about the opening, as a JSON object: `destinationId`,
+    /// `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`, `via`. Fields may be added, and each may be missing.
     pub about_json: SatcastStr,
 }
 
@@ -35,7 +35,7 @@ pub struct SatcastDriver {
     pub abi_major: u32,
     /// `SATCAST_ABI_MINOR` the driver was built with.
     pub abi_minor: u32,
-    /// Size of this struct in bytes. These 24 bytes are all that is read before the checks.
+    /// Size of this struct in bytes. The host reads only these 24 bytes before its checks.
     pub size: usize,
     /// `SATCAST_FLAG_*`.
     pub flags: u64,
@@ -45,15 +45,15 @@ pub struct SatcastDriver {
     pub version: SatcastStr,
     /// Compiler, for error reports.
     pub toolchain: SatcastStr,
-    /// What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes", "wantsPast"}], "settings"}`.
+    /// The manifest, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes", "wantsPast"}], "settings"}`.
     /// `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
     /// `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false), `routes` (see `SatcastHttp`) and
-    /// `wantsPast` (a destination that is added to a live stream begins with what viewers can go back to; default false; since minor
-    /// version 4) may be left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types,
+    /// `wantsPast` (a destination that is added to a live stream begins with a backfill of the DVR window; default false; since minor
+    /// version 4) may be left out, and so may `settings`, the schema of the operator's settings below `[driver.<id>]`. At most 1 MiB, 64 types,
     /// 64 KiB for each schema, no references outside a schema.
     pub manifest_json: SatcastStr,
     /// `[control]` Once, before everything else, within 5 s. The host table lives as long as the process. Returns `SATCAST_OK`, or
-    /// `SATCAST_ERR` after a report to `error`: the driver is then not used and nothing else of it is called.
+    /// `SATCAST_ERR` after a report to `error`: the host then does not use the driver and calls no other function of it.
     pub init: Option<unsafe extern "C" fn(host: *const SatcastHost, error: *const SatcastErrorSink) -> i32>,
     /// `[control]` After `init`, any number of times. Optional: checks a configuration that its schema accepts, without I/O, within
     /// 1 s. Returns `SATCAST_OK` or, after a report to `error`, `SATCAST_ERR`. A message that begins with a field's name and a colon
@@ -65,9 +65,9 @@ pub struct SatcastDriver {
             error: *const SatcastErrorSink,
         ) -> i32,
     >,
-    /// `[control]` After `init`, once for each try of a destination. Starts it and returns within 1 s; connecting goes on in the
-    /// background. Puts an instance of the driver's own into `instance` and returns `SATCAST_OK`; or reports to `error` and returns
-    /// `SATCAST_ERR`: no instance, no `stopped`, but the queue must be given back.
+    /// `[control]` After `init`, once for each try of a destination. Starts it and returns within 1 s; connecting continues in the
+    /// background. Puts the driver's own instance into `instance` and returns `SATCAST_OK`; or reports to `error` and returns
+    /// `SATCAST_ERR`: no instance, no `stopped`, but the queue must be released.
     pub open: Option<
         unsafe extern "C" fn(
             request: *const SatcastOpen,
@@ -76,20 +76,20 @@ pub struct SatcastDriver {
         ) -> i32,
     >,
     /// `[control]` Between `open` and `destroy`, at most once. Asks for the end and returns at once; the answer is
-    /// `SatcastHost.stopped`, within `deadline_ms` milliseconds. The queue was closed before: what is in it may still be taken.
-    /// May come after `stopped`, when the driver ended by itself at the same time. The return value is not used.
+    /// `SatcastHost.stopped`, within `deadline_ms` milliseconds. The queue was closed before; the driver may still take its packets.
+    /// The call may come after `stopped`, when the driver ended by itself at the same time. The return value is not used.
     pub stop: Option<unsafe extern "C" fn(instance: *mut c_void, deadline_ms: u32) -> i32>,
-    /// `[control]` Once for each instance, only after it reported `stopped`. Frees it. Packets may be held on.
+    /// `[control]` Once for each instance, only after it reported `stopped`. Frees it. The driver may still hold packets.
     pub destroy: Option<unsafe extern "C" fn(instance: *mut c_void)>,
     /// `[control]` The last call. Ends and joins the driver's threads. The library stays mapped.
     pub deinit: Option<unsafe extern "C" fn()>,
     /// `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`, `SATCAST_EXT_HTTP`), static
-    /// structs that begin with their size; null when it has none of that name.
+    /// structs that begin with their size; null for an unknown name.
     pub get_extension: Option<unsafe extern "C" fn(name: SatcastStr) -> *const c_void>,
 }
 
-/// Returns the driver's table, or null when it cannot serve a host of this major version. `[any]`; must have no effect: it is
-/// called at every look at the file, in a process of its own.
+/// Returns the driver's table, or null when it cannot serve a host of this major version. `[any]`; must have no side effects:
+/// the host calls it whenever it inspects the file, in a separate process.
 pub type SatcastDriverEntry = unsafe extern "C" fn(host_major: u32) -> *const SatcastDriver;
 
 /// Driver extension: changes of configuration without a new connection, see `SatcastReconfigure`.
@@ -103,7 +103,7 @@ pub struct SatcastReconfigure {
     /// Size of this struct in bytes.
     pub size: usize,
     /// `[control]` Between `open` and `stop`, any number of times, also after `stopped`, when the driver ended by itself at the same
-    /// time. Returns within 1 s: `SATCAST_OK` when the configuration holds from now on; `SATCAST_REOPEN` when it needs a new opening;
+    /// time. Returns within 1 s: `SATCAST_OK` when the configuration is in effect; `SATCAST_REOPEN` when it needs a new opening;
     /// `SATCAST_ERR` after a report to `error`, which the host treats as `SATCAST_REOPEN`. The configuration is valid by the type's
     /// schema and passed `validate`.
     pub reconfigure: Option<

@@ -10,11 +10,11 @@ pub const EXT_NET: &str = "satcast.net/1";
 pub const EXT_DATA_DIR: &str = "satcast.data-dir/1";
 /// Host extension: files the host serves to viewers for the driver, see `SatcastAssets`.
 pub const EXT_ASSETS: &str = "satcast.assets/1";
-/// Host extension: what the operator set for the driver, see `SatcastSettings`.
+/// Host extension: the operator's settings for the driver, see `SatcastSettings`.
 pub const EXT_SETTINGS: &str = "satcast.settings/1";
 /// Host extension: threads that wait for media of many destinations, see `SatcastWait`.
 pub const EXT_WAIT: &str = "satcast.wait/1";
-/// Host extension, since minor version 5: whom a thread works for, see `SatcastWorking`.
+/// Host extension, since minor version 5: the destination that a thread works for, see `SatcastWorking`.
 pub const EXT_WORKING: &str = "satcast.working/1";
 
 /// Most queues of one `SatcastWait.wait_any`.
@@ -26,35 +26,35 @@ pub const WAIT_INVALID: isize = -2;
 
 /// Body in memory: `data`, `len`.
 pub const BODY_MEMORY: u32 = 1;
-/// Body in a file below the driver's data folder: `source` is its relative path, `offset` and `len` say which bytes. The
-/// file must stay as it is until `release`; one that is open then may be removed.
+/// Body in a file below the driver's data folder: `source` is its relative path, `offset` and `len` select the bytes. The
+/// file must not change until `release`. An open file may be removed before that.
 pub const BODY_FILE: u32 = 2;
-/// Body made of other pieces of the same destination, one after the other: `source` holds their names, one in each line.
+/// Body made of other assets of the same destination, concatenated: `source` holds their names, one in each line.
 /// They are looked up when a viewer asks.
 pub const BODY_PARTS: u32 = 3;
 
-/// Viewers with a key may fetch the piece.
+/// Viewers with a key may fetch the asset.
 pub const AUDIENCE_HOSTED: u32 = 1;
-/// Viewers of the preview may fetch the piece.
+/// Viewers of the preview may fetch the asset.
 pub const AUDIENCE_PREVIEW: u32 = 1 << 1;
 
 /// `SatcastAsset.flags`: viewers may wait for a later version of this playlist (since minor version 4).
 pub const ASSET_RELOAD: u32 = 1;
-/// `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 5). Destinations
-/// that want what was before them are given it from these.
+/// `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 5). The
+/// backfill for destinations with `wantsPast` is read from these.
 pub const ASSET_SEGMENT: u32 = 1 << 1;
 
-/// `SatcastPlayback`: the playlists say that no more will come.
+/// `SatcastPlayback`: the playlists are complete, no more media follows.
 pub const PLAYBACK_ENDED: u32 = 1;
 
 /// `SATCAST_EXT_NET`: the host resolves and checks the address by its outbound guard and hands over a connected socket. A driver never
-/// connects to an address of a user by itself: it would let users reach the operator's own network.
+/// connects to a user's address by itself: that would let users reach the operator's own network.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastNet {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `[any]` Between `open` and `stopped`, or with `dest` 0 from `init` on, for what outlives a destination (since minor version 2).
+    /// `[any]` Between `open` and `stopped`, or with `dest` 0 from `init` on, for work that outlives a destination (since minor version 2).
     /// Begins a connection attempt and returns at once. `done` is called exactly once, also
     /// when this returns an error code.
     pub connect: Option<
@@ -83,7 +83,7 @@ pub struct SatcastConnect {
     pub reserved: u32,
 }
 
-/// Where the outcome of a connection attempt goes.
+/// Callback for the outcome of a connection attempt.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastConnected {
@@ -94,7 +94,7 @@ pub struct SatcastConnected {
     pub done: Option<unsafe extern "C" fn(data: *mut c_void, fd: i32, error: *const SatcastError)>,
 }
 
-/// `SATCAST_EXT_DATA_DIR`: a folder that is the driver's alone and outlives sessions.
+/// `SATCAST_EXT_DATA_DIR`: a private folder of the driver that outlives sessions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastDataDir {
@@ -110,14 +110,14 @@ pub struct SatcastDataDir {
     >,
 }
 
-/// `SATCAST_EXT_ASSETS`: named pieces the host serves to viewers without asking the driver again.
+/// `SATCAST_EXT_ASSETS`: named assets that the host serves to viewers without asking the driver again.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastAssets {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `[any]` Between `open` and `stopped`. Puts a piece under its name in place of an earlier one. The host owns the body in every
-    /// case, also when it refuses the piece.
+    /// `[any]` Between `open` and `stopped`. Publishes an asset and replaces an earlier one of the same name. The host owns the body in
+    /// every case, also when it refuses the asset.
     pub publish: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -126,9 +126,9 @@ pub struct SatcastAssets {
             error: *const SatcastErrorSink,
         ) -> i32,
     >,
-    /// `[any]` Between `open` and `stopped`. Takes a name away. Unknown names are no error.
+    /// `[any]` Between `open` and `stopped`. Removes a name. An unknown name is no error.
     pub retract: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, name: SatcastStr) -> i32>,
-    /// `[any]` Between `open` and `stopped`. Says where viewers enter and what they can see now, in place of what was said before.
+    /// `[any]` Between `open` and `stopped`. Reports where viewers start and what they can see now. Replaces the earlier report.
     pub playback: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -139,18 +139,18 @@ pub struct SatcastAssets {
     >,
 }
 
-/// One piece for viewers.
+/// An asset for viewers.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastAsset {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `a-z A-Z 0-9 . _ -`, at most 128 bytes, not beginning with a dot. A name with a cache time must never come back with other
+    /// `a-z A-Z 0-9 . _ -`, at most 128 bytes, not beginning with a dot. A name with a cache time must never be reused for other
     /// bytes.
     pub name: SatcastStr,
     /// Media type.
     pub content_type: SatcastStr,
-    /// Seconds a cache may keep it; 0 = not at all.
+    /// Seconds that caches may keep it; 0 = not at all.
     pub max_age_secs: u32,
     /// `AUDIENCE_*`.
     pub audience: u32,
@@ -158,39 +158,39 @@ pub struct SatcastAsset {
     pub body: SatcastBody,
     /// Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
     pub source: SatcastStr,
-    /// `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow; those for segments since minor version 5.
+    /// `ASSET_*`. This field and those after it: since minor version 4, for playlists that viewers follow; those for segments since minor version 5.
     pub flags: u32,
-    /// How far behind the newest media players stay that follow this playlist, in milliseconds; 0 = not said.
+    /// How far behind the newest media players of this playlist stay, in milliseconds; 0 = unknown.
     pub hold_back_ms: u32,
-    /// With `ASSET_RELOAD`: media sequence number of the first segment that is not whole in this version. A request with `_HLS_msn`
-    /// waits until it is higher than asked for, at most three times `target_ms`.
+    /// With `ASSET_RELOAD`: media sequence number of the first segment that is incomplete in this version. A request with `_HLS_msn`
+    /// waits until this number is higher than the requested one, at most three times `target_ms`.
     pub next_sequence: u64,
-    /// With `ASSET_RELOAD`: how many parts of that segment are listed, for requests with `_HLS_part`.
+    /// With `ASSET_RELOAD`: number of listed parts of that segment, for requests with `_HLS_part`.
     pub next_part: u32,
     /// With `ASSET_RELOAD`: the target duration in milliseconds.
     pub target_ms: u32,
-    /// With `ASSET_RELOAD`: name of the piece that has this version without old segments, for requests with `_HLS_skip`; empty without
-    /// one. It is published before this one.
+    /// With `ASSET_RELOAD`: name of the asset with the delta update of this version (without old segments), for requests with `_HLS_skip`;
+    /// empty without one. Publish it before this asset.
     pub delta: SatcastStr,
-    /// With `ASSET_RELOAD`: name of the piece that comes next. Who asks for it now waits for it. Empty when none comes.
+    /// With `ASSET_RELOAD`: name of the next asset. Requests for it wait until it is published. Empty when none follows.
     pub hint: SatcastStr,
-    /// With `ASSET_SEGMENT`: its media sequence number, which rises from segment to segment of an opening.
+    /// With `ASSET_SEGMENT`: its media sequence number, which rises with each segment of an opening.
     pub number: u64,
-    /// With `ASSET_SEGMENT`: what is to be added to its decode times to have those of the packets, in nanoseconds.
+    /// With `ASSET_SEGMENT`: offset from its decode times to those of the packets, in nanoseconds (packet = segment + offset).
     pub offset_ns: i64,
     /// With `ASSET_SEGMENT`: wall time of its start, in milliseconds since 1970.
     pub start_ms: i64,
-    /// With `ASSET_SEGMENT`: name of the piece with the initialization segment it needs, which is published before it.
+    /// With `ASSET_SEGMENT`: name of the asset with its initialization segment; publish that first.
     pub init: SatcastStr,
 }
 
-/// Where viewers of a destination enter and what they can see.
+/// Where viewers of a destination start and what they can see.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastPlayback {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// Playlist that viewers with a key get first. The host puts a viewer's path before each of its URIs.
+    /// First playlist for viewers with a key. The host puts a viewer's path before each of its URIs.
     pub entry: SatcastStr,
     /// The same for viewers of the preview; empty without one.
     pub preview: SatcastStr,
@@ -198,22 +198,22 @@ pub struct SatcastPlayback {
     pub first_ms: i64,
     /// Media listed, in milliseconds.
     pub window_ms: u64,
-    /// Longest window as configured, in milliseconds; 0 = no rewind.
+    /// Configured maximum of the DVR window, in milliseconds; 0 = no rewind.
     pub window_max_ms: u64,
-    /// The playback is ready for so long after this call, in milliseconds.
+    /// How long the playback counts as ready after this call, in milliseconds.
     pub fresh_ms: u32,
     /// `PLAYBACK_*`.
     pub flags: u32,
 }
 
-/// `SATCAST_EXT_SETTINGS`: the keys of `[driver.<id>]` in the operator's configuration that are not the host's own.
+/// `SATCAST_EXT_SETTINGS`: the keys of `[driver.<id>]` in the operator's configuration without those that the host reads itself.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastSettings {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `[any]` From `init` on. Puts the settings into `sink` as a JSON object, valid by `settings` of the manifest; empty when that is
-    /// left out. They do not change while the driver runs.
+    /// `[any]` From `init` on. Puts the settings into `sink` as a JSON object, valid by `settings` of the manifest; empty when the manifest
+    /// has none. They do not change while the driver runs.
     pub json: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -223,14 +223,14 @@ pub struct SatcastSettings {
     >,
 }
 
-/// `SATCAST_EXT_WORKING`, since minor version 5. Hosts may do nothing with it: this one knows without the driver which accounts have work in a
+/// `SATCAST_EXT_WORKING`, since minor version 5. Hosts may ignore it: this one knows by itself which accounts have work in a
 /// process that ends.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastWorking {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `[any]`, from `init` on: what the calling thread does from now on is for the opening `dest`, or with 0 for none. A thread that
+    /// `[any]`, from `init` on: the calling thread works for the opening `dest` from now on, or with 0 for none. A thread that
     /// never calls it works for the opening that it last named to the host. May be called for each packet: it costs a few
     /// nanoseconds.
     pub working: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64)>,
@@ -242,10 +242,10 @@ pub struct SatcastWorking {
 pub struct SatcastWait {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `[any]`, but only on a thread of the driver's own: the one function of the host that blocks. Waits until one of the `count`
+    /// `[any]`, but only on the driver's own threads: the one function of the host that blocks. Waits until one of the `count`
     /// queues has packets or is closed and returns its position, the lowest if there are several; or `SATCAST_WAIT_TIMEOUT` after
-    /// `timeout_ms` milliseconds; or `SATCAST_WAIT_INVALID`. It takes nothing: `media_recv` does. A queue is waited for by one thread
-    /// at a time and not given back meanwhile; a waker that it holds is dropped.
+    /// `timeout_ms` milliseconds; or `SATCAST_WAIT_INVALID`. It takes no packets: `media_recv` does. Only one thread at a time may wait for a queue,
+    /// and the queue must not be released meanwhile; a waker that the queue holds is dropped.
     pub wait_any: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -256,7 +256,7 @@ pub struct SatcastWait {
     >,
 }
 
-/// Bytes in memory or elsewhere, with the function that gives them back.
+/// Bytes in memory or elsewhere, with the function that releases them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SatcastBody {
@@ -272,7 +272,7 @@ pub struct SatcastBody {
     pub data: *const u8,
     /// Passed to `release`.
     pub owner: *mut c_void,
-    /// `[any]` Called exactly once when the bytes are not needed any more, perhaps long after `destroy`; must return at once. May
+    /// `[any]` Called exactly once when the bytes are no longer needed, perhaps long after `destroy`; must return at once. May
     /// be null.
     pub release: Option<unsafe extern "C" fn(owner: *mut c_void)>,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{SatcastError, SatcastKv, SatcastMedia, SatcastPacket, SatcastStr, SatcastWaker};
 
-/// A counter the driver wants.
+/// A counter that the driver asks for.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastMetricDesc {
@@ -13,13 +13,13 @@ pub struct SatcastMetricDesc {
     pub size: u32,
     /// Zero.
     pub reserved: u32,
-    /// `bytes_sent` is known to the host: payload handed to the other side, in bytes. Other names are shown as they are.
+    /// The host knows `bytes_sent`: payload handed to the other side, in bytes. It shows other names as they are.
     pub name: SatcastStr,
 }
 
 /// The host's table for one driver, given to `SatcastDriver.init`, valid until the process ends. Every function may be called from
 /// any thread and at any time after `init` began; a call about an opening that has ended does nothing. None of them blocks. A
-/// function that this host does not have is null, or lies behind `size`.
+/// function that this host does not have is null, or lies beyond `size`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastHost {
@@ -50,12 +50,12 @@ pub struct SatcastHost {
     /// `[any]` Between `open` and `stopped`: the destination is now in `SATCAST_STATE_*`; `reason` may be null.
     pub state:
         Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, state: u32, reason: *const SatcastError)>,
-    /// `[any]` Between `open` and `stopped`: something the owner may want to know. `json` is an object of at most 16 KiB without
-    /// secrets; a longer one is left out. The owner is shown `null` instead of one of over 4 KiB.
+    /// `[any]` Between `open` and `stopped`: an event for the owner. `json` is an object of at most 16 KiB without
+    /// secrets; a longer one is left out. The owner sees `null` instead of an object of over 4 KiB.
     pub event: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, name: SatcastStr, json: SatcastStr)>,
     /// `[any]` From `open` on: puts a counter into `slot` that lives as long as the process; afterwards the driver adds to it with
-    /// atomic additions, without a call. The same name gives the same counter. Returns `SATCAST_OK`, or `SATCAST_ERR` when there
-    /// are 64 others.
+    /// atomic additions, without a call. The same name gives the same counter. Returns `SATCAST_OK`, or `SATCAST_ERR` when
+    /// 64 others exist.
     pub metric: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -66,7 +66,7 @@ pub struct SatcastHost {
     >,
     /// `[any]`, one thread at a time for each queue, until `media_release`. Takes up to `cap` (at least 1) packets, one reference
     /// each. Returns their number; 0 when there is none yet, and then keeps the waker; -1 when the queue is closed and empty. The
-    /// waker, which must not be null, is dropped in the other cases, and when a later call brings another one.
+    /// waker, which must not be null, is dropped in the other cases, and when a later call passes another one.
     pub media_recv: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -76,12 +76,12 @@ pub struct SatcastHost {
             waker: *const SatcastWaker,
         ) -> isize,
     >,
-    /// `[any]` Gives the queue back, once; its waker is dropped. Packets taken before stay valid.
+    /// `[any]` Releases the queue, once; its waker is dropped. Packets taken before stay valid.
     pub media_release: Option<unsafe extern "C" fn(ctx: *mut c_void, media: *mut SatcastMedia)>,
-    /// `[any]` Once for each opening that succeeded: the destination has ended, null = as asked, else why. The instance is destroyed
-    /// after this, on the control thread, perhaps before this call returns: use nothing of it afterwards.
+    /// `[any]` Once for each opening that succeeded: the destination has ended; null = as requested, else the reason. The host destroys the instance
+    /// after this, on the control thread, perhaps before this call returns: do not use the instance afterwards.
     pub stopped: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, error: *const SatcastError)>,
     /// `[any]` Abilities of the host by name (`SATCAST_EXT_*`), structs that begin with their size and live as long as the process;
-    /// null when it has none of that name.
+    /// null for an unknown name.
     pub get_extension: Option<unsafe extern "C" fn(ctx: *mut c_void, name: SatcastStr) -> *const c_void>,
 }

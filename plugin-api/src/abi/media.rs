@@ -1,8 +1,8 @@
-//! Media: the queue of a destination, its packets, and how a waiting driver is woken.
+//! Media: the queue of a destination, its packets, and the waker of a waiting driver.
 
 use std::ffi::c_void;
 
-/// The queue of one destination, owned by the host, given back with `SatcastHost.media_release`.
+/// The queue of one destination, owned by the host, released with `SatcastHost.media_release`.
 #[repr(C)]
 pub struct SatcastMedia {
     _opaque: [u8; 0],
@@ -26,8 +26,8 @@ pub struct SatcastPacket {
     pub reserved: u32,
     /// Session the packet belongs to; equal for all destinations of it.
     pub source: u64,
-    /// Position in the session, growing by one; equal for all destinations of it. 0 for packets from before a destination with
-    /// `wantsPast` was there.
+    /// Position in the session, growing by one; equal for all destinations of it. 0 for packets of the backfill of a destination
+    /// with `wantsPast`.
     pub sequence: u64,
     /// Decode time on the session's timeline in nanoseconds; never falls within a track.
     pub dts_ns: i64,
@@ -48,20 +48,20 @@ pub struct SatcastPacketVt {
     pub size: usize,
     /// `[any]` One more reference. The caller holds one.
     pub retain: unsafe extern "C" fn(packet: *const SatcastPacket),
-    /// `[any]` One reference less, which the caller held; the packet is gone with the last. Allowed after `stopped`, `destroy` and
+    /// `[any]` Drops a reference that the caller held; the last one frees the packet. Allowed after `stopped`, `destroy` and
     /// `deinit`, too.
     pub release: unsafe extern "C" fn(packet: *const SatcastPacket),
 }
 
-/// How the host tells a waiting driver that media is there. The host calls exactly one of the two functions, once.
+/// How the host notifies a waiting driver of media. The host calls exactly one of the two functions, once.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SatcastWaker {
     /// Passed back to the function; owned by the host until then.
     pub data: *mut c_void,
-    /// `[pump]` Media is there, or the queue was closed. Must return at once: it runs on the one thread that wakes all destinations
+    /// `[pump]` Media is available, or the queue was closed. Must return at once: it runs on the one thread that wakes all destinations
     /// of the driver.
     pub wake: Option<unsafe extern "C" fn(data: *mut c_void)>,
-    /// `[any]` The waker is not needed any more. Must return at once.
+    /// `[any]` The waker is no longer needed. Must return at once.
     pub drop: Option<unsafe extern "C" fn(data: *mut c_void)>,
 }

@@ -1,23 +1,23 @@
 //! The C table: every type and function that crosses the boundary between host and driver.
 //!
-//! Nothing but fixed-width integers, pointers and `#[repr(C)]` structs made of them appears here, so any compiler of any
-//! language can stand on either side. The C header `include/satcast_driver.h` is made from this module; constants carry the prefix
+//! Nothing but fixed-width integers, pointers and `#[repr(C)]` structs made of them appears here, so a compiler of any
+//! language can be used on either side. The C header `include/satcast_driver.h` is generated from this module; constants have the prefix
 //! `SATCAST_` there. Rules that hold for all of it:
 //!
-//! - Text (`SatcastStr`) is UTF-8, not terminated, borrowed for the call only: the receiver copies what it keeps.
+//! - Text (`SatcastStr`) is UTF-8, not terminated, borrowed for the call only: the receiver copies the text if it keeps it.
 //! - No side frees memory of the other side. A buffer that outlives a call carries its own release function.
-//! - Structs begin with their size. A reader uses no more than `min(size, its own size)` bytes of a struct; nobody writes
-//!   past the size of a struct that the other side allocated. Within one major version fields are only appended.
+//! - Structs begin with their size. A reader uses no more than `min(size, its own size)` bytes of a struct; neither side writes
+//!   beyond the size of a struct that the other side allocated. Within one major version fields are only appended.
 //! - Unknown flag bits are ignored, unused ones are zero.
 //! - New abilities are extensions looked up by name, `name/N`. A changed one is a new `N`; an extension named `draft.*` may still
 //!   change.
-//! - Another major version is refused, the minor version never is.
+//! - Another major version is refused; another minor version never is.
 //! - No unwinding crosses the boundary, in either direction: C++ functions are `noexcept`, Rust ones catch panics.
 //!
 //! Thread marks begin the description of each function. `[control]`: the host calls it on the one control thread of the driver, never two
-//! at once; a call that does not return in time makes the host give up the driver. `[pump]`: the host calls it on the one thread that
-//! wakes the driver. `[any]`: from any thread, from several at once. After the mark stands when in the life of the driver or of the
-//! destination it may be called.
+//! at once; a call that does not return in time makes the host abandon the driver. `[pump]`: the host calls it on the one thread that
+//! wakes the driver. `[any]`: from any thread, from several at once. The text after the mark says when in the life of the driver or of
+//! the destination it may be called.
 
 mod driver;
 mod ext;
@@ -48,8 +48,8 @@ pub const ENTRY_SYMBOL: &str = "satcast_driver_entry";
 /// them. A driver without the flag does not run inside the host's process.
 pub const FLAG_PANIC_UNWIND: u64 = 1;
 
-/// Driver flag, since minor version 4: what its destinations cannot take at once must not be lost. The host keeps it on disk, up to a limit of
-/// its operator's, where it would drop it for others.
+/// Driver flag, since minor version 4: packets must not be lost when a destination is slow. The host spools them to disk, up to the operator's
+/// limit, instead of dropping them.
 pub const FLAG_LOSSLESS: u64 = 1 << 1;
 
 /// Host flag: the driver is linked into the host binary; it must not install process-wide hooks or log subscribers.
@@ -87,11 +87,11 @@ pub const STATE_LIVE: u32 = 2;
 pub const OK: i32 = 0;
 /// Return code of `SatcastReconfigure.reconfigure`: only a new opening can take the configuration.
 pub const REOPEN: i32 = 1;
-/// Return code: refused; the error sink was told why.
+/// Return code: refused; the reason was reported to the error sink.
 pub const ERR: i32 = -1;
 /// Return code: this table has no such function or the object is closed.
 pub const ERR_CLOSED: i32 = -2;
-/// Return code: the driver panicked inside the call; the error sink was told the message.
+/// Return code: the driver panicked inside the call; the message was reported to the error sink.
 pub const ERR_PANIC: i32 = -3;
 
 /// Error class: the configuration is wrong; not tried again until it changes.
@@ -134,7 +134,7 @@ pub struct SatcastKv {
     pub value: SatcastStr,
 }
 
-/// What went wrong, whether to try again, and when.
+/// An error: the reason, whether to try again, and when.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastError {
@@ -142,7 +142,7 @@ pub struct SatcastError {
     pub size: u32,
     /// `CLASS_*`.
     pub error_class: u32,
-    /// Floor before the next try in milliseconds; 0 leaves it to the host.
+    /// Minimum wait before the next try in milliseconds; 0 = the host decides.
     pub retry_ms: u32,
     /// Zero.
     pub reserved: u32,
@@ -150,23 +150,23 @@ pub struct SatcastError {
     pub message: SatcastStr,
 }
 
-/// Where a function reports the error of this call. A null sink takes nothing.
+/// Takes the error of a call. A null sink ignores it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastErrorSink {
     /// Passed back to `put`.
     pub data: *mut c_void,
-    /// `[any]`, during the call that was given the sink, at most once. Copies before it returns. May be null.
+    /// `[any]`, during the call that received the sink, at most once. Copies before it returns. May be null.
     pub put: Option<unsafe extern "C" fn(data: *mut c_void, error: *const SatcastError)>,
 }
 
-/// Where a function hands over one text.
+/// Takes a text from a function.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastTextSink {
     /// Passed back to `put`.
     pub data: *mut c_void,
-    /// During the call that was given the sink, at most once where that call does not say more. Copies before it returns.
+    /// During the call that received the sink, at most once unless that call allows more. Copies before it returns.
     pub put: Option<unsafe extern "C" fn(data: *mut c_void, text: SatcastStr)>,
 }
 

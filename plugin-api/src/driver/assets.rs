@@ -1,4 +1,4 @@
-//! What a destination publishes for viewers.
+//! Publishes a destination's assets for viewers.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -13,10 +13,10 @@ use crate::Error;
 use crate::abi::{self, SatcastBody, SatcastStr};
 use crate::wire::ErrorSlot;
 
-/// Frees what `release_owner` gets.
+/// Owner of the bytes, freed by `release_owner`.
 type Owner = Box<dyn Any + Send + Sync>;
 
-/// A body as the host takes it, which owns it from then on.
+/// A body in the form of the C table. The host owns it after the call.
 pub(super) struct RawBody {
     pub(super) body: SatcastBody,
     /// Path or names.
@@ -39,7 +39,7 @@ impl RawBody {
         let (mut source, mut descriptor, mut owner) = (String::new(), -1, None);
         match body {
             AssetBody::Memory(bytes) => {
-                // The bytes stay where they are for as long as the owner holds its share of them.
+                // The bytes do not move while the owner holds a reference.
                 (raw.data, raw.len) = (bytes.as_ptr(), bytes.len() as u64);
                 owner = Some(Box::new(bytes) as Owner);
             }
@@ -70,7 +70,7 @@ pub(super) fn publish(host: &HostRef, dest: u64, asset: Asset) -> Result<(), Err
     let publish = extension(host)?.publish.ok_or_else(|| missing(abi::EXT_ASSETS))?;
     if matches!(asset.body, AssetBody::Open { .. }) {
         return Err(Error::internal(format!(
-            "asset {} is an open file, which only an answer may be; publish a file below the data folder",
+            "asset {} is an open file, but only answers may use open files; publish a file below the data folder",
             asset.name
         )));
     }

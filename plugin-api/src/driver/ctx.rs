@@ -1,4 +1,4 @@
-//! What a running destination can ask of the host.
+//! The host's functions for a running destination.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::driver_state::Reported;
 use crate::recording::About;
 use crate::{Asset, Error, Playback};
 
-/// Minor version of hosts from which on they let viewers wait.
+/// First minor version of hosts that let viewers wait.
 const FOLLOWED_MINOR: u32 = 4;
 
-/// A running destination's line to the host. Cheap to clone; usable from any task of the driver.
+/// A running destination's handle to the host. Cheap to clone; usable from any task of the driver.
 #[derive(Clone)]
 pub struct Ctx {
     host: Arc<HostRef>,
@@ -44,33 +44,33 @@ impl Ctx {
         Self { host, dest, source, about: Arc::new(about), bytes_sent, stopping, reported: Arc::default() }
     }
 
-    /// `[any]` Who this opening is for. A host before minor version 2 says nothing of it.
+    /// `[any]` The stream and session of this opening. Empty with a host before minor version 2.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// `[any]` The driver's time: to wait by, so that tests need not.
+    /// `[any]` The driver's time. Use it for waits, so that tests can skip them.
     pub fn time(&self) -> &Time {
         &self.host.time
     }
 
-    /// `[any]` Session whose media comes; destinations of one session share it.
+    /// `[any]` Session of the media; all destinations of a session share it.
     pub fn source(&self) -> u64 {
         self.source
     }
 
-    /// `[any]` Reports the state. May be called with each packet: the host is told when it is another one.
+    /// `[any]` Reports the state. May be called with each packet: the host gets only changes.
     pub fn state(&self, state: State) {
         self.report(state, None);
     }
 
-    /// `[any]` Reports that the destination is not live, and why, while `run` goes on trying.
+    /// `[any]` Reports that the destination is not live, with the reason, while `run` keeps trying.
     pub fn waiting(&self, reason: &Error) {
         self.report(State::Connecting, Some(reason));
     }
 
     fn report(&self, state: State, reason: Option<&Error>) {
-        // Held while the host is told, so that it hears of the last one last.
+        // Held during the report, so that the host gets reports in order.
         let mut reported = self.reported.lock();
         if reported.is_news(state, reason.is_some()) {
             self.host.state(self.dest, state as u32, reason);
@@ -84,20 +84,20 @@ impl Ctx {
         }
     }
 
-    /// `[any]` A counter of the driver's own; `None` when the host refuses more.
+    /// `[any]` The driver's own counter; `None` when the host refuses more.
     pub fn counter(&self, name: &str) -> Option<&'static AtomicU64> {
         self.host.metric(self.dest, name)
     }
 
-    /// `[any]` Tells the owner something. `data` must be an object without secrets.
+    /// `[any]` Sends an event to the owner. `data` must be an object without secrets.
     pub fn event(&self, name: &str, data: &Value) {
         self.host.event(self.dest, name, &data.to_string());
     }
 
-    /// `[task]` Resolves when the end was asked for. Work that does not wait for media must give way to it.
+    /// `[task]` Resolves when the host asks for the end. Work that does not wait for media must stop then.
     pub async fn stopping(&self) {
         let mut stopping = self.stopping.clone();
-        // An error means that the instance is gone, which is an end too.
+        // An error means that the instance is gone, which also ends the run.
         let _ = stopping.wait_for(|stop| *stop).await;
     }
 
@@ -109,33 +109,33 @@ impl Ctx {
         super::net::connect(&self.host, self.dest, host, port, timeout).await
     }
 
-    /// `[any]` A folder that is the driver's alone and outlives sessions; it exists.
+    /// `[any]` The driver's private folder, which exists and outlives sessions.
     pub fn data_dir(&self) -> Result<PathBuf, Error> {
         self.host.data_dir()
     }
 
-    /// `[any]` Gives viewers a piece under its name, in place of an earlier one.
+    /// `[any]` Publishes an asset for viewers and replaces an earlier one of the same name.
     ///
     /// # Errors
-    /// `Internal` when the host refuses it: a bad name, also in `followed`, or one of its limits is reached. The earlier piece stays.
+    /// `Internal` when the host refuses the asset: a bad name, also in `followed`, or a limit of the host is reached. The earlier asset stays.
     pub fn publish(&self, asset: Asset) -> Result<(), Error> {
         super::assets::publish(&self.host, self.dest, asset)
     }
 
-    /// `[any]` The host heeds [`Followed`](crate::Followed): only then may a playlist promise that viewers can wait.
+    /// `[any]` The host supports [`Followed`](crate::Followed): only then may a playlist promise that viewers can wait.
     pub fn lets_viewers_wait(&self) -> bool {
         self.host.table().abi_minor >= FOLLOWED_MINOR
     }
 
-    /// `[any]` Takes a name away from viewers.
+    /// `[any]` Removes an asset.
     pub fn retract(&self, name: &str) {
         super::assets::retract(&self.host, self.dest, name);
     }
 
-    /// `[any]` Says where viewers enter and what they can see now.
+    /// `[any]` Reports where viewers start and what they can see now.
     ///
     /// # Errors
-    /// `Internal` when the host knows no playback or refuses a name.
+    /// `Internal` when the host has no playback or refuses a name.
     pub fn playback(&self, playback: &Playback) -> Result<(), Error> {
         super::assets::playback(&self.host, self.dest, playback)
     }

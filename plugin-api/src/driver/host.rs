@@ -1,4 +1,4 @@
-//! What a driver can ask of the host without a destination.
+//! The host's functions for a driver without a destination.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::recording::Recording;
 /// Connections without a destination are made under this number.
 const NO_DEST: u64 = 0;
 
-/// What a driver can ask of the host without a destination. Usable from any thread, from `load` on, as long as the driver lives.
+/// The host's functions for a driver without a destination. Usable from any thread, from `load` on, as long as the driver lives.
 #[derive(Clone)]
 pub struct Host {
     host: Arc<HostRef>,
@@ -28,10 +28,10 @@ impl Host {
         Self { host }
     }
 
-    /// `[any]` A folder that is the driver's alone and outlives sessions; it exists.
+    /// `[any]` The driver's private folder, which exists and outlives sessions.
     ///
     /// # Errors
-    /// `Internal` when the host has none or cannot make it.
+    /// `Internal` when the host has no folder or cannot create it.
     pub fn data_dir(&self) -> Result<PathBuf, Error> {
         self.host.data_dir()
     }
@@ -41,14 +41,15 @@ impl Host {
         self.host.time.clone()
     }
 
-    /// `[any]` What the operator wrote below `[driver.<id>]`, read as `S`: the type that [`Driver::settings`](super::Driver::settings) names.
-    /// The host has checked it with its schema. It stays the same while the driver runs.
+    /// `[any]` The operator's settings below `[driver.<id>]`, read as `S`: the type that [`Driver::settings`](super::Driver::settings) names.
+    /// The host has checked them against their schema. They do not change while the driver runs.
     ///
     /// # Errors
-    /// `Config` when it cannot be read as `S`, `Internal` when the host knows no settings. Never holds a value.
+    /// `Config` when they cannot be read as `S`, `Internal` when the host has no settings. The text never holds a value.
     pub fn settings<S: DeserializeOwned>(&self) -> Result<S, Error> {
-        serde_json::from_str(&self.host.settings()?)
-            .map_err(|_| Error::config("the settings of the driver do not fit what it declares"))
+        serde_json::from_str(&self.host.settings()?).map_err(|_| {
+            Error::config("the driver's settings do not match the settings type that the driver declares")
+        })
     }
 
     /// `[task]` As [`Ctx::connect`](super::Ctx::connect), for work that outlives its destination.
@@ -59,31 +60,31 @@ impl Host {
         net::connect(&self.host, NO_DEST, host, port, timeout).await
     }
 
-    /// `[any]` Tells the host of a change of a recording: at every change of state, and now and then while sizes grow.
+    /// `[any]` Reports a changed recording: at every change of state, and from time to time while sizes grow.
     ///
     /// # Errors
-    /// The recording breaks a rule of its fields, or the host knows no recordings. Nothing is lost by a report that fails: the host
-    /// lists the recordings from time to time.
+    /// The recording breaks a rule of its fields, or the host has no recordings. A failed report loses nothing: the host lists
+    /// the recordings from time to time.
     pub fn recording(&self, recording: &Recording) -> Result<(), Error> {
         recording.check()?;
         let json = serde_json::to_string(recording)
-            .map_err(|error| Error::internal(format!("a recording cannot be written down: {error}")))?;
+            .map_err(|error| Error::internal(format!("a recording cannot be serialized: {error}")))?;
         self.host.report_recording(&json)
     }
 
-    /// `[any]` `text` encrypted with a key of the host's, for the driver's own folder. Only this driver's [`Host::unseal`] reads it, on this
-    /// service. Printable ASCII. At most [`SEAL_BYTES_MAX`](crate::recording::SEAL_BYTES_MAX) bytes are taken.
+    /// `[any]` Encrypts `text` with the host's key, for the driver's own folder. Only this driver's [`Host::unseal`] on this service can read
+    /// it. Printable ASCII. At most [`SEAL_BYTES_MAX`](crate::recording::SEAL_BYTES_MAX) bytes are taken.
     ///
     /// # Errors
-    /// The text is too long, or the host has no such ability.
+    /// The text is too long, or the host has no encryption.
     pub fn seal(&self, text: &str) -> Result<String, Error> {
         self.host.vault(|vault| vault.seal, text)
     }
 
-    /// `[any]` What was given to [`Host::seal`].
+    /// `[any]` Decrypts the output of [`Host::seal`].
     ///
     /// # Errors
-    /// It was sealed by somebody else, with another key, or changed since.
+    /// The text was sealed by another driver or with another key, or was changed.
     pub fn unseal(&self, sealed: &str) -> Result<String, Error> {
         self.host.vault(|vault| vault.unseal, sealed)
     }

@@ -1,4 +1,4 @@
-//! The host's table as the driver sees it, with missing functions told apart from present ones.
+//! The driver's view of the host's table, which may lack functions.
 
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::Error;
 use crate::abi::{self, SatcastError, SatcastHost, SatcastKv, SatcastStr};
 use crate::wire::{ErrorSlot, with_abi};
 
-/// A function of the host that hands over one text.
+/// A function of the host that returns a text.
 type AskText = unsafe extern "C" fn(
     ctx: *mut c_void,
     sink: *const abi::SatcastTextSink,
@@ -29,7 +29,7 @@ unsafe impl Send for HostRef {}
 unsafe impl Sync for HostRef {}
 
 impl HostRef {
-    /// Copies what the host offers.
+    /// Copies the host's table.
     ///
     /// # Safety
     /// `table` must point to a host table that is valid for its own `size` bytes and stays so for the process's life.
@@ -104,7 +104,7 @@ impl HostRef {
         }
     }
 
-    /// A counter of the host, or none.
+    /// A counter of the host.
     pub(crate) fn metric(&self, dest: u64, name: &str) -> Option<&'static AtomicU64> {
         let metric = self.table.metric?;
         let desc = abi::SatcastMetricDesc {
@@ -131,7 +131,7 @@ impl HostRef {
         unsafe { self.ask(path) }.map(PathBuf::from)
     }
 
-    /// What the operator set for the driver, as JSON.
+    /// The operator's settings for the driver, as JSON.
     pub(crate) fn settings(&self) -> Result<String, Error> {
         // SAFETY: `SatcastSettings` is the struct of this name.
         let ext = unsafe { self.extension::<abi::SatcastSettings>(abi::EXT_SETTINGS) };
@@ -140,7 +140,7 @@ impl HostRef {
         unsafe { self.ask(json) }
     }
 
-    /// Tells the host of a recording.
+    /// Reports a recording to the host.
     pub(crate) fn report_recording(&self, json: &str) -> Result<(), Error> {
         let name = abi::EXT_RECORDINGS_HOST;
         // SAFETY: `SatcastRecordingsHost` is the struct of this name.
@@ -151,11 +151,11 @@ impl HostRef {
         // SAFETY: text and sink live for the call.
         match unsafe { report(self.ctx(), SatcastStr::new(json), &raw const errors) } {
             abi::OK => Ok(()),
-            _ => Err(slot.take("the host did not take a recording")),
+            _ => Err(slot.take("the host refused a recording")),
         }
     }
 
-    /// What a function of the host's vault makes of `text`.
+    /// Passes `text` through a function of the host's vault.
     pub(super) fn vault(
         &self,
         choose: impl FnOnce(abi::SatcastVault) -> Option<VaultCall>,
@@ -174,7 +174,7 @@ impl HostRef {
         }
     }
 
-    /// The text that a function of the host hands over.
+    /// The text that a function of the host returns.
     ///
     /// # Safety
     /// `function` must be one of this host.
@@ -250,12 +250,12 @@ mod tests {
         table.ctx = std::ptr::from_ref(lines).cast_mut().cast();
         table.max_level = std::ptr::from_ref(level).cast();
         table.log = Some(count);
-        // SAFETY: the table is valid, and what it points to outlives the test's use of it.
+        // SAFETY: the table is valid, and its targets outlive the test's use of it.
         Arc::new(unsafe { HostRef::copy(&raw const table) }.unwrap())
     }
 
     #[test]
-    fn an_image_that_is_started_once_more_logs_to_its_new_host() {
+    fn a_restarted_image_logs_to_its_new_host() {
         let (level, earlier, later) = (AtomicU32::new(3), AtomicU64::new(0), AtomicU64::new(0));
         let bridge = Bridge::new(host(&earlier, &level));
         tracing::subscriber::with_default(bridge, || {

@@ -1,4 +1,4 @@
-//! How a destination answers requests of viewers.
+//! Sends a destination's answers to viewer requests.
 
 use super::assets::RawBody;
 use super::ctx::missing;
@@ -37,7 +37,7 @@ pub(crate) fn respond(host: &HostRef, token: u64, response: HttpResponse) -> Res
     match unsafe { call(host.ctx(), token, &raw const response, &raw const errors) } {
         abi::OK => Ok(()),
         abi::ERR_CLOSED => Err(Error::internal(format!(
-            "nobody waits for this answer any more; it must come within {} s",
+            "no request waits for this answer; the driver must answer within {} s",
             http::ANSWER_SECS
         ))),
         _ => Err(slot.take("the host refused an answer")),

@@ -1,6 +1,6 @@
 //! `tracing` of the driver's library, forwarded to the host.
 //!
-//! Every dynamic library has `tracing` globals of its own, so without this bridge a driver's log lines would vanish.
+//! Every dynamic library has its own `tracing` globals, so without this bridge a driver's log lines would be lost.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ tokio::task_local! {
     pub(crate) static CURRENT_DEST: u64;
 }
 
-/// The host of the driver that runs now: an image that was at work before may be started once more.
+/// The host of the running driver. The same image may be started again later.
 static HOST: RwLock<Option<Arc<HostRef>>> = RwLock::new(None);
 
-/// From now on lines go to `host`.
+/// Sends further lines to `host`.
 pub(crate) fn lead_to(host: Arc<HostRef>) {
     *HOST.write() = Some(host);
 }
 
 pub(crate) struct Bridge {
-    /// Whose level is asked for: its gate is the same for all of the process's life, and asking it costs no lock.
+    /// The host whose level gate is read. The gate never changes in a process, and reading it takes no lock.
     gate: Arc<HostRef>,
 }
 
@@ -52,7 +52,7 @@ fn level_number(level: Level) -> u32 {
 }
 
 impl Subscriber for Bridge {
-    // The gate may move at any time, so no callsite may remember an answer.
+    // The level may change at any time, so callsites must not cache the result.
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }

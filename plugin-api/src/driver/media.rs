@@ -1,4 +1,4 @@
-//! The queue of a destination and the packets it yields.
+//! The queue of a destination and its packets.
 
 use std::ffi::c_void;
 use std::future::poll_fn;
@@ -11,10 +11,10 @@ use super::hostref::HostRef;
 use crate::abi::{self, SatcastMedia, SatcastPacket, SatcastWaker};
 use crate::{Codec, Packet, Role};
 
-/// Most packets one [`Media::recv_batch`] hands over.
+/// Most packets that one [`Media::recv_batch`] returns.
 pub const BATCH_PACKETS_MAX: usize = 64;
 
-/// The media of one destination. The host drops from its head when the driver does not keep up.
+/// The media of one destination. The host drops the oldest packets when the driver is too slow.
 pub struct Media {
     host: Arc<HostRef>,
     raw: *mut SatcastMedia,
@@ -29,10 +29,9 @@ impl Media {
         Self { host, raw }
     }
 
-    /// `[task]`, one at a time. Waits until there is media and appends up to [`BATCH_PACKETS_MAX`] packets to `out`; those of a codec that
-    /// this version does not know are left out. The payload of a packet is the host's own memory, which it gets back when the last clone
-    /// of it goes (see [`keep`]). False when the destination shall
-    /// end and everything queued was handed over: flush and return from `run`. Cancel safe.
+    /// `[task]`, one at a time. Waits for media and appends up to [`BATCH_PACKETS_MAX`] packets to `out`; packets of unknown codecs are left
+    /// out. The payload of a packet is the host's own memory, released when its last clone is dropped (see [`keep`]). False when the
+    /// destination must end and the queue is empty: flush and return from `run`. Cancel safe.
     pub async fn recv_batch(&mut self, out: &mut Vec<Packet>) -> bool {
         poll_fn(|cx| self.poll_batch(cx, out)).await
     }
@@ -88,12 +87,12 @@ unsafe extern "C" fn drop_waker(data: *mut c_void) {
 
 /// Payload bytes that a destination may keep shared with the host between batches.
 ///
-/// The host hands over no more while an opening holds 64 MiB of its packets. A driver that keeps two groups of 10 s at 50 Mbit/s, 125 MB,
-/// before it can go on would wait for ever if all of them were shared.
+/// The host hands over no more while an opening holds 64 MiB of its packets. A driver that must keep two GOPs of 10 s at 50 Mbit/s (125 MB)
+/// before it can continue would wait for ever if all of them were shared.
 const SHARED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// `[any]` Prepares `packet` for being kept by a driver that keeps `held_bytes` already: the payload stays shared with the host while
-/// both are within 32 MiB and is copied beyond. A configuration is always copied: it is kept for as long as the encoder goes on.
+/// `[any]` Prepares `packet` for a driver that keeps it and already keeps `held_bytes`: the payload stays shared with the host while
+/// both are within 32 MiB and is copied beyond. A codec configuration is always copied: it is kept for the whole session.
 pub fn keep(packet: &mut Packet, held_bytes: usize) {
     if packet.is_config() || held_bytes.saturating_add(packet.payload.len()) > SHARED_BYTES_MAX {
         packet.payload = Bytes::copy_from_slice(&packet.payload);

@@ -49,12 +49,12 @@
 //! # Threads and states
 //!
 //! A mark begins the description of each function:
-//! - `[probe]`: called in a child process before anything is loaded, and at every look at the file, without a runtime.
+//! - `[probe]`: called in a child process before anything is loaded, and whenever the host inspects the file, without a runtime.
 //! - `[control]`: the host calls it on the driver's one control thread, never two at once, from `load` to the end of the process. It may spawn
 //!   tasks and must not wait.
 //! - `[task]`: runs as a task of the driver's runtime, or may be awaited in one.
 //! - `[any]`: from any thread of the driver, also from several at once, and never blocks. With a [`Ctx`] from the beginning of
-//!   [`Destination::run`] on: once that has returned, or was cut off, a call changes nothing. With a [`Host`] from [`Driver::load`] on. A
+//!   [`Destination::run`] on: once `run` has returned, or was cancelled, a call has no effect. With a [`Host`] from [`Driver::load`] on. A
 //!   [`Packet`](crate::Packet) stays valid for as long as it is held.
 
 #[allow(unsafe_code)] // Calls the host's table.
@@ -98,7 +98,7 @@ pub use crate::recording::{About, Recording, RecordingState};
 
 use crate::{DestType, Error, HttpRequest, HttpResponse, TypesSetting};
 
-/// Who the driver is.
+/// The identity of a driver.
 #[derive(Debug, Clone, Copy)]
 pub struct DriverInfo {
     /// Name in `[drivers] enabled` and `[driver.<name>]`: `a-z`, `0-9`, `-`, at most 32.
@@ -112,31 +112,31 @@ pub struct DriverInfo {
 /// One per process: makes destinations.
 ///
 /// Everything but [`Driver::types`] and [`Driver::settings`] is called on the driver's control thread, one call at a time, inside the
-/// driver's runtime (so that it may spawn tasks) but not asynchronously: what blocks here blocks the opening of all destinations of
-/// the driver, and after the given time the host gives up the driver.
+/// driver's runtime (so that it may spawn tasks) but not asynchronously: a function that blocks delays the opening of all
+/// destinations of the driver, and after the stated time the host abandons the driver.
 pub trait Driver: Send + Sync + Sized + 'static {
     /// Name and version.
     const INFO: DriverInfo;
 
-    /// Threads its destinations run on, 1 to 8. One is right for work that waits for the network: a second one is woken
-    /// for nothing most of the time. Take more for work that computes.
+    /// Threads its destinations run on, 1 to 8. One is right for work that waits for the network: a second one mostly
+    /// wakes for nothing. Use more for work that computes.
     const WORKERS: usize = 1;
 
-    /// What its destinations cannot take at once must not be lost: the host keeps it on disk, up to a limit of its operator's, where it
-    /// would drop it for others. For drivers that record; one that is watched live is better off without what is old. A host before
-    /// minor version 4 does not know it.
+    /// Packets must not be lost when a destination is slow: the host spools them to disk, up to the operator's limit, instead of
+    /// dropping them. For drivers that record; live destinations are better off without old media. A host before minor version 4
+    /// ignores this.
     const LOSSLESS: bool = false;
 
-    /// `[probe]` The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
+    /// `[probe]` The destination types it serves. Called before `load`, without a runtime, whenever the host inspects the file: no side effects.
     fn types() -> Vec<DestType>;
 
-    /// `[probe]` The settings it takes from its operator; without them anything below `[driver.<id>]` that is not the host's own is an error.
+    /// `[probe]` The settings that an operator may make; without them any key below `[driver.<id>]` that the host does not read is an error.
     /// Called as [`Driver::types`] is.
     fn settings() -> Option<SettingsSchema> {
         None
     }
 
-    /// `[probe]` The setting by which operators make destination types like one of its own, or change those it names. Called as
+    /// `[probe]` The setting with which operators add destination types, or change those of [`Driver::types`]. Called as
     /// [`Driver::types`] is.
     fn made_types() -> Option<TypesSetting> {
         None
@@ -145,7 +145,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// `[control]` Called once, before anything is opened; within five seconds.
     ///
     /// # Errors
-    /// The driver cannot work here; it is then listed as refused, with this text.
+    /// The driver cannot work here; the host then lists it as refused, with this text.
     fn load(host: &Host) -> Result<Self, Error>;
 
     /// `[control]` Checks a configuration that its schema accepts. No I/O; within one second.
@@ -157,36 +157,36 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// `[control]` Makes a destination; no I/O. Within one second. Called anew for each try.
+    /// `[control]` Makes a destination; no I/O. Within one second. Called again for each try.
     ///
     /// # Errors
-    /// As [`Destination::run`]; the destination is then not run.
+    /// As [`Destination::run`], which is then not called.
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error>;
 
-    /// `[control]` The recordings it keeps beyond their sessions, if it is a driver that does.
+    /// `[control]` The functions for recordings that outlive their sessions, if the driver keeps any.
     fn recordings(&self) -> Option<&dyn Recordings> {
         None
     }
 }
 
-/// What became of a change of configuration.
+/// Result of a change of configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reconfigured {
-    /// It holds from now on.
+    /// The new configuration is in effect.
     Taken,
-    /// It needs a new opening: the host stops this one and opens the destination again.
+    /// The new configuration needs a new opening: the host stops this one and opens the destination again.
     Reopen,
 }
 
 /// One per opening of a destination.
 pub trait Destination: Send + Sync + 'static {
-    /// `[task]` Runs on the driver's runtime from `open` to the end. Return `Ok` when [`Media::recv_batch`] says that no more comes,
-    /// after flushing; return an error at the first failure: the host opens the destination again when it is time. It is dropped
-    /// where it stands when it does not end within the stop deadline, and a panic in it is its outcome.
+    /// `[task]` Runs on the driver's runtime from `open` to the end. Return `Ok` when [`Media::recv_batch`] returns false,
+    /// after flushing; return an error at the first failure: the host opens the destination again after its back-off. The future is
+    /// dropped when it does not end within the stop deadline, and a panic in it is its outcome.
     fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// `[control]` The owner changed the configuration while `run` runs; the new one is valid. Called on the control thread, beside `run`: hand
-    /// it over, by a lock or a `watch` channel, and return. The default asks for a new opening.
+    /// `[control]` The owner changed the configuration while `run` runs; the new one is valid. Called on the control thread, concurrently
+    /// with `run`: pass it on through a lock or a `watch` channel, and return. The default asks for a new opening.
     ///
     /// # Errors
     /// The same as [`Reconfigured::Reopen`], and logged.
@@ -195,12 +195,12 @@ pub trait Destination: Send + Sync + 'static {
         Ok(Reconfigured::Reopen)
     }
 
-    /// `[task]` A viewer asks below one of the type's [`routes`](crate::DestType::route). Runs on the driver's runtime, beside `run` and other
-    /// requests, within [`ANSWER_SECS`](crate::http::ANSWER_SECS), or [`LONG_ANSWER_SECS`](crate::http::LONG_ANSWER_SECS) for a
-    /// long route. The default finds nothing.
+    /// `[task]` A viewer request below one of the type's [`routes`](crate::DestType::route). Runs on the driver's runtime, concurrently with
+    /// `run` and other requests, within [`ANSWER_SECS`](crate::http::ANSWER_SECS), or [`LONG_ANSWER_SECS`](crate::http::LONG_ANSWER_SECS) for a
+    /// long route. The default answers 404.
     ///
     /// # Errors
-    /// The viewer is told of a failure (500), and nothing of the reason, which is logged. So it is after a panic.
+    /// The viewer gets status 500 without the reason, which is logged. The same after a panic.
     fn http(
         self: Arc<Self>,
         request: HttpRequest,
@@ -254,7 +254,7 @@ impl<'a> Config<'a> {
         Self { type_name, json }
     }
 
-    /// One of the names in [`Driver::types`], or one that an operator made ([`Driver::made_types`]).
+    /// One of the names in [`Driver::types`], or one that an operator added ([`Driver::made_types`]).
     pub fn type_name(&self) -> &'a str {
         self.type_name
     }

@@ -57,10 +57,10 @@ fn start(
 }
 
 /// Bytes given to a TCP connection that its other side has not acknowledged: on their way, or not even sent (Linux `SIOCOUTQ`,
-/// tcp(7)). What a write was told to have taken says nothing of the other side: the system keeps megabytes for it. Any thread.
+/// tcp(7)). The bytes that a write has taken say nothing about the other side: the system buffers megabytes. Any thread.
 ///
 /// # Errors
-/// The system's, for what is no connection.
+/// The system's error, for a descriptor that is not a connection.
 pub fn unacknowledged(connection: &impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the call writes one `int` to the pointer, which lives for it. SIOCOUTQ is the same number as TIOCOUTQ.
@@ -83,6 +83,6 @@ unsafe extern "C" fn connected(data: *mut c_void, fd: i32, error: *const Satcast
         // SAFETY: the error lives for the call.
         Err(unsafe { read_error(error) }.unwrap_or_else(|| Error::network("the connection failed")))
     };
-    // Who asked may have gone meanwhile; the socket closes with the dropped value.
+    // The receiver may be gone; dropping the value closes the socket.
     let _ = done.send(outcome);
 }

@@ -1,4 +1,4 @@
-//! Recordings that outlive their sessions, as a driver offers them.
+//! A driver's functions for recordings that outlive their sessions.
 
 use std::time::Duration;
 
@@ -12,48 +12,48 @@ use crate::wire::{done_of, with_abi};
 /// within one second; answers are given from any thread.
 pub trait Recordings: Send + Sync {
     /// `[control]` Every recording the driver still knows, in its newest state. At most
-    /// [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX). One that breaks a rule of [`Recording`] is left out and named in the log.
+    /// [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX). The host leaves out a recording that breaks a rule of [`Recording`] and logs it.
     ///
     /// # Errors
     /// The journal cannot be read.
     fn list(&self) -> Result<Vec<Recording>, Error>;
 
-    /// `[control]` Uploads a failed one again. Answers once the store has opened the upload, or why not; the rest goes on in the background and
-    /// is told by [`Host::recording`](super::Host::recording). Each call that is taken up counts one to `attempt`.
+    /// `[control]` Uploads a failed recording again. Answers when the store has opened the upload or has failed to; the upload continues in
+    /// the background and is reported by [`Host::recording`](super::Host::recording). Each accepted call adds one to `attempt`.
     fn retry(&self, file_name: &str, answer: Answer);
 
-    /// `[control]` Forgets a recording: removes the local copy, and with `remote` the object, too. Answers when that is done. A name that is
-    /// not known is done already.
+    /// `[control]` Forgets a recording: removes the local copy, and with `remote` the object, too. Answers at the end of that. An unknown
+    /// name is a success.
     fn delete(&self, file_name: &str, remote: bool, answer: Answer);
 
-    /// `[control]` An address by which the object may be fetched without a login for `valid`: `http://` or `https://`, printable ASCII without
+    /// `[control]` An address that gives access to the object without a login for `valid`: `http://` or `https://`, printable ASCII without
     /// spaces. No I/O.
     ///
     /// # Errors
-    /// The recording is not known, or the store has not got it.
+    /// The recording is unknown, or is not in the store.
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error>;
 
-    /// `[control]` Whether a configuration could record: asks its store with the rights that an upload needs. Answers within
-    /// [`PROBE_SECS`](crate::recording::PROBE_SECS): done, an error of class `Config` or `Auth` when the store refuses, which is shown at
-    /// the field that its text begins with, or of another class when the store cannot be reached. The default asks nobody.
+    /// `[control]` Tests whether a configuration can record: asks its store for the rights that an upload needs. Answers within
+    /// [`PROBE_SECS`](crate::recording::PROBE_SECS): success, an error of class `Config` or `Auth` when the store refuses, shown at the
+    /// field that its text begins with, or of another class when the store cannot be reached. The default succeeds without a test.
     fn probe(&self, config: Config<'_>, answer: Answer) {
         let _ = config;
         answer.give(Ok(()));
     }
 
-    /// `[control]` What a destination's configuration is now, or `None` when it was deleted: for recordings that go on without an opening, with
-    /// other keys perhaps. Told when it was changed, and after `load` for destinations with recordings, also when nothing changed.
-    /// No I/O that takes time. A driver that does not care leaves it out.
+    /// `[control]` The current configuration of a destination, `None` after its deletion: for recordings that continue without an opening,
+    /// perhaps with other keys. Called after a change, and after `load` for destinations with recordings, also without a change.
+    /// No slow I/O. The default ignores it.
     ///
     /// # Errors
-    /// It cannot be taken; it is told again later.
+    /// The driver cannot use it; the host calls again later.
     fn configured(&self, destination_id: i64, config: Option<Config<'_>>) -> Result<(), Error> {
         let _ = (destination_id, config);
         Ok(())
     }
 }
 
-/// Takes the outcome of one request, on any thread. Dropped without one it is an error of the driver.
+/// Takes the outcome of one request, on any thread. Dropping it without an outcome counts as an error of the driver.
 pub struct Answer(Option<SatcastDone>);
 
 // SAFETY: the contract lets a driver answer from any thread.
@@ -64,12 +64,12 @@ impl Answer {
         Self(Some(done))
     }
 
-    /// An answer that goes to `call`, for tests of what answers.
+    /// An answer that calls `call`, for tests.
     pub fn calling(call: impl FnOnce(Result<(), Error>) + Send + 'static) -> Self {
         Self::new(done_of(Box::new(call)))
     }
 
-    /// Done, or why not.
+    /// Sends the outcome.
     pub fn give(mut self, outcome: Result<(), Error>) {
         self.send(outcome);
     }
@@ -87,6 +87,6 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.send(Err(Error::internal("the driver gave up a request without an answer")));
+        self.send(Err(Error::internal("the driver dropped a request without an answer")));
     }
 }

@@ -1,10 +1,10 @@
-//! Time as a driver sees it: the machine's, and in a test whatever the test wants.
+//! A driver's time: the machine's, or a test's clock.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Where a driver gets its time from ([`Ctx::time`](super::Ctx::time), [`Host::time`](super::Host::time)). A driver that waits by this, and
-/// not by `tokio::time`, can be driven through hours in a test (`testkit::Clock`).
+/// A driver's time source ([`Ctx::time`](super::Ctx::time), [`Host::time`](super::Host::time)). A test can skip hours of a driver that
+/// waits with it instead of `tokio::time` (`testkit::Clock`).
 #[derive(Clone, Debug, Default)]
 pub struct Time {
     #[cfg(feature = "testkit")]
@@ -12,7 +12,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The machine's time, unless a test kit starts this driver and says otherwise.
+    /// The machine's time, unless a test kit starts this driver with a clock.
     pub(crate) fn of_start() -> Self {
         Self {
             #[cfg(feature = "testkit")]
@@ -30,7 +30,7 @@ impl Time {
         BEGIN.get_or_init(Instant::now).elapsed()
     }
 
-    /// Waits. Cancel safe. To be called on the driver's runtime.
+    /// Waits. Cancel safe. Call it on the driver's runtime.
     pub async fn sleep(&self, duration: Duration) {
         #[cfg(feature = "testkit")]
         if let Some(clock) = &self.virtual_time {

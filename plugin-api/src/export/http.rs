@@ -59,7 +59,7 @@ impl Responder {
     fn give(mut self, response: HttpResponse) {
         self.is_answered = true;
         if let Err(error) = respond(&self.host, self.token, response) {
-            tracing::warn!(error = %error.message, "an answer to a viewer was not taken");
+            tracing::warn!(error = %error.message, "the host refused an answer to a viewer");
         }
     }
 }
@@ -67,7 +67,7 @@ impl Responder {
 impl Drop for Responder {
     fn drop(&mut self) {
         if !self.is_answered {
-            // Nobody may wait any more.
+            // The request may be over.
             let _ = respond(&self.host, self.token, HttpResponse::empty(500));
         }
     }
@@ -94,7 +94,7 @@ unsafe extern "C" fn request<E: Exported>(request: *const SatcastHttpRequest) {
             }
         }));
     };
-    // What was begun is answered by its drop; the panic hook has logged it.
+    // Dropping the started answer sends an error; the panic hook has logged the panic.
     let _ = catch_unwind(AssertUnwindSafe(begin));
 }
 
@@ -107,7 +107,7 @@ async fn caught(destination: Arc<dyn DynDestination>, request: HttpRequest) -> R
             .unwrap_or_else(|panic| std::task::Poll::Ready(Err(panic_error(&*panic))))
     })
     .await;
-    // What the author left in it may panic when it goes, too.
+    // Dropping the author's future may panic, too.
     match catch_unwind(AssertUnwindSafe(|| drop(answer))) {
         Ok(()) => outcome,
         Err(panic) => Err(panic_error(&*panic)),

@@ -1,4 +1,4 @@
-//! From the safe trait to the C table: what [`export_driver!`](crate::export_driver) expands to.
+//! From the safe trait to the C table: the expansion of [`export_driver!`](crate::export_driver).
 //!
 //! All state of a driver lives in a [`Slot`] that the macro puts into the driver's own crate, so that two drivers linked
 //! into one binary do not share a runtime or a host.
@@ -44,7 +44,7 @@ const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 
 /// Exports a [`Driver`] from a `cdylib` crate under the one symbol the host looks up.
 ///
-/// It must stand in a crate of its own that nothing else links: two exports in one binary are a duplicate symbol.
+/// Put it into its own crate that nothing else links: two exports in one binary are a duplicate symbol.
 #[macro_export]
 macro_rules! export_driver {
     ($driver:ty) => {
@@ -145,7 +145,7 @@ fn make_table<E: Exported>() -> TableBox {
     let settings = E::Driver::settings().map(crate::SettingsSchema::into_json);
     let (types, made) = (E::Driver::types(), E::Driver::made_types().map(Box::new));
     let manifest = Manifest { title: info.title.to_string(), types, settings, made };
-    // Names and JSON values only: serialising cannot fail, and an empty manifest is refused by the host.
+    // Names and JSON values only: serializing cannot fail, and the host refuses an empty manifest.
     let manifest = serde_json::to_string(&manifest).unwrap_or_default().into_boxed_str();
     let table = SatcastDriver {
         magic: abi::MAGIC,
@@ -215,10 +215,10 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
     guarded(errors, || {
         // SAFETY: passed on from the caller.
         let host = Arc::new(unsafe { HostRef::copy(host) }?);
-        // Before anything of the driver runs. The host keeps count of images, so this is for a host that does not.
+        // Before any code of the driver runs. Our host counts images; this check is for hosts that do not.
         if E::slot().loaded.lock().is_some() {
             return Err(Error::internal(
-                "a driver runs in this image of its library already; restart the service",
+                "a driver already runs in this image of its library; restart the service",
             ));
         }
         if !host.is_static() {
@@ -240,7 +240,7 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
         let mut loaded = E::slot().loaded.lock();
         if loaded.is_some() {
             return Err(Error::internal(
-                "a driver runs in this image of its library already; restart the service",
+                "a driver already runs in this image of its library; restart the service",
             ));
         }
         *loaded = Some(Arc::new(Loaded { driver, host, runtime, openings: Arc::default() }));
@@ -251,13 +251,13 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
 /// Log bridge and panic hook of this library. Both are globals of the library, not of the process.
 fn install_hooks(host: &Arc<HostRef>) {
     log::lead_to(host.clone());
-    // An error only means that the bridge stands already: this image was at work before.
+    // An error only means that the bridge exists: this image has run before.
     let _ = tracing::subscriber::set_global_default(Bridge::new(host.clone()));
     let host = host.clone();
     std::panic::set_hook(Box::new(move |info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let dest = CURRENT_DEST.try_with(|dest| *dest).unwrap_or(0);
-        // Outside a destination nobody knows which secrets the text may hold; the caller gets it as its error.
+        // Outside a destination the secrets in the text are unknown; the caller gets the text as its error.
         let text = if dest == 0 { "" } else { info.payload_as_str().unwrap_or("no message") };
         host.log(dest, 1, "panic", format!("driver panicked at {place} {text}").trim_end(), &[]);
     }));
@@ -286,7 +286,7 @@ fn parse_config(config: &str) -> Result<Value, Error> {
 struct Instance {
     dest: u64,
     type_name: String,
-    // Weak, so that the destination goes with the end of its run.
+    // Weak, so that the destination is dropped at the end of its run.
     destination: Weak<dyn DynDestination>,
     runtime: Handle,
     stopping: watch::Sender<bool>,
@@ -325,7 +325,7 @@ unsafe extern "C" fn open<E: Exported>(
             openings: loaded.openings.clone(),
         };
         loaded.openings.add(request.dest, &destination);
-        // SAFETY: passed on from the caller. What a newer host writes in a way of its own is no reason not to run.
+        // SAFETY: passed on from the caller. Unreadable facts of a newer host are no reason to refuse.
         let about = serde_json::from_str(&unsafe { request.about_json.read() }).unwrap_or_default();
         let ctx = Ctx::new(loaded.host.clone(), request.dest, request.source, about, stop_seen.clone());
         let end = bounded_run(destination, ctx, media, stop_seen, deadline_ms);
@@ -334,7 +334,7 @@ unsafe extern "C" fn open<E: Exported>(
             let outcome = end.await;
             host.stopped(dest, outcome.as_ref().err());
         }));
-        // SAFETY: the caller gave room for one pointer.
+        // SAFETY: the caller provides space for one pointer.
         unsafe { *instance = Box::into_raw(Box::new(instance_of)).cast() };
         Ok(())
     })

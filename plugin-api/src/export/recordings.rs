@@ -41,7 +41,7 @@ fn with<E: Exported, R>(body: impl FnOnce(Result<&dyn Recordings, Error>) -> R) 
     body(loaded.driver.recordings().ok_or_else(|| Error::internal("the driver keeps no recordings")))
 }
 
-/// Runs `call` with the answer; one that panics has dropped it, which is an answer.
+/// Runs `call` with the answer. A panic drops the answer, which sends an error.
 fn answered<E: Exported>(done: SatcastDone, call: impl FnOnce(&dyn Recordings, Answer)) {
     let answer = Answer::new(done);
     let run = AssertUnwindSafe(|| {
@@ -71,7 +71,7 @@ unsafe extern "C" fn list<E: Exported>(sink: *const SatcastTextSink, errors: *co
         let recordings = with::<E, _>(|recordings| recordings?.list())?;
         for recording in &recordings {
             let json = serde_json::to_string(recording)
-                .map_err(|error| Error::internal(format!("a recording cannot be written down: {error}")))?;
+                .map_err(|error| Error::internal(format!("a recording cannot be serialized: {error}")))?;
             // SAFETY: passed on from the caller.
             unsafe { put(sink, &json) };
         }

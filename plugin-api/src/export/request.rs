@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::abi::SatcastOpen;
 
-/// A full-size copy of the host's request; what an older host does not have is empty.
+/// A full-size copy of the host's request; fields that an older host does not have are empty.
 ///
 /// # Safety
 /// `request` must be valid for its own size for the call.
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_of_an_older_host_is_read_without_what_it_lacks() {
+    fn missing_fields_of_an_older_hosts_request_are_empty() {
         let first = First {
             size: size_of::<First>(),
             dest: 7,
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_driver_finds_everything_where_it_was() {
+    fn fields_keep_their_offsets_for_older_drivers() {
         assert_eq!(size_of::<First>(), offset_of!(SatcastOpen, about_json));
         assert_eq!(offset_of!(First, dest), offset_of!(SatcastOpen, dest));
         assert_eq!(offset_of!(First, config_json), offset_of!(SatcastOpen, config_json));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_of_a_newer_host_is_read_as_far_as_known() {
+    fn unknown_fields_of_a_newer_hosts_request_are_ignored() {
         #[repr(C)]
         struct Newer {
             known: SatcastOpen,

@@ -1,4 +1,4 @@
-//! The run of one opening: its panics caught, its end bounded.
+//! Runs one opening: catches panics and enforces the stop deadline.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::driver::{BoxFuture, Ctx, DynDestination, Media};
 use crate::{Class, Error};
 
-/// `run` with its panics caught and, once the end is asked for, its time bounded.
+/// `run` with its panics caught and, after the stop request, with a deadline.
 pub(super) async fn bounded_run(
     destination: Arc<dyn DynDestination>,
     ctx: Ctx,
@@ -33,7 +33,7 @@ pub(super) async fn bounded_run(
         outcome = poll_caught(&mut run) => outcome,
         () = overdue => Err(cut_off()),
     };
-    // What the author left in it may panic when it goes, too.
+    // Dropping the author's future may panic, too.
     match catch_unwind(AssertUnwindSafe(|| drop(run))) {
         Ok(()) => outcome,
         Err(panic) => Err(panic_error(&*panic)),
@@ -49,9 +49,8 @@ async fn poll_caught(run: &mut BoxFuture<Result<(), Error>>) -> Result<(), Error
     .await
 }
 
-/// The destination did not end in the time that the host gave it.
 fn cut_off() -> Error {
-    Error::internal("the destination did not end in time and was cut off")
+    Error::internal("the destination did not end within the stop deadline and was cancelled")
 }
 
 /// A panic as an error of the driver.
@@ -70,7 +69,10 @@ mod tests {
 
     #[test]
     fn ends_texts() {
-        assert_eq!(cut_off(), Error::internal("the destination did not end in time and was cut off"));
+        assert_eq!(
+            cut_off(),
+            Error::internal("the destination did not end within the stop deadline and was cancelled")
+        );
         let panics = |text: &str| Error::new(Class::Panic, format!("the driver panicked: {text}"));
         assert_eq!(panic_error(&"why"), panics("why"));
         assert_eq!(panic_error(&"why".to_owned()), panics("why"));

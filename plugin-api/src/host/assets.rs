@@ -1,4 +1,4 @@
-//! Pieces that drivers publish for viewers, as the host gets them.
+//! Reads the assets that drivers publish for viewers.
 
 use std::ffi::c_void;
 use std::path::{Component, PathBuf};
@@ -18,7 +18,7 @@ const PATH_BYTES_MAX: usize = 1024;
 /// Longest list of parts in bytes.
 const PARTS_BYTES_MAX: usize = ASSET_PARTS_MAX * (ASSET_NAME_BYTES_MAX + 1);
 
-/// A body of a driver, given back when dropped. Dropping runs a function of the driver.
+/// A body that belongs to a driver. Dropping it runs the driver's release function.
 #[derive(Debug)]
 pub(super) struct Body {
     raw: SatcastBody,
@@ -30,14 +30,13 @@ unsafe impl Send for Body {}
 unsafe impl Sync for Body {}
 
 impl Body {
-    /// Takes a body of the driver's over.
     pub(super) fn own(raw: SatcastBody) -> Self {
         Self { raw }
     }
 
     fn is_memory(&self) -> bool {
-        let sound = !self.raw.data.is_null() && isize::try_from(self.raw.len).is_ok();
-        self.raw.kind == abi::BODY_MEMORY && (sound || self.raw.len == 0)
+        let is_readable = !self.raw.data.is_null() && isize::try_from(self.raw.len).is_ok();
+        self.raw.kind == abi::BODY_MEMORY && (is_readable || self.raw.len == 0)
     }
 }
 
@@ -63,7 +62,7 @@ impl Drop for Body {
 /// # Safety
 /// `raw` must be the description of a running call; its body passes to us.
 pub(super) unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> {
-    // Owned from here on, so that it is given back whatever follows.
+    // Owned from here on, so that an error releases it, too.
     let body = Body::own(raw.body);
     // SAFETY: text lives for the call.
     let (name, content_type, source) =
@@ -74,50 +73,50 @@ pub(super) unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> 
         )));
     }
     let audience = Audience::from_number(raw.audience)
-        .ok_or_else(|| Error::internal(format!("asset {name} is for nobody; set its audience")))?;
+        .ok_or_else(|| Error::internal(format!("asset {name} has no audience; set at least one")))?;
     let body = read_body(&name, body, &source)?;
     // SAFETY: as above.
     let followed = unsafe { read_followed(&raw) };
-    if !followed.is_sound() {
-        return Err(unsound(&name));
+    if !followed.is_valid() {
+        return Err(invalid_names(&name));
     }
     let (name, content_type) = (name.into_owned(), content_type.into_owned());
     Ok(Asset { name, content_type, max_age_secs: raw.max_age_secs, audience, body, followed })
 }
 
-/// An asset refers to something that is none.
-pub(super) fn unsound(name: &str) -> Error {
-    Error::internal(format!("asset {name} must name assets as its delta, its hint and its init"))
+pub(super) fn invalid_names(name: &str) -> Error {
+    Error::internal(format!("the delta, hint and init of asset {name} must be asset names"))
 }
 
-/// `what` is a file that a driver may not hand out.
-fn outside(what: &str) -> Error {
-    Error::internal(format!("asset {what} names no file below the driver's data folder"))
+fn outside(name: &str) -> Error {
+    Error::internal(format!(
+        "asset {name} must give a relative path to a file below the driver's data folder"
+    ))
 }
 
-fn not_of_parts(what: &str) -> Error {
-    Error::internal(format!("asset {what} must be made of 1 to {ASSET_PARTS_MAX} asset names"))
+fn invalid_parts(name: &str) -> Error {
+    Error::internal(format!("asset {name} must be made of 1 to {ASSET_PARTS_MAX} asset names"))
 }
 
-/// The body of `what`; `source` is its path or its names.
-pub(super) fn read_body(what: &str, body: Body, source: &str) -> Result<AssetBody, Error> {
+/// The body of asset `name`, or `of an answer`; `source` is its path or the names of its parts.
+pub(super) fn read_body(name: &str, body: Body, source: &str) -> Result<AssetBody, Error> {
     match body.raw.kind {
         abi::BODY_MEMORY if body.is_memory() => Ok(AssetBody::Memory(Bytes::from_owner(body))),
         abi::BODY_FILE => {
             let (offset, len) = (body.raw.offset, body.raw.len);
             let path = plain_path(source).filter(|_| offset.checked_add(len).is_some());
-            let path = path.ok_or_else(|| outside(what))?;
+            let path = path.ok_or_else(|| outside(name))?;
             Ok(AssetBody::File { path, offset, len, keep: Some(Box::new(body)) })
         }
         abi::BODY_PARTS => {
-            let parts = part_names(source).ok_or_else(|| not_of_parts(what))?;
+            let parts = part_names(source).ok_or_else(|| invalid_parts(name))?;
             Ok(AssetBody::Parts(parts))
         }
-        _ => Err(Error::internal(format!("asset {what} has no body this host knows"))),
+        _ => Err(Error::internal(format!("asset {name} has an unknown kind of body; use a newer host"))),
     }
 }
 
-/// The path, when it is relative and made of plain names.
+/// The path, if it is relative and has only plain components.
 fn plain_path(text: &str) -> Option<PathBuf> {
     let path = PathBuf::from(text);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -194,7 +193,10 @@ pub(super) unsafe extern "C" fn playback(
                 .flatten()
                 .all(|name| is_asset_name(name));
             if !good {
-                report(errors, &Error::internal("a playback must name assets as its entries"));
+                report(
+                    errors,
+                    &Error::internal("the entry and the preview of a playback must be asset names"),
+                );
                 return abi::ERR;
             }
             answer(errors, context.services.playback(dest, read))
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_are_refused_say_why() {
+    fn refused_bodies_give_the_reason() {
         let body = |kind| {
             let empty = SatcastBody {
                 kind,
@@ -244,8 +246,8 @@ mod tests {
         for (kind, source, error) in [
             (abi::BODY_FILE, "../x", outside("a")),
             (abi::BODY_FILE, "", outside("a")),
-            (abi::BODY_PARTS, "../x", not_of_parts("a")),
-            (abi::BODY_PARTS, "", not_of_parts("a")),
+            (abi::BODY_PARTS, "../x", invalid_parts("a")),
+            (abi::BODY_PARTS, "", invalid_parts("a")),
         ] {
             assert_eq!(read_body("a", body(kind), source).err(), Some(error), "{source}");
         }
@@ -254,9 +256,9 @@ mod tests {
     #[test]
     fn refusals_texts() {
         for (error, text) in [
-            (unsound("a"), "asset a must name assets as its delta, its hint and its init"),
-            (outside("a"), "asset a names no file below the driver's data folder"),
-            (not_of_parts("a"), "asset a must be made of 1 to 64 asset names"),
+            (invalid_names("a"), "the delta, hint and init of asset a must be asset names"),
+            (outside("a"), "asset a must give a relative path to a file below the driver's data folder"),
+            (invalid_parts("a"), "asset a must be made of 1 to 64 asset names"),
         ] {
             assert_eq!(error, Error::internal(text));
         }

@@ -1,5 +1,5 @@
-//! `SATCAST_EXT_WORKING`: whom a thread of a driver works for. Drivers may say so, and nothing is done with it: the host knows without the
-//! driver which accounts had work in a process that ended.
+//! `SATCAST_EXT_WORKING`: the opening that a driver's thread works for. The host ignores the calls: it knows by itself which accounts
+//! had work in a process that ended.
 
 use std::ffi::c_void;
 

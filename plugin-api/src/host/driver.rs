@@ -49,12 +49,12 @@ impl Driver {
         Ok(Self { table })
     }
 
-    /// What the driver says of itself.
+    /// The driver's description.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Asks the driver about a configuration its schema accepts.
+    /// Lets the driver check a configuration that its schema accepts.
     pub fn validate(&self, type_name: &str, config_json: &str) -> Result<(), Error> {
         let Some(validate) = self.table.raw().validate else { return Ok(()) };
         let mut slot = ErrorSlot::new();
@@ -62,8 +62,10 @@ impl Driver {
         // SAFETY: text and sink live for the call.
         match unsafe { validate(SatcastStr::new(type_name), SatcastStr::new(config_json), &raw const sink) } {
             abi::OK => Ok(()),
-            // That it refuses is said by the code alone.
-            abi::ERR => Err(slot.or(Error::config("the driver refuses it and does not say why"))),
+            // The return code alone means a refusal.
+            abi::ERR => {
+                Err(slot.or(Error::config("the driver refused the configuration and gave no reason")))
+            }
             code => Err(slot.failed(code)),
         }
     }
@@ -78,7 +80,7 @@ impl Driver {
         about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<Instance, Error> {
-        // Numbers and texts only: writing them down cannot fail.
+        // Numbers and texts only: serializing them cannot fail.
         let about = serde_json::to_string(about).unwrap_or_default();
         let open = self.table.raw().open.ok_or_else(|| Error::internal("no open function"))?;
         let request = SatcastOpen {
@@ -98,7 +100,7 @@ impl Driver {
         Ok(Instance { raw, table: self.table.clone() })
     }
 
-    /// The recordings the driver keeps beyond their sessions, if it is one that does.
+    /// The driver's functions for recordings, if it keeps any.
     pub fn recordings(&self) -> Option<Recordings> {
         let get = self.table.raw().get_extension?;
         // SAFETY: the name lives for the call.
@@ -107,7 +109,7 @@ impl Driver {
         unsafe { Recordings::copy(raw) }
     }
 
-    /// What the driver offers for requests of viewers, if it answers any.
+    /// The driver's functions for viewer requests, if it answers any.
     pub fn http(&self) -> Option<Http> {
         let get = self.table.raw().get_extension?;
         // SAFETY: the name lives for the call.
@@ -120,7 +122,7 @@ impl Driver {
         Some(Http::new(unsafe { raw.read() }))
     }
 
-    /// Ends the driver's threads. The last call; the library stays mapped.
+    /// Ends the driver's threads. The last call; the library stays loaded.
     pub fn shut_down(self) {
         if let Some(deinit) = self.table.raw().deinit {
             // SAFETY: nothing is called after it: `self` is gone.
@@ -130,10 +132,10 @@ impl Driver {
 }
 
 impl Instance {
-    /// Offers a running destination a new configuration; false when it must be opened again for it.
+    /// Offers a running destination a new configuration; false when the destination must be opened again to use it.
     ///
     /// # Errors
-    /// What the driver says; the destination must then be opened again, too.
+    /// The driver's error; the destination must then be opened again, too.
     pub fn reconfigure(&self, config_json: &str) -> Result<bool, Error> {
         let Some(get) = self.table.raw().get_extension else { return Ok(false) };
         // SAFETY: the name lives for the call.
@@ -162,7 +164,7 @@ impl Instance {
         }
     }
 
-    /// Frees it. Only after the driver reported `stopped`.
+    /// Frees the instance. Call it only after the driver reported `stopped`.
     pub fn destroy(self) {
         if let Some(destroy) = self.table.raw().destroy {
             // SAFETY: called once: `self` is gone.

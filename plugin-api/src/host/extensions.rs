@@ -1,5 +1,5 @@
-//! The extensions of the host's table: checked connections, the driver's folder and settings, pieces for viewers, answers to them,
-//! recordings.
+//! The extensions of the host's table: checked connections, the driver's folder and settings, assets for viewers, answers to their
+//! requests, recordings.
 
 use std::ffi::c_void;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
@@ -113,7 +113,7 @@ unsafe extern "C" fn data_dir(
 ) -> i32 {
     // SAFETY: both sinks live for the call.
     unsafe {
-        tell(ctx, sink, errors, |context| {
+        put_text(ctx, sink, errors, |context| {
             let path = context.services.data_dir()?.into_os_string().into_string();
             path.map_err(|_| Error::internal("the driver's data folder has no UTF-8 name"))
         })
@@ -128,14 +128,14 @@ unsafe extern "C" fn settings(
     errors: *const abi::SatcastErrorSink,
 ) -> i32 {
     // SAFETY: both sinks live for the call.
-    unsafe { tell(ctx, sink, errors, |context| Ok(context.services.settings())) }
+    unsafe { put_text(ctx, sink, errors, |context| Ok(context.services.settings())) }
 }
 
-/// Hands a text over to a driver.
+/// Puts a text into a driver's sink.
 ///
 /// # Safety
 /// `ctx` must be the table's; both sinks must be null or live for the call.
-pub(super) unsafe fn tell(
+pub(super) unsafe fn put_text(
     ctx: *mut c_void,
     sink: *const abi::SatcastTextSink,
     errors: *const abi::SatcastErrorSink,

@@ -1,6 +1,6 @@
-//! What is said of pieces beside their bytes: how playlists are followed, where segments stand. As the host gets it.
+//! Reads the facts about assets beside their bytes: how viewers follow playlists, where segments stand in the session.
 
-use satcast_types::{Followed, Reload, SegmentPlace};
+use satcast_types::{Followed, Reload, SegmentPosition};
 
 use crate::abi;
 
@@ -18,7 +18,7 @@ pub(super) unsafe fn read_followed(raw: &abi::SatcastAsset) -> Followed {
     });
     // SAFETY: see above.
     let init = unsafe { raw.init.read().into_owned() };
-    let segment = (raw.flags & abi::ASSET_SEGMENT != 0).then_some(SegmentPlace {
+    let segment = (raw.flags & abi::ASSET_SEGMENT != 0).then_some(SegmentPosition {
         number: raw.number,
         offset_ns: raw.offset_ns,
         start_ms: raw.start_ms,
@@ -27,7 +27,7 @@ pub(super) unsafe fn read_followed(raw: &abi::SatcastAsset) -> Followed {
     Followed { hold_back_ms: raw.hold_back_ms, reload, segment }
 }
 
-/// A full-size copy of a driver's description; what an older driver does not have is empty. `None` when it is too short.
+/// A full-size copy of a driver's description; fields that an older driver does not have are empty. `None` when it is too short.
 ///
 /// # Safety
 /// `asset` must be null or valid for its own size for the call.
@@ -54,9 +54,9 @@ mod tests {
     use super::*;
     use crate::AssetBody;
     use crate::abi::SatcastStr;
-    use crate::host::assets::{read_asset, unsound};
+    use crate::host::assets::{invalid_names, read_asset};
 
-    /// A body of static bytes, which nobody gives back.
+    /// A body of static bytes without a release function.
     fn list() -> abi::SatcastBody {
         abi::SatcastBody {
             kind: abi::BODY_MEMORY,
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_asset_of_an_older_driver_is_read_without_what_it_lacks() {
+    fn missing_fields_of_an_older_drivers_asset_are_empty() {
         let size = std::mem::offset_of!(abi::SatcastAsset, flags);
         let mut asset = abi::SatcastAsset {
             size,
@@ -92,7 +92,7 @@ mod tests {
             start_ms: 1_000,
             init: SatcastStr::new("init.mp4"),
         };
-        // SAFETY: the description lives, and so do its texts; its body is given back as often as it was made.
+        // SAFETY: the description lives, and so do its texts; its body is released as often as it was made.
         let read = |asset: &abi::SatcastAsset| unsafe { copy_asset(asset).map(|copy| read_asset(copy)) };
         let old = read(&asset).unwrap().unwrap();
         assert_eq!(old.followed, Followed::default());
@@ -108,13 +108,13 @@ mod tests {
         let new = read(&asset).unwrap().unwrap();
         assert_eq!(new.followed, Followed { hold_back_ms: 2000, reload: Some(reload), segment: None });
         asset.flags = abi::ASSET_SEGMENT;
-        let place = SegmentPlace { number: 9, offset_ns: -40, start_ms: 1_000, init: "init.mp4".into() };
+        let place = SegmentPosition { number: 9, offset_ns: -40, start_ms: 1_000, init: "init.mp4".into() };
         assert_eq!(read(&asset).unwrap().unwrap().followed.segment, Some(place));
         asset.init = SatcastStr::new("");
-        assert_eq!(read(&asset).unwrap().err(), Some(unsound("media.m3u8")));
+        assert_eq!(read(&asset).unwrap().err(), Some(invalid_names("media.m3u8")));
         asset.flags = abi::ASSET_RELOAD;
         asset.delta = SatcastStr::new("../delta");
-        assert_eq!(read(&asset).unwrap().err(), Some(unsound("media.m3u8")));
+        assert_eq!(read(&asset).unwrap().err(), Some(invalid_names("media.m3u8")));
         asset.size = size - 1;
         assert!(read(&asset).is_none());
     }

@@ -1,4 +1,4 @@
-//! Requests of viewers that a driver answers: the question, and the answer as the host gets it.
+//! Viewer requests that a driver answers: sends the request and reads the answer.
 
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd};
@@ -13,7 +13,7 @@ use crate::{AssetBody, Audience, Error, HttpRequest, HttpResponse, http};
 pub(super) static HTTP_HOST: abi::SatcastHttpHost =
     abi::SatcastHttpHost { size: size_of::<abi::SatcastHttpHost>(), respond: Some(respond) };
 
-/// What a driver offers for requests of viewers.
+/// A driver's functions for viewer requests.
 #[derive(Clone, Copy)]
 pub struct Http {
     raw: SatcastHttp,
@@ -24,7 +24,7 @@ impl Http {
         Self { raw }
     }
 
-    /// Hands a request to the opening `dest`; the answer to `token` comes by [`Services::respond`](super::Services::respond), perhaps before this returns.
+    /// Passes a request to the opening `dest`; the answer to `token` comes through [`Services::respond`](super::Services::respond), perhaps before this returns.
     pub fn request(&self, dest: u64, token: u64, request: &HttpRequest) {
         let audience = match request.audience {
             Audience::Preview => abi::AUDIENCE_PREVIEW,
@@ -77,7 +77,7 @@ unsafe extern "C" fn respond(
     }
 }
 
-/// The descriptor as ours; `None` when there is none of that number.
+/// Takes ownership of the descriptor; `None` when that number is not open.
 ///
 /// # Safety
 /// It passes to us.
@@ -94,7 +94,7 @@ unsafe fn own_descriptor(number: i32) -> Option<OwnedFd> {
 /// # Safety
 /// Texts and headers must live for the call; body and descriptor pass to us.
 unsafe fn read_response(raw: &abi::SatcastHttpResponse) -> Result<HttpResponse, Error> {
-    // Owned from here on, so that both are given back whatever follows.
+    // Owned from here on, so that an error releases both, too.
     let body = Body::own(raw.body);
     let is_descriptor = raw.body.kind == abi::BODY_DESCRIPTOR;
     // SAFETY: the descriptor passes to us.

@@ -1,4 +1,4 @@
-//! Packets on loan to a driver: the shared payload with a header of the destination's own, so that the host knows what each
+//! Packets on loan to a driver: the shared payload with a header for each destination, so that the host knows which packets a
 //! destination still holds.
 
 use std::sync::Arc;
@@ -73,9 +73,9 @@ unsafe extern "C" fn release(packet: *const SatcastPacket) {
     if before != 1 {
         return;
     }
-    // Everything other threads did with the packet happens before it is freed.
+    // Uses of the packet by other threads happen before it is freed.
     fence(Ordering::Acquire);
-    // SAFETY: this was the last reference; the header comes from a box, and nobody else looks at it.
+    // SAFETY: this was the last reference; the header comes from a box, and no one else uses it.
     let held = unsafe {
         let held = (*lease).held.take();
         #[cfg(debug_assertions)]
@@ -89,8 +89,8 @@ unsafe extern "C" fn release(packet: *const SatcastPacket) {
     }
 }
 
-/// Headers that a debug build keeps for a while after their last release, so that a driver that releases once too often is found out
-/// and does no harm.
+/// Headers that a debug build keeps for a while after their last release, so that a double release by a driver is detected and does
+/// no harm.
 #[cfg(debug_assertions)]
 mod graves {
     use std::collections::VecDeque;
@@ -114,21 +114,21 @@ mod graves {
     /// Frees the header of [`KEPT_MAX`] releases ago instead of `lease`.
     ///
     /// # Safety
-    /// `lease` must come from a box that nobody has a reference to any more.
+    /// `lease` must come from a box without other references.
     pub(super) unsafe fn bury(lease: *mut Lease) {
         let mut graves = GRAVES.lock();
         graves.push_back(Grave(lease));
         let oldest = if graves.len() > KEPT_MAX { graves.pop_front() } else { None };
         drop(graves);
         if let Some(Grave(oldest)) = oldest {
-            // SAFETY: it was buried as one that nobody has a reference to.
+            // SAFETY: it was kept as one without references.
             drop(unsafe { Box::from_raw(oldest) });
         }
     }
 
     pub(super) fn released_twice() {
         if TWICE.fetch_add(1, Ordering::Relaxed) == 0 {
-            // Nobody here knows which driver it was, or has a log.
+            // The driver is unknown here, and so is its log.
             eprintln!("satcast: a driver released a packet twice, which only a debug build survives");
         }
     }

@@ -1,48 +1,48 @@
-//! What a driver lists of its recordings: those that can be used, and beside them those that break a rule.
+//! A driver's list of its recordings: the usable ones, and separately those that break a rule.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::recording::{RECORDING_BYTES_MAX, RECORDINGS_MAX, Recording};
 
-/// Most recordings that break a rule of which a [`Listing`] says which; the others are counted.
+/// Most recordings that a [`Listing`] names because they break a rule; it only counts the others.
 pub const REFUSED_NAMED_MAX: usize = 4;
-/// Longest beginning of a name that is shown, in bytes.
+/// Longest prefix of a name that is shown, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Longest reason that is shown, in bytes.
-const WHY_BYTES_MAX: usize = 256;
-/// Stands for what was cut off.
+const REASON_BYTES_MAX: usize = 256;
+/// Marks a cut text.
 const CUT: &str = "...";
 
-/// Every recording a driver knows, as far as it can be used.
+/// Every recording that a driver knows.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Those that keep the rules.
+    /// The valid ones.
     pub recordings: Vec<Recording>,
-    /// The first [`REFUSED_NAMED_MAX`] of those that do not.
+    /// The first [`REFUSED_NAMED_MAX`] that break a rule.
     pub refused: Vec<RefusedRecording>,
-    /// How many do not.
+    /// Number of all that break a rule.
     pub refused_count: usize,
 }
 
-/// A recording that breaks a rule. Its texts are short and printable ASCII, whatever the driver wrote.
+/// A recording that breaks a rule. Its texts are short and printable ASCII.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRecording {
-    /// Its place in the list; the first has 1.
+    /// Position in the list, from 1.
     pub place: usize,
-    /// How its name begins, or its JSON form where no name can be read.
+    /// Prefix of its name, or of its JSON form if no name can be read.
     pub name: String,
-    /// The rule.
+    /// The reason: the rule that it breaks.
     pub why: String,
 }
 
 impl Listing {
-    /// Nothing was refused, so that what is not in it is not known to the driver.
+    /// Nothing was refused, so a recording that is not listed is unknown to the driver.
     pub fn is_whole(&self) -> bool {
         self.refused_count == 0
     }
 
-    /// What is wrong, with the first few by name; `None` when nothing is.
+    /// The broken rules, with the first few recordings by name; `None` when there are none.
     pub fn complaint(&self) -> Option<String> {
         let named: Vec<String> = self.refused.iter().map(ToString::to_string).collect();
         let others = self.refused_count.saturating_sub(named.len());
@@ -50,10 +50,10 @@ impl Listing {
         (!self.is_whole()).then(|| format!("{}{others}", named.join("; ")))
     }
 
-    /// The recordings of a list without faults.
+    /// The recordings, if none was refused.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The [`Listing::complaint`].
     pub fn whole(self) -> Result<Vec<Recording>, Error> {
         match self.complaint() {
             Some(complaint) => Err(Error::internal(complaint)),
@@ -61,7 +61,7 @@ impl Listing {
         }
     }
 
-    /// The same once more, for a list that another process made.
+    /// Checks a list from another process again.
     ///
     /// # Errors
     /// Over [`RECORDINGS_MAX`] recordings.
@@ -70,11 +70,11 @@ impl Listing {
         let mut checked = Self { refused_count: refused_count.min(RECORDINGS_MAX), ..Self::default() };
         for refused in self.refused.into_iter().take(REFUSED_NAMED_MAX) {
             let (name, why) =
-                (printable(&refused.name, NAME_BYTES_MAX), printable(&refused.why, WHY_BYTES_MAX));
+                (printable(&refused.name, NAME_BYTES_MAX), printable(&refused.why, REASON_BYTES_MAX));
             checked.refused.push(RefusedRecording { name, why, ..refused });
         }
         for (index, recording) in self.recordings.into_iter().enumerate() {
-            checked.has_room()?;
+            checked.check_count()?;
             match recording.check() {
                 Ok(()) => checked.recordings.push(recording),
                 Err(error) => checked.refuse(index + 1, &recording.file_name, &error),
@@ -83,12 +83,12 @@ impl Listing {
         Ok(checked)
     }
 
-    /// Takes the next recording in its JSON form.
+    /// Adds the next recording in its JSON form.
     ///
     /// # Errors
     /// Over [`RECORDINGS_MAX`] recordings.
     pub(super) fn add(&mut self, json: &str) -> Result<(), Error> {
-        self.has_room()?;
+        self.check_count()?;
         match parse(json) {
             Ok(recording) => self.recordings.push(recording),
             Err(error) => {
@@ -102,12 +102,12 @@ impl Listing {
     fn refuse(&mut self, place: usize, name: &str, error: &Error) {
         self.refused_count += 1;
         if self.refused.len() < REFUSED_NAMED_MAX {
-            let (name, why) = (printable(name, NAME_BYTES_MAX), printable(&error.message, WHY_BYTES_MAX));
+            let (name, why) = (printable(name, NAME_BYTES_MAX), printable(&error.message, REASON_BYTES_MAX));
             self.refused.push(RefusedRecording { place, name, why });
         }
     }
 
-    fn has_room(&self) -> Result<(), Error> {
+    fn check_count(&self) -> Result<(), Error> {
         if self.recordings.len().saturating_add(self.refused_count) < RECORDINGS_MAX {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl std::fmt::Display for RefusedRecording {
 /// Reads and checks the JSON form of a recording.
 ///
 /// # Errors
-/// `Internal`: it is too long, cannot be read, or breaks a rule.
+/// `Internal`: the form is too long, cannot be read, or breaks a rule.
 pub(super) fn parse(json: &str) -> Result<Recording, Error> {
     if json.len() > RECORDING_BYTES_MAX {
         return Err(Error::internal(format!("a recording has over {RECORDING_BYTES_MAX} bytes of JSON")));
@@ -139,7 +139,7 @@ pub(super) fn parse(json: &str) -> Result<Recording, Error> {
     Ok(recording)
 }
 
-/// The name in the JSON form of a recording that cannot be used.
+/// The name in the JSON form of a refused recording.
 fn name_in(json: &str) -> Option<String> {
     if json.len() > RECORDING_BYTES_MAX {
         return None;
@@ -148,7 +148,7 @@ fn name_in(json: &str) -> Option<String> {
     Some(form.get("fileName")?.as_str()?.to_owned())
 }
 
-/// The beginning of a text, of printable ASCII; a text that is that already stays as it is.
+/// The beginning of a text with everything but printable ASCII escaped. Short printable ASCII stays unchanged.
 fn printable(text: &str, bytes_max: usize) -> String {
     let mut shown = String::new();
     for letter in text.chars() {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_name_takes_nothing_else_out_of_sight_and_is_told() {
+    fn a_bad_name_is_reported_and_hides_no_other_recording() {
         let mut listing = Listing::default();
         for name in ["a.mp4", "../\n\u{1b}[31mb", "c.mp4"] {
             listing.add(&json(name)).unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_are_named_and_the_others_counted() {
+    fn the_first_refused_are_named_and_the_others_counted() {
         let mut listing = Listing::default();
         assert_eq!((listing.complaint(), listing.is_whole()), (None, true));
         listing.add("no JSON\n").unwrap();
@@ -223,7 +223,7 @@ mod tests {
         };
         for refused in &listing.refused {
             assert!(
-                is_shown(&refused.name, NAME_BYTES_MAX) && is_shown(&refused.why, WHY_BYTES_MAX),
+                is_shown(&refused.name, NAME_BYTES_MAX) && is_shown(&refused.why, REASON_BYTES_MAX),
                 "{refused}"
             );
         }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(
             listing.clone().checked().unwrap(),
             listing,
-            "what another process made well stays as it is"
+            "a valid list from another process is unchanged"
         );
     }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_made_is_checked_again() {
+    fn a_list_from_another_process_is_checked_again() {
         let mut listing = Listing::default();
         listing.add(&json("a.mp4")).unwrap();
         let mut outside = listing.recordings[0].clone();

@@ -1,10 +1,10 @@
 //! The loading side: safe wrappers round the C table.
 //!
-//! A host implements [`Services`] (what drivers may ask for) and [`MediaSource`] (the queue of a destination), checks a
+//! A host implements [`Services`] (the functions for drivers) and [`MediaSource`] (the queue of a destination), checks a
 //! table with [`Table::read`], starts it with [`Driver::start`] and opens [`Instance`]s. All functions of [`Driver`] and
-//! [`Instance`] run driver code on the calling thread: call them from a thread that may be lost.
+//! [`Instance`] run driver code on the calling thread: call them from a thread that may hang.
 //!
-//! This module owns no thread and no policy, and no clock but for threads of a driver that wait for media.
+//! This module owns no thread and no policy. It reads the clock only for driver threads that wait for media.
 
 #[allow(unsafe_code)] // Functions a driver calls.
 mod assets;
@@ -14,7 +14,7 @@ mod crash;
 mod driver;
 #[allow(unsafe_code)] // Functions a driver calls.
 mod extensions;
-#[allow(unsafe_code)] // Reads what a driver describes.
+#[allow(unsafe_code)] // Reads a driver's descriptions.
 mod followed;
 #[allow(unsafe_code)] // Calls the driver's table; functions a driver calls.
 mod http;
@@ -58,12 +58,12 @@ pub struct Delivery {
     pub discontinuity: bool,
 }
 
-/// What [`MediaSource::recv`] found.
+/// Result of [`MediaSource::recv`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recv {
     /// Packets were handed over.
     Ready,
-    /// Nothing yet; the waker was kept.
+    /// Nothing yet; the queue keeps the waker.
     Empty,
     /// Closed, and everything was handed over.
     Closed,
@@ -71,21 +71,21 @@ pub enum Recv {
 
 /// The queue of one destination, filled by the host, emptied by the driver. Called from driver threads; must not block.
 pub trait MediaSource: Send + Sync + 'static {
-    /// Appends up to `max` deliveries to `out` (none for 0, which only asks), or keeps `waker` and wakes it once when there is something or the queue is
-    /// closed. Checking and keeping happen under one lock, so that no wake-up is lost.
+    /// Appends up to `max` deliveries to `out` (with 0 it only checks), or keeps `waker` and wakes it once when packets arrive or the queue is
+    /// closed. Both happen under one lock, so that no wake-up is lost.
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv;
 
-    /// The driver let go of a packet of `bytes` bytes.
+    /// The driver released a packet of `bytes` bytes.
     fn released(&self, bytes: usize);
 
-    /// The driver gave the queue back.
+    /// The driver released the queue.
     fn abandoned(&self);
 }
 
 /// One log line of a driver. Text may hold anything: the host redacts and limits it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogLine {
-    /// Opening it is about; 0 = the driver itself.
+    /// The opening; 0 = the driver itself.
     pub dest: u64,
     /// 1 error to 5 trace.
     pub level: u32,
@@ -93,21 +93,21 @@ pub struct LogLine {
     pub target: String,
     /// The constant phrase.
     pub message: String,
-    /// Facts.
+    /// Names and values.
     pub fields: Vec<(String, String)>,
 }
 
 /// Called with the outcome of a connection attempt.
 pub type Connected = Box<dyn FnOnce(Result<OwnedFd, Error>) + Send>;
 
-/// What one driver may ask of the host. Called from driver threads with the number of the opening; a number that is not open
-/// any more must be harmless. Must not block.
+/// The host's functions for one driver. Called from driver threads with the number of the opening; the number of an ended opening
+/// must be harmless. Must not block.
 pub trait Services: Send + Sync + 'static {
-    /// One log line.
+    /// Writes a log line.
     fn log(&self, line: LogLine);
-    /// The destination's state as its driver sees it, and why it is not live.
+    /// The destination's state as the driver reports it, with the reason if it is not live.
     fn state(&self, dest: u64, state: State, reason: Option<Error>);
-    /// Something for the owner; `json` is what the driver sent, unchecked.
+    /// An event for the owner; `json` is unchecked.
     fn event(&self, dest: u64, name: &str, json: &str);
     /// The counter `name`; `None` when there are too many or the opening is unknown.
     fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>>;
@@ -115,24 +115,24 @@ pub trait Services: Send + Sync + 'static {
     fn stopped(&self, dest: u64, outcome: Result<(), Error>);
     /// Begins a checked connection, with `dest` 0 for the driver itself; calls `done` exactly once.
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected);
-    /// The driver's own folder, made if need be.
+    /// The driver's own folder; created if it is missing.
     fn data_dir(&self) -> Result<PathBuf, Error>;
-    /// What the operator set for the driver: a JSON object, valid by the manifest's schema.
+    /// The operator's settings for the driver: a JSON object, valid by the manifest's schema.
     fn settings(&self) -> String {
         "{}".to_string()
     }
-    /// Takes a piece for viewers.
+    /// Publishes an asset for viewers.
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error>;
-    /// Takes a piece away.
+    /// Removes an asset.
     fn retract(&self, dest: u64, name: &str);
-    /// Takes what viewers can see.
+    /// Takes a report of what viewers can see.
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error>;
-    /// The answer to the request `token`; `None` = it broke a rule, and the viewer is told of a failure. False when nobody waits for it.
+    /// The answer to the request `token`; `None` = the answer broke a rule, and the viewer gets an error. False when no request waits for it.
     fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
         let _ = (token, response);
         false
     }
-    /// A recording of the driver's has changed.
+    /// A recording of the driver has changed.
     fn recording(&self, recording: Recording) -> Result<(), Error> {
         let _ = recording;
         Err(Error::internal("this host keeps no list of recordings"))
@@ -142,7 +142,7 @@ pub trait Services: Send + Sync + 'static {
         let _ = text;
         Err(Error::internal("this host encrypts nothing for drivers"))
     }
-    /// Opens what [`Services::seal`] made for this driver.
+    /// Decrypts the output of [`Services::seal`] for this driver.
     fn unseal(&self, sealed: &str) -> Result<String, Error> {
         let _ = sealed;
         Err(Error::internal("this host encrypts nothing for drivers"))

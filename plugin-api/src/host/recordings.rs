@@ -1,9 +1,9 @@
-//! A driver's recordings, and what a driver tells of them and keeps encrypted.
+//! Calls a driver's recordings functions, takes its reports, and encrypts its secrets.
 
 use std::ffi::c_void;
 use std::time::Duration;
 
-use super::extensions::tell;
+use super::extensions::put_text;
 use super::listing::{Listing, parse};
 use super::services::with;
 use crate::Error;
@@ -24,7 +24,7 @@ pub const SIGNED_BYTES_MAX: usize = 16 * 1024;
 /// Called with the outcome of a request, on a thread of the driver; must return at once.
 pub type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
-/// What a driver offers for recordings that outlive their sessions. All functions run driver code on the calling thread.
+/// A driver's functions for recordings that outlive their sessions. All run driver code on the calling thread.
 #[derive(Clone, Copy)]
 pub struct Recordings {
     raw: SatcastRecordings,
@@ -34,7 +34,7 @@ pub struct Recordings {
 const FIRST_BYTES: usize = std::mem::offset_of!(SatcastRecordings, configured);
 
 impl Recordings {
-    /// Copies as much of a driver's table as it has; `None` when that is too little.
+    /// Copies the fields that a driver's table has; `None` when the table is too short.
     ///
     /// # Safety
     /// `raw` must be null or a table whose `size` bytes can be read.
@@ -54,18 +54,18 @@ impl Recordings {
             probe: None,
         };
         let bytes = size.min(size_of::<SatcastRecordings>());
-        // SAFETY: both sides have these bytes; what an earlier driver lacks stays `None`.
+        // SAFETY: both sides have these bytes; functions that an older driver lacks stay `None`.
         unsafe {
             std::ptr::copy_nonoverlapping(raw.cast::<u8>(), (&raw mut own).cast::<u8>(), bytes);
         }
         Some(Self { raw: own })
     }
 
-    /// Tells what a destination's configuration is now, or with `None` that it was deleted. A driver that does not want to know is not
-    /// told.
+    /// Gives the driver the current configuration of a destination, `None` after its deletion. Does nothing when the driver lacks
+    /// the function.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn configured(
         &self,
         destination_id: i64,
@@ -80,7 +80,7 @@ impl Recordings {
         })
     }
 
-    /// Asks whether a configuration could record; `done` is called when that is known. A driver that does not look finds nothing wrong.
+    /// Tests whether a configuration can record; `done` gets the result. A driver without the function accepts every configuration.
     pub fn probe(&self, type_name: &str, config: &str, done: Done) {
         match self.raw.probe {
             // SAFETY: the texts live for the call; the driver calls `done` once.
@@ -91,12 +91,12 @@ impl Recordings {
         }
     }
 
-    /// Every recording the driver still knows; those that break a rule stand apart.
+    /// Every recording the driver still knows; those that break a rule are listed separately.
     ///
     /// # Errors
-    /// What the driver says, or over [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX) of them.
+    /// The driver's error, or over [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX) of them.
     pub fn list(&self) -> Result<Listing, Error> {
-        let list = self.raw.list.ok_or_else(|| lacks("list"))?;
+        let list = self.raw.list.ok_or_else(|| missing_function("list"))?;
         let mut listed = Listed { listing: Listing::default(), error: None };
         let sink = SatcastTextSink { data: (&raw mut listed).cast(), put: Some(put_recording) };
         ask(|errors| {
@@ -106,31 +106,31 @@ impl Recordings {
         listed.error.map_or(Ok(listed.listing), Err)
     }
 
-    /// Asks for another upload; `done` is called once the store has opened it or cannot.
+    /// Asks for another upload; `done` is called when the store has opened it or has failed to.
     pub fn retry(&self, file_name: &str, done: Done) {
         match self.raw.retry {
             // SAFETY: the name lives for the call; the driver calls `done` once.
             Some(retry) => unsafe { retry(SatcastStr::new(file_name), done_of(done)) },
-            None => done(Err(lacks("retry"))),
+            None => done(Err(missing_function("retry"))),
         }
     }
 
-    /// Asks to forget a recording; `done` is called when that is done.
+    /// Asks to forget a recording; `done` gets the outcome.
     pub fn delete(&self, file_name: &str, remote: bool, done: Done) {
         let flags = if remote { abi::REMOVE_REMOTE } else { 0 };
         match self.raw.remove {
             // SAFETY: the name lives for the call; the driver calls `done` once.
             Some(remove) => unsafe { remove(SatcastStr::new(file_name), flags, done_of(done)) },
-            None => done(Err(lacks("remove"))),
+            None => done(Err(missing_function("remove"))),
         }
     }
 
-    /// An address by which the object may be fetched without a login for `valid`, in whole seconds.
+    /// An address that gives access to the object without a login for `valid`, in whole seconds.
     ///
     /// # Errors
-    /// What the driver says, or that the address is none by [`is_signed_address`].
+    /// The driver's error, or the address fails [`is_signed_address`].
     pub fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
-        let sign = self.raw.sign.ok_or_else(|| lacks("sign"))?;
+        let sign = self.raw.sign.ok_or_else(|| missing_function("sign"))?;
         let mut address = String::new();
         let sink = SatcastTextSink { data: (&raw mut address).cast(), put: Some(put_address) };
         let valid_secs = u32::try_from(valid.as_secs()).unwrap_or(u32::MAX);
@@ -139,13 +139,13 @@ impl Recordings {
             unsafe { sign(SatcastStr::new(file_name), valid_secs, &raw const sink, errors) }
         })?;
         if !is_signed_address(&address) {
-            return Err(no_address());
+            return Err(unusable_address());
         }
         Ok(address)
     }
 }
 
-/// Whether an address that a driver signed may be handed on to browsers: `http://` or `https://`, printable ASCII without spaces, at most
+/// Whether an address that a driver signed may be passed to browsers: `http://` or `https://`, printable ASCII without spaces, at most
 /// [`SIGNED_BYTES_MAX`].
 pub fn is_signed_address(address: &str) -> bool {
     let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
@@ -153,9 +153,9 @@ pub fn is_signed_address(address: &str) -> bool {
         && rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
-fn no_address() -> Error {
+fn unusable_address() -> Error {
     Error::internal(
-        "the driver signed no address that can be used: it must begin with http:// or https:// and be printable ASCII without spaces",
+        "the driver signed an unusable address: the address must begin with http:// or https:// and be printable ASCII without spaces",
     )
 }
 
@@ -163,8 +163,8 @@ fn too_long_to_seal() -> Error {
     Error::internal(format!("a text to seal has over {SEAL_BYTES_MAX} bytes"))
 }
 
-fn lacks(function: &str) -> Error {
-    Error::internal(format!("the driver's recordings lack the function {function}"))
+fn missing_function(function: &str) -> Error {
+    Error::internal(format!("the driver's recordings table has no function {function}"))
 }
 
 fn ask(function: impl FnOnce(*const SatcastErrorSink) -> i32) -> Result<(), Error> {
@@ -208,8 +208,8 @@ unsafe extern "C" fn report_recording(
     // SAFETY: the text and the sink live for the call.
     unsafe {
         with(ctx, abi::ERR, |context| {
-            let told = parse(&json.read()).and_then(|recording| context.services.recording(recording));
-            match told {
+            let taken = parse(&json.read()).and_then(|recording| context.services.recording(recording));
+            match taken {
                 Ok(()) => abi::OK,
                 Err(error) => {
                     report(errors, &error);
@@ -230,7 +230,7 @@ unsafe extern "C" fn seal(
 ) -> i32 {
     // SAFETY: the text and both sinks live for the call.
     unsafe {
-        tell(ctx, sink, errors, |context| {
+        put_text(ctx, sink, errors, |context| {
             if text.len > SEAL_BYTES_MAX {
                 return Err(too_long_to_seal());
             }
@@ -248,7 +248,7 @@ unsafe extern "C" fn unseal(
     errors: *const SatcastErrorSink,
 ) -> i32 {
     // SAFETY: the text and both sinks live for the call.
-    unsafe { tell(ctx, sink, errors, |context| context.services.unseal(&sealed.read())) }
+    unsafe { put_text(ctx, sink, errors, |context| context.services.unseal(&sealed.read())) }
 }
 
 #[cfg(test)]
@@ -264,19 +264,19 @@ mod tests {
     fn refusals_texts() {
         for (error, text) in [
             (
-                no_address(),
-                "the driver signed no address that can be used: it must begin with http:// or https:// and be printable \
+                unusable_address(),
+                "the driver signed an unusable address: the address must begin with http:// or https:// and be printable \
                  ASCII without spaces",
             ),
             (too_long_to_seal(), "a text to seal has over 65536 bytes"),
-            (lacks("sign"), "the driver's recordings lack the function sign"),
+            (missing_function("sign"), "the driver's recordings table has no function sign"),
         ] {
             assert_eq!(error, Error::internal(text));
         }
     }
 
     #[test]
-    fn only_addresses_of_the_web_are_handed_on() {
+    fn only_web_addresses_are_accepted() {
         let longest = format!("https://{}", "x".repeat(SIGNED_BYTES_MAX - 8));
         for good in ["https://s.example/a%20b.mp4?sig=%2F", "http://127.0.0.1:9/a", &longest] {
             assert!(is_signed_address(good), "{good}");
@@ -302,7 +302,7 @@ mod tests {
         assert!(!is_signed_address(&format!("{longest}x")));
     }
 
-    /// A driver built before a function was appended ends there, and what follows in its memory is something else.
+    /// The table of an older driver ends before the appended functions; the memory after it is something else.
     #[test]
     fn a_shorter_table_is_read_as_far_as_it_goes() {
         let full = SatcastRecordings {
@@ -316,7 +316,7 @@ mod tests {
         };
         let copied = |size: usize| {
             let table = SatcastRecordings { size, ..full };
-            // SAFETY: all of it is there, whatever it says of its size.
+            // SAFETY: the whole table exists, whatever its `size` says.
             unsafe { Recordings::copy(&raw const table) }
         };
         assert!(copied(size_of::<SatcastRecordings>()).unwrap().configured(1, "t", None).is_err());

@@ -17,17 +17,17 @@ use crate::abi::{self, SatcastError, SatcastHost, SatcastMedia, SatcastPacket, S
 use crate::driver_state::State;
 use crate::wire::read_error;
 
-/// Most packets taken in one call, whatever the driver's array holds.
+/// Most packets taken in one call, even if the driver's array is larger.
 const RECV_PACKETS_MAX: usize = 256;
 /// Most bytes of a text of a log line that are read.
 const LOG_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Most fields of a log line that are read.
 const LOG_FIELDS_MAX: usize = 32;
 
-/// What a host table's `ctx` points to. Lives for the process: a late call after the driver's end must find it.
+/// The target of a host table's `ctx`. Lives for the process: late calls after the driver's end still use it.
 pub(super) struct Context {
     pub(super) services: Arc<dyn Services>,
-    // Slots a driver knows the address of; kept for the process's life, found again by address.
+    // The driver knows the addresses of these slots; they live for the process and are found by address.
     slots: Mutex<HashMap<usize, Arc<AtomicU64>>>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn host_table(
     }
 }
 
-/// Runs `body` with the context; a panic of the host's own code gives `otherwise`.
+/// Runs `body` with the context; a panic of the host's own code returns `otherwise`.
 ///
 /// # Safety
 /// `ctx` must be the pointer of [`host_table`].
@@ -156,7 +156,7 @@ pub struct DriverWaker {
 unsafe impl Send for DriverWaker {}
 
 impl DriverWaker {
-    /// A waker of the host's own, for a queue whose reader is not behind the C table. `call` runs once, or is dropped.
+    /// A waker for a reader inside the host, without the C table. `call` runs once, or is dropped.
     pub fn calling(call: impl FnOnce() + Send + 'static) -> Self {
         let call: OwnCall = Box::new(call);
         let data = Box::into_raw(Box::new(call)).cast();
@@ -200,7 +200,7 @@ impl Drop for DriverWaker {
     }
 }
 
-/// What a [`SatcastMedia`] pointer points to.
+/// The target of a [`SatcastMedia`] pointer.
 pub(super) struct MediaHandle {
     pub(super) source: Arc<dyn MediaSource>,
 }
@@ -211,7 +211,7 @@ pub(super) fn media_handle(source: Arc<dyn MediaSource>) -> *mut SatcastMedia {
 }
 
 thread_local! {
-    /// Room for what one call takes: most calls find nothing or little, and need not ask for memory.
+    /// Reused buffer: most calls find nothing or little and allocate nothing.
     static TAKEN: Cell<Vec<Delivery>> = const { Cell::new(Vec::new()) };
 }
 
@@ -229,7 +229,7 @@ unsafe extern "C" fn media_recv(
         with(ctx, -1, |_| {
             let handle = &*media.cast::<MediaHandle>();
             let waker = DriverWaker { raw: *waker };
-            // Taken out while it is used: what a queue lets go of may be code of the driver, which may come here again.
+            // Taken out while it is used: dropping from a queue may run driver code, which may call this again.
             let mut taken = TAKEN.take();
             let received = handle.source.recv(cap.min(RECV_PACKETS_MAX), &mut taken, waker);
             let count = taken.len();

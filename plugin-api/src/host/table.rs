@@ -1,4 +1,4 @@
-//! Reading and checking a driver's table before anything of it is called.
+//! Reading and checking a driver's table before any of its functions is called.
 
 use crate::abi::{self, SatcastDriver, SatcastDriverEntry};
 use crate::manifest::{Manifest, ManifestError, is_name};
@@ -17,7 +17,7 @@ pub enum TableError {
     Magic,
     /// Another major version.
     #[error(
-        "it speaks plugin API {driver}, this host speaks {}; install the driver of the same release as this host",
+        "it was built for plugin API {driver}, this host needs {}; install the driver of the same release as this host",
         abi::ABI_MAJOR
     )]
     Version {
@@ -25,7 +25,9 @@ pub enum TableError {
         driver: u32,
     },
     /// The struct is too short for this major version.
-    #[error("its table has {size} bytes, {needed} are needed; it was built wrongly")]
+    #[error(
+        "its table has {size} bytes but needs {needed}; build the driver again with this release's plugin API"
+    )]
     Short {
         /// Bytes it has.
         size: usize,
@@ -36,7 +38,7 @@ pub enum TableError {
     #[error("its table lacks the function {0}")]
     Missing(&'static str),
     /// The id is not a name.
-    #[error("its id {0:?} is not a name of a-z, 0-9 and - of at most 32 characters")]
+    #[error("its id {0:?} must be 1 to 32 characters of a-z, 0-9 and -")]
     Id(String),
     /// The manifest is wrong.
     #[error("{0}")]
@@ -122,7 +124,7 @@ impl Table {
         self.raw.flags & abi::FLAG_PANIC_UNWIND != 0
     }
 
-    /// What its destinations cannot take at once must not be lost.
+    /// Packets must not be lost when a destination is slow: the host spools them.
     pub fn is_lossless(&self) -> bool {
         self.raw.flags & abi::FLAG_LOSSLESS != 0
     }

@@ -10,7 +10,7 @@ use super::services::{DriverWaker, MediaHandle, with};
 use super::{MediaSource, Recv};
 use crate::abi::{self, SatcastMedia};
 
-/// Rung by the first queue that has something.
+/// Rung by the first queue that has packets or is closed.
 #[derive(Default)]
 struct Bell {
     is_rung: Mutex<bool>,
@@ -18,13 +18,13 @@ struct Bell {
 }
 
 impl Bell {
-    /// A waker that rings it.
+    /// A waker that rings the bell.
     fn waker(self: &Arc<Self>) -> DriverWaker {
         let data = Arc::into_raw(self.clone()).cast_mut().cast();
         DriverWaker { raw: abi::SatcastWaker { data, wake: Some(ring), drop: Some(forget) } }
     }
 
-    /// Waits until it rings and makes it silent again; false when it is over.
+    /// Waits until the bell rings and resets it; false after `end`.
     fn wait(&self, end: Instant) -> bool {
         let mut rung = self.is_rung.lock();
         self.changed.wait_while_until(&mut rung, |rung| !*rung, end);
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::host::Delivery;
 
-    /// A queue that holds nothing but its state.
+    /// A queue without packets.
     #[derive(Default)]
     struct Source(Mutex<(bool, Option<DriverWaker>)>);
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_thread_is_told_which_queue_has_something() {
+    fn a_waiting_thread_gets_the_ready_queue() {
         let sources: Vec<Arc<Source>> = (0..3).map(|_| Arc::default()).collect();
         let queues: Vec<Arc<dyn MediaSource>> =
             sources.iter().map(|source| source.clone() as Arc<dyn MediaSource>).collect();
@@ -139,10 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_a_null_and_a_too_long_list_are_refused() {
+    fn invalid_queue_lists_are_refused() {
         let nothing = std::ptr::null_mut::<SatcastMedia>();
         let call = |media, count| {
-            // SAFETY: the list is refused before anything behind it is looked at.
+            // SAFETY: the list is refused before its pointers are used.
             unsafe { wait_any(std::ptr::null_mut(), media, count, 0) }
         };
         assert_eq!(call(std::ptr::null(), 1), abi::WAIT_INVALID);

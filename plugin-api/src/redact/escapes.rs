@@ -1,6 +1,6 @@
-//! The escapes of URLs, HTML, JSON and programming languages, in small letters.
+//! The escapes of URLs, HTML, JSON and programming languages, in lower case.
 
-/// What an escape stands for.
+/// The value of an escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     /// A byte of a text in UTF-8 or Latin-1.
@@ -20,7 +20,7 @@ const DIGITS: usize = 4;
 pub(super) fn escape_at(text: &str) -> Option<(Sign, usize)> {
     let bytes = text.as_bytes();
     let escape = match (bytes.first()?, bytes.get(1)) {
-        // A space in forms; a plus that is one is the same in the secret.
+        // A space in forms; a literal plus reads the same in the secret.
         (b'+', _) => (Sign::Char(' '), 1),
         (b'&', _) => reference(text)?,
         (b'%', Some(b'u')) => by_number(text, "%u")?,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_read_and_what_is_none_stays() {
+    fn escapes_are_read_and_other_text_stays() {
         for (text, char, length) in [
             ("+", ' ', 1),
             ("&quot;", '"', 6),

@@ -1,11 +1,11 @@
-//! Keeps secrets out of texts that come from elsewhere.
+//! Keeps secrets out of texts from other systems.
 //!
-//! Who sends a secret back may have escaped it for a URL, for HTML or for JSON, in part and more than once. A text is therefore read as it
-//! stands and with its escapes undone ([`Readings`]), and so are the secrets; what is found in any reading is hidden where it came from.
-//! Letter case makes no difference.
+//! A server that repeats a secret may have escaped it for a URL, for HTML or for JSON, in part and more than once. A text is therefore
+//! read as it is and with its escapes undone ([`Readings`]), and so are the secrets; a match in any reading is hidden at its origin in
+//! the text. Letter case makes no difference.
 //!
-//! The time this takes grows with the length of the text, never with its square, whoever wrote it. The host reads at most 16 KiB of an error,
-//! a log text or an event.
+//! The time grows linearly with the length of the text, also for hostile texts. The host reads at most 16 KiB of an error, a log text or
+//! an event.
 
 mod escapes;
 #[cfg(test)]
@@ -16,18 +16,18 @@ use std::ops::Range;
 
 use escapes::{Sign, escape_at};
 
-/// Stands for what was taken out.
+/// Replaces each secret.
 pub const MASK: &str = "***";
-/// A piece of a secret of at least this many bytes is hidden by [`redact`], so that a server that cuts a key gives nothing away.
-pub const PIECE_BYTES_MIN: usize = 8;
-/// How many times over a text may be escaped for its secrets to be found.
+/// [`redact`] hides fragments of a secret from this many bytes on, so that a server that cuts a key reveals nothing.
+pub const FRAGMENT_BYTES_MIN: usize = 8;
+/// Most layers of escapes under which secrets are found.
 pub const UNESCAPE_ROUNDS_MAX: usize = 4;
 
-/// `text`, which was written elsewhere, with every secret and every piece of one of [`PIECE_BYTES_MIN`] bytes or more replaced by [`MASK`],
-/// however they are escaped. A shorter secret is hidden where it stands whole.
+/// `text` with every secret and every fragment of one of [`FRAGMENT_BYTES_MIN`] bytes or more replaced by [`MASK`],
+/// also escaped. A shorter secret is hidden where it occurs whole.
 pub fn redact<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let readings = Readings::of(text);
-    readings.hide(readings.pieces(&Secrets::new(secrets)))
+    readings.hide(readings.fragments(&Secrets::new(secrets)))
 }
 
 /// Secrets, in all their readings.
@@ -37,34 +37,34 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// What is to be hidden.
+    /// The texts to hide.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let readings = secrets.into_iter().flat_map(|secret| Readings::of(secret).all);
         let mut forms: Vec<_> = readings.map(|reading| reading.plain).collect();
-        // What is all space would be found between any two words.
+        // Only spaces would match between any two words.
         forms.retain(|form| !form.trim().is_empty());
         forms.sort();
         forms.dedup();
         Self { forms }
     }
 
-    /// Those that have so many bytes, in each reading for itself.
+    /// Keeps the readings of at least `bytes` bytes.
     pub fn of_at_least(mut self, bytes: usize) -> Self {
         self.forms.retain(|form| form.len() >= bytes);
         self
     }
 }
 
-/// A text in each of the ways it reads: as it stands, with its escapes undone, with those undone that this left, and so on.
+/// A text in all its readings: as it is, with its escapes undone, with the escapes in that undone, and so on.
 pub struct Readings<'a> {
     text: &'a str,
     all: Vec<Reading>,
 }
 
 impl<'a> Readings<'a> {
-    /// Those of `text`.
+    /// All readings of `text`.
     pub fn of(text: &'a str) -> Self {
-        let mut all = vec![Reading { plain: text.to_ascii_lowercase(), places: None }];
+        let mut all = vec![Reading { plain: text.to_ascii_lowercase(), origins: None }];
         for round in 0..=UNESCAPE_ROUNDS_MAX {
             match all[round].unescaped(Stray::Stays) {
                 Some(next) if round < UNESCAPE_ROUNDS_MAX => all.push(next),
@@ -79,79 +79,79 @@ impl<'a> Readings<'a> {
         Self { text, all }
     }
 
-    /// The text as it stands.
+    /// The unchanged text.
     pub fn text(&self) -> &'a str {
         self.text
     }
 
-    /// Where in the text a secret stands whole.
+    /// The ranges of the text with a whole secret.
     pub fn whole(&self, secrets: &Secrets) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         for reading in &self.all {
             for form in secrets.forms.iter().filter(|form| reading.plain.contains(form.as_str())) {
                 let ends = ends_of(reading.plain.as_bytes(), form.as_bytes());
                 let runs = joined(ends.map(|end| end - form.len()..end));
-                found.extend(runs.into_iter().map(|run| reading.place(run)));
+                found.extend(runs.into_iter().map(|run| reading.origin(run)));
             }
         }
         found
     }
 
-    /// Where in the text a piece of a secret stands that is long enough to be hidden.
-    pub fn pieces(&self, secrets: &Secrets) -> Vec<Range<usize>> {
-        // What has as many bytes as is needed, by that number.
-        let mut known: [HashSet<&[u8]>; PIECE_BYTES_MIN + 1] = Default::default();
+    /// The ranges of the text with a fragment of a secret that is long enough to be hidden.
+    pub fn fragments(&self, secrets: &Secrets) -> Vec<Range<usize>> {
+        // The fragments to look for, by their length in bytes.
+        let mut known: [HashSet<&[u8]>; FRAGMENT_BYTES_MIN + 1] = Default::default();
         for form in &secrets.forms {
-            let needed = form.len().min(PIECE_BYTES_MIN);
+            let needed = form.len().min(FRAGMENT_BYTES_MIN);
             known[needed].extend(form.as_bytes().windows(needed));
         }
         let mut found = Vec::new();
         for (needed, known) in known.iter().enumerate().filter(|(_, known)| !known.is_empty()) {
             for reading in &self.all {
                 let runs = runs(&reading.plain, needed, known);
-                found.extend(runs.into_iter().map(|run| reading.place(run)));
+                found.extend(runs.into_iter().map(|run| reading.origin(run)));
             }
         }
         found
     }
 
-    /// The text with [`MASK`] in these places, in any order.
-    pub fn hide(&self, mut places: Vec<Range<usize>>) -> String {
-        places.sort_by_key(|place| (place.start, place.end));
+    /// The text with [`MASK`] in these ranges, which may be in any order.
+    pub fn hide(&self, mut ranges: Vec<Range<usize>>) -> String {
+        ranges.sort_by_key(|range| (range.start, range.end));
         let mut shown = String::with_capacity(self.text.len());
         let mut rest = 0;
-        for place in places {
-            if place.start >= rest {
-                shown.push_str(&self.text[rest..place.start]);
+        for range in ranges {
+            if range.start >= rest {
+                shown.push_str(&self.text[rest..range.start]);
                 shown.push_str(MASK);
             }
-            rest = rest.max(place.end);
+            rest = rest.max(range.end);
         }
         shown.push_str(&self.text[rest..]);
         shown
     }
 }
 
-/// One way to read a text, in small letters.
+/// One reading of a text, in lower case.
 struct Reading {
     plain: String,
-    /// Where in the text each byte comes from; `None`: from the same place.
-    places: Option<Vec<(usize, usize)>>,
+    /// The range of the text that each byte comes from; `None`: the same range.
+    origins: Option<Vec<(usize, usize)>>,
 }
 
 impl Reading {
-    /// Where in the text a part of it comes from, which is not empty and ends at characters.
-    fn place(&self, part: Range<usize>) -> Range<usize> {
-        match &self.places {
-            Some(places) => places[part.start].0..places[part.end - 1].1,
+    /// The range of the text that a part comes from. The part is not empty and ends at characters.
+    fn origin(&self, part: Range<usize>) -> Range<usize> {
+        match &self.origins {
+            Some(origins) => origins[part.start].0..origins[part.end - 1].1,
             None => part,
         }
     }
 
-    /// The same with its escapes undone; `None`: it has none.
+    /// The reading with its escapes undone; `None` without escapes.
     fn unescaped(&self, stray: Stray) -> Option<Self> {
         let mut next =
-            Unescaped { from: self, stray, plain: String::new(), places: Vec::new(), bytes: Vec::new() };
+            Unescaped { from: self, stray, plain: String::new(), origins: Vec::new(), bytes: Vec::new() };
         let mut at = 0;
         while let Some(own) = self.plain[at..].chars().next() {
             let (sign, length) = escape_at(&self.plain[at..]).unwrap_or((Sign::Char(own), own.len_utf8()));
@@ -165,34 +165,34 @@ impl Reading {
             at += length;
         }
         next.end_bytes();
-        (next.plain != self.plain).then_some(Self { plain: next.plain, places: Some(next.places) })
+        (next.plain != self.plain).then_some(Self { plain: next.plain, origins: Some(next.origins) })
     }
 }
 
-/// What becomes of escaped bytes that are no UTF-8.
+/// Handling of escaped bytes that are not UTF-8.
 #[derive(Clone, Copy)]
 enum Stray {
-    /// They stay escaped: what belongs to them may be escaped once more.
+    /// They stay escaped: the rest of the character may be escaped once more.
     Stays,
     /// Each is a character of Latin-1.
     IsLatin,
 }
 
-/// A reading that is being made from another one.
+/// A reading that is being built from another one.
 struct Unescaped<'a> {
     from: &'a Reading,
     stray: Stray,
     plain: String,
-    places: Vec<(usize, usize)>,
-    /// Escaped bytes that may be one character together.
+    origins: Vec<(usize, usize)>,
+    /// Escaped bytes that together may be one character.
     bytes: Vec<(u8, Range<usize>)>,
 }
 
 impl Unescaped<'_> {
     fn push(&mut self, char: char, part: Range<usize>) {
-        let place = self.from.place(part);
+        let origin = self.from.origin(part);
         self.plain.push(char.to_ascii_lowercase());
-        self.places.extend(std::iter::repeat_n((place.start, place.end), char.len_utf8()));
+        self.origins.extend(std::iter::repeat_n((origin.start, origin.end), char.len_utf8()));
     }
 
     fn end_bytes(&mut self) {
@@ -220,7 +220,7 @@ impl Unescaped<'_> {
     }
 }
 
-/// Where `needle` ends in `text`, overlapping ones too, by Knuth, Morris and Pratt.
+/// The ends of all `needle`s in `text`, also overlapping ones, by Knuth, Morris and Pratt.
 fn ends_of(text: &[u8], needle: &[u8]) -> impl Iterator<Item = usize> {
     let mut borders = vec![0; needle.len() + 1];
     let step = |borders: &[usize], mut matched: usize, byte: u8| {
@@ -239,7 +239,7 @@ fn ends_of(text: &[u8], needle: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Parts in the order of their starts, those that overlap as one.
+/// Merges overlapping parts. The parts come in the order of their starts.
 fn joined(parts: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for part in parts {
@@ -251,11 +251,12 @@ fn joined(parts: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     joined
 }
 
-/// Stretches of `text` that are made of `known` pieces of `needed` bytes which overlap; they end at characters.
+/// Ranges of `text` that consist of overlapping `known` fragments of `needed` bytes; they end at characters.
 fn runs(text: &str, needed: usize, known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
-    let pieces = text.as_bytes().windows(needed).enumerate().filter(|(_, piece)| known.contains(piece));
-    let runs = joined(pieces.map(|(start, _)| start..start + needed));
-    // A part of a character is the same in many characters.
+    let fragments =
+        text.as_bytes().windows(needed).enumerate().filter(|(_, fragment)| known.contains(fragment));
+    let runs = joined(fragments.map(|(start, _)| start..start + needed));
+    // Many characters share the same bytes in part.
     let whole = |run: Range<usize>| {
         let start = run.clone().find(|at| text.is_char_boundary(*at))?;
         let end = (start..=run.end).rev().find(|at| text.is_char_boundary(*at))?;

@@ -1,4 +1,4 @@
-//! Secrets as servers repeat them.
+//! Secrets in the forms in which servers repeat them.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ fn whole(text: &str, secrets: &[&str]) -> String {
 }
 
 #[test]
-fn secrets_are_hidden_whole_cut_and_respelt() {
+fn whole_cut_and_escaped_secrets_are_hidden() {
     let secrets = ["live_4711_Geheim?a=b%20c", "abc"];
     for (text, shown) in [
         ("no such stream", "no such stream"),
@@ -33,7 +33,7 @@ fn secrets_are_hidden_whole_cut_and_respelt() {
 }
 
 #[test]
-fn escapes_between_short_pieces_hide_nothing() {
+fn escapes_between_short_fragments_hide_nothing() {
     for (secret, echo) in [
         ("uniqueC with space inside", "uniqueC%20with%20space%20inside"),
         ("uniqueC with space inside", "uniqueC+with+space+inside"),
@@ -57,7 +57,7 @@ fn escapes_between_short_pieces_hide_nothing() {
 }
 
 #[test]
-fn escapes_are_undone_so_many_times_and_no_more() {
+fn escapes_are_undone_up_to_the_limit() {
     let escaped = |rounds: usize| format!("uniqueA%{}20b", "25".repeat(rounds - 1));
     assert_eq!(whole(&escaped(UNESCAPE_ROUNDS_MAX), &["uniqueA b"]), "***");
     let deeper = escaped(UNESCAPE_ROUNDS_MAX + 1);
@@ -67,7 +67,7 @@ fn escapes_are_undone_so_many_times_and_no_more() {
 #[test]
 fn secrets_that_overlap_are_hidden_together() {
     assert_eq!(whole("x abcdef y", &["abcd", "cdef"]), "x *** y");
-    assert_eq!(whole("abababa", &["abab"]), "***a", "two that overlap, and what is left over");
+    assert_eq!(whole("abababa", &["abab"]), "***a", "two that overlap, and the rest");
     assert_eq!(whole("abaababaaba!", &["abaaba"]), "***!");
     assert_eq!(whole("key1-long key1", &["key1", "key1-long"]), "*** ***");
 }
@@ -91,7 +91,7 @@ impl Random {
         (0..chars).map(|_| alphabet[self.below(alphabet.len())]).collect()
     }
 
-    /// A character as it is escaped for a URL, for HTML or for JSON, whose own mark is `mark`.
+    /// A character escaped for a URL, for HTML or for JSON, with the escape mark `mark`.
     fn escape(&mut self, mark: char, char: char) -> String {
         let mut bytes = [0; 4];
         let bytes = char.encode_utf8(&mut bytes).bytes();
@@ -117,8 +117,8 @@ impl Random {
         }
     }
 
-    /// `text` with some of its characters escaped in up to three ways, each of which escapes its own mark everywhere, and backslashes everywhere
-    /// or nowhere: nobody could read it back otherwise.
+    /// `text` with some of its characters escaped in up to three ways. Each way escapes its own mark everywhere, and backslashes everywhere
+    /// or nowhere: otherwise the text could not be read back.
     fn escaped(&mut self, text: &str) -> String {
         let ways: Vec<char> = ['%', '&', '\\'].into_iter().filter(|_| self.below(2) == 0).collect();
         let escapes_backslash = ways.contains(&'\\') || self.below(2) == 0;
@@ -140,9 +140,9 @@ impl Random {
     }
 }
 
-/// In the host's way and in that of drivers.
+/// As the host reads it and as drivers do.
 #[test]
-fn no_escaped_secret_is_ever_shown_and_nothing_else_is_hidden() {
+fn every_escaped_secret_is_hidden_and_nothing_else() {
     const CASES: usize = 4_000;
     const SECRET_CHARS_MIN: usize = 4;
     let mut random = Random(0x5e90_e475);
@@ -165,21 +165,22 @@ fn no_escaped_secret_is_ever_shown_and_nothing_else_is_hidden() {
     }
 }
 
-/// With work in the square of the length this would take an hour.
+/// With quadratic time this would take an hour.
 #[test]
-fn hostile_texts_take_time_in_proportion_to_their_length() {
+fn hostile_texts_take_linear_time() {
     const TEXT_BYTES: usize = 128 * 1024;
     const SECRET_BYTES: usize = 2048;
     const PATIENCE: Duration = Duration::from_secs(30);
     let secret = "a".repeat(SECRET_BYTES);
     let almost = "a".repeat(SECRET_BYTES - 1) + "b";
     let began = Instant::now();
-    for piece in ["a", "%61", "%252525", "%25", "&", "&#x000000", "\\", "\\u{", "\\ud83d", "%e9", "%f0%9f%98"]
+    for escape in
+        ["a", "%61", "%252525", "%25", "&", "&#x000000", "\\", "\\u{", "\\ud83d", "%e9", "%f0%9f%98"]
     {
-        let text = piece.repeat(TEXT_BYTES / piece.len());
+        let text = escape.repeat(TEXT_BYTES / escape.len());
         let secrets = [secret.as_str(), almost.as_str()];
         let (all, cut) = (whole(&text, &secrets), redact(&text, secrets));
-        assert!(all.len() <= text.len() && cut.len() <= all.len(), "{piece}");
+        assert!(all.len() <= text.len() && cut.len() <= all.len(), "{escape}");
     }
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Time that a test moves on by hand.
+//! A clock that a test advances by hand.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use parking_lot::{Condvar, Mutex};
 use super::WAIT_MAX;
 
 thread_local! {
-    /// Of the kit that starts a driver on this thread.
+    /// The clock of the kit that starts a driver on this thread.
     static STARTING: RefCell<Option<Clock>> = const { RefCell::new(None) };
 }
 
-/// The time of a driver under test ([`Testkit::start_at`](super::Testkit::start_at)): it stands until the test moves it on. It is what a driver sees
-/// by [`Time`](crate::driver::Time); deadlines of the host are the machine's. Cheap to clone.
+/// The time of a driver under test ([`Testkit::start_at`](super::Testkit::start_at)): it stands still until the test advances it. A driver
+/// sees it through [`Time`](crate::driver::Time); deadlines of the host use the machine's time. Cheap to clone.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -39,7 +39,7 @@ struct Inner {
 struct State {
     now: Duration,
     next: u64,
-    /// Until when who sleeps.
+    /// Wake time and waker of each sleeper.
     sleepers: BTreeMap<u64, (Duration, Waker)>,
 }
 
@@ -49,7 +49,7 @@ impl Clock {
         self.0.state.lock().now
     }
 
-    /// Moves it on, and wakes who has slept enough. What they do then they do on their own threads: wait for its effect, or with
+    /// Advances the clock and wakes the sleepers that are due. They continue on their own threads: wait for an effect, or with
     /// [`Clock::skip`] until they sleep again.
     pub fn advance(&self, by: Duration) {
         let due: Vec<Waker> = {
@@ -65,8 +65,8 @@ impl Clock {
         due.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until the driver sleeps, and moves on to the moment at which it wakes; gives how far that was. `None` when nobody sleeps
-    /// within [`WAIT_MAX`].
+    /// Waits until the driver sleeps, advances to the moment at which it wakes, and returns by how much. `None` when the driver does
+    /// not sleep within [`WAIT_MAX`].
     pub fn skip(&self) -> Option<Duration> {
         let end = Instant::now() + WAIT_MAX;
         let mut state = self.0.state.lock();
@@ -83,7 +83,7 @@ impl Clock {
         Some(by)
     }
 
-    /// Runs `start` on this thread; a driver that is loaded by it has this time.
+    /// Runs `start` on this thread; a driver that it loads uses this clock.
     pub(super) fn while_starting<R>(clock: Option<Self>, start: impl FnOnce() -> R) -> R {
         STARTING.set(clock);
         let outcome = start();
@@ -102,7 +102,7 @@ impl Clock {
     }
 }
 
-/// Resolves when it is late enough.
+/// Resolves at `until`.
 pub(crate) struct Sleep {
     clock: Clock,
     number: u64,
@@ -119,7 +119,7 @@ impl Future for Sleep {
         }
         let before = state.sleepers.insert(self.number, (self.until, cx.waker().clone()));
         drop(state);
-        // A waker's end is code of others: not under the lock.
+        // Dropping a waker may run foreign code, so not under the lock.
         drop(before);
         self.clock.0.changed.notify_all();
         Poll::Pending
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleepers_wake_when_it_is_time_and_not_before() {
+    fn sleepers_wake_at_their_time() {
         let clock = Clock::default();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let sleeping = clock.clone();
@@ -151,7 +151,7 @@ mod tests {
             at
         });
         assert_eq!(clock.skip(), Some(Duration::from_secs(60)));
-        // Nobody has slept enough by then.
+        // The next advance must not reach a sleeper.
         while clock.0.state.lock().sleepers.is_empty() {
             std::thread::yield_now();
         }

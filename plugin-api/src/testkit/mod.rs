@@ -12,14 +12,14 @@
 //! kit.shut_down();
 //! ```
 //!
-//! What else a host does to a driver: a queue that drops ([`TestDestination::limit_queue`]), a short deadline
-//! ([`TestDestination::stop_within`]), a new configuration ([`TestDestination::reconfigure`]), settings of an operator
-//! ([`Options::settings`]), calls that fail ([`Testkit::fail`]), questions about recordings ([`Testkit::recordings`]), requests of viewers
+//! Other actions of a host: a queue that drops ([`TestDestination::limit_queue`]), a short deadline
+//! ([`TestDestination::stop_within`]), a new configuration ([`TestDestination::reconfigure`]), an operator's settings
+//! ([`Options::settings`]), failing calls ([`Testkit::fail`]), requests about recordings ([`Testkit::recordings`]), viewer requests
 //! ([`Testkit::get`]).
 //!
-//! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's, or with
-//! [`Testkit::start_at`] the test's own: a driver that waits by [`Time`](crate::driver::Time) is driven through hours by [`Clock::skip`]. A driver has one slot in a process: start
-//! the kit once in each test binary, or put each kit into a test binary of its own.
+//! Connections to any address are allowed: only the real host has the outbound guard. There are no retries. Time is the machine's,
+//! or the test's with [`Testkit::start_at`]: [`Clock::skip`] moves a driver that waits by [`Time`](crate::driver::Time) through hours.
+//! A driver has one slot in a process: start the kit once in each test binary, or put each kit into its own test binary.
 
 mod clock;
 mod http;
@@ -50,9 +50,9 @@ use crate::{Error, Packet};
 use queue::Queue;
 use shared::Shared;
 
-/// How long the waiting functions wait.
+/// Timeout of the waiting functions.
 pub const WAIT_MAX: Duration = Duration::from_secs(20);
-/// What a destination is given to end, in milliseconds.
+/// Default stop deadline of a destination, in milliseconds.
 pub const STOP_DEADLINE_MS: u32 = 2_000;
 
 /// Driver log lines of all levels reach the kit.
@@ -60,12 +60,12 @@ static MAX_LEVEL: AtomicU32 = AtomicU32::new(5);
 /// Numbers of the kits of this process, for their folders.
 static NEXT_KIT: AtomicU64 = AtomicU64::new(1);
 
-/// What a host may be set to.
+/// Options of the mock host.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What the operator wrote below `[driver.<id>]`: an object. Not checked with the driver's schema.
+    /// The operator's settings below `[driver.<id>]`: an object. Not checked against the driver's schema.
     pub settings: Value,
-    /// The driver's folder, which is left as it is in the end; `None` makes one that goes with [`Testkit::shut_down`].
+    /// The driver's folder, which is not deleted; `None` makes one that [`Testkit::shut_down`] deletes.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -80,7 +80,7 @@ impl Default for Options {
 pub enum HostCall {
     /// [`Ctx::connect`](crate::driver::Ctx::connect).
     Connect,
-    /// [`Ctx::counter`](crate::driver::Ctx::counter), which tells no error.
+    /// [`Ctx::counter`](crate::driver::Ctx::counter), which reports no error.
     Counter,
     /// [`Ctx::data_dir`](crate::driver::Ctx::data_dir).
     DataDir,
@@ -88,7 +88,7 @@ pub enum HostCall {
     Publish,
     /// [`Ctx::playback`](crate::driver::Ctx::playback).
     Playback,
-    /// The answer to a viewer, who has gone meanwhile.
+    /// The answer to a viewer who has left.
     Respond,
     /// [`Host::recording`](crate::driver::Host::recording).
     Recording,
@@ -118,12 +118,12 @@ impl Testkit {
     /// Checks and initialises the driver of `entry`, made by [`driver_entry!`](crate::driver_entry).
     ///
     /// # Errors
-    /// The table is refused, or what the driver's `load` says.
+    /// The table is refused, or the error of the driver's `load`.
     pub fn start(entry: extern "C" fn(u32) -> *const SatcastDriver) -> Result<Self, Error> {
         Self::start_with(entry, Options::default())
     }
 
-    /// The same with a host that is set to something.
+    /// [`Testkit::start`] with options.
     ///
     /// # Errors
     /// As [`Testkit::start`].
@@ -134,7 +134,7 @@ impl Testkit {
         Self::begin(entry, options, None)
     }
 
-    /// The same for a driver that lives in a time of the test's own.
+    /// [`Testkit::start_with`] for a driver whose time is the test's clock.
     ///
     /// # Errors
     /// As [`Testkit::start`].
@@ -177,7 +177,7 @@ impl Testkit {
     /// The driver's own check of a configuration.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn validate(&self, type_name: &str, config: &Value) -> Result<(), Error> {
         self.driver.validate(type_name, &config.to_string())
     }
@@ -185,15 +185,15 @@ impl Testkit {
     /// Opens a destination.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn open(&self, type_name: &str, config: &Value) -> Result<TestDestination, Error> {
         self.open_for(&About::default(), type_name, config)
     }
 
-    /// Opens a destination for somebody.
+    /// Opens a destination with facts about its stream and session.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn open_for(&self, about: &About, type_name: &str, config: &Value) -> Result<TestDestination, Error> {
         let dest = self.next_dest.fetch_add(1, Ordering::Relaxed);
         let queue = Arc::new(Queue::default());
@@ -202,17 +202,17 @@ impl Testkit {
         Ok(TestDestination { dest, queue, instance: Mutex::new(Some(instance)), shared: self.shared.clone() })
     }
 
-    /// Makes a call of the host fail from now on.
+    /// Makes a host call fail from now on.
     pub fn fail(&self, call: HostCall, error: Error) {
         self.shared.faults.lock().insert(call, error);
     }
 
-    /// Makes a call of the host work again.
+    /// Makes a host call work again.
     pub fn heal(&self, call: HostCall) {
         self.shared.faults.lock().remove(&call);
     }
 
-    /// Forgets what a destination published, as the host does some time after its end.
+    /// Removes the assets of a destination, as the host does some time after its end.
     pub fn forget_assets(&self, destination: &TestDestination) {
         let mut assets = BTreeMap::new();
         self.shared.change(destination.dest, |report| assets = std::mem::take(&mut report.assets));
@@ -222,7 +222,7 @@ impl Testkit {
     /// The folder the driver gets.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be created.
     pub fn data_dir(&self) -> Result<PathBuf, Error> {
         self.shared.data_dir()
     }
@@ -232,8 +232,8 @@ impl Testkit {
         destination.wait(|report| is_met(report).then_some(())).is_some()
     }
 
-    /// All log lines so far. A driver that is linked into the test binary logs to the test's own subscriber instead: only those of
-    /// its panics and of drivers in C come here.
+    /// All log lines so far. A driver that is linked into the test binary logs to the test's own subscriber instead: only its
+    /// panics and the lines of drivers in C appear here.
     pub fn logs(&self) -> Vec<LogLine> {
         self.shared.logs.lock().clone()
     }
@@ -242,7 +242,7 @@ impl Testkit {
     pub fn shut_down(self) {
         self.driver.shut_down();
         if let Some(folder) = self.own_folder {
-            // Not there when the driver never asked for it.
+            // The folder does not exist when the driver never asked for it.
             let _ = std::fs::remove_dir_all(folder);
         }
     }
@@ -254,8 +254,8 @@ impl TestDestination {
         self.queue.push(packet);
     }
 
-    /// Limits the queue, so that a destination that does not keep up loses packets as it would in the host: the head up to the newest
-    /// keyframe, and the packet after the gap is marked.
+    /// Limits the queue, so that a slow destination loses packets as in the host: everything before the newest keyframe is
+    /// dropped, and the packet after the gap is marked.
     pub fn limit_queue(&self, packets_max: usize) {
         self.queue.limit(Some(packets_max));
     }
@@ -265,10 +265,10 @@ impl TestDestination {
         self.queue.dropped()
     }
 
-    /// Offers it a new configuration; false when it would have to be opened again for it.
+    /// Offers a new configuration; false when the destination must be opened again to use it.
     ///
     /// # Errors
-    /// What the driver says, or that the destination was destroyed.
+    /// The driver's error, or the destination was destroyed.
     pub fn reconfigure(&self, config: &Value) -> Result<bool, Error> {
         match &*self.instance.lock() {
             Some(instance) => instance.reconfigure(&config.to_string()),
@@ -281,7 +281,7 @@ impl TestDestination {
         self.stop_within(STOP_DEADLINE_MS);
     }
 
-    /// The same with a deadline of `deadline_ms` milliseconds.
+    /// [`TestDestination::stop`] with a deadline in milliseconds.
     pub fn stop_within(&self, deadline_ms: u32) {
         self.queue.close();
         if let Some(instance) = &*self.instance.lock() {
@@ -303,7 +303,7 @@ impl TestDestination {
     /// Waits until the destination reports its end, and destroys it.
     ///
     /// # Errors
-    /// Why it ended, or that it did not within [`WAIT_MAX`].
+    /// The error that ended it, or no end within [`WAIT_MAX`].
     pub fn wait_for_end(&self) -> Result<(), Error> {
         let outcome = self.wait(|report| report.outcome.clone());
         // An instance that has not ended must not be destroyed; it is leaked instead.
@@ -314,12 +314,12 @@ impl TestDestination {
         outcome.unwrap_or_else(|| Err(Error::internal("the destination did not end")))
     }
 
-    /// Looks at what was reported so far.
+    /// Reads the report so far.
     pub fn report<R>(&self, look: impl FnOnce(&Report) -> R) -> R {
         look(self.shared.reports.lock().entry(self.dest).or_default())
     }
 
-    /// A counter of the destination, 0 if it was never asked for.
+    /// A counter of the destination, 0 if the driver never asked for it.
     pub fn counter(&self, name: &str) -> u64 {
         let counters = self.shared.counters.lock();
         counters.get(&(self.dest, name.to_string())).map_or(0, |counter| counter.load(Ordering::Relaxed))

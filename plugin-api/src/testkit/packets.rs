@@ -1,4 +1,4 @@
-//! Packets to feed a destination with.
+//! Packets for a destination under test.
 
 use bytes::Bytes;
 

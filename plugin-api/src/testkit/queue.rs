@@ -1,4 +1,4 @@
-//! The queue of a destination under test: unlimited, unless a test wants to see what a slow destination loses.
+//! The queue of a destination under test: unlimited, unless a test limits it to see the losses of a slow destination.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ struct QueueState {
     packets: VecDeque<Delivery>,
     packets_max: Option<usize>,
     dropped: u64,
-    // Everything was dropped: media goes on with the next keyframe.
-    waits: bool,
+    // Everything was dropped: media continues with the next keyframe.
+    needs_keyframe: bool,
     closed: bool,
     waker: Option<DriverWaker>,
 }
@@ -63,26 +63,26 @@ fn is_key(packet: &Packet) -> bool {
 }
 
 impl QueueState {
-    /// The host's rule: over the limit the head is dropped up to the newest keyframe; without one everything, and the next keyframe is
-    /// waited for. Configurations stay.
+    /// The host's rule: over the limit everything before the newest keyframe is dropped; without a keyframe everything, and the
+    /// queue waits for the next keyframe. Configurations stay.
     fn push(&mut self, packet: Packet) {
         let is_full = self.packets_max.is_some_and(|most| self.packets.len() >= most);
         if is_full && !packet.is_config() {
-            self.make_room();
+            self.drop_to_keyframe();
         }
-        if self.waits && !packet.is_config() {
+        if self.needs_keyframe && !packet.is_config() {
             if !is_key(&packet) {
                 self.dropped += 1;
                 return;
             }
-            self.waits = false;
+            self.needs_keyframe = false;
             self.packets.push_back(Delivery { packet: Arc::new(packet), discontinuity: true });
             return;
         }
         self.packets.push_back(Delivery { packet: Arc::new(packet), discontinuity: false });
     }
 
-    fn make_room(&mut self) {
+    fn drop_to_keyframe(&mut self) {
         let keep_from = self.packets.iter().rposition(|queued| is_key(&queued.packet)).filter(|at| {
             // Dropping up to it must drop something, or the queue would stay full.
             self.packets.iter().take(*at).any(|queued| !queued.packet.is_config())
@@ -93,7 +93,7 @@ impl QueueState {
         self.dropped += lost.len() as u64;
         self.packets.extend(configs);
         match rest.len() {
-            0 => self.waits = true,
+            0 => self.needs_keyframe = true,
             _ => {
                 let first = self.packets.len();
                 self.packets.extend(rest);

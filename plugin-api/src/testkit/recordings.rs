@@ -1,4 +1,4 @@
-//! What a host asks a driver about its recordings, and what it is told of them.
+//! A host's requests about recordings, and the driver's reports.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -10,14 +10,13 @@ use crate::Error;
 use crate::host::{Done, Recordings};
 use crate::recording::Recording;
 
-/// What a sealed text begins with.
 const SEALED: &str = "testkit:";
 
 impl Testkit {
     /// Every recording the driver knows.
     ///
     /// # Errors
-    /// What the driver says, that it keeps none, or which of them break a rule.
+    /// The driver's error; the driver keeps no recordings; or the recordings that break a rule.
     pub fn recordings(&self) -> Result<Vec<Recording>, Error> {
         self.offered()?.list()?.whole()
     }
@@ -25,7 +24,7 @@ impl Testkit {
     /// Asks for another upload and waits for the answer.
     ///
     /// # Errors
-    /// What the driver answers, or that it does not within [`WAIT_MAX`].
+    /// The driver's error, or no answer within [`WAIT_MAX`].
     pub fn retry_recording(&self, file_name: &str) -> Result<(), Error> {
         let recordings = self.offered()?;
         answer(|done| recordings.retry(file_name, done))
@@ -40,15 +39,15 @@ impl Testkit {
         answer(|done| recordings.delete(file_name, remote, done))
     }
 
-    /// Asks for an address that is valid for a time.
+    /// Asks for a signed address.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn sign_recording(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
         self.offered()?.sign(file_name, valid)
     }
 
-    /// Asks whether a configuration could record, and waits for the answer.
+    /// Tests whether a configuration can record, and waits for the answer.
     ///
     /// # Errors
     /// As [`Testkit::retry_recording`].
@@ -57,10 +56,10 @@ impl Testkit {
         answer(|done| recordings.probe(type_name, &config.to_string(), done))
     }
 
-    /// Tells the driver what a destination's configuration is now, `None` when it was deleted.
+    /// Gives the driver the current configuration of a destination, `None` when the destination was deleted.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn configure_recordings(
         &self,
         destination_id: i64,
@@ -71,22 +70,22 @@ impl Testkit {
         self.offered()?.configured(destination_id, type_name, config.as_deref())
     }
 
-    /// Everything the driver told of its recordings, in order.
-    pub fn told_recordings(&self) -> Vec<Recording> {
+    /// All recordings that the driver reported, in order.
+    pub fn reported_recordings(&self) -> Vec<Recording> {
         self.shared.recordings.lock().clone()
     }
 
-    /// Waits until the driver tells of a recording that `is_met`, and returns the first such report, also of the past; none after
+    /// Waits for a report that satisfies `is_met` and returns the first one, which may be an earlier report; `None` after
     /// [`WAIT_MAX`].
     pub fn wait_for_recording(&self, is_met: impl Fn(&Recording) -> bool) -> Option<Recording> {
         let end = Instant::now() + WAIT_MAX;
-        let mut told = self.shared.recordings.lock();
+        let mut reported = self.shared.recordings.lock();
         loop {
-            if let Some(found) = told.iter().find(|recording| is_met(recording)) {
+            if let Some(found) = reported.iter().find(|recording| is_met(recording)) {
                 return Some(found.clone());
             }
             let left = end.checked_duration_since(Instant::now())?;
-            self.shared.changed.wait_for(&mut told, left);
+            self.shared.changed.wait_for(&mut reported, left);
         }
     }
 
@@ -98,19 +97,19 @@ impl Testkit {
 fn answer(request: impl FnOnce(Done)) -> Result<(), Error> {
     let (sender, answered) = mpsc::channel();
     request(Box::new(move |outcome| {
-        // Nobody waits for an answer that comes too late.
+        // After the timeout the receiver is gone.
         let _ = sender.send(outcome);
     }));
     answered.recv_timeout(WAIT_MAX).unwrap_or_else(|_| Err(Error::internal("the driver did not answer")))
 }
 
-/// Readable by nobody who does not look twice; the real host encrypts.
+/// Only obscures the text; the real host encrypts.
 pub(super) fn seal(text: &str) -> String {
     text.bytes().fold(SEALED.to_owned(), |sealed, byte| format!("{sealed}{:02x}", !byte))
 }
 
 pub(super) fn unseal(sealed: &str) -> Result<String, Error> {
-    let wrong = || Error::internal("this was not sealed by this testkit");
+    let wrong = || Error::internal("this testkit did not seal the text");
     let digits = sealed.strip_prefix(SEALED).filter(|digits| digits.is_ascii()).ok_or_else(wrong)?;
     let byte = |pair: &[u8]| {
         let text = std::str::from_utf8(pair).ok()?;

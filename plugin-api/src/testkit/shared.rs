@@ -1,4 +1,4 @@
-//! The mock host's services: they write down what a driver reports, and fail where a test asks them to.
+//! The mock host's services: they record the driver's reports, and fail where a test asks for it.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
@@ -15,7 +15,7 @@ use crate::host::{Connected, LogLine, Services};
 use crate::recording::Recording;
 use crate::{Asset, AssetBody, Error, HttpResponse, Playback};
 
-/// What a destination has reported so far.
+/// The reports of a destination so far.
 #[derive(Debug, Default)]
 pub struct Report {
     /// States in order, with reasons.
@@ -28,11 +28,11 @@ pub struct Report {
     pub ends: u32,
     /// Published assets by name.
     pub assets: BTreeMap<String, Recorded>,
-    /// What viewers can see, as told last.
+    /// The last playback report.
     pub playback: Option<Playback>,
 }
 
-/// A published asset. Dropping it, which a repeated name and a retraction do, gives its file back to the driver.
+/// A published asset. Dropping it (because the name is published again or retracted) gives its file back to the driver.
 #[derive(Debug)]
 pub struct Recorded {
     /// As the host gets it.
@@ -44,7 +44,7 @@ impl Recorded {
     /// Its bytes, from memory or the file. Empty for parts.
     ///
     /// # Errors
-    /// The file cannot be read, or is shorter than told.
+    /// The file cannot be read, or is shorter than reported.
     pub fn bytes(&self) -> std::io::Result<Vec<u8>> {
         read(&self.asset.body, &self.folder)
     }
@@ -157,7 +157,7 @@ impl Services for Shared {
         self.change(dest, |report| {
             replaced = report.assets.insert(recorded.asset.name.clone(), recorded);
         });
-        // The driver's code runs when a piece goes: not under the lock.
+        // Dropping an asset runs code of the driver, so not under the lock.
         drop(replaced);
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Services for Shared {
             requests.insert(token, Some(answered));
         }
         drop(requests);
-        // Whoever waits looks under this lock.
+        // Waiting threads check under this lock.
         drop(self.reports.lock());
         self.changed.notify_all();
         is_waited_for

@@ -1,11 +1,11 @@
-//! Errors a driver reports: who must act, and whether trying again makes sense.
+//! Errors of drivers, with the class that decides the retries.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of failure it is; decides the host's retry policy. The numbers are those of the C table.
+/// Kind of failure; decides the host's retry policy. The numbers are those of the C table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -47,11 +47,11 @@ impl Class {
 /// A failure with its class and one sentence for the destination's owner. The sentence must not hold secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// Decides whether and how it is tried again.
+    /// Kind of failure; decides the retries.
     pub class: Class,
-    /// Who failed at what, and what to do next.
+    /// One sentence: the failure, its reason, and the next step.
     pub message: String,
-    /// Floor before the next try; `None` leaves it to the host.
+    /// Minimum wait before the next try; `None` = the host decides.
     pub retry_after: Option<Duration>,
 }
 
@@ -86,7 +86,7 @@ impl Error {
         Self::new(Class::Internal, message)
     }
 
-    /// Sets the floor before the next try.
+    /// Sets the minimum wait before the next try.
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_have_a_number_and_a_name_and_unknown_ones_are_internal() {
+    fn classes_keep_number_and_name_and_unknown_ones_are_internal() {
         let names = ["config", "auth", "network", "remote", "internal", "panic"];
         for (name, number) in names.into_iter().zip(1..) {
             let class = Class::from_number(number);

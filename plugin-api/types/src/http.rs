@@ -1,4 +1,4 @@
-//! Requests of viewers that a driver answers itself, in the words of both sides: what may be asked, and what may be answered.
+//! Viewer requests that a driver answers itself, and the answers, as both sides use them.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,11 +9,11 @@ use crate::{AssetBody, Audience, Error};
 pub const ROUTES_MAX: usize = 16;
 /// Longest path and longest query of a request, in bytes each.
 pub const REQUEST_TEXT_BYTES_MAX: usize = 1024;
-/// Requests of one destination that may wait for their answers.
+/// Most requests of one destination that may wait for their answers.
 pub const IN_FLIGHT_MAX: usize = 64;
-/// How long a driver may take over an answer, in seconds.
+/// Longest time for an answer of a driver, in seconds.
 pub const ANSWER_SECS: u64 = 10;
-/// The same for a route that was declared as a long one.
+/// Longest time for an answer on a long route, in seconds.
 pub const LONG_ANSWER_SECS: u64 = 30;
 /// Most headers of an answer.
 pub const HEADERS_MAX: usize = 32;
@@ -24,7 +24,7 @@ pub const CONTENT_TYPE_BYTES_MAX: usize = 128;
 /// Largest body in memory, in bytes.
 pub const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How a viewer asks. The numbers are those of the C table.
+/// Method of a viewer request. The numbers are those of the C table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
     /// For head and body.
@@ -34,33 +34,33 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method of a number of the C table; what a newer host sends is a `GET`.
+    /// The method of a number of the C table; unknown numbers of a newer host count as `GET`.
     pub fn from_number(number: u32) -> Self {
         if number == Method::Head as u32 { Method::Head } else { Method::Get }
     }
 }
 
-/// What a viewer asks for below a route of the destination's type. Keys and origins were checked by the host.
+/// A viewer request below a route of the destination's type. The host has checked key and origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpRequest {
-    /// How.
+    /// Method.
     pub method: Method,
-    /// Who asks: [`Audience::Preview`] only where the route lets them.
+    /// The viewer's audience: [`Audience::Preview`] only where the route allows it.
     pub audience: Audience,
     /// Path below the destination's address, beginning with the route's name; as it was sent, percent signs included.
     pub path: String,
-    /// What stands behind the question mark, as it was sent, without the viewer's key.
+    /// Query after the question mark, as it was sent, without the viewer's key.
     pub query: String,
 }
 
-/// An answer to a viewer. The host adds length, ranges, origins and caching. Between processes its bytes and its file go beside it.
+/// An answer to a viewer. The host adds length, ranges, origins and caching. Between processes its bytes and its file are sent separately.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HttpResponse {
     /// 200, 204, or 400 to 599.
     pub status: u16,
     /// Media type; may be empty without a body.
     pub content_type: String,
-    /// Seconds a cache may keep it; 0 = not at all.
+    /// Seconds that caches may keep it; 0 = not at all.
     pub max_age_secs: u32,
     /// Further headers; see [`check_head`] for those that are refused.
     pub headers: Vec<(String, String)>,
@@ -69,7 +69,7 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// An answer with a body, which no cache keeps.
+    /// Status 200 with a body and without caching.
     pub fn of(content_type: &str, body: AssetBody) -> Self {
         let (content_type, headers) = (content_type.to_owned(), Vec::new());
         Self { status: 200, content_type, max_age_secs: 0, headers, body }
@@ -80,17 +80,17 @@ impl HttpResponse {
         Self { status, ..Self::bytes("", Bytes::new()) }
     }
 
-    /// Bytes in memory, which no cache keeps.
+    /// Status 200 with bytes in memory and without caching.
     pub fn bytes(content_type: &str, bytes: impl Into<Bytes>) -> Self {
         Self::of(content_type, AssetBody::Memory(bytes.into()))
     }
 
-    /// There is no such thing.
+    /// Status 404.
     pub fn not_found() -> Self {
         Self::empty(404)
     }
 
-    /// Says that caches may keep it for so many seconds.
+    /// Lets caches keep it for `secs` seconds.
     pub fn max_age(mut self, secs: u32) -> Self {
         self.max_age_secs = secs;
         self
@@ -102,7 +102,7 @@ impl HttpResponse {
         self
     }
 
-    /// Whether it keeps the rules.
+    /// Checks the rules for answers.
     ///
     /// # Errors
     /// `Internal`, naming the rule.
@@ -114,7 +114,9 @@ impl HttpResponse {
                 )));
             }
             AssetBody::Open { offset, len, .. } if offset.checked_add(*len).is_none() => {
-                return Err(Error::internal("an answer lies behind the end of every file"));
+                return Err(Error::internal(
+                    "the offset and length of an answer are beyond the end of any file",
+                ));
             }
             AssetBody::Memory(bytes) => !bytes.is_empty(),
             AssetBody::File { .. } | AssetBody::Open { .. } | AssetBody::Parts(_) => true,
@@ -123,14 +125,14 @@ impl HttpResponse {
     }
 }
 
-/// Headers that a driver may set, besides its own. What is not named is not taken: browsers, caches and proxies act on headers that
-/// nobody has heard of yet, for the whole address of the service.
+/// Headers that a driver may set, besides its own. All others are refused: browsers, caches and proxies may act on headers
+/// that are unknown today, for the whole address of the service.
 pub const HEADERS_TAKEN: [&str; 6] =
     ["content-disposition", "content-encoding", "content-language", "etag", "last-modified", "retry-after"];
-/// Beginning of the names of headers of a driver's own.
+/// Prefix of the names of a driver's own headers.
 pub const OWN_HEADER_PREFIX: &str = "x-driver-";
 
-/// Whether head and length of an answer keep the rules.
+/// Checks the rules for head and length of an answer.
 ///
 /// # Errors
 /// `Internal`, naming the rule.
@@ -142,7 +144,7 @@ pub fn check_head(
 ) -> Result<(), Error> {
     if !matches!(status, 200 | 204 | 400..=599) {
         return Err(Error::internal(format!(
-            "an answer has status {status}; 200, 204 and 400 to 599 are taken"
+            "an answer has status {status}; only 200, 204 and 400 to 599 are allowed"
         )));
     }
     if status == 204 && has_body {
@@ -176,7 +178,7 @@ fn check_header(name: &str, value: &str, is_printable: bool) -> Result<(), Error
     let name = name.to_ascii_lowercase();
     if !HEADERS_TAKEN.contains(&name.as_str()) && !name.starts_with(OWN_HEADER_PREFIX) {
         return Err(Error::internal(format!(
-            "header {name} of an answer is not the driver's to set; its own begin with {OWN_HEADER_PREFIX}"
+            "a driver may not set header {name} of an answer; the names of its own headers begin with {OWN_HEADER_PREFIX}"
         )));
     }
     Ok(())
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_and_types_that_make_sense_pass() {
+    fn only_allowed_statuses_and_types_pass() {
         for status in [200, 400, 404, 500, 599] {
             assert!(check_head(status, "text/plain", &[], true).is_ok(), "{status}");
         }
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_cannot_end_the_head_or_change_what_is_the_hosts() {
+    fn headers_cannot_end_the_head_or_replace_the_hosts() {
         assert!(with(&[("ETag", "\"a\""), ("X-Driver-Frames", "7"), ("content-encoding", "br")]).is_ok());
         for (name, value) in [
             ("", "x"),

@@ -1,9 +1,11 @@
-//! What passes between encoder, host and drivers, once for everyone.
+//! The types that encoder side, host and drivers share.
 //!
 //! The media crate, the driver contract, the host and the drivers use these types as they are. The C table is a view of them at the boundary
-//! of a library; towards a driver in a process of its own they are written with serde: bytes are left out and go beside them.
+//! of a library; towards an isolated driver they are serialized with serde; their bytes are sent separately.
 //!
-//! Not here on purpose: I/O, clocks, policy, and any dependency but `bytes` and `serde`.
+//! Deliberately absent: I/O, clocks, policy, and any dependency but `bytes` and `serde`.
+
+#![warn(missing_docs)]
 
 mod error;
 pub mod http;
@@ -15,5 +17,5 @@ mod state;
 pub use error::{Class, Error};
 pub use http::{HttpRequest, HttpResponse};
 pub use packet::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
-pub use playback::{Asset, AssetBody, Audience, Followed, Playback, Reload, SegmentPlace};
+pub use playback::{Asset, AssetBody, Audience, Followed, Playback, Reload, SegmentPosition};
 pub use state::State;

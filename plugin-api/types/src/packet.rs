@@ -1,4 +1,4 @@
-//! The one unit of media that every part of the relay hands on.
+//! The unit of media in all parts of the relay.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl Codec {
     }
 }
 
-/// What a packet's payload is.
+/// Role of a packet's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -86,11 +86,11 @@ pub struct Packet {
     pub discontinuity: bool,
     /// Track number inside its kind, from 0.
     pub track: u32,
-    /// Number of the session; 0 before it has come to one.
+    /// Number of the session; 0 before the packet belongs to one.
     pub source: u64,
-    /// Position in the session, growing by one; 0 for packets from before a destination that wants the past.
+    /// Position in the session, growing by one; 0 for packets of a backfill.
     pub sequence: u64,
-    /// Decode time in nanoseconds, on the session's timeline, or before that on the publisher's own, unwrapped; may be negative.
+    /// Decode time in nanoseconds, on the session's timeline, or before that on the publisher's unwrapped timeline; may be negative.
     pub dts_ns: i64,
     /// Presentation time in nanoseconds on the same timeline; equal to `dts_ns` for audio.
     pub pts_ns: i64,
@@ -100,13 +100,13 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Media of track 0 that belongs to no session yet.
+    /// Media of track 0, without a session.
     pub fn media(codec: Codec, keyframe: bool, dts_ns: i64, pts_ns: i64, payload: Bytes) -> Self {
         let (role, discontinuity, track, source, sequence) = (Role::Data, false, 0, 0, 0);
         Self { codec, role, keyframe, discontinuity, track, source, sequence, dts_ns, pts_ns, payload }
     }
 
-    /// The codec configuration of track 0, with time 0: it has none of its own.
+    /// The codec configuration of track 0. Its time is 0, since configurations have none.
     pub fn configuration(codec: Codec, payload: Bytes) -> Self {
         Self { role: Role::Config, ..Self::media(codec, false, 0, 0, payload) }
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_codec_has_a_name_a_kind_and_a_number() {
+    fn codecs_keep_their_name_kind_and_number() {
         let names = ["h264", "hevc", "av1", "aac", "opus"];
         assert_eq!(Codec::ALL.map(Codec::name), names);
         let (video, audio) = (Kind::Video, Kind::Audio);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_the_length_and_not_the_payload() {
+    fn debug_shows_only_the_length_of_the_payload() {
         let packet = Packet::media(Codec::Aac, false, 1, 1, Bytes::from_static(b"payload"));
         let text = format!("{packet:?}");
         assert!(text.contains("payload_bytes: 7"), "{text}");

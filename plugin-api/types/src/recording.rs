@@ -1,10 +1,10 @@
-//! Recordings that outlive their sessions, and who an opening is for, in the words of both sides.
+//! Recordings that outlive their sessions, and facts about an opening, as both sides use them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Class, Error};
 
-/// Longest name of a recording in bytes: what object stores allow for a key.
+/// Longest name of a recording in bytes: the limit of object stores for a key.
 pub const FILE_NAME_BYTES_MAX: usize = 1024;
 /// Longest address of a recording in bytes.
 pub const URL_BYTES_MAX: usize = 4096;
@@ -12,34 +12,34 @@ pub const URL_BYTES_MAX: usize = 4096;
 pub const RECORDINGS_MAX: usize = 100_000;
 /// Longest recording in its JSON form, in bytes.
 pub const RECORDING_BYTES_MAX: usize = 32 * 1024;
-/// Time in which a driver says whether a store can be used, in seconds.
+/// Longest time for a driver's test of a store, in seconds.
 pub const PROBE_SECS: u64 = 5;
 /// Longest text that the host seals for a driver, in bytes.
 pub const SEAL_BYTES_MAX: usize = 64 * 1024;
 
-/// One recording, as the driver's journal has it now.
+/// The current state of a recording in the driver's journal.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Recording {
-    /// Object key below the prefix: 1 to [`FILE_NAME_BYTES_MAX`] printable ASCII characters, unique over everything the driver ever
+    /// Object key below the prefix: 1 to [`FILE_NAME_BYTES_MAX`] printable ASCII characters, unique over all recordings the driver ever
     /// made.
     pub file_name: String,
     /// Destination that recorded.
     pub destination_id: i64,
     /// Session that was recorded.
     pub session_id: String,
-    /// Where it stands.
+    /// State of the recording.
     pub state: RecordingState,
     /// Bytes recorded.
     pub size_bytes: u64,
-    /// Of these, bytes that the store has.
+    /// Bytes of these that are in the store.
     pub uploaded_bytes: u64,
     /// Media recorded, in milliseconds.
     pub duration_ms: u64,
-    /// Why it failed, or, while it is recorded or uploaded, why its upload waits for its next try: one sentence without secrets. Set when
-    /// it failed, and never when the store has it.
+    /// The reason of its failure or, while it is recorded or uploaded, of the wait for the next upload attempt: one sentence without
+    /// secrets. Always set after a failure, never when the store has the recording.
     pub error: Option<String>,
-    /// Whose failure it is; set together with `error`.
+    /// Class of `error`; set together with it.
     pub error_class: Option<Class>,
     /// `s3://bucket/key` once the store has it.
     pub url: Option<String>,
@@ -51,11 +51,11 @@ pub struct Recording {
     pub attempt: u32,
     /// The store opened the upload of that attempt.
     pub attempt_opened: bool,
-    /// The driver has a copy here, without which no retry can begin. A driver that does not say has one.
+    /// The driver has a local copy, which a retry needs. True when a driver leaves it out.
     #[serde(default = "yes")]
     pub has_copy: bool,
-    /// It is not in its store any more, as its days there were over or, with an `error` that says so, for another reason: the host
-    /// shows it no longer. Such a recording stays listed for some time, as a report may be lost.
+    /// The recording is no longer in its store, because its retention ended or for the reason in `error`: the host hides it. The
+    /// driver keeps listing it for some time, since a report may be lost.
     #[serde(default)]
     pub gone: bool,
 }
@@ -64,13 +64,13 @@ fn yes() -> bool {
     true
 }
 
-/// Where a recording stands.
+/// State of a recording.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordingState {
-    /// The session goes on.
+    /// The session is running.
     Recording,
-    /// It has ended and is on its way to the store.
+    /// The session has ended; the upload is not complete.
     Uploading,
     /// The store has it.
     Ready,
@@ -79,7 +79,7 @@ pub enum RecordingState {
 }
 
 impl Recording {
-    /// Whether it keeps the rules of its fields.
+    /// Checks the rules of the fields.
     ///
     /// # Errors
     /// `Internal`, naming the rule.
@@ -95,12 +95,12 @@ impl Recording {
         };
         if !fits || self.error.is_some() != self.error_class.is_some() {
             return Err(Error::internal(format!(
-                "recording {name} must have error and errorClass, both, when it failed, and none when the store has it"
+                "recording {name} must have both error and errorClass when it failed, and neither when the store has it"
             )));
         }
         let sizes = [self.size_bytes, self.uploaded_bytes, self.duration_ms];
         if sizes.iter().any(|size| i64::try_from(*size).is_err()) {
-            return Err(Error::internal(format!("recording {name} has a size that no disk holds")));
+            return Err(Error::internal(format!("recording {name} has an impossible size")));
         }
         if self.url.as_ref().is_some_and(|url| url.len() > URL_BYTES_MAX) {
             return Err(Error::internal(format!(
@@ -111,38 +111,37 @@ impl Recording {
     }
 }
 
-/// A recording's name breaks its rule.
 fn bad_name() -> Error {
     Error::internal(format!(
         "a recording's name must be 1 to {FILE_NAME_BYTES_MAX} printable ASCII characters without empty or dotted parts"
     ))
 }
 
-/// True for the name of a recording: a relative path of plain parts.
+/// True for a valid name of a recording: a relative path of plain parts.
 fn is_file_name(name: &str) -> bool {
     (1..=FILE_NAME_BYTES_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
         && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Who an opening of a destination is for.
+/// Facts about an opening of a destination.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct About {
-    /// The destination; 0 when the host does not say.
+    /// The destination; 0 when unknown.
     pub destination_id: i64,
-    /// The session, as the API shows it; empty when the host does not say.
+    /// The session, as the API shows it; empty when unknown.
     pub session_id: String,
-    /// The stream; 0 when the host does not say.
+    /// The stream; 0 when unknown.
     pub stream_key_id: i64,
     /// The stream's label.
     pub label: String,
-    /// Start of the session, in milliseconds since 1970; 0 when the host does not say.
+    /// Start of the session, in milliseconds since 1970; 0 when unknown.
     pub session_started_ms: i64,
-    /// Whose the stream is, the same for all of an account's openings; 0 when the host does not say.
+    /// The account of the stream; 0 when unknown.
     pub account_id: i64,
-    /// Marks of the streams that the media has come through, this one last. A driver whose server may be such a service says them in
-    /// the `flashVer` of its RTMP `connect`, as `(compatible; Satcast; via MARK MARK)`, so that no stream is sent back to itself.
+    /// Marks of the streams that the media has passed, this one last. A driver whose server may be such a service sends them in the
+    /// `flashVer` of its RTMP `connect`, as `(compatible; Satcast; via MARK MARK)`, so that no stream is sent back to itself.
     pub via: Vec<String>,
 }
 
@@ -183,7 +182,7 @@ mod tests {
         });
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_value::<Recording>(json.clone()).unwrap(), recording());
-        // A driver built before these were agreed on.
+        // A driver that is older than these fields.
         let mut earlier = json;
         for name in ["hasCopy", "gone"] {
             earlier.as_object_mut().unwrap().remove(name).unwrap();

@@ -12,7 +12,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state of a number of the C table; `None` for one that this version does not know, which changes nothing.
+    /// The state of a number of the C table; `None` for an unknown number, which the host ignores.
     pub fn from_number(number: u32) -> Option<Self> {
         [State::Connecting, State::Live].into_iter().find(|state| *state as u32 == number)
     }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_mean_nothing_are_no_state() {
+    fn unknown_numbers_are_no_state() {
         for state in [State::Connecting, State::Live] {
             assert_eq!(State::from_number(state as u32), Some(state));
         }

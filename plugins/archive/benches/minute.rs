@@ -1,6 +1,7 @@
-//! CPU time of recording a minute of a 6 Mbit/s stream while the store is down, and how fast it goes up when it is back.
+//! CPU time of recording a minute of a 6 Mbit/s stream while the store is down, and the upload speed when it is back.
 //!
-//! `cargo bench -p satcast-driver-archive`. The testkit's part of the work is measured too; the store is a process of its own.
+//! `cargo bench -p satcast-driver-archive`. The testkit's part of the work is measured too; the store is a process of
+//! its own.
 
 mod common;
 

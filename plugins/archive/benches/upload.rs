@@ -102,11 +102,11 @@ async fn upload(store: Arc<AmazonS3>, file: Arc<File>, key: Key) {
         async move {
             let offset = index as u64 * PART_BYTES;
             let read = tokio::task::spawn_blocking(move || {
-                let mut piece = vec![0; usize::try_from(PART_BYTES.min(bytes - offset)).expect("a part")];
-                file.read_exact_at(&mut piece, offset).map(|()| Bytes::from(piece))
+                let mut part = vec![0; usize::try_from(PART_BYTES.min(bytes - offset)).expect("a part")];
+                file.read_exact_at(&mut part, offset).map(|()| Bytes::from(part))
             });
-            let piece = read.await.expect("it reads").expect("a part");
-            store.put_part(&key, &id, index, PutPayload::from(piece)).await
+            let part = read.await.expect("it reads").expect("a part");
+            store.put_part(&key, &id, index, PutPayload::from(part)).await
         }
     };
     let parts = stream::iter((0..bytes.div_ceil(PART_BYTES)).map(|index| part(index as usize)));

@@ -1,4 +1,4 @@
-//! What the owner asks of recordings that are there already: again, away, an address.
+//! Actions of owners on existing recordings: retry, deletion, signed address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,48 +16,47 @@ use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::Answer;
 use tokio::time::timeout;
 
-/// Longest a signed address is good for (S3's limit): a week.
+/// Longest validity of a signed address (S3's limit): a week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Why nothing is done for a recording.
+/// Why an action is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("its local copy is gone; it cannot be uploaded again")]
+    #[error("the local copy of the recording is gone, so it cannot be uploaded again")]
     CopyGone,
-    #[error("it is uploaded already")]
+    #[error("the recording is already uploaded")]
     Uploaded,
-    #[error("it is being recorded")]
+    #[error("the recording is still running")]
     Recording,
-    #[error("it is being recorded; stop the stream first")]
+    #[error("the recording is still running; stop the stream first")]
     DeletedWhileRecording,
-    #[error("it is being uploaded")]
+    #[error("the recording is being uploaded")]
     Uploading,
-    #[error("it is deleted")]
+    #[error("the recording is deleted")]
     Deleted,
-    #[error("it was deleted meanwhile")]
+    #[error("the recording was deleted meanwhile")]
     DeletedMeanwhile,
-    #[error("its days at the store were over, and it is deleted there")]
+    #[error("the retention time of the recording is over, and the store has deleted it")]
     Expired,
-    #[error("it is not in its store yet")]
+    #[error("the recording is not in its store yet")]
     NotReady,
     #[error(
-        "there is no such recording here any more; delete what is left of it at its store, and then without `remote`"
+        "this service no longer has the recording; delete its object at the store first, then delete it here without `remote`"
     )]
     Unknown,
     #[error(
-        "the driver was replaced, and its earlier instance still has the recording; try again when its streams have ended"
+        "the driver was replaced, and the earlier instance still holds the recording; try again when its streams have ended"
     )]
     Elsewhere,
 }
 
 impl Refusal {
-    /// The answer for the recording of this name.
+    /// The error for the recording of this name.
     pub(crate) fn of(self, file_name: &str) -> Error {
         Error::config(format!("{file_name}: {self}"))
     }
 }
 
-/// Uploads a failed recording again.
 pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
     let Some(item) = core.table.find(file_name) else { return answer.give(Err(unknown(core, file_name))) };
     let core = core.clone();
@@ -103,10 +102,9 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
     Ok(())
 }
 
-/// Deletes a recording.
 pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: Answer) {
     let Some(item) = core.table.find(file_name) else {
-        // Nothing is left here; of its object nothing is known.
+        // Nothing is left here, and the state of the object is unknown.
         let is_done = core.table.is_alone() && !remote;
         return answer.give(if is_done { Ok(()) } else { Err(unknown(core, file_name)) });
     };
@@ -127,7 +125,7 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
         && let Err(error) =
             delete_at_store(core, item, if is_done { Fate::Goes } else { Fate::GoesIfOurs }).await
     {
-        // It is as it was, and its upload goes on.
+        // The recording is as before, and its upload goes on.
         upload::spawn(core, item);
         return Err(error);
     }
@@ -143,20 +141,20 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
     let deleting = State::Deleting { object: Fate::Stays, failing_ms: 0 };
     core.table.change(item, |data| data.entry.state = deleting).await?;
     core.table.remove_local(item).await?;
-    // The store may be down: what is open there is ended in the background.
+    // The store may be down: open uploads are aborted in the background.
     upload::spawn(core, item);
     Ok(())
 }
 
-/// Has the store delete what it has of a recording, and returns when it is so. First the note: after a kill the deletion goes on, and
-/// nothing is brought back that may be gone at the store.
+/// Has the store delete its part of a recording, and returns when that is done. The journal is written first: after a
+/// kill the deletion goes on, and a recording whose object may be gone is not restored.
 async fn delete_at_store(core: &Arc<Core>, item: &Arc<Item>, object: Fate) -> Result<(), Error> {
     let removed = match core.table.begin_deletion(item, object).await {
         Err(error) => Err(error),
         Ok(()) => match timeout(REMOVE_MAX, ending::delete(core, item)).await {
             Ok(outcome) => outcome.map_err(|fault| not_removed(&fault.error)),
             Err(_) => {
-                let late = format!("the store did not do it within {} s", REMOVE_MAX.as_secs());
+                let late = format!("the store did not delete the object within {} s", REMOVE_MAX.as_secs());
                 Err(not_removed(&Error::network(late)))
             }
         },
@@ -167,19 +165,19 @@ async fn delete_at_store(core: &Arc<Core>, item: &Arc<Item>, object: Fate) -> Re
     removed
 }
 
-/// The store did not delete, because of `why`.
+/// The store did not delete; `why` is the reason.
 fn not_removed(why: &Error) -> Error {
     let text = format!(
-        "what the store has of it could not be deleted, and so nothing was: {}; try again later, or delete it without `remote`, which leaves what the store has",
+        "the store could not delete its copy of the recording, so nothing was deleted: {}; try again later, or delete without `remote` to leave the copy at the store",
         why.message
     );
     Error::new(why.class, text)
 }
 
-/// An address that gives the object to whoever has it.
+/// A signed address: anyone who has it can fetch the object.
 pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result<String, Error> {
     let item = core.table.find(file_name).ok_or_else(|| unknown(core, file_name))?;
-    if !matches!(item.data().told(), State::Done { .. }) {
+    if !matches!(item.data().reported(), State::Done { .. }) {
         return Err(Refusal::NotReady.of(file_name));
     }
     let (store, key) = core.store(&item)?;
@@ -198,30 +196,30 @@ mod tests {
     #[test]
     fn refusals_texts() {
         for (refusal, text) in [
-            (Refusal::CopyGone, "its local copy is gone; it cannot be uploaded again"),
-            (Refusal::Uploaded, "it is uploaded already"),
-            (Refusal::Recording, "it is being recorded"),
-            (Refusal::DeletedWhileRecording, "it is being recorded; stop the stream first"),
-            (Refusal::Uploading, "it is being uploaded"),
-            (Refusal::Deleted, "it is deleted"),
-            (Refusal::DeletedMeanwhile, "it was deleted meanwhile"),
-            (Refusal::Expired, "its days at the store were over, and it is deleted there"),
-            (Refusal::NotReady, "it is not in its store yet"),
+            (Refusal::CopyGone, "the local copy of the recording is gone, so it cannot be uploaded again"),
+            (Refusal::Uploaded, "the recording is already uploaded"),
+            (Refusal::Recording, "the recording is still running"),
+            (Refusal::DeletedWhileRecording, "the recording is still running; stop the stream first"),
+            (Refusal::Uploading, "the recording is being uploaded"),
+            (Refusal::Deleted, "the recording is deleted"),
+            (Refusal::DeletedMeanwhile, "the recording was deleted meanwhile"),
+            (Refusal::Expired, "the retention time of the recording is over, and the store has deleted it"),
+            (Refusal::NotReady, "the recording is not in its store yet"),
             (
                 Refusal::Unknown,
-                "there is no such recording here any more; delete what is left of it at its store, and then \
+                "this service no longer has the recording; delete its object at the store first, then delete it here \
                  without `remote`",
             ),
             (
                 Refusal::Elsewhere,
-                "the driver was replaced, and its earlier instance still has the recording; try again when its \
+                "the driver was replaced, and the earlier instance still holds the recording; try again when its \
                  streams have ended",
             ),
         ] {
             assert_eq!(refusal.of("a.mp4"), Error::config(format!("a.mp4: {text}")));
         }
-        let text = "what the store has of it could not be deleted, and so nothing was: no route; try again later, or \
-                    delete it without `remote`, which leaves what the store has";
+        let text = "the store could not delete its copy of the recording, so nothing was deleted: no route; try again later, or \
+                    delete without `remote` to leave the copy at the store";
         assert_eq!(not_removed(&Error::network("no route")), Error::network(text));
     }
 }

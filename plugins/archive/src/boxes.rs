@@ -1,4 +1,4 @@
-//! Where a spooled file ends whole: a crash may have left half a fragment behind it.
+//! Finds the end of the last whole fragment of a spooled file: a crash may have left half a fragment.
 
 use std::fs::File;
 use std::io;
@@ -6,19 +6,19 @@ use std::os::unix::fs::FileExt as _;
 
 use satcast_media::fmp4::{BOX_HEADER_BYTES, BoxHeader, Reach};
 
-/// Largest `moov` or `moof` that is read into memory; ours are some 100 KB at most.
+/// Largest `moov` or `moof` that is read into memory; this driver writes about 100 KB at most.
 const HEAD_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What of a file is whole.
+/// The whole part of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Whole {
     /// Bytes up to the end of the last whole fragment; 0 when there is none.
     pub(crate) bytes: u64,
-    /// Length in milliseconds.
+    /// Duration in milliseconds.
     pub(crate) duration_ms: u64,
 }
 
-/// Looks through a file. What comes behind the first thing that is not as it should be counts as torn.
+/// Scans a file. Everything from the first invalid box on counts as torn.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -57,7 +57,7 @@ fn read_box(file: &File, at: u64, bytes: u64) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(atom))
 }
 
-/// As many bytes as there are, up to the buffer's size.
+/// Reads as many bytes as there are, up to the buffer's size.
 fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -81,10 +81,10 @@ mod tests {
     /// A file of three fragments, and the end of each.
     fn recorded() -> (Vec<u8>, Vec<(usize, u64)>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        for piece in media::pieces(media::pictures(80, 25)) {
-            match piece {
-                crate::cut::Piece::Begin { init, .. } => bytes.extend_from_slice(&init),
-                crate::cut::Piece::Fragment { bytes: more, end_ns } => {
+        for event in media::events(media::video(80, 25)) {
+            match event {
+                crate::cut::CutEvent::Begin { init, .. } => bytes.extend_from_slice(&init),
+                crate::cut::CutEvent::Fragment { bytes: more, end_ns } => {
                     bytes.extend_from_slice(&more);
                     ends.push((bytes.len(), u64::try_from(end_ns / 1_000_000).unwrap()));
                 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_box_of_ours_is_torn() {
+    fn unknown_boxes_count_as_torn() {
         let (bytes, ends) = recorded();
         for tail in [&b"\0\0\0\0\0\0\0\0"[..], b"\0\0\0\x08junk", &[0xff; 64]] {
             let mut file = tempfile::tempfile().unwrap();

@@ -1,7 +1,8 @@
-//! What all of the driver shares. Where recordings go: stores of destinations, and the operator's, which may be another one tomorrow.
+//! Shared state of the driver. It knows the stores: those of destinations, and the operator's, which may change.
 //!
-//! The journal keeps the store of each recording, encrypted with its keys, the operator's too: an upload ends where it began, and an
-//! object is looked for where it lies, whatever the settings say by then. What may change of it is in `follow`.
+//! The journal keeps the store of each recording, encrypted with its keys, also the operator's. An upload ends where it
+//! began, and an object is looked for where it was stored, whatever the settings say by then. `follow` says what may
+//! change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +22,7 @@ use crate::upload::permits::{Client, Permits};
 use crate::upload::sockets::Sockets;
 use crate::upload::store::Store;
 
-/// The operator's store as the settings name it now.
+/// The operator's store in the current settings.
 #[derive(Debug)]
 struct Operator {
     target: Option<Target>,
@@ -35,18 +36,18 @@ impl Operator {
         let target = settings.target()?;
         let sealed = target.as_ref().map(|target| target.sealed(outside)).transpose();
         let sealed = sealed.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the operator's store is not kept with recordings: those of today are looked for in that of tomorrow");
+            tracing::warn!(%error, "the operator's store cannot be saved with recordings; after a change of [archive] they are looked up in the new store");
             None
         });
         Ok(Operator { target, sealed })
     }
 }
 
-/// What destinations were said to be configured as last.
+/// The latest configurations of destinations.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) said: Mutex<BTreeMap<i64, Own>>,
-    /// Held while recordings follow: the last word is the last that is followed.
+    /// Held while recordings take a new configuration, so that the latest one wins.
     pub(crate) following: tokio::sync::Mutex<()>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Nothing of it runs yet.
+    /// Starts no task.
     ///
     /// # Errors
     /// `Config` for a bad store in the settings, `Internal` when the folders below `data` cannot be used.
@@ -98,7 +99,7 @@ impl Core {
         self.operator.target.as_ref().ok_or_else(no_operator_store)
     }
 
-    /// Where recordings of a destination go, as the journal keeps it.
+    /// The store of a destination's recordings, as the journal keeps it.
     pub(crate) fn bucket(&self, own: &Own) -> Bucket {
         match own {
             Some((_, sealed)) => Bucket::Own(sealed.clone()),
@@ -109,13 +110,13 @@ impl Core {
     /// The store of a recording, and its key there.
     ///
     /// # Errors
-    /// `Config` or `Internal` when there is none any more, or it cannot be decrypted.
+    /// `Config` or `Internal` when the store is gone or cannot be decrypted.
     pub(crate) fn store(&self, item: &Item) -> Result<(Store, String), Error> {
         let (target, key) = self.place(item)?;
         Ok((Store::new(target, self.sockets.clone()), key))
     }
 
-    /// Who asks for permits when something of this recording is done.
+    /// The client for permits of this recording's requests.
     pub(crate) fn client(&self, item: &Item) -> Client {
         let owner = item.data().entry.owner();
         let Ok((target, _)) = self.place(item) else {
@@ -129,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Where a recording goes, and its key there.
+    /// The store of a recording with current keys, and its key there.
     ///
     /// # Errors
     /// As [`Core::store`].
@@ -144,19 +145,19 @@ impl Core {
         };
         let known = sealed.map(|sealed| Target::unsealed(&sealed, &*self.outside)).transpose()?;
         let target = match (known, &self.operator.target) {
-            // The settings may have new keys, or mend the region: only the place is the recording's own.
+            // The settings may have new keys or a corrected region; only the place belongs to the recording.
             (Some(known), Some(present)) if is_operators && present.is_same_bucket(&known) => {
                 Target { prefix: known.prefix, ..present.clone() }
             }
             (Some(known), _) => known,
-            // It could not be sealed.
+            // The store could not be sealed.
             (None, _) => {
                 let present = self.operator()?;
-                if let State::Done { url } = item.data().told()
+                if let State::Done { url } = item.data().reported()
                     && !url.starts_with(&format!("s3://{}/", present.bucket))
                 {
                     return Err(Error::config(format!(
-                        "the recording lies in another bucket than [archive] names now ({}); ask the operator",
+                        "the recording is in another bucket than [archive] names now ({}); ask the operator",
                         present.bucket
                     )));
                 }

@@ -1,4 +1,4 @@
-//! One opening of a destination: what comes is recorded, until the end or until there is no room.
+//! One opening of a destination: records packets until the end, or until there is no space.
 
 use std::sync::Arc;
 
@@ -9,10 +9,9 @@ use tokio::time::timeout;
 use crate::config::{Config, Own};
 use crate::core::Core;
 use crate::follow;
-use crate::limits::QUIET;
+use crate::limits::FLUSH_AFTER;
 use crate::recorder::{Order, Recorder};
 
-/// A destination of type `cloud-archive`.
 pub(crate) struct Destination {
     core: Arc<Core>,
     own: Own,
@@ -21,7 +20,7 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// # Errors
-    /// `Config` for a bad store or none at all, `Internal` when the host cannot encrypt its keys.
+    /// `Config` for a bad or missing store, `Internal` when the host cannot encrypt its keys.
     pub(crate) fn new(core: Arc<Core>, config: &Config) -> Result<Self, Error> {
         let own = follow::own(&core, config)?;
         Ok(Destination { core, own, retention_days: config.retention_days })
@@ -35,23 +34,23 @@ impl driver::Destination for Destination {
         let order = Order { about, own: self.own.clone(), retention_days: self.retention_days };
         let mut recorder = Recorder::new(self.core.clone(), order);
         let mut batch = Vec::new();
-        let mut told = 0;
+        let mut reported = 0;
         loop {
-            match timeout(QUIET, media.recv_batch(&mut batch)).await {
+            match timeout(FLUSH_AFTER, media.recv_batch(&mut batch)).await {
                 Ok(true) => take(&mut recorder, &mut batch),
                 Ok(false) => break,
-                Err(_) => recorder.quiet(),
+                Err(_) => recorder.flush(),
             }
             recorder.write().await?;
-            if told == 0 && recorder.spooled() > 0 {
-                // A file begins with its first fragment: from that on, whatever the store does.
+            if reported == 0 && recorder.spooled() > 0 {
+                // Live from the first fragment of a file on, whatever the store does.
                 ctx.state(State::Live);
             }
-            ctx.bytes_sent(recorder.spooled() - told);
-            told = recorder.spooled();
+            ctx.bytes_sent(recorder.spooled() - reported);
+            reported = recorder.spooled();
         }
         let outcome = recorder.finish().await;
-        ctx.bytes_sent(recorder.spooled() - told);
+        ctx.bytes_sent(recorder.spooled() - reported);
         outcome
     }
 }
@@ -62,10 +61,10 @@ fn take(recorder: &mut Recorder, batch: &mut Vec<Packet>) {
             recorder.gap();
         }
         if !packet.is_config() {
-            // As the contract marks what was before the destination.
-            recorder.is_past(packet.sequence == 0);
+            // The contract marks backfill, packets from before the destination, with sequence 0.
+            recorder.set_backfill(packet.sequence == 0);
         }
-        // Only the first track of its kind has a place.
+        // Only the first track of each kind is used.
         if packet.track == 0 {
             keep(&mut packet, recorder.held_bytes());
             recorder.push(packet);

@@ -8,10 +8,10 @@ use std::path::Path;
 use satcast_plugin_api::Error;
 use tokio::task::spawn_blocking;
 
-/// Runs file work beside the runtime.
+/// Runs file work off the runtime's threads.
 ///
 /// # Errors
-/// `Internal`, with what the system says.
+/// `Internal`, with the system's message.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
@@ -19,12 +19,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.map_err(|error| Error::internal(format!("file work ended early: {error}")))?.map_err(disk_failed)
 }
 
-/// What the system says of the local disk.
 pub(crate) fn disk_failed(error: io::Error) -> Error {
     Error::internal(format!("the local disk failed: {error}"))
 }
 
-/// Free bytes on the disk of a folder, for those who are not its administrator.
+/// Free bytes on the disk of a folder for unprivileged users.
 ///
 /// # Errors
 /// The system cannot tell.
@@ -41,15 +40,15 @@ pub(crate) fn private_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Makes what was created, renamed and removed in a folder durable.
+/// Syncs a folder, so that created, renamed and removed entries are durable.
 ///
 /// # Errors
-/// The system cannot do it.
+/// The sync failed.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes a file, if it is there.
+/// Removes a file; a missing one is no error.
 ///
 /// # Errors
 /// It cannot be removed.
@@ -60,7 +59,6 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// True when the file is there.
 pub(crate) fn is_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }

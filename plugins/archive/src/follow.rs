@@ -1,10 +1,10 @@
-//! Which recordings follow when their destination is configured anew, with or without a stream.
+//! Which recordings take a new configuration of their destination, with or without a stream.
 //!
-//! New keys for the same place are for all of its recordings that are there: uploads that wait take them at once, and so do addresses,
-//! deletions and retries. A recording of which nothing is at its store yet goes where its destination goes now: a mistyped bucket,
-//! endpoint or prefix binds nothing for ever. "Nothing" means that the store opened no upload of it. One that began stays where it began,
-//! as parts or even the object may lie there, and the reason of its next failure says so. What is uploaded stays where it is. The days for
-//! which an object is kept are those of when it was recorded.
+//! New keys for the same place apply to all of its recordings: waiting uploads use them at once, and so do addresses,
+//! deletions and retries. A recording whose upload has not begun moves to the new store of its destination, so a wrong
+//! bucket, endpoint or prefix does not bind it. "Not begun" means that the store opened no upload of it. A recording
+//! whose upload began stays at its store, because parts or even the object may be there, and its next failure says so.
+//! An uploaded recording stays where it is. The retention time is that of the time of recording.
 
 use std::sync::Arc;
 
@@ -21,20 +21,19 @@ use crate::upload;
 use crate::upload::ending::end_unknown;
 use crate::upload::store::Store;
 
-/// What a new configuration does with a recording.
+/// Effect of a new configuration on a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nothing.
     Nothing,
-    /// It takes the keys.
+    /// It takes the new keys.
     Keys,
-    /// It goes to the other place.
+    /// It moves to the new place.
     Moves,
-    /// It stays, and says so.
+    /// It stays, and its failure says so.
     Stays,
 }
 
-/// Decides for a recording that goes to `old` now. No I/O, no clock.
+/// Decides for a recording whose store is `old`. No I/O, no clock.
 fn step(entry: &Entry, old: &Target, new: &Target, is_operators: bool) -> Step {
     let was_operators = matches!(entry.bucket, Bucket::Operators(_));
     let is_same = old.is_same_place(new) && was_operators == is_operators;
@@ -51,23 +50,23 @@ fn step(entry: &Entry, old: &Target, new: &Target, is_operators: bool) -> Step {
     }
 }
 
-/// Takes what the host says of a destination's configuration.
+/// Handles the host's notification of a destination's configuration.
 ///
 /// # Errors
-/// `Config` for one that cannot be used, `Internal` when its keys cannot be encrypted.
+/// `Config` for an unusable configuration, `Internal` when its keys cannot be encrypted.
 pub(crate) fn configured(
     core: &Arc<Core>,
     destination_id: i64,
     config: Option<driver::Config<'_>>,
 ) -> Result<(), Error> {
     let Some(config) = config else {
-        // Recordings of a deleted destination go on with what they have.
+        // Recordings of a deleted destination keep their configuration.
         core.wanted.said.lock().remove(&destination_id);
         return Ok(());
     };
     let config = config.parse::<Config>()?;
     if config.target()?.is_none() && core.operator().is_err() {
-        // There is nowhere to follow to.
+        // There is no store to move to.
         return Ok(());
     }
     let own = own(core, &config)?;
@@ -97,7 +96,7 @@ pub(crate) async fn opened(core: &Arc<Core>, destination_id: i64, own: Own) {
     follow(core, destination_id).await;
 }
 
-/// Has the recordings of all destinations follow what was said of them last.
+/// Applies the latest configurations to the recordings of all destinations.
 pub(crate) async fn follow_all(core: &Arc<Core>) {
     let destinations: Vec<i64> = core.wanted.said.lock().keys().copied().collect();
     for destination_id in destinations {
@@ -105,7 +104,7 @@ pub(crate) async fn follow_all(core: &Arc<Core>) {
     }
 }
 
-/// Has a destination's recordings follow what was said of it last.
+/// Applies the latest configuration of a destination to its recordings.
 async fn follow(core: &Arc<Core>, destination_id: i64) {
     let _one_at_a_time = core.wanted.following.lock().await;
     let Some(own) = core.wanted.said.lock().get(&destination_id).cloned() else { return };
@@ -119,7 +118,7 @@ async fn follow(core: &Arc<Core>, destination_id: i64) {
             continue;
         }
         if let Err(error) = follow_one(core, &item, &own).await {
-            tracing::warn!(recording = item.file_name, %error, "a recording cannot follow its destination");
+            tracing::warn!(recording = item.file_name, %error, "a recording cannot take the new configuration of its destination");
         }
     }
 }
@@ -157,7 +156,7 @@ fn set_stays(entry: &mut Entry, stays: bool) {
     }
 }
 
-/// It goes to another place, unless its upload is opened at this moment.
+/// Moves the recording to another place, unless its upload is being opened at this moment.
 async fn moves(
     core: &Arc<Core>,
     item: &Arc<Item>,
@@ -183,11 +182,11 @@ async fn moves(
     if changed? {
         tracing::info!(
             recording = item.file_name,
-            "a recording of which its store had nothing goes to its destination's new store"
+            "a recording whose upload had not begun moves to the new store of its destination"
         );
     }
     if was_asked {
-        // An upload may have been opened there without our hearing of it; the store may hang, and nobody waits for it.
+        // The store may have opened an upload whose answer was lost. It may hang, so this runs in the background.
         let item = item.clone();
         tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { end_unknown(&item, &old, &old_key).await }));
     }
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_recording_has_its_step() {
+    fn every_state_has_its_step() {
         let fresh = |state| {
             let bucket = Bucket::Own(String::new());
             Entry { state, bucket, ..Entry::new("a/b.mp4".into(), 0) }

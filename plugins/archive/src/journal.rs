@@ -1,7 +1,7 @@
-//! The journal: one small file for each recording, so that uploads go on after a crash where they were.
+//! The journal: one small file for each recording, so that uploads continue after a crash.
 //!
-//! A file is written whole under another name, made durable, renamed, and its folder made durable: a crash leaves the state before or
-//! the one after, never half of one. Keys of stores stand in it only as the host has encrypted them.
+//! A file is written under another name, synced and renamed, and its folder is synced: a crash leaves the earlier state
+//! or the new one, never half of one. Keys of stores are in it only as the host has encrypted them.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -15,9 +15,9 @@ use crate::entry::{Entry, VERSION};
 use crate::names::stem;
 use crate::version1;
 
-/// Largest journal file that is read: one with the ETags of 10,000 parts has less than half of it.
+/// Largest journal file that is read; the ETags of 10,000 parts need less than half of it.
 const ENTRY_BYTES_MAX: u64 = 2 * 1024 * 1024;
-/// Kept for a full disk: without a line in the journal no upload goes on, and it is uploads that make room again.
+/// Reserve for a full disk: no upload continues without its journal, and uploads are what frees space.
 const RESERVE_BYTES: usize = 1024 * 1024;
 
 /// The folder of the journal.
@@ -28,7 +28,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal in `folder`, which is made if it is not there.
+    /// The journal in `folder`, which is created if needed.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -39,18 +39,18 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes the reserve for a full disk, unless it is there.
+    /// Allocates the reserve for a full disk, unless it exists.
     pub(crate) fn keep_reserve(&self) {
         if !self.reserve.exists()
             && let Err(error) = write_fresh(&self.reserve, &vec![0; RESERVE_BYTES])
         {
             let _ = remove_if_there(&self.reserve);
-            tracing::debug!(%error, "there is no room for a reserve");
+            tracing::debug!(%error, "there is no space for the journal reserve");
         }
     }
 
-    /// Every entry that can be read. `is_ours`: nobody else writes here, so one that cannot be read is put aside and told, and what a crash
-    /// left half written is removed.
+    /// Reads every valid entry. `is_ours`: no other instance writes here, so an invalid entry is set aside and logged,
+    /// and half-written files of a crash are removed.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -62,7 +62,7 @@ impl Journal {
                 Some("json") => match read(&path) {
                     Ok(entry) => entries.push(entry),
                     Err(error) if is_ours => put_aside(&path, &error),
-                    // One that goes in this moment is gone.
+                    // It was removed at this moment.
                     Err(_) => {}
                 },
                 Some("new") if is_ours => fs::remove_file(&path)?,
@@ -72,7 +72,7 @@ impl Journal {
         Ok(entries)
     }
 
-    /// Writes an entry; afterwards it survives a crash of the machine.
+    /// Writes an entry, which then survives a crash of the machine.
     ///
     /// # Errors
     /// It cannot be written; the earlier one stays.
@@ -86,7 +86,7 @@ impl Journal {
             written = write_fresh(&fresh, text.as_bytes());
         }
         if let Err(error) = written {
-            // Half a file is in the way of everything else.
+            // Half a file only takes space.
             let _ = remove_if_there(&fresh);
             return Err(error);
         }
@@ -94,7 +94,7 @@ impl Journal {
         sync_folder(&self.folder)
     }
 
-    /// Removes an entry; one that is not there is removed too.
+    /// Removes an entry; a missing one is no error.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -116,35 +116,35 @@ fn write_fresh(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn read(path: &Path) -> io::Result<Entry> {
     if fs::metadata(path)?.len() > ENTRY_BYTES_MAX {
-        return Err(io::Error::other("it is too long"));
+        return Err(io::Error::other("the file is too long"));
     }
     let mut text: Value = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
     match text["version"].as_u64() {
         Some(1) => text = version1::upgraded(&text),
         Some(version) if version != u64::from(VERSION) => {
-            return Err(io::Error::other(format!("it has version {version}, which is not known")));
+            return Err(io::Error::other(format!("the file has the unknown version {version}")));
         }
         _ => {}
     }
     let entry: Entry = serde_json::from_value(text).map_err(io::Error::other)?;
     match path.file_stem().and_then(|name| name.to_str()) == Some(stem(&entry.file_name)) {
         true => Ok(entry),
-        false => Err(io::Error::other("it is that of another recording")),
+        false => Err(io::Error::other("the file belongs to another recording")),
     }
 }
 
 fn put_aside(path: &Path, error: &io::Error) {
-    tracing::error!(file = %path.display(), %error, "a journal file of a recording cannot be read; it is put aside, and its spooled file stays");
+    tracing::error!(file = %path.display(), %error, "a journal file of a recording cannot be read; the file is set aside, and the spooled media stays");
     if let Err(error) = fs::rename(path, path.with_extension("bad")) {
-        tracing::error!(file = %path.display(), %error, "a journal file cannot be put aside");
+        tracing::error!(file = %path.display(), %error, "a journal file cannot be set aside");
     }
 }
 
-/// Takes a folder for this instance of the driver; `None` while another one has it. The system gives it back when the file is closed,
-/// however that comes.
+/// Locks a folder for this instance of the driver; `None` while another one holds the lock. The system releases it when
+/// the file is closed, also by a crash.
 ///
 /// # Errors
-/// The file of the lock cannot be used.
+/// The lock file cannot be used.
 pub(crate) fn lock(folder: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(folder.join("lock"))?;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded_and_private() {
+    fn saved_entries_are_loaded_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path().join("journal")).unwrap();
         journal.save(&entry(1)).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_put_aside() {
+    fn unreadable_entries_are_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path().to_path_buf()).unwrap();
         journal.save(&entry(1)).unwrap();

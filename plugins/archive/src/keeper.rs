@@ -1,4 +1,5 @@
-//! What goes by itself: failed local copies that are too old or too many, and recordings whose time at the store is over.
+//! Periodic work: deletes failed local copies that are too old or too many, and recordings whose retention time is
+//! over.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -14,23 +15,24 @@ use crate::config::Settings;
 use crate::core::Core;
 use crate::disk::{blocking, unusable};
 use crate::entry::{Entry, Owner, State};
-use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, Limits, RETENTION_AT_ONCE};
+use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_LISTED, Limits, RETENTION_AT_ONCE};
 use crate::outside::Outside;
 use crate::table::Item;
 use crate::{follow, upload};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// A failed recording's copy was kept for long enough: see [`copy_deleted`].
-pub(crate) const COPY_EXPIRED: &str = "its time was over (failedDays)";
-/// The copies of failed recordings take too much of the disk: see [`copy_deleted`].
-pub(crate) const COPIES_TOO_LARGE: &str = "failed recordings take more room than they may (failedQuotaBytes)";
+/// The copy of a failed recording was kept long enough: see [`copy_deleted`].
+pub(crate) const COPY_EXPIRED: &str = "its retention time is over (failedDays)";
+/// The copies of failed recordings use too much of the disk: see [`copy_deleted`].
+pub(crate) const COPIES_TOO_LARGE: &str =
+    "failed recordings use more disk space than failedQuotaBytes allows";
 
-/// How often it is looked whether an earlier instance is gone.
+/// How often it is checked whether an earlier instance has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Takes up what is in the folder of the driver as soon as that is possible, then looks now and then, for as long as the driver lives; all
-/// in tasks of the running runtime. Stores that hang hold up no local work.
+/// Takes over the recordings in the driver's folder as soon as possible, then runs the periodic work for the life of
+/// the driver, in tasks of the running runtime. A store that hangs blocks no local work.
 ///
 /// # Errors
 /// `Config` for a bad store in the settings, `Internal` when the folders below `data` cannot be used.
@@ -43,7 +45,7 @@ pub(crate) fn start(
     let core = Arc::new(Core::new(data, settings, limits, outside)?);
     if !take_up(&core).map_err(|error| unusable(data, &error))? {
         tracing::info!(
-            "an earlier instance of the driver is still at work; its recordings are taken up when it is gone"
+            "an earlier instance of the driver is still running; this one takes over its recordings when it ends"
         );
     }
     let weak = Arc::downgrade(&core);
@@ -55,7 +57,7 @@ pub(crate) fn start(
     Ok(core)
 }
 
-/// Goes on with what is in the journal, once no other instance of the driver does; true from then on.
+/// Takes over the journal once no other instance uses it; true from then on.
 fn take_up(core: &Arc<Core>) -> io::Result<bool> {
     let Some(unfinished) = core.table.take_up()? else { return Ok(false) };
     tracing::info!(
@@ -74,11 +76,11 @@ async fn take_up_later(weak: &Weak<Core>) {
             move || take_up(&core)
         });
         match looked.await {
-            // What destinations were given meanwhile is for the earlier instance's recordings, too.
+            // Configurations that arrived meanwhile apply to the earlier instance's recordings, too.
             Ok(true) => return follow::follow_all(&core).await,
             Ok(false) => {}
             Err(error) => {
-                tracing::error!(%error, "the journal of recordings cannot be taken up; tried again")
+                tracing::error!(%error, "the journal of recordings cannot be read; the driver tries again")
             }
         }
         drop(core);
@@ -95,7 +97,7 @@ async fn run<L: Future<Output = ()> + Send>(core: Weak<Core>, look: impl Fn(Arc<
     }
 }
 
-/// One look at what is here.
+/// One round of the periodic work.
 pub(crate) async fn keep(core: &Arc<Core>) {
     give_up_copies(core).await;
     forget_old(core).await;
@@ -106,7 +108,7 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// All recordings with what `facts` takes from them, the smallest facts first.
+/// All recordings with the facts that `facts` takes from them, sorted by them.
 fn sorted<F: Ord>(core: &Core, facts: impl Fn(&Entry) -> F) -> Vec<(F, Arc<Item>)> {
     let with_facts = |item: Arc<Item>| {
         let facts = facts(&item.data().entry);
@@ -117,7 +119,7 @@ fn sorted<F: Ord>(core: &Core, facts: impl Fn(&Entry) -> F) -> Vec<(F, Arc<Item>
     all
 }
 
-/// Failed copies: those past their time, and beyond the quota the oldest of whoever has most.
+/// Deletes failed copies: expired ones, and beyond the quota the oldest of the owner with most.
 async fn give_up_copies(core: &Arc<Core>) {
     let oldest = core.outside.now_ms() - millis(core.limits.failed_age);
     let is_failed = |entry: &Entry| matches!(entry.state, State::Failed { has_copy: true, .. });
@@ -137,7 +139,7 @@ async fn give_up_copies(core: &Arc<Core>) {
     }
 }
 
-/// A recording failed with `error`, and its local copy is gone because of `why`.
+/// Error text of a recording that failed with `error` and whose local copy was deleted because of `why`.
 pub(crate) fn copy_deleted(error: &str, why: &str) -> String {
     format!("{error}. Its local copy was deleted: {why}")
 }
@@ -146,7 +148,7 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     tracing::warn!(recording = item.file_name, why, "the local copy of a failed recording is deleted");
     let mut is_given_up = false;
     let changed = core.table.change(item, |data| {
-        // Somebody may have asked for another attempt meanwhile.
+        // A retry may have been requested meanwhile.
         if let State::Failed { trouble, has_copy } = &mut data.entry.state {
             is_given_up = true;
             *has_copy = false;
@@ -156,7 +158,7 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     let outcome = match changed.await {
         Ok(()) if is_given_up => {
             let removed = core.table.remove_local(item).await;
-            // The store may hang: nobody waits for it.
+            // The store may hang, so this runs in the background.
             let (core, item) = (core.clone(), item.clone());
             tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { upload::end_uploads(&core, &item).await }));
             removed
@@ -164,11 +166,11 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
         outcome => outcome,
     };
     if let Err(error) = outcome {
-        tracing::warn!(recording = item.file_name, %error, "a local copy cannot be given up");
+        tracing::warn!(recording = item.file_name, %error, "a local copy cannot be deleted");
     }
 }
 
-/// Objects whose days are over, some destinations beside each other.
+/// Deletes objects whose retention time is over, several destinations at a time.
 pub(crate) async fn end_retention(core: &Arc<Core>) {
     let now_ms = core.outside.now_ms();
     let is_over = |entry: &Entry| {
@@ -188,11 +190,11 @@ pub(crate) async fn end_retention(core: &Arc<Core>) {
             match end_one(core, &item).await {
                 Ok(()) => tracing::info!(
                     recording = item.file_name,
-                    "a recording was deleted at its store, as its days are over"
+                    "a recording was deleted at its store because its retention time is over"
                 ),
                 Err(error) => {
-                    tracing::warn!(recording = item.file_name, %error, "a recording whose days are over cannot be deleted");
-                    // Its store would fail for the next one of the destination too.
+                    tracing::warn!(recording = item.file_name, %error, "a recording whose retention time is over cannot be deleted at its store");
+                    // The store would fail for the destination's next recording, too.
                     return;
                 }
             }
@@ -207,8 +209,8 @@ async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
     core.table.change(item, |data| data.entry.state = State::Gone { is_deleted: false }).await
 }
 
-/// Which are forgotten first when there are too many; `None` for what must stay. Those with days to keep come last: once forgotten,
-/// nothing deletes them at their store.
+/// Order in which entries are forgotten when there are too many; `None` for those that must stay. Those with a
+/// retention time come last: once forgotten, their objects are never deleted at the store.
 fn rank(entry: &Entry) -> Option<u8> {
     match entry.state {
         State::Gone { .. } => Some(0),
@@ -219,14 +221,15 @@ fn rank(entry: &Entry) -> Option<u8> {
     }
 }
 
-/// Keeps room in the journal: what the host has heard of long ago goes, and beyond a number of them what is safe.
+/// Keeps space in the journal: removes entries that the host has known for long, and beyond a number those that are
+/// safe to forget.
 async fn forget_old(core: &Arc<Core>) {
-    let told = core.outside.now_ms() - millis(GONE_TOLD);
-    let is_told = core.started.elapsed() >= GONE_LIFE_MIN;
+    let reported = core.outside.now_ms() - millis(GONE_LISTED);
+    let is_reported = core.started.elapsed() >= GONE_LIFE_MIN;
     let mut old = Vec::new();
     let mut kept = Vec::new();
     for ((rank, at), item) in sorted(core, |entry| (rank(entry), entry.changed_at_ms)) {
-        if rank == Some(0) && is_told && at <= told {
+        if rank == Some(0) && is_reported && at <= reported {
             old.push(item);
         } else {
             let owner = item.data().entry.owner();
@@ -236,13 +239,14 @@ async fn forget_old(core: &Arc<Core>) {
     old.extend(surplus(kept, limits::kept(core.limits.known)));
     for item in old {
         if let Err(error) = core.table.forget(&item).await {
-            tracing::warn!(recording = item.file_name, %error, "a recording cannot be forgotten");
+            tracing::warn!(recording = item.file_name, %error, "a recording cannot be removed from the journal");
         }
     }
 }
 
-/// What goes of `all` until no more than `limit` is left, where each has an owner and a size, and what may go at all is there. It is always
-/// the first of the owner who has most, so that nobody's goes because of somebody else who has more.
+/// Selects the entries of `all` to remove until at most `limit` is left. Each has an owner, a size and, if it may be
+/// removed, a value. It is always the first one of the owner with most, so that no owner loses entries because of
+/// another one with more.
 fn surplus<T>(all: Vec<(Owner, u64, Option<T>)>, limit: u64) -> Vec<T> {
     let (mut total, mut gone) = (0_u64, Vec::new());
     let mut piles: HashMap<Owner, (u64, VecDeque<(u64, T)>)> = HashMap::new();
@@ -266,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_is_the_oldest_of_who_has_most() {
+    fn the_oldest_of_the_largest_owner_is_removed() {
         let small = [(1, 10, "a1"), (2, 60, "b1"), (2, 60, "b2"), (1, 10, "a2"), (2, 60, "b3")];
         let mut all: Vec<_> =
             small.map(|(account, size, name)| (Owner::new(account, 0), size, Some(name))).into();

@@ -1,23 +1,27 @@
 //! Destination type `cloud-archive`: recordings in S3-compatible storage.
 //!
-//! Packets become fragmented MP4 (`cut`), which is spooled to the local disk (`recorder`) and brought to the store in parts while it
-//! grows (`upload`). Recording never waits for the store. `table` has all recordings and alone changes, journals and tells them;
-//! `entry` is what a crash must not lose of one, `journal` its file. `core` is what all share, and knows the stores. On top: `actions` does
-//! what owners ask of recordings, `follow` what a new configuration of their destination means for them, `keeper` what goes by itself.
-//! `outside` is all that the driver needs of its host apart from media.
+//! Packets become fragmented MP4 (`cut`), which is spooled to the local disk (`recorder`) and uploaded in parts while
+//! it grows (`upload`). Recording never waits for the store. `table` holds all recordings; only `table` changes,
+//! journals and reports them. `entry` is the part of a recording that must survive a crash, `journal` its file. `core`
+//! is the shared state, and knows the stores. On top: `actions` (requests of owners), `follow` (new configurations of
+//! destinations), `keeper` (periodic work). `outside` is the part of the host that the driver needs apart from media.
 //!
-//! What is safe when: media is written as fragments of less than a second, so a kill of the process loses less than that; it is made
-//! durable every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the machine loses little
-//! more and never something that the store has. Every step of an upload is in the journal, durably, before the next one.
+//! Durability: media is written as fragments of less than a second, so a kill of the process loses less than a second.
+//! Media is synced every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the
+//! machine loses little more and never media that the store has. Every step of an upload is durable in the journal
+//! before the next one.
 //!
-//! Failures: what the network or the store fails at is tried again for a day, with pauses up to five minutes. What the store refuses
-//! (keys, rights, no bucket) is tried for the day too, every quarter of an hour at most: people mend that at the store, and new keys
-//! of the destination are for recordings that wait, too (`follow`). Until then the reason is told beside the state as it is. Then it has failed, with the reason, and the local
-//! copy stays for a week under a quota. Uploads that the store opened and we did not hear of are looked for and ended when the next
-//! one of that recording is opened; for stores that cannot list them, a rule of the bucket should end old ones.
+//! Failures: errors of the network or the store are retried for a day, with pauses of up to five minutes. Refusals by
+//! the store (keys, rights, no bucket) are retried for the day too, at most every quarter of an hour, because they can
+//! be fixed at the store, and new keys of the destination also apply to waiting recordings (`follow`). Until then the
+//! reason is reported with the unchanged state. Then the recording has failed, with the reason, and the local copy
+//! stays for a week under a quota. Uploads that the store opened although its answer was lost are found and aborted
+//! when the next upload of the recording is opened; for stores that cannot list uploads, a bucket rule should abort old
+//! ones.
 //!
-//! Invariants: the local copy stays until the store has confirmed the whole object; an object is never overwritten; a kill at any
-//! point leads to one whole object; keys of stores are in no log, error or file; everything held is bounded by `limits`.
+//! Invariants: the local copy stays until the store has confirmed the whole object; an object is never overwritten; a
+//! kill at any point leads to one whole object; keys of stores are in no log, error or file; everything held is bounded
+//! by `limits`.
 
 mod actions;
 mod boxes;
@@ -55,10 +59,8 @@ use destination::Destination;
 use limits::Limits;
 use outside::HostOutside;
 
-/// The destination type.
 pub const TYPE: &str = "cloud-archive";
 
-/// The driver.
 pub struct Archive {
     core: Arc<Core>,
 }
@@ -67,15 +69,15 @@ impl Driver for Archive {
     const INFO: DriverInfo =
         DriverInfo { id: "archive", version: env!("CARGO_PKG_VERSION"), title: "Cloud archive" };
 
-    /// A disk that stalls for a while costs nothing of a recording.
+    /// A disk that stalls for a while loses nothing of a recording.
     const LOSSLESS: bool = true;
 
-    /// Parts are hashed on them: one such part, and the others go on.
+    /// Parts are hashed on these threads: one part, and the others go on.
     const WORKERS: usize = 2;
 
     fn types() -> Vec<DestType> {
         let codecs = ["h264", "hevc", "av1", "aac", "opus"];
-        vec![DestType::of::<Config>(TYPE).title("Cloud archive").codecs(&codecs).wants_past()]
+        vec![DestType::of::<Config>(TYPE).title("Cloud archive").codecs(&codecs).wants_backfill()]
     }
 
     fn settings() -> Option<SettingsSchema> {

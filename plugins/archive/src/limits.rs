@@ -9,56 +9,57 @@ use crate::parts;
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 
-/// Requests on their way at one time, over all recordings. One store, and one account, has a quarter of them: whichever hangs must not
-/// hold up the others.
+/// Concurrent requests over all recordings. One store, and one account, has a quarter of them, so that one that hangs
+/// does not block the others.
 const REQUESTS_AT_ONCE: u64 = 32;
-/// Memory of all parts on their way, in MiB, shared like the requests: a quarter is eight small parts, and one of the largest goes
-/// alone.
+/// Memory of all parts in flight in MiB, shared like the requests: a quarter is eight small parts, and one of the
+/// largest goes alone.
 const PARTS_MIB: u64 = 256;
-/// Parts of one recording on their way at one time.
+/// Parts of one recording in flight.
 pub(crate) const PARTS_OF_ONE: usize = 2;
-/// Recordings in the journal. Beyond [`kept`] those that the store has are forgotten, the oldest of whoever has most first.
+/// Recordings in the journal. Beyond [`kept`], uploaded ones are forgotten, the oldest of the owner with most first.
 const KNOWN_MAX: u64 = 16_000;
 /// Files that one destination may begin within a minute. Encoders change their configuration a few times an hour.
 const FILES_PER_MINUTE_MAX: usize = 10;
-/// Longest wait until a store has opened an upload that somebody asked for and pays for. The host waits for 20 s.
+/// Longest wait for a store to open the upload of a paid retry. The host waits for 20 s.
 pub(crate) const ASKED_OPEN_MAX: Duration = Duration::from_secs(15);
-/// Longest wait for an upload to end that was cut; it ends at its next pause, which is milliseconds away.
+/// Longest wait for a cancelled upload to end; it ends at its next pause, milliseconds away.
 pub(crate) const CUT_WAIT: Duration = Duration::from_secs(2);
-/// Longest wait until the store has removed what is asked for to be removed. The host waits for 20 s.
+/// Longest wait for a store to delete an object on request. The host waits for 20 s.
 pub(crate) const REMOVE_MAX: Duration = Duration::from_secs(12);
-/// How long a recording whose days were over is still told of, and the driver's least life by then: the host lists every minute.
-pub(crate) const GONE_TOLD: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long an expired recording is still listed, and the least uptime of the driver by then: the host lists every
+/// minute.
+pub(crate) const GONE_LISTED: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(crate) const GONE_LIFE_MIN: Duration = Duration::from_secs(3600);
-/// Stores whose old objects are deleted side by side.
+/// Stores whose expired objects are deleted concurrently.
 pub(crate) const RETENTION_AT_ONCE: usize = 8;
-/// Longest time for ending uploads of a recording whose copy is given up.
+/// Longest time to abort the uploads of a recording whose copy is given up.
 pub(crate) const GIVE_UP_ENDING_MAX: Duration = Duration::from_secs(60);
-/// Wait until a journal that cannot be written is tried again.
+/// Wait before a failed journal write is tried again.
 pub(crate) const SAVE_RETRY: Duration = Duration::from_secs(5);
-/// Uploads of one recording begun anew, because the store lost parts, before it counts as failed.
+/// Restarts of one recording's upload, because the store lost parts, before it counts as failed.
 pub(crate) const RESTARTS_MAX: u32 = 5;
-/// Uploads of one recording that are still to be ended.
+/// Uploads of one recording that must still be aborted.
 pub(crate) const STALE_MAX: usize = 8;
-/// Longest reason of a failure that is kept.
+/// Longest stored error text.
 pub(crate) const ERROR_CHARS_MAX: usize = 1000;
 /// Longest ETag and upload id that a store may give.
 pub(crate) const TOKEN_BYTES_MAX: usize = 2048;
 /// The same for an ETag, of which there may be 10,000.
 pub(crate) const ETAG_BYTES_MAX: usize = 128;
-/// Refused tracks that are told in one opening; an encoder may repeat a bad record for ever.
-pub(crate) const TRACK_REFUSALS_TOLD_MAX: u32 = 8;
-/// Without packets for so long, what is there is written.
-pub(crate) const QUIET: Duration = Duration::from_secs(1);
-/// Floor before recording is tried again when there is no room.
+/// Refused tracks that are logged in one opening; an encoder may repeat a bad codec configuration for ever.
+pub(crate) const TRACK_REFUSALS_LOGGED_MAX: u32 = 8;
+/// Time without packets after which held media is written.
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_secs(1);
+/// Least wait before recording is tried again when there is no space.
 pub(crate) const FULL_RETRY: Duration = Duration::from_secs(30);
 
-/// What an operator or a test may change.
+/// Limits that an operator or a test may change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) pauses: Pauses,
     pub(crate) times: Times,
-    /// A store that has not opened an upload after this time is told as silent; it is waited for all the same.
+    /// Time after which a store that has not opened an upload is reported as silent; the wait goes on.
     pub(crate) silent_after: Duration,
     /// Bytes of all local copies.
     pub(crate) spool_quota: u64,
@@ -67,23 +68,23 @@ pub(crate) struct Limits {
     /// Bytes and age of failed local copies.
     pub(crate) failed_quota: u64,
     pub(crate) failed_age: Duration,
-    /// A file of this size, or this length in nanoseconds, goes on in another one at the next keyframe.
+    /// A file of this size, or of this length in nanoseconds, is followed by another one at the next keyframe.
     pub(crate) file_bytes: u64,
     pub(crate) file_ns: i64,
     pub(crate) known: u64,
     pub(crate) files_per_minute: usize,
     pub(crate) requests_at_once: u64,
     pub(crate) parts_mib: u64,
-    /// Media is made durable this often: what a crash of the machine, not of the process, may lose.
+    /// How often media is synced: a crash of the machine, not of the process, may lose this much.
     pub(crate) sync_every: Duration,
-    /// The host is told how a running recording grows this often.
-    pub(crate) tell_every: Duration,
+    /// How often the host gets the growth of a running recording.
+    pub(crate) report_every: Duration,
     /// How often old copies are looked for.
     pub(crate) keep_every: Duration,
 }
 
 impl Limits {
-    /// Those of an operator.
+    /// The limits of an operator's settings.
     pub(crate) fn new(settings: &Settings) -> Self {
         Limits {
             pauses: Pauses::new(settings.retry_hours),
@@ -100,14 +101,14 @@ impl Limits {
             requests_at_once: REQUESTS_AT_ONCE,
             parts_mib: PARTS_MIB,
             sync_every: Duration::from_secs(2),
-            tell_every: Duration::from_secs(5),
+            report_every: Duration::from_secs(5),
             keep_every: Duration::from_secs(60),
         }
     }
 }
 
-/// Of so many recordings that may be in the journal, how many are kept before old ones are forgotten: less than one account may have
-/// by itself, so that old ones never keep a new one out.
+/// Number of entries, of `known` that the journal may have, that are kept before old ones are forgotten: less than one
+/// account may have, so that old entries never block a new one.
 pub(crate) fn kept(known: u64) -> u64 {
     known.saturating_mul(5) / 8
 }

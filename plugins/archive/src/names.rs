@@ -1,27 +1,27 @@
-//! Names of recordings: they sort by time, are safe in URLs, and never come twice.
+//! Names of recordings: they sort by time, are safe in URLs, and are unique.
 
 use time::OffsetDateTime;
 
-/// Longest part of a name that comes from the stream's label.
+/// Longest part of a name from the stream's label.
 pub(crate) const SLUG_BYTES_MAX: usize = 48;
-/// Longest part that comes from the session's id; ids are shorter.
+/// Longest part from the session's id; ids are shorter.
 const SESSION_BYTES_MAX: usize = 64;
-/// Longest prefix in a store, in bytes. With the longest name it stays far below the 1024 bytes of a key.
+/// Longest prefix in a store in bytes. With the longest name the key stays far below 1024 bytes.
 pub(crate) const PREFIX_BYTES_MAX: usize = 512;
 
-/// `<label-slug>/<date>T<time>Z-<session>-<number>.mp4`, in UTC. Session and number make it unique; the time is written without
+/// `<label-slug>/<date>T<time>Z-<session>-<number>.mp4`, in UTC. Session and number make it unique. The time has no
 /// colons, which some systems refuse in file names, and still sorts.
 pub(crate) fn file_name(label: &str, started_ms: i64, session: &str, number: u32) -> String {
     format!("{}/{}-{}-{number}.mp4", slug(label), stamp(started_ms), plain(session))
 }
 
-/// The name of the local files: the last part of the name, without its ending.
+/// Name of the local files: the last part of the name without its extension.
 pub(crate) fn stem(file_name: &str) -> &str {
     let last = file_name.rsplit('/').next().unwrap_or(file_name);
     last.strip_suffix(".mp4").unwrap_or(last)
 }
 
-/// The label in `a-z`, `0-9` and single hyphens; `stream` when nothing is left of it.
+/// The label in `a-z`, `0-9` and single hyphens; `stream` when nothing is left.
 fn slug(label: &str) -> String {
     let mut slug = String::new();
     for letter in label.chars() {
@@ -38,7 +38,7 @@ fn slug(label: &str) -> String {
     if slug.is_empty() { "stream".to_owned() } else { slug.to_owned() }
 }
 
-/// A session id in letters that a file name can have.
+/// A session id reduced to characters for file names.
 fn plain(session: &str) -> String {
     let keep = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '_';
     let plain: String = session.chars().filter(keep).take(SESSION_BYTES_MAX).collect();
@@ -61,7 +61,7 @@ pub(crate) fn iso(unix_ms: i64) -> String {
     format!("{date}{}:{}:{}", &time[..2], &time[2..4], &time[4..])
 }
 
-/// Why a prefix cannot be used; `None` when it can: empty, or parts of `A-Z a-z 0-9 . _ - =` with `/` between them.
+/// Why a prefix is invalid; `None` for a valid one: empty, or parts of `A-Z a-z 0-9 . _ - =` with `/` between them.
 pub(crate) fn prefix_fault(prefix: &str) -> Option<&'static str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-=".contains(&byte);
     let part = |part: &str| !part.is_empty() && part != "." && part != ".." && part.bytes().all(plain);

@@ -1,4 +1,4 @@
-//! What the driver needs of its host, apart from media: a small trait, so that everything else is tested without one.
+//! The host functions that the driver needs apart from media: a small trait, so that tests can replace the host.
 
 use std::fmt;
 use std::fs::File;
@@ -14,31 +14,30 @@ use tokio::net::TcpStream;
 /// The host, as the rest of the driver sees it.
 #[async_trait]
 pub(crate) trait Outside: fmt::Debug + Send + Sync + 'static {
-    /// A connection to an address that the host's guard lets through.
+    /// Connects to an address that the outbound guard allows.
     async fn connect(&self, host: &str, port: u16, timeout: Duration) -> Result<TcpStream, Error>;
 
-    /// Tells the host of a recording's change.
+    /// Reports a change of a recording to the host.
     fn report(&self, recording: &Recording);
 
     /// Encrypts a text for the journal.
     fn seal(&self, text: &str) -> Result<String, Error>;
 
-    /// Decrypts what [`Outside::seal`] made.
+    /// Decrypts the result of [`Outside::seal`].
     fn unseal(&self, sealed: &str) -> Result<String, Error>;
 
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64;
 
-    /// Time that has passed since some moment of this run, on a clock that nobody sets.
+    /// Monotonic time since a fixed moment of this run.
     fn elapsed(&self) -> Duration;
 
-    /// Writes all of `bytes` into a file of the local disk, which is not the host's: a test has one that is full.
+    /// Writes all of `bytes` into a local file. It is part of this trait so that tests can have a full disk.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)
     }
 }
 
-/// The host itself.
 pub(crate) struct HostOutside {
     host: driver::Host,
     started: Instant,
@@ -63,9 +62,9 @@ impl Outside for HostOutside {
     }
 
     fn report(&self, recording: &Recording) {
-        // Nothing is lost: the host lists the recordings from time to time.
+        // No loss: the host lists the recordings from time to time.
         if let Err(error) = self.host.recording(recording) {
-            tracing::debug!(recording = recording.file_name, %error, "the host was not told of a recording");
+            tracing::debug!(recording = recording.file_name, %error, "the host was not notified of a recording");
         }
     }
 

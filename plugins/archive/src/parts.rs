@@ -1,22 +1,23 @@
 //! Sizes of the parts of an upload.
 //!
-//! A store takes at most 10,000 parts, each of 5 MiB to 5 GiB but for the last. Small parts first: little is sent twice after a cut,
-//! and a short recording goes up while it runs. Larger ones later, so that a day at 50 Mbit/s (540 GB) fits. The size depends on the
-//! number only, so that an upload that goes on after a restart has the same parts.
+//! A store takes at most 10,000 parts of 5 MiB to 5 GiB each; the last may be smaller. The first parts are small:
+//! little is sent twice after an interruption, and a short recording is uploaded while it runs. Later parts are larger,
+//! so that a day at 50 Mbit/s (540 GB) fits. The size depends only on the number, so that an upload that continues
+//! after a restart has the same parts.
 
 const MIB: u64 = 1024 * 1024;
 
 /// Most parts of an upload (S3's limit).
 pub(crate) const PARTS_MAX: usize = 10_000;
-/// How many parts have which size in MiB; the last size holds for all that follow.
+/// Number of parts of each size in MiB; the last size applies to all that follow.
 const STEPS: [(usize, u64); 3] = [(2000, 8), (2000, 32), (6000, 80)];
-/// A recording that is larger goes on in another file: some room below what the parts hold.
+/// A larger recording goes on in another file; some margin below the total of all parts.
 pub(crate) const FILE_BYTES_MAX: u64 = 560_000_000_000;
 
-/// A piece of the file.
+/// A part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Number from 0 on.
+    /// Number, from 0.
     pub(crate) index: usize,
     /// First byte.
     pub(crate) offset: u64,
@@ -40,8 +41,8 @@ pub(crate) fn part(index: usize) -> Option<Part> {
     None
 }
 
-/// Part `index` of a file of which `written` bytes are there: `None` when it is not whole yet. A closed file has a last part that is
-/// smaller, and is done when there is none.
+/// Part `index` of a file with `written` bytes; `None` while it is incomplete. A closed file has a smaller last part,
+/// and is done when there is none.
 pub(crate) fn ready(index: usize, written: u64, is_closed: bool) -> Option<Part> {
     let whole = part(index)?;
     if written >= whole.offset + whole.bytes {
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_come_when_they_are_whole_and_the_last_at_the_end() {
+    fn parts_are_ready_when_complete_and_the_last_when_closed() {
         assert_eq!(ready(0, 8 * MIB - 1, false), None);
         assert_eq!(ready(0, 8 * MIB, false), Some(Part { index: 0, offset: 0, bytes: 8 * MIB }));
         assert_eq!(ready(1, 8 * MIB, true), None);

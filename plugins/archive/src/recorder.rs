@@ -12,17 +12,17 @@ use tokio::time::Instant;
 
 use crate::config::Own;
 use crate::core::Core;
-use crate::cut::{Cutter, Piece};
+use crate::cut::{CutEvent, Cutter};
 use crate::disk::{blocking, remove_if_there, sync_folder};
 use crate::entry::Entry;
 use crate::full::{check_disk, stopped};
-use crate::limits::TRACK_REFUSALS_TOLD_MAX;
+use crate::limits::TRACK_REFUSALS_LOGGED_MAX;
 use crate::parts;
 use crate::table::Item;
 use crate::upload;
 use satcast_plugin_api::driver::About;
 
-/// For whom is recorded, and where it goes.
+/// Owner and destination of a recording.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) about: About,
@@ -30,7 +30,6 @@ pub(crate) struct Order {
     pub(crate) retention_days: Option<u32>,
 }
 
-/// Records one opening.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     core: Arc<Core>,
@@ -39,8 +38,8 @@ pub(crate) struct Recorder {
     open: Option<Open>,
     refusals: u32,
     spooled: u64,
-    /// What comes is from before the destination was there.
-    is_past: bool,
+    /// The packets are backfill, from before the destination.
+    is_backfill: bool,
 }
 
 impl Recorder {
@@ -52,7 +51,7 @@ impl Recorder {
             open: None,
             refusals: 0,
             spooled: 0,
-            is_past: false,
+            is_backfill: false,
         }
     }
 
@@ -66,7 +65,6 @@ impl Recorder {
         self.spooled
     }
 
-    /// Packets are missing.
     pub(crate) fn gap(&mut self) {
         self.cutter.gap();
     }
@@ -75,22 +73,23 @@ impl Recorder {
         self.cutter.push(packet);
     }
 
-    /// What comes next is from before the destination was there, or no longer.
-    pub(crate) fn is_past(&mut self, is_past: bool) {
-        self.is_past = is_past;
+    /// Sets whether the following packets are backfill.
+    pub(crate) fn set_backfill(&mut self, is_backfill: bool) {
+        self.is_backfill = is_backfill;
     }
 
-    /// Nothing came for a while.
-    pub(crate) fn quiet(&mut self) {
+    /// No packets came for a while.
+    pub(crate) fn flush(&mut self) {
         self.cutter.flush();
     }
 
-    /// Writes what is ready.
+    /// Writes all complete fragments.
     ///
     /// # Errors
-    /// `Internal`: no room, or the disk failed. What was recorded is closed and will be uploaded; recording may begin anew.
+    /// `Internal`: no space, or the disk failed. The recording so far is closed and will be uploaded; recording may
+    /// start again.
     pub(crate) async fn write(&mut self) -> Result<(), Error> {
-        let outcome = self.write_pieces().await;
+        let outcome = self.write_events().await;
         if outcome.is_err() {
             self.cutter.abandon();
             self.close().await;
@@ -98,7 +97,7 @@ impl Recorder {
         outcome
     }
 
-    /// The end: everything that was taken is written and closed.
+    /// Writes and closes everything that was taken.
     ///
     /// # Errors
     /// As [`Recorder::write`].
@@ -110,16 +109,16 @@ impl Recorder {
         outcome
     }
 
-    async fn write_pieces(&mut self) -> Result<(), Error> {
-        while let Some(piece) = self.cutter.poll() {
-            match piece {
-                Piece::Begin { init, base_ns } => {
+    async fn write_events(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.cutter.poll() {
+            match event {
+                CutEvent::Begin { init, base_ns } => {
                     self.close().await;
                     let length = init.len() as u64;
                     self.open = Some(self.begin(init, base_ns).await?);
                     self.spooled += length;
                 }
-                Piece::Fragment { bytes, end_ns } => {
+                CutEvent::Fragment { bytes, end_ns } => {
                     let Some(open) = &mut self.open else { continue };
                     let length = bytes.len() as u64;
                     let limits = &self.core.limits;
@@ -129,10 +128,10 @@ impl Recorder {
                         self.cutter.roll();
                     }
                 }
-                Piece::TrackRefused(kind, error) => {
+                CutEvent::TrackRefused(kind, error) => {
                     self.refusals += 1;
-                    if self.refusals <= TRACK_REFUSALS_TOLD_MAX {
-                        tracing::warn!(?kind, %error, "a track cannot be recorded; the encoder's configuration record is not usable");
+                    if self.refusals <= TRACK_REFUSALS_LOGGED_MAX {
+                        tracing::warn!(?kind, %error, "a track cannot be recorded, because its codec configuration is not usable");
                     }
                 }
             }
@@ -140,18 +139,19 @@ impl Recorder {
         Ok(())
     }
 
-    /// Begins a file in a task of its own: who waits for it may be dropped at any moment, and the file is closed then.
+    /// Begins a file in its own task: the caller may be dropped at any moment, and the file is closed then.
     async fn begin(&self, init: Bytes, base_ns: i64) -> Result<Open, Error> {
         let (core, order) = (self.core.clone(), self.order.clone());
         let started_ms = self.started_ms(base_ns);
         let begun = tokio::spawn(async move { Open::begin(&core, &order, init, started_ms).await });
-        begun.await.map_err(|_| Error::internal("the beginning of a recording was cut off"))?
+        begun.await.map_err(|_| Error::internal("the start of a recording was interrupted"))?
     }
 
-    /// Wall time of the start of a file that begins at `base_ns`: now, unless it is of the past. The session's time line begins with it.
+    /// Wall time of the start of a file that begins at `base_ns`: now, or for backfill a time on the session's
+    /// timeline.
     fn started_ms(&self, base_ns: i64) -> i64 {
         let (now_ms, session_ms) = (self.core.outside.now_ms(), self.order.about.session_started_ms);
-        if !self.is_past || session_ms == 0 {
+        if !self.is_backfill || session_ms == 0 {
             return now_ms;
         }
         session_ms.saturating_add(base_ns / 1_000_000).min(now_ms)
@@ -173,11 +173,11 @@ struct Open {
     duration_ms: u64,
     syncing: Option<JoinHandle<()>>,
     synced: Instant,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Open {
-    /// A new file with its journal, and the task that uploads it.
+    /// Creates a new file with its journal entry, and starts its upload task.
     async fn begin(core: &Arc<Core>, order: &Order, init: Bytes, started_ms: i64) -> Result<Self, Error> {
         let mut entry = Entry::new(String::new(), started_ms);
         entry.about.clone_from(&order.about);
@@ -188,7 +188,7 @@ impl Open {
         let path = core.table.path(&item.file_name);
         let made = blocking(move || {
             check_disk(task_core.table.spool(), task_core.limits.free_min, init.len() as u64)?;
-            // First the note that there is a file, then the file: none is ever without.
+            // The journal entry comes before the file, so that no file is without one.
             task_core.table.save_now(&entered)?;
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
             let written = file.and_then(|file| {
@@ -213,7 +213,7 @@ impl Open {
                     duration_ms: 0,
                     syncing: None,
                     synced,
-                    told: None,
+                    reported: None,
                 })
             }
             Err(error) => {
@@ -239,11 +239,11 @@ impl Open {
         written.await.map_err(|error| stopped(&error.message))?;
         self.bytes = end;
         self.duration_ms = u64::try_from(end_ns / 1_000_000).unwrap_or(0);
-        let is_told = self.told.is_none_or(|told| told.elapsed() >= core.limits.tell_every);
-        if is_told {
-            self.told = Some(Instant::now());
+        let is_reported = self.reported.is_none_or(|reported| reported.elapsed() >= core.limits.report_every);
+        if is_reported {
+            self.reported = Some(Instant::now());
         }
-        core.table.touch(&self.item, is_told, |data| {
+        core.table.touch(&self.item, is_reported, |data| {
             data.entry.bytes = end;
             data.entry.duration_ms = self.duration_ms;
         });
@@ -251,7 +251,7 @@ impl Open {
         Ok(())
     }
 
-    /// Makes what was written durable now and then, beside the writing.
+    /// Syncs written media now and then, beside the writing.
     fn sync(&mut self, core: &Core) {
         let is_free = self.syncing.as_ref().is_none_or(JoinHandle::is_finished);
         if !is_free || self.synced.elapsed() < core.limits.sync_every {
@@ -261,20 +261,20 @@ impl Open {
         let file = self.file.clone();
         self.syncing = Some(tokio::task::spawn_blocking(move || {
             if let Err(error) = file.sync_data() {
-                tracing::warn!(%error, "the disk does not keep a recording");
+                tracing::warn!(%error, "a recording cannot be synced to the disk");
             }
         }));
     }
 
     async fn close(self, core: &Arc<Core>) {
         let (file, bytes) = (self.file.clone(), self.bytes);
-        // Half a fragment of a failed write may stand behind what counts.
+        // A failed write may have left half a fragment behind the valid end.
         let synced = blocking(move || {
             file.set_len(bytes)?;
             file.sync_all()
         });
         if let Err(error) = synced.await {
-            tracing::warn!(recording = self.item.file_name, %error, "the end of a recording is not safe from a crash");
+            tracing::warn!(recording = self.item.file_name, %error, "the end of a recording could not be synced and may be lost in a crash");
         }
         let closed = core.table.change(&self.item, |data| {
             data.is_live = false;
@@ -283,13 +283,13 @@ impl Open {
         if let Err(error) = closed.await {
             tracing::warn!(recording = self.item.file_name, %error, "the journal of a recording cannot be written");
         }
-        tracing::info!(recording = self.item.file_name, bytes = self.bytes, "recording is closed");
+        tracing::info!(recording = self.item.file_name, bytes = self.bytes, "recording closed");
         upload::spawn_if_idle(core, &self.item);
     }
 }
 
 impl Drop for Open {
-    /// Whoever recorded was dropped where it stood: the rest is as after a crash.
+    /// The recorder was dropped: continue as after a crash.
     fn drop(&mut self) {
         self.item.left();
     }

@@ -1,10 +1,10 @@
-//! Journal files of version 1, in which every field stood beside every other.
+//! Journal files of version 1, whose fields were all at one level.
 
 use serde_json::{Value, json};
 
 use crate::entry::VERSION;
 
-/// The same in today's form.
+/// Converts an entry to the current form.
 pub(crate) fn upgraded(old: &Value) -> Value {
     let is = |field: &str| old[field] == true;
     let is_gone = old["stage"] == "gone";
@@ -16,7 +16,7 @@ pub(crate) fn upgraded(old: &Value) -> Value {
     let failing_ms = old["failingMs"].as_u64().unwrap_or(0);
     let state = match old["stage"].as_str() {
         Some("gone") => json!({ "gone": { "isDeleted": !trouble.is_null() } }),
-        // A deletion was noted, and then asked for at the store.
+        // The deletion was noted before the store was asked for it.
         stage if removes || stage == Some("leaving") => {
             let object = match (removes, url.is_null()) {
                 (false, _) => "stays",
@@ -31,7 +31,7 @@ pub(crate) fn upgraded(old: &Value) -> Value {
         Some("failed") => json!({ "failed": { "trouble": trouble, "hasCopy": is("isLocal") } }),
         _ => Value::Null,
     };
-    // The first files of this version did not note that an upload had begun, but what follows from it.
+    // The first files of this version do not note that an upload had begun, only its consequences.
     let has_traces = !old["upload"].is_null() || old["stale"] != json!([]) || !old["sum"].is_null();
     let at_store = match &old["key"] {
         key if is_gone || key.is_null() => Value::Null,

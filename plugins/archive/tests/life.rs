@@ -42,18 +42,18 @@ fn about(session: &str) -> About {
     About { destination_id: 3, session_id: session.into(), label: "Talk".into(), ..About::default() }
 }
 
-/// Pictures of 25 a second, a keyframe every two seconds.
-fn pictures(count: i64) -> Vec<Packet> {
-    let picture = |number: i64| {
+/// Video with 25 frames a second, a keyframe every two seconds.
+fn video(count: i64) -> Vec<Packet> {
+    let frame = |number: i64| {
         let payload = Bytes::from(vec![number as u8; 1000]);
         media(Codec::H264, number as u64, number * 40, number % 50 == 0, payload)
     };
-    std::iter::once(config(Codec::H264, RECORDS[0].1)).chain((0..count).map(picture)).collect()
+    std::iter::once(config(Codec::H264, RECORDS[0].1)).chain((0..count).map(frame)).collect()
 }
 
 fn record(kit: &Testkit, session: &str, config: &Value) -> TestDestination {
     let destination = kit.open_for(&about(session), TYPE, config).unwrap();
-    pictures(250).into_iter().for_each(|packet| destination.push(packet));
+    video(250).into_iter().for_each(|packet| destination.push(packet));
     assert!(destination.wait_for_state(State::Live), "live with the first fragment on disk");
     destination
 }
@@ -116,7 +116,7 @@ fn a_drivers_life() {
     assert_eq!(kit.recordings().unwrap().len(), 2);
     let url = kit.sign_recording(&second.file_name, Duration::from_secs(3600)).unwrap();
     assert!(url.starts_with(&format!("http://{address}/own/talk/")) && !url.contains(SECRET), "{url}");
-    assert!(kit.retry_recording(&second.file_name).is_err(), "it is uploaded already");
+    assert!(kit.retry_recording(&second.file_name).is_err(), "the recording is already uploaded");
     keys_are_mended_without_a_stream(&kit, &own, root.path());
     kit.delete_recording(&first.file_name, true).unwrap();
     assert!(!object.exists());

@@ -1,4 +1,4 @@
-//! A service whose operator has set no store.
+//! A service without an operator's store.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use satcast_driver_archive::{Archive, TYPE};

@@ -2,7 +2,7 @@
  * Driver tcp-flv: sends a stream as FLV to a TCP address.
  *
  * Each destination has a thread: it asks the host for a connection, waits for packets, writes them, and reports the end. It never
- * tries again by itself: it ends with an error, and the host opens the destination anew when it is time.
+ * tries again by itself: it ends with an error, and the host opens the destination again after its back-off.
  */
 #define _POSIX_C_SOURCE 200809L
 

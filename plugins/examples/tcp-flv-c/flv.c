@@ -17,7 +17,7 @@ static void put24(uint8_t *at, uint32_t value)
 
 void flv_head(uint8_t head[FLV_HEAD_BYTES])
 {
-    /* Version 1, with sound and pictures, a head of 9 bytes, no tag before the first. */
+    /* Version 1, with audio and video, a header of 9 bytes, no tag before the first. */
     static const uint8_t bytes[FLV_HEAD_BYTES] = {'F', 'L', 'V', 1, 5, 0, 0, 0, 9, 0, 0, 0, 0};
     memcpy(head, bytes, sizeof bytes);
 }

@@ -1,4 +1,4 @@
-/* Drives the library through its life with a host of its own: what is written must be FLV, and the end must be clean. */
+/* Drives the library through its life with its own host: the output must be FLV, and the end must be clean. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <dlfcn.h>

@@ -16,8 +16,8 @@ use serde_json::json;
 driver_entry!(entry, Hls);
 
 const MINUTES: i64 = 70;
-/// Pictures of 23.6 kB, every sixtieth a keyframe of 100 kB; about 47 AAC packets of 427 bytes a second.
-const PICTURE_BYTES: usize = 23_600;
+/// Video frames of 23.6 kB, every sixtieth a keyframe of 100 kB; about 47 AAC packets of 427 bytes a second.
+const FRAME_BYTES: usize = 23_600;
 const KEYFRAME_BYTES: usize = 100_000;
 
 fn cpu() -> Duration {
@@ -27,30 +27,33 @@ fn cpu() -> Duration {
 /// Two seconds from `start_ms` on.
 fn push(destination: &TestDestination, start_ms: i64) {
     let payload = |bytes: usize| Bytes::from(vec![0x5a; bytes]);
-    let mut sound_ms = start_ms * 3 / 64 * 64 / 3;
-    for picture in 0..60 {
-        let dts_ms = start_ms + picture * 100 / 3;
-        let bytes = if picture == 0 { KEYFRAME_BYTES } else { PICTURE_BYTES };
-        destination.push(media(Codec::H264, 0, dts_ms, picture == 0, payload(bytes)));
-        while sound_ms < dts_ms + 33 {
-            destination.push(media(Codec::Aac, 0, sound_ms.max(start_ms), false, payload(427)));
-            sound_ms += 64 / 3;
+    let mut audio_ms = start_ms * 3 / 64 * 64 / 3;
+    for frame in 0..60 {
+        let dts_ms = start_ms + frame * 100 / 3;
+        let bytes = if frame == 0 { KEYFRAME_BYTES } else { FRAME_BYTES };
+        destination.push(media(Codec::H264, 0, dts_ms, frame == 0, payload(bytes)));
+        while audio_ms < dts_ms + 33 {
+            destination.push(media(Codec::Aac, 0, audio_ms.max(start_ms), false, payload(427)));
+            audio_ms += 64 / 3;
         }
     }
 }
 
-/// Waits until what is listed ends `media_ms` after the start or later; media comes much faster than its time here, and the disk
-/// must keep up. `begin_ms` is the wall time of the start, once it is known.
+/// Waits until the playlist ends at least `media_ms` after the start. Media comes much faster than real time here, and
+/// the disk must keep up. `begin_ms`: the wall time of the start, once it is known.
 fn wait_for(kit: &Testkit, destination: &TestDestination, media_ms: i64, begin_ms: &mut Option<i64>) {
-    let told = |end_ms: i64| {
+    let reported = |end_ms: i64| {
         kit.wait_until(destination, |report| {
-            report.playback.as_ref().is_some_and(|told| told.first_ms + told.window_ms as i64 >= end_ms)
+            report
+                .playback
+                .as_ref()
+                .is_some_and(|reported| reported.first_ms + reported.window_ms as i64 >= end_ms)
         })
     };
-    assert!(told(0), "nothing is playable");
-    let first_ms = destination.report(|report| report.playback.as_ref().map(|told| told.first_ms));
+    assert!(reported(0), "nothing is playable");
+    let first_ms = destination.report(|report| report.playback.as_ref().map(|reported| reported.first_ms));
     let begin_ms = *begin_ms.get_or_insert(first_ms.unwrap_or(0));
-    assert!(told(begin_ms + media_ms), "{media_ms} ms are not listed after a while");
+    assert!(reported(begin_ms + media_ms), "{media_ms} ms are not listed after a while");
 }
 
 fn main() {
@@ -64,7 +67,7 @@ fn main() {
         for part in 0..30 {
             let start_ms = minute * 60_000 + part * 2000;
             push(&destination, start_ms);
-            // The first segments come with the third keyframe, and the newest waits for its sound.
+            // The first segments come with the third keyframe, and the newest waits for its audio.
             if start_ms >= 6000 {
                 wait_for(&kit, &destination, start_ms - 4000, &mut begin_ms);
             }
@@ -77,8 +80,8 @@ fn main() {
     }
     let all: Duration = minutes.iter().map(|(used, _)| *used).sum();
     println!("mean of {MINUTES} minutes: {:.1?} of CPU", all / MINUTES as u32);
-    let (events, pieces) = destination.report(|report| (report.events.clone(), report.assets.len()));
-    assert!(events.is_empty() && pieces > 1800, "{events:?}, {pieces} pieces");
+    let (events, assets) = destination.report(|report| (report.events.clone(), report.assets.len()));
+    assert!(events.is_empty() && assets > 1800, "{events:?}, {assets} assets");
     destination.stop();
     destination.wait_for_end().expect("a good end");
     kit.forget_assets(&destination);

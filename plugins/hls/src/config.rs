@@ -11,38 +11,38 @@ use crate::limits::WINDOW_QUOTA_BYTES;
 
 /// Longest rewind in seconds.
 pub const DVR_SECONDS_MAX: u32 = WINDOW_SECONDS_MAX;
-/// Most origins.
 pub const ORIGINS_MAX: usize = 32;
-/// Longest origin in bytes.
 pub const ORIGIN_BYTES_MAX: usize = 256;
 
-/// Configuration of a destination of type `self-hosted`. Changes hold at once for a stream that is live; `lowLatency` alone begins
-/// new segments for it, behind which viewers cannot go back.
+/// Configuration of a destination of type `self-hosted`. Changes apply at once to a live stream. A change of
+/// `lowLatency` starts new segments, and viewers cannot go back beyond that point.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-platform" = {
-    "keyframeSeconds": 2, "keyframeSecondsMax": 4, "keyframeWhy": "viewers are three intervals behind and more", "needsVideo": false
+    "keyframeSeconds": 2, "keyframeSecondsMax": 4, "keyframeWhy": "viewers are at least three keyframe intervals behind", "needsVideo": false
 }))]
 pub struct Config {
     /// How far back viewers can go, in seconds; 0 = no rewind, and nothing is written to disk.
     #[serde(default = "dvr_seconds_default", deserialize_with = "integer")]
     #[schemars(with = "u32", extend("maximum" = DVR_SECONDS_MAX))]
     pub dvr_seconds: u32,
-    /// Viewers are about two seconds behind instead of six and more. Their players ask for each part of half a second: four times
-    /// as many requests.
+    /// Low latency: viewers are about two seconds behind instead of six or more. Their players request each part of
+    /// half a second, which is four times as many requests.
     #[serde(default)]
     pub low_latency: bool,
-    /// Sites whose pages may play it, as browsers name them: https://example.org or https://example.org:8443. Empty = all.
+    /// Origins of sites whose pages may play the stream, as browsers send them: https://example.org or
+    /// https://example.org:8443. Empty = all.
     #[serde(default)]
     #[schemars(extend("maxItems" = ORIGINS_MAX, "x-origins" = true), inner(length(max = ORIGIN_BYTES_MAX)))]
     pub allowed_origins: Vec<String>,
 }
 
-/// What the operator sets in `[driver.hls]`.
+/// Operator settings in `[driver.hls]`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Settings {
-    /// Bytes that the window of one destination may take on disk; beyond it viewers cannot go back as far as `dvrSeconds`.
+    /// Bytes of disk that the window of one destination may use. Beyond it viewers cannot go back as far as
+    /// `dvrSeconds`.
     #[schemars(range(min = 1))]
     pub window_quota_bytes: u64,
 }
@@ -57,17 +57,18 @@ fn dvr_seconds_default() -> u32 {
     DVR_SECONDS_MAX
 }
 
-/// An integer as JSON Schema has it, which 10.0 and 1e2 are too; one that is too large for the type becomes its largest.
+/// An integer in the sense of JSON Schema, which includes 10.0 and 1e2. A number that is too large for the type becomes
+/// the largest value.
 fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
     let whole = number.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0);
-    let whole = whole.ok_or_else(|| serde::de::Error::custom("must be a whole number from 0 on"))?;
+    let whole = whole.ok_or_else(|| serde::de::Error::custom("must be a whole number of 0 or more"))?;
     // A double holds every u32; the cast saturates.
     Ok(whole as u32)
 }
 
 impl Config {
-    /// Checks what the schema cannot.
+    /// Checks the rules that the schema cannot express.
     ///
     /// # Errors
     /// An error of class `Config` that begins with the name of the field.
@@ -102,7 +103,7 @@ enum OriginFault {
     MoreThanOrigin,
     UpperCase,
     Port,
-    /// The scheme's own port.
+    /// The default port of the scheme.
     OwnPort(u16),
 }
 
@@ -119,26 +120,26 @@ impl fmt::Display for OriginFault {
             OriginFault::TooLong => write!(f, "is longer than {ORIGIN_BYTES_MAX} bytes"),
             OriginFault::Form => f.write_str(form),
             OriginFault::MoreThanOrigin => {
-                write!(f, "{form}; leave out what follows the host, the last slash too")
+                write!(f, "{form}; remove everything after the host and port, including the last slash")
             }
             OriginFault::UpperCase => f.write_str("must be in lower case, as browsers send it"),
-            OriginFault::Port => f.write_str("has a port that is no number from 1 to 65535"),
+            OriginFault::Port => f.write_str("has a port that is not a number from 1 to 65535"),
             OriginFault::OwnPort(number) => {
-                write!(f, "must leave out :{number}: browsers do not send the scheme's own port")
+                write!(f, "must leave out :{number}, because browsers do not send the default port")
             }
         }
     }
 }
 
-/// An origin as browsers write it (RFC 6454, section 6.2): the host compares it letter by letter, so what no browser sends would
-/// silently never match.
+/// An origin as browsers write it (RFC 6454, section 6.2). The host compares origins byte by byte, so another form
+/// would silently never match.
 fn check_origin(origin: &str) -> Result<(), OriginFault> {
     if origin.len() > ORIGIN_BYTES_MAX {
         return Err(OriginFault::TooLong);
     }
     let (scheme, authority) = origin.split_once("://").ok_or(OriginFault::Form)?;
     let (host, port) = match authority.rsplit_once(':') {
-        // A colon inside the brackets of an IPv6 address is none of a port.
+        // A colon inside the brackets of an IPv6 address does not start a port.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (authority, None),
     };
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_configuration_is_an_hour_for_all_sites() {
+    fn an_empty_configuration_means_an_hour_for_all_sites() {
         assert_eq!(
             check(json!({})),
             Ok(Config { dvr_seconds: 3600, low_latency: false, allowed_origins: vec![] })
@@ -266,14 +267,14 @@ mod tests {
     #[test]
     fn refusals_texts() {
         let form = "must be http or https with a host, and a port if it needs one, like https://example.org";
-        let more = format!("{form}; leave out what follows the host, the last slash too");
+        let more = format!("{form}; remove everything after the host and port, including the last slash");
         for (fault, text) in [
             (OriginFault::TooLong, "is longer than 256 bytes"),
             (OriginFault::Form, form),
             (OriginFault::MoreThanOrigin, &more),
             (OriginFault::UpperCase, "must be in lower case, as browsers send it"),
-            (OriginFault::Port, "has a port that is no number from 1 to 65535"),
-            (OriginFault::OwnPort(80), "must leave out :80: browsers do not send the scheme's own port"),
+            (OriginFault::Port, "has a port that is not a number from 1 to 65535"),
+            (OriginFault::OwnPort(80), "must leave out :80, because browsers do not send the default port"),
         ] {
             assert_eq!(fault.at(2), Error::config(format!("allowedOrigins[2] {text}")));
         }

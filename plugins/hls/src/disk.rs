@@ -1,4 +1,4 @@
-//! Writing one segment, so that it is there whole or not at all.
+//! Writes one segment, whole or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,39 +10,38 @@ use nix::fcntl::posix_fallocate;
 use nix::sys::statvfs::statvfs;
 use satcast_media::playlist::segment_name;
 
-/// Space that segments leave free, in bytes: the service's database is on the same disk as a rule.
+/// Free space that segments must leave, in bytes: the service's database is usually on the same disk.
 const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
-/// The same as a share of a small disk: one in so many.
+/// The same for a small disk, as a fraction: one in this many.
 const FREE_SHARE: u64 = 50;
-/// Mode of a file.
 const FILE_MODE: u32 = 0o600;
 
-/// Why a segment is not on the disk.
+/// Why a segment was not written.
 #[derive(Debug)]
 pub(crate) struct WriteFailed {
-    /// For the owner.
+    /// Shown to the owner.
     pub(crate) reason: String,
-    /// Bytes that must become free before the same write can work; `None` when it is not space that is missing.
+    /// Bytes that must become free before the same write can work; `None` when the failure is not a lack of space.
     pub(crate) short_bytes: Option<u64>,
     /// Bytes of files that are about to be removed.
     pub(crate) going_bytes: u64,
 }
 
 impl WriteFailed {
-    /// Of a segment of so many bytes.
+    /// `bytes`: size of the segment.
     pub(crate) fn new(error: &io::Error, bytes: usize) -> Self {
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         WriteFailed { reason: error.to_string(), short_bytes: full.then_some(bytes as u64), going_bytes: 0 }
     }
 }
 
-/// Writes a segment's bytes under its number into a folder; [`write_segment`] but in tests.
+/// Writes a segment's bytes under its number into a folder: [`write_segment`], except in tests.
 pub(crate) type Write = fn(&Path, u64, &[u8]) -> Result<(), WriteFailed>;
 
-/// Writes a segment into `folder`, which is made if need be. Blocks.
+/// Writes a segment into `folder`, which is created if needed. Blocks.
 ///
 /// # Errors
-/// Any of the file system's, also when too little space would be left. Nothing of the file remains then.
+/// Any error of the file system, also when too little space would be left. No part of the file remains then.
 pub(crate) fn write_segment(folder: &Path, sequence: u64, bytes: &[u8]) -> Result<(), WriteFailed> {
     let failed = |error: io::Error| WriteFailed::new(&error, bytes.len());
     crate::folder::make(folder).map_err(failed)?;
@@ -74,23 +73,23 @@ fn check_space(folder: &Path, bytes: usize) -> Result<(), WriteFailed> {
     Err(WriteFailed { reason, short_bytes: Some(short_bytes), going_bytes: 0 })
 }
 
-/// Bytes that are missing on a disk of `all` with `free` left, so that `bytes` can be written.
+/// Bytes that are missing to write `bytes` on a disk of size `all` with `free` bytes left.
 fn short_of(all: u64, free: u64, bytes: u64) -> u64 {
     bytes.saturating_add(FREE_BYTES_MIN.min(all / FREE_SHARE)).saturating_sub(free)
 }
 
-/// No fsync: the segment dies with its session.
+/// No fsync: the segment is useless after its session.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
     reserve(&file, bytes.len())?;
     file.write_all(bytes)
 }
 
-/// Takes the space at once: a disk that becomes full in the middle of a write shows it only at the next one.
+/// Allocates the space first: a disk that becomes full in the middle of a write shows it only at the next one.
 fn reserve(file: &File, bytes: usize) -> io::Result<()> {
     let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
     match posix_fallocate(file, 0, bytes) {
-        // Not known to every file system; an empty segment does not come here, but has nothing to take.
+        // Not supported by every file system. An empty segment would be refused, but never comes here.
         Ok(()) | Err(Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_is_there_whole_and_for_the_owner_alone() {
+    fn a_segment_is_written_whole_with_private_mode() {
         let data = tempfile::tempdir().unwrap();
         let folder = data.path().join("boot/100");
         write_segment(&folder, 101, b"segment").unwrap();
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_from_a_broken_one() {
+    fn a_full_disk_is_distinguished_from_a_broken_one() {
         let short = |error: Errno| WriteFailed::new(&error.into(), 500).short_bytes;
         assert_eq!((short(Errno::ENOSPC), short(Errno::EDQUOT)), (Some(500), Some(500)));
         assert_eq!((short(Errno::EIO), short(Errno::EFBIG)), (None, None));

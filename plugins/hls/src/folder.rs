@@ -1,8 +1,10 @@
-//! Where files are: `<data folder>/dvr/<boot id>/<first number of the opening>/<number>.m4s`, all folders for the owner alone.
+//! Layout of the files: `<data folder>/dvr/<boot id>/<first number of the opening>/<number>.m4s`. Only the owner can
+//! read the folders.
 //!
-//! Whatever an earlier process left is found at load: its highest number is a floor for ours, and its folders are renamed to
-//! `trash-*` at once, so that nothing of them can be taken for ours while they are deleted in the background. An earlier
-//! instance of the driver that still serves, as after a change of its settings, holds a lock on its folder, which stays.
+//! Files of an earlier process are found at load: their highest number is the floor for new numbers, and their folders
+//! are renamed to `trash-*` at once, so that they cannot be mistaken for current ones while they are deleted in the
+//! background. An earlier instance of the driver that still serves, for example after a change of its settings, holds a
+//! lock on its folder, which stays.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, DirEntry, File, TryLockError};
@@ -18,15 +20,13 @@ use crate::disk::{Write, WriteFailed};
 use crate::janitor::Janitor;
 use crate::numbers::{self, LAST_FILE};
 
-/// Mode of every folder.
 const FOLDER_MODE: u32 = 0o700;
-/// What a folder to be deleted is called.
+/// Prefix of a folder that is to be deleted.
 const TRASH: &str = "trash-";
-/// Entries looked at for their numbers: some two hundred full windows. What lies beyond only makes the floor lower, which the
-/// clock makes good.
+/// Entries scanned for their numbers: about two hundred full windows. Entries beyond it can only make the floor lower,
+/// and the clock compensates for that.
 const SCAN_ENTRIES_MAX: usize = 500_000;
 
-/// Makes a folder and those above it.
 pub(crate) fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
@@ -39,13 +39,13 @@ pub(crate) struct Root {
     boot: PathBuf,
 }
 
-/// What is there at load.
+/// State of the disk at load.
 pub(crate) struct Found {
     /// Highest number that was used.
     pub(crate) floor: u64,
     /// Folders to be deleted.
     pub(crate) trash: Vec<PathBuf>,
-    /// The lock on our own folder, to be kept as long as it is used; `None` where the disk is in trouble.
+    /// The lock on our own folder, held while the folder is used; `None` when the disk failed.
     pub(crate) held: Option<File>,
 }
 
@@ -55,7 +55,6 @@ impl Root {
         Root { data: data.to_owned(), boot: Path::new(name).join(boot_id) }
     }
 
-    /// The folder of this process.
     pub(crate) fn boot(&self) -> PathBuf {
         self.data.join(&self.boot)
     }
@@ -65,19 +64,19 @@ impl Root {
         self.data.join(self.boot.parent().unwrap_or(Path::new("")))
     }
 
-    /// The folder of an opening; it is made by the first write.
+    /// The folder of an opening; the first write creates it.
     pub(crate) fn opening(&self, first: u64, janitor: Janitor) -> Arc<Folder> {
         let relative = self.boot.join(first.to_string());
         Arc::new(Folder { path: self.data.join(&relative), relative, janitor })
     }
 
-    /// Looks through what earlier processes left and puts it aside. Trouble with the disk is told and no more: playback from
-    /// memory works without it.
+    /// Scans the folders of earlier processes and sets them aside. A disk failure is only logged, because playback from
+    /// memory works without the disk.
     pub(crate) fn take_stock(&self) -> Found {
         let all = self.all();
         let mut found = Found { floor: 0, trash: Vec::new(), held: None };
         if let Err(error) = make(&all) {
-            tracing::warn!(%error, folder = %all.display(), "cannot make the folder for rewind; is the disk in order?");
+            tracing::warn!(%error, folder = %all.display(), "cannot make the folder for rewind; check the disk");
         }
         if let Ok(text) = std::fs::read(all.join(LAST_FILE)) {
             found.floor = numbers::parse(&text).unwrap_or(0);
@@ -94,7 +93,7 @@ impl Root {
     }
 }
 
-/// Makes a folder and locks it until the file is closed, however that comes.
+/// Makes a folder and locks it until the file is closed, also by a crash.
 fn hold(path: &Path) -> io::Result<File> {
     make(path)?;
     let folder = File::open(path)?;
@@ -102,14 +101,14 @@ fn hold(path: &Path) -> io::Result<File> {
     Ok(folder)
 }
 
-/// An instance of the driver is at work there.
+/// Another instance of the driver uses the folder.
 fn is_held(path: &Path) -> bool {
     File::open(path).is_ok_and(|folder| matches!(folder.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 fn folders_in(path: &Path) -> impl Iterator<Item = DirEntry> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    // Links are not followed: they are none of ours.
+    // Links are not followed: this driver makes none.
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
 }
 
@@ -142,11 +141,11 @@ fn put_aside(entry: &DirEntry) -> PathBuf {
     let mut aside = std::ffi::OsString::from(TRASH);
     aside.push(&name);
     let aside = path.with_file_name(aside);
-    // Should it not work (the name is taken), it is deleted where it is.
+    // If the rename fails (the name is taken), the folder is deleted where it is.
     std::fs::rename(&path, &aside).map_or(path, |()| aside)
 }
 
-/// Folder of one opening; removed when it and all its files are gone.
+/// Folder of one opening; removed after its last file.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -171,7 +170,6 @@ impl Folder {
         }
     }
 
-    /// Absolute path.
     #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -203,7 +201,6 @@ impl SegmentFile {
         self.folder.relative.join(&self.name)
     }
 
-    /// Length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -211,7 +208,7 @@ impl SegmentFile {
 
 impl Drop for SegmentFile {
     fn drop(&mut self) {
-        // The folder goes after this, and its removal queues up behind.
+        // The folder is dropped after this, so its removal is queued after the file's.
         self.folder.janitor.remove_file(self.folder.path.join(&self.name), self.bytes);
     }
 }
@@ -229,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_processes_left_is_put_aside_and_numbers_go_on() {
+    fn files_of_earlier_processes_are_set_aside_and_numbers_continue() {
         let data = tempfile::tempdir().unwrap();
         let data = data.path();
         lay(data, "dvr/old/100/105.m4s");
@@ -251,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_instance_still_serves_stays() {
+    fn folders_in_use_by_an_earlier_instance_stay() {
         let data = tempfile::tempdir().unwrap();
         let earlier = Root::new(data.path(), "dvr", "earlier").take_stock();
         lay(data.path(), "dvr/earlier/100/105.m4s");
@@ -265,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_for_the_owner_alone() {
+    fn folders_are_private() {
         let data = tempfile::tempdir().unwrap();
         make(&data.path().join("a/b")).unwrap();
         for folder in ["a", "a/b"] {
@@ -275,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scan_has_an_end() {
+    fn the_scan_is_bounded() {
         let data = tempfile::tempdir().unwrap();
         for number in 0..5 {
             lay(data.path(), &format!("boot/1/{number}.m4s"));
@@ -286,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_no_end() {
+    fn a_folder_that_cannot_be_made_is_tolerated() {
         let data = tempfile::tempdir().unwrap();
         std::fs::write(data.path().join("dvr"), "a file").unwrap();
         let found = Root::new(data.path(), "dvr", "new").take_stock();

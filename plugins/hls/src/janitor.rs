@@ -1,4 +1,5 @@
-//! Removes files on a thread of its own, at a bounded rate: a window of an hour that ends must not hold up the disk for others.
+//! Removes files on its own thread at a bounded rate: the end of an hour-long window must not block the disk for
+//! others.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,16 +10,16 @@ use std::time::{Duration, Instant};
 
 /// Files removed in one go.
 const BURST_FILES: u32 = 64;
-/// Pause after each burst: together at most some 1000 files a second.
+/// Pause after each burst: at most about 1000 files a second.
 const BURST_PAUSE: Duration = Duration::from_millis(64);
-/// How deep folders are that an opening or a boot leaves.
+/// Depth of the folders that an opening or a boot makes.
 const DEPTH_MAX: u32 = 4;
 
-/// Takes orders from any thread; never blocks. At most one order waits for every file that exists.
+/// Accepts orders from any thread and never blocks. At most one order is queued for every file that exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Janitor {
     orders: Sender<Order>,
-    /// Bytes of files that wait to be removed.
+    /// Bytes of files that are queued for removal.
     going: Arc<AtomicU64>,
 }
 
@@ -29,7 +30,7 @@ enum Order {
 }
 
 impl Janitor {
-    /// Starts the thread; it ends when nobody can give orders any more.
+    /// Starts the thread, which ends when the last handle is dropped.
     pub(crate) fn start() -> io::Result<Self> {
         let (orders, queue) = mpsc::channel();
         let going = Arc::new(AtomicU64::new(0));
@@ -38,21 +39,21 @@ impl Janitor {
         Ok(Janitor { orders, going })
     }
 
-    /// Removes a file of so many bytes soon.
+    /// Queues a file of `bytes` bytes for removal.
     pub(crate) fn remove_file(&self, path: PathBuf, bytes: u64) {
         self.going.fetch_add(bytes, Ordering::AcqRel);
-        // Without the thread the file stays until the next start, which clears it away.
+        // Without the thread the file stays until the next start removes it.
         if self.orders.send(Order::File(path, bytes)).is_err() {
             self.going.fetch_sub(bytes, Ordering::AcqRel);
         }
     }
 
-    /// Bytes of files that are to be removed and are still there.
+    /// Bytes of files that are queued and still exist.
     pub(crate) fn going_bytes(&self) -> u64 {
         self.going.load(Ordering::Acquire)
     }
 
-    /// Removes a folder soon, with what is in it.
+    /// Queues a folder and its content for removal.
     pub(crate) fn remove_folder(&self, path: PathBuf) {
         let _ = self.orders.send(Order::Folder(path));
     }
@@ -70,14 +71,14 @@ fn work(queue: &Receiver<Order>, going: &AtomicU64) {
             }
             Order::Folder(path) => (path, remove_tree(path, &mut pace)),
         };
-        tell(path, removed);
+        log_failure(path, removed);
     }
 }
 
-fn tell(path: &Path, removed: io::Result<()>) {
+fn log_failure(path: &Path, removed: io::Result<()>) {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %path.display(), "cannot remove; it is tried again at the next start");
+            tracing::warn!(%error, path = %path.display(), "cannot remove a file or folder; the next start tries again");
         }
         _ => {}
     }
@@ -91,13 +92,13 @@ pub(crate) fn sweep(trash: Vec<PathBuf>) -> io::Result<()> {
     let work = move || {
         let mut pace = Pace::default();
         for path in trash {
-            tell(&path, remove_tree(&path, &mut pace));
+            log_failure(&path, remove_tree(&path, &mut pace));
         }
     };
     std::thread::Builder::new().name("hls-sweep".to_owned()).spawn(work).map(drop)
 }
 
-/// Removes a folder within `wait`; what is left then stays.
+/// Removes a folder within `wait`; the rest stays.
 pub(crate) fn remove_within(path: &Path, wait: Duration) -> io::Result<()> {
     remove_tree(path, &mut Pace { until: Some(Instant::now() + wait), ..Pace::default() })
 }
@@ -106,7 +107,7 @@ fn remove_tree(path: &Path, pace: &mut Pace) -> io::Result<()> {
     remove_below(path, DEPTH_MAX, pace)
 }
 
-/// Removes a folder and what is in it; links are removed, not followed. What somebody else removes meanwhile is as well.
+/// Removes a folder and its content. Links are removed, not followed. An entry that disappears meanwhile is no error.
 fn remove_below(path: &Path, depth: u32, pace: &mut Pace) -> io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
@@ -118,7 +119,7 @@ fn remove_below(path: &Path, depth: u32, pace: &mut Pace) -> io::Result<()> {
         } else if depth > 0 {
             unless_gone(remove_below(&entry.path(), depth - 1, pace))?;
         } else {
-            return Err(io::Error::other("folders are deeper than any of ours"));
+            return Err(io::Error::other("the folder is nested deeper than this driver makes folders"));
         }
     }
     std::fs::remove_dir(path)
@@ -136,7 +137,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Before a removal; false when time is up.
+    /// Called before a removal; false when time is up.
     fn step(&mut self) -> bool {
         if let Some(until) = self.until {
             return Instant::now() < until;
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn files_go_and_their_folder_after_them() {
+    fn files_are_removed_and_then_their_folder() {
         let folder = tempfile::tempdir().unwrap();
         let opening = folder.path().join("100");
         fill(&opening, 3);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_to_be_removed_is_counted() {
+    fn queued_bytes_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         fill(folder.path(), 1);
         let (orders, queue) = mpsc::channel();
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_not_followed_and_depth_has_an_end() {
+    fn links_are_not_followed_and_depth_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         fill(&folder.path().join("outside"), 1);
         let boot = folder.path().join("boot");

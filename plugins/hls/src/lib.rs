@@ -1,35 +1,38 @@
 //! Destination type `self-hosted`: HLS for viewers of this service, with rewind.
 //!
-//! Packets become segments ([`satcast_media::segment`]), which the host serves by name: the newest from memory, older ones from
-//! one file each. `opening` is the loop of one opening; `window` decides without I/O or clock what is published, listed, written
-//! and taken away; `disk` writes, `janitor` removes at a bounded rate, `folder` lays the files out and clears what a crash left,
-//! `numbers` keeps media sequence numbers rising over sessions and restarts, `sessions` those of discontinuities over the openings
-//! of a destination in a session.
+//! Packets become segments ([`satcast_media::segment`]), which the host serves by name: the newest from memory, older
+//! ones from one file each. `opening` is the loop of one opening. `window` decides, without I/O or clock, which
+//! segments are published, listed, written and removed. `disk` writes, `janitor` removes at a bounded rate, and
+//! `folder` lays the files out and clears the rest of a crash. `numbers` keeps media sequence numbers rising over
+//! sessions and restarts; `sessions` does the same for discontinuity sequence numbers over the openings of a
+//! destination in a session.
 //!
-//! Without rewind (`dvrSeconds` 0) nothing is written, and some 100 s of segments of 2 s are in memory all the same: a list of three
-//! target durations, the grace time of 90 s in which players with an older list still ask, and what the preview shows. With segments
-//! of 10 s the preview makes it some 190 s. `Limits::memory_bytes_max` bounds it whatever the bit rate.
+//! Without rewind (`dvrSeconds` 0) nothing is written, but about 100 s of 2 s segments stay in memory: a playlist of
+//! three target durations, the grace time of 90 s in which players with an older playlist still ask, and the segments
+//! of the preview. With segments of 10 s the preview makes it about 190 s. `Limits::memory_bytes_max` bounds it at any
+//! bit rate.
 //!
-//! Keyframes decide what can be played: the target duration is that of a regular stream's groups and rises once, to 10 s, when
-//! groups become longer ([`satcast_media::segment`] says why); beyond that segments are cut between keyframes, the owner is told, and
-//! as long as no keyframe is where players start the playback counts as not ready.
+//! Keyframes decide what can be played. The target duration follows the GOP length of a regular stream and rises once,
+//! to 10 s, when GOPs become longer ([`satcast_media::segment`] says why). Beyond that, segments are cut between
+//! keyframes, the owner is notified, and playback counts as not ready while no keyframe is where players start.
 //!
-//! With `lowLatency` parts of about half a second are published and listed as they come, each with a version of the playlist that
-//! viewers wait for in the host (`Followed`), so that no request of theirs comes here. A host that does not let them wait gets plain HLS.
+//! With `lowLatency`, parts of about half a second are published and listed as they come, each with a version of the
+//! playlist that viewers wait for in the host (`Followed`), so their requests never reach the driver. A host that does
+//! not let viewers wait gets plain HLS.
 //!
-//! Invariants: no playlist names a piece that is not published; a name never comes back with other bytes; neither media nor the
+//! Invariants: a playlist names only published assets; a name never returns with other bytes; neither media nor the
 //! disk ends an opening with an error; everything held is bounded by `limits`.
 
 mod clock;
 mod config;
 mod disk;
 mod folder;
+mod host;
 mod janitor;
 mod limits;
 mod numbers;
 mod opening;
 mod sessions;
-mod shelf;
 mod window;
 
 use std::sync::Arc;
@@ -41,10 +44,8 @@ pub use config::{Config, DVR_SECONDS_MAX, ORIGIN_BYTES_MAX, ORIGINS_MAX, Setting
 use limits::Limits;
 use opening::{Opening, Shared};
 
-/// The destination type.
 pub const TYPE: &str = "self-hosted";
 
-/// The driver.
 pub struct Hls {
     shared: Arc<Shared>,
 }

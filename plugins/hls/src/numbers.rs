@@ -1,4 +1,5 @@
-//! Media sequence numbers that never fall under one address, over sessions and restarts: a falling number freezes players.
+//! Media sequence numbers that never fall for one address, over sessions and restarts: a falling number freezes
+//! players.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,9 +8,9 @@ use parking_lot::Mutex;
 
 /// File that holds the highest number used, as decimal text.
 pub(crate) const LAST_FILE: &str = "last-sequence";
-/// Largest number: players keep it as a double.
+/// Largest number: players store it as a double.
 pub(crate) const SEQUENCE_MAX: u64 = (1 << 53) - 1;
-/// Longest text of a number in bytes; a longer file is none of ours.
+/// Longest text of a number in bytes; a longer file was not written by this driver.
 const NUMBER_BYTES_MAX: usize = 32;
 
 /// Numbers of one driver.
@@ -21,20 +22,20 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Numbers above `floor`; the last one is saved in `folder`.
+    /// Numbers above `floor`; `folder` stores the last one.
     pub(crate) fn new(floor: u64, folder: PathBuf) -> Self {
         Numbers { last: AtomicU64::new(floor), folder, saving: Mutex::new(()) }
     }
 
-    /// First number of an opening at the Unix time `now_secs`: it is higher than every number used, and no other opening gets
-    /// it.
+    /// First number of an opening at the Unix time `now_secs`. It is higher than every number used, and no other
+    /// opening gets it.
     pub(crate) fn first(&self, now_secs: u64) -> u64 {
         let next = |last: u64| now_secs.max(last.saturating_add(1));
         let before = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
         next(before.unwrap_or_else(|last| last))
     }
 
-    /// A segment has this number.
+    /// Marks a number as used by a segment.
     pub(crate) fn used(&self, sequence: u64) {
         self.last.fetch_max(sequence, Ordering::AcqRel);
     }
@@ -49,7 +50,7 @@ impl Numbers {
     }
 }
 
-/// The number in a text, if it is one that could have been used.
+/// Parses a number; `None` if it could not have been used.
 pub(crate) fn parse(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= NUMBER_BYTES_MAX)?;
     text.trim_ascii().parse().ok().filter(|number| *number < SEQUENCE_MAX)
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_numbers_are_none() {
+    fn invalid_numbers_are_rejected() {
         for bad in ["", "x", "-1", "18446744073709551615", "9007199254740991", "1 2", &"0".repeat(33)] {
             assert_eq!(parse(bad.as_bytes()), None, "{bad}");
         }

@@ -1,10 +1,10 @@
 //! Discontinuity sequence numbers that never fall in a session.
 //!
-//! An opening that follows another of its destination and session, after a fault or a change of configuration, is listed at the same
-//! address: the players that are there take its playlist for a later version. So it goes on counting, and its first segment is a
-//! discontinuity.
+//! An opening that follows another one of the same destination and session, after a fault or a change of configuration,
+//! is listed at the same address, and its players take the new playlist for a later version. So the count continues,
+//! and the first segment is a discontinuity.
 //!
-//! Numbers are counted and not taken from the clock, as media sequence numbers are: they must be small (see
+//! The numbers are counted and not taken from the clock, unlike media sequence numbers: they must be small (see
 //! `MediaPlaylist::with_discontinuity_sequence`), and sessions do not outlive the process.
 
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use satcast_plugin_api::driver::Ctx;
 
-/// Sessions of destinations that are remembered. One that is forgotten while it goes on counts from 0 at its next opening.
+/// Sessions of destinations that are remembered. A running one that is forgotten counts from 0 at its next opening.
 const KNOWN_MAX: usize = 8192;
 
-/// What is listed at one address.
+/// Session and destination, which share one playlist address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     source: u64,
@@ -23,31 +23,31 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// That of an opening.
+    /// The address of an opening.
     pub(crate) fn of(ctx: &Ctx) -> Self {
         Self { source: ctx.source(), destination: ctx.about().destination_id }
     }
 }
 
-/// What the openings of each address have used.
+/// The numbers that the openings of each address have used.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    /// Those that opened or counted last are at the back.
+    /// Most recently used last.
     known: Mutex<VecDeque<(Address, u64)>>,
 }
 
 impl Sessions {
-    /// Starts an opening: the highest number that earlier ones at the address used, `None` when it is the first.
+    /// Starts an opening; returns the highest number of earlier openings at the address, `None` for the first.
     pub(crate) fn open(&self, address: Address) -> Option<u64> {
         self.touch(address, |last| last)
     }
 
-    /// An opening at the address has used this number.
+    /// Marks a number as used by an opening at the address.
     pub(crate) fn used(&self, address: Address, number: u64) {
         self.touch(address, |last| last.max(number));
     }
 
-    /// Changes the highest number; returns the one before.
+    /// Changes the highest number; returns the previous one.
     fn touch(&self, address: Address, change: impl Fn(u64) -> u64) -> Option<u64> {
         let mut known = self.known.lock();
         let at = known.iter().rposition(|(known, _)| *known == address);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_forgotten_at_last_and_not_while_they_count() {
+    fn the_least_recently_used_address_is_forgotten() {
         let sessions = Sessions::default();
         for source in 0..=KNOWN_MAX as u64 {
             sessions.open(at(source, 1));

@@ -1,4 +1,4 @@
-//! What is known of each platform: `platforms.json`, read and checked.
+//! The known platforms: reads and checks `platforms.json`.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -6,29 +6,28 @@ use std::sync::OnceLock;
 use satcast_driver_rtmp::target::{Target, TargetError};
 use serde::Deserialize;
 
-/// The file of this crate that holds them all.
 const TEXT: &str = include_str!("../platforms.json");
 
-/// One platform. Numbers are what it documents or its own tools use; none is enforced.
+/// A platform. Numbers come from its documentation or its own tools; none is enforced.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Platform {
     /// Name of the destination type.
     #[serde(rename = "type")]
     pub name: String,
-    /// Name that people know.
+    /// Name for people.
     pub title: String,
-    /// Where everybody publishes to; `None`: each account, event or source has a server of its own.
+    /// Server for all accounts; `None`: each account, event or source has its own server.
     pub server: Option<String>,
-    /// Where to publish to while `server` does not answer.
+    /// Server to use while `server` does not answer.
     pub backup: Option<String>,
-    /// Where the platform publishes which of its servers are near; in the form of Twitch's list.
+    /// Address of the platform's list of nearby servers, in the form of Twitch's list.
     pub ingests: Option<String>,
-    /// Where the server of one's own is found.
+    /// How to find one's own server.
     pub server_help: Option<String>,
-    /// Where the key is found: the way through the platform's pages.
+    /// How to find the key: the way through the platform's pages.
     pub key_help: String,
-    /// Page on which that way begins.
+    /// Page at which that way begins.
     pub key_link: String,
     /// Video codecs it takes, as in `Codec::name`; audio is AAC everywhere.
     pub video_codecs: Vec<String>,
@@ -40,14 +39,14 @@ pub struct Platform {
     pub keyframe_seconds: u32,
     /// Longest keyframe distance it takes, in seconds; `None`: as `keyframe_seconds`.
     pub keyframe_seconds_max: Option<u32>,
-    /// Most pictures a second.
+    /// Highest frame rate, in frames per second.
     pub frame_rate_max: Option<u32>,
     /// Whether it takes B-frames; `None`: it does.
     pub b_frames: Option<bool>,
-    /// It takes no stream without sound.
+    /// It takes no stream without audio.
     #[serde(default)]
     pub needs_audio: bool,
-    /// What else its users should know.
+    /// Further notes for users.
     pub notes: Option<String>,
 }
 
@@ -64,9 +63,9 @@ pub fn platform(name: &str) -> Option<&'static Platform> {
 }
 
 impl Platform {
-    /// Its limits and where the key is found, for people.
+    /// Limits and the way to the key, for people.
     pub fn description(&self) -> String {
-        let mut text = format!("Stream to {}. The key: {}.", self.title, self.key_place());
+        let mut text = format!("Stream to {}. The key: {}.", self.title, self.key_help_text());
         // Writing to a String cannot fail.
         let _ = write!(text, " Video: {}", self.video_codecs.join(", "));
         if let Some(kbps) = self.video_kbps_max {
@@ -77,7 +76,7 @@ impl Platform {
             let _ = write!(text, " ({seconds} s at most)");
         }
         if let Some(rate) = self.frame_rate_max {
-            let _ = write!(text, ", at most {rate} pictures a second");
+            let _ = write!(text, ", at most {rate} frames per second");
         }
         if self.b_frames == Some(false) {
             text.push_str(", no B-frames");
@@ -93,27 +92,27 @@ impl Platform {
         text
     }
 
-    /// Where the key is found.
-    pub fn key_place(&self) -> String {
+    /// How to find the key.
+    pub fn key_help_text(&self) -> String {
         match self.key_link.as_str() {
             "" => self.key_help.clone(),
             link => format!("{} ({link})", self.key_help),
         }
     }
 
-    /// What it is told of the field `server`.
+    /// Description of the field `server`.
     pub fn server_description(&self) -> String {
         match (&self.server, &self.server_help) {
             (Some(server), _) => format!(
-                "Address to publish to, without the key; left out, {server} is used. Another one is used as it is."
+                "Address to publish to, without the key. Default: {server}. Any other address is used unchanged."
             ),
             (None, Some(help)) => format!("Address to publish to, without the key. {help}"),
             (None, None) => "Address to publish to, without the key.".to_owned(),
         }
     }
 
-    /// Where to publish with `key`, in the order in which they are tried: `server` alone when one is given, else the
-    /// platform's own and its backup.
+    /// The addresses to publish to with `key`, in the order of the attempts: only `server` when it is given, else the
+    /// platform's own server and its backup.
     ///
     /// # Errors
     /// A sentence that begins with the name of the field.
@@ -136,7 +135,7 @@ impl Platform {
         servers.into_iter().map(parse).collect()
     }
 
-    /// It has no server for everybody.
+    /// Error for a platform without a common server.
     pub(crate) fn needs_server(&self) -> String {
         let help = self.server_help.as_deref().unwrap_or_default();
         format!("server: {} needs the address to publish to. {help}", self.title)
@@ -147,7 +146,7 @@ impl Platform {
     }
 }
 
-/// The text of an error, with the name that the field has here.
+/// The text of an error, with the field's name in this driver.
 pub(crate) fn of_field(field: &str, error: TargetError) -> String {
     let text = error.to_string();
     text.strip_prefix("url:").map_or(text.clone(), |rest| format!("{field}:{rest}"))
@@ -163,11 +162,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_whole_and_every_entry_can_be_used() {
+    fn every_entry_of_the_file_is_valid() {
         let read: Vec<Platform> = serde_json::from_str(TEXT).unwrap();
         assert_eq!(read.len(), platforms().len());
         let names: BTreeSet<_> = read.iter().map(|platform| platform.name.as_str()).collect();
-        assert_eq!(names.len(), read.len(), "a name stands twice");
+        assert_eq!(names.len(), read.len(), "a name is repeated");
         for name in [
             "twitch", "youtube", "kick", "facebook", "x", "tiktok", "linkedin", "trovo", "rumble", "mux",
             "ivs",
@@ -185,9 +184,15 @@ mod tests {
             assert!(platform.video_codecs.iter().all(|codec| codecs.contains(&codec.as_str())), "{name}");
             assert!(platform.key_link.starts_with("https://"), "{name}");
             assert!((1..=4).contains(&platform.keyframe_seconds), "{name}");
-            assert!(platform.server.is_some() || platform.server_help.is_some(), "{name}: where to?");
+            assert!(
+                platform.server.is_some() || platform.server_help.is_some(),
+                "{name} needs a server or help"
+            );
             assert!(platform.backup.is_none() || platform.server.is_some(), "{name}");
-            assert!(platform.ingests.is_none() || platform.server.is_some(), "{name}: what without a list?");
+            assert!(
+                platform.ingests.is_none() || platform.server.is_some(),
+                "{name} needs a server besides the list"
+            );
             assert!(platform.description().chars().count() < 1000, "{name}: cut in the API document");
             match platform.targets(None, "a-key?x=1&y=2") {
                 Ok(targets) => targets.iter().for_each(|target| {
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn backups_come_second_and_a_server_of_ones_own_comes_alone() {
+    fn backups_come_second_and_a_custom_server_has_no_backup() {
         let youtube = platform("youtube").unwrap();
         let shown = |targets: Vec<Target>| targets.iter().map(Target::to_string).collect::<Vec<_>>();
         let both = youtube.targets(None, "key").unwrap();

@@ -1,10 +1,10 @@
 //! Destination types `twitch`, `youtube`, `kick` and others: one for each streaming platform this driver knows.
 //!
-//! [`data`] holds what is known of each; publishing is the rtmp driver's. A platform is a target with its address filled in, a
-//! backup where it has one, the codecs it takes, and a longer rest between tries, since platforms shut out who knocks often.
+//! [`data`] holds the facts about each; the rtmp driver publishes. A platform is a target with a preset address, a backup if it
+//! has one, the codecs it accepts, and a longer back-off, since platforms block clients that connect too often.
 //!
-//! An operator may change platforms and add others ([`settings`]): a driver names its types before it is told any setting, so that the
-//! host makes those that the setting `types` adds from a pattern, and the driver finds their entries when it is loaded.
+//! An operator may change platforms and add others ([`settings`]). A driver names its types before it gets any settings, so the host
+//! makes the types that the setting `types` adds from a pattern, and the driver reads their entries when it is loaded.
 //!
 //! Invariants: limits of bit rate and keyframes are described, never enforced; no text that leaves this crate holds a key.
 
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_driver_rtmp::past::Pasts;
+use satcast_driver_rtmp::attempts::Attempts;
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::target::{TEXT_BYTES_MAX, Target};
 use satcast_driver_rtmp::timing::Timing;
@@ -33,13 +33,13 @@ use data::{Platform, platforms};
 use ingests::Ingests;
 use settings::Settings;
 
-/// Floor before the next try after any failure.
+/// Minimum wait before the next try after any failure.
 pub const RETRY_FLOOR: Duration = Duration::from_secs(10);
 
-/// Audio codecs that every platform takes, and no other.
+/// The audio codecs of every platform.
 const AUDIO_CODECS: [&str; 1] = ["aac"];
 
-/// Configuration of a destination of any platform's type.
+/// Configuration of a destination of any platform.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-address" = "{server}/{key}"))]
@@ -53,13 +53,12 @@ pub struct Config {
     pub server: Option<Secret<String>>,
 }
 
-/// The driver.
 pub struct Platforms {
     platforms: Vec<Platform>,
     /// Lists of servers, by type.
     ingests: BTreeMap<String, Arc<Ingests>>,
     trust: Trust,
-    pasts: Pasts,
+    attempts: Attempts,
 }
 
 impl Driver for Platforms {
@@ -82,53 +81,54 @@ impl Driver for Platforms {
         let (platforms, trust) = (settings::with_settings(host.settings()?)?, Trust::system());
         // Without a folder a list lasts as long as the process.
         let ingests = lists(&platforms, host.data_dir().ok().as_deref(), &trust)?;
-        Ok(Platforms { platforms, ingests, trust, pasts: Pasts::default() })
+        Ok(Platforms { platforms, ingests, trust, attempts: Attempts::default() })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
-        self.patient(config).map(drop)
+        self.push_for(config).map(drop)
     }
 
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        Ok(Arc::new(self.patient(config)?))
+        Ok(Arc::new(self.push_for(config)?))
     }
 }
 
 impl Platforms {
-    fn patient(&self, config: driver::Config<'_>) -> Result<Patient, Error> {
+    fn push_for(&self, config: driver::Config<'_>) -> Result<PlatformPush, Error> {
         let name = config.type_name();
         let platform = self.platforms.iter().find(|platform| platform.name == name);
-        let platform = platform.ok_or_else(|| Error::config(format!("{name} is no platform known here")))?;
+        let platform = platform.ok_or_else(|| {
+            Error::config(format!("this driver has no platform {name}; use one of its destination types"))
+        })?;
         let config = config.parse::<Config>()?;
         let server = config.server.as_ref().map(|server| server.expose().as_str());
         let server = server.filter(|server| !server.is_empty());
         let key = checked_key(config.key.expose())?;
         let targets = platform.targets(server, key.expose()).map_err(Error::config)?;
-        // A server of one's own is the one.
+        // A configured server replaces the list.
         let ingests = self.ingests.get(name).filter(|_| server.is_none()).cloned();
         let codecs = platform.video_codecs.clone();
         let (title, trust) = (platform.title.clone(), self.trust.clone());
-        let pasts = self.pasts.clone();
-        Ok(Patient { targets, ingests, key, codecs, title, trust, pasts })
+        let attempts = self.attempts.clone();
+        Ok(PlatformPush { targets, ingests, key, codecs, title, trust, attempts })
     }
 }
 
-const KEY_IS_ADDRESS: &str = "key: is an address; give the stream key alone";
-const KEY_IN_PIECES: &str = "key: has a space or line break within; copy the stream key alone, in one piece";
+const KEY_IS_ADDRESS: &str = "key: is an address; enter only the stream key";
+const KEY_HAS_SPACE: &str = "key: contains a space or a line break; copy only the stream key";
 
-/// The key without what comes along when it is copied from a page: spaces and line breaks round it.
+/// The key without the spaces and line breaks around it, which come with a copy from a page.
 fn checked_key(pasted: &str) -> Result<Secret<String>, Error> {
     let key = pasted.trim();
     if key.contains("://") {
         return Err(Error::config(KEY_IS_ADDRESS));
     }
     if key.chars().any(char::is_whitespace) {
-        return Err(Error::config(KEY_IN_PIECES));
+        return Err(Error::config(KEY_HAS_SPACE));
     }
     Ok(Secret::new(key.to_owned()))
 }
 
-/// The lists of servers of the platforms that publish one.
 fn lists(
     platforms: &[Platform],
     folder: Option<&Path>,
@@ -143,19 +143,19 @@ fn lists(
     listed.map(list).collect()
 }
 
-/// A push to the nearest server, else to the usual ones, whose failures rest for [`RETRY_FLOOR`] at least.
-struct Patient {
-    /// The usual servers, in the order in which they are tried.
+/// Pushes to the nearest server, else to the usual ones. Waits at least [`RETRY_FLOOR`] after a failure.
+struct PlatformPush {
+    /// The usual servers, in the order of the attempts.
     targets: Vec<Target>,
     ingests: Option<Arc<Ingests>>,
     key: Secret<String>,
     codecs: Vec<String>,
     title: String,
     trust: Trust,
-    pasts: Pasts,
+    attempts: Attempts,
 }
 
-impl Patient {
+impl PlatformPush {
     async fn push(&self, ctx: &Ctx) -> Result<Push, Error> {
         let near = match &self.ingests {
             Some(ingests) => ingests.nearest(ctx).await,
@@ -163,12 +163,12 @@ impl Patient {
         };
         let near = near.iter().filter_map(|server| Target::parse(server, Some(self.key.expose())).ok());
         let mut targets = near.chain(self.targets.iter().cloned());
-        let first = targets.next().ok_or_else(|| Error::internal("a platform without a server"))?;
+        let first = targets.next().ok_or_else(|| Error::internal("the platform has no server"))?;
         let codecs = self.codecs.iter().map(String::as_str).chain(AUDIO_CODECS);
         Ok(Push::new(first, Timing::default(), self.trust.clone())
             .with_backups(targets.collect())
-            .remembering(&self.pasts)
-            .taking(codecs, &self.title))
+            .with_attempts(&self.attempts)
+            .with_codecs(codecs, &self.title))
     }
 
     async fn try_once(&self, ctx: Ctx, media: Media) -> Result<(), Error> {
@@ -181,7 +181,7 @@ impl Patient {
     }
 }
 
-impl Destination for Patient {
+impl Destination for PlatformPush {
     async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
         self.try_once(ctx, media).await.map_err(|error| {
             let floor = error.retry_after.unwrap_or_default().max(RETRY_FLOOR);
@@ -190,14 +190,14 @@ impl Destination for Patient {
     }
 }
 
-/// The type of one platform: the common fields, with what is known of the platform written into their schema.
+/// The type of a platform: the common fields, with the facts about the platform in their schema.
 fn dest_type(platform: &Platform) -> DestType {
     let codecs: Vec<&str> = platform.video_codecs.iter().map(String::as_str).chain(AUDIO_CODECS).collect();
     let mut kind = DestType::of::<Config>(&platform.name).title(&platform.title).codecs(&codecs);
     let schema = &mut kind.schema;
     schema["title"] = json!(platform.title);
     schema["description"] = json!(platform.description());
-    schema["properties"]["key"]["description"] = json!(format!("Stream key: {}.", platform.key_place()));
+    schema["properties"]["key"]["description"] = json!(format!("Stream key: {}.", platform.key_help_text()));
     let server = &mut schema["properties"]["server"];
     server["description"] = json!(platform.server_description());
     match &platform.server {
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_masks_its_key_and_says_what_the_platform_wants() {
+    fn every_type_masks_its_key_and_describes_its_platform() {
         for kind in Platforms::types() {
             let (schema, name) = (&kind.schema, &kind.name);
             assert_eq!(schema["properties"]["key"]["x-secret"], true, "{schema}");
@@ -264,9 +264,9 @@ mod tests {
         let refused = |key: &str| checked_key(key).unwrap_err();
         assert_eq!(checked_key(" a\r\n").unwrap().expose(), "a");
         for (key, text) in [
-            ("rtmp://a.example/k", "key: is an address; give the stream key alone"),
-            ("a b", "key: has a space or line break within; copy the stream key alone, in one piece"),
-            ("a\nb", "key: has a space or line break within; copy the stream key alone, in one piece"),
+            ("rtmp://a.example/k", "key: is an address; enter only the stream key"),
+            ("a b", "key: contains a space or a line break; copy only the stream key"),
+            ("a\nb", "key: contains a space or a line break; copy only the stream key"),
         ] {
             assert_eq!(refused(key), Error::config(text));
         }
@@ -289,7 +289,7 @@ mod tests {
             ..platform("twitch").unwrap().clone()
         };
         let text = "Stream to Church TV. The key: ask the sexton (https://a.example). Video: h264, hevc up to 6000 kbit/s, \
-                    a keyframe every 2 s (4 s at most), at most 60 pictures a second, no B-frames. Audio: aac up to 320 \
+                    a keyframe every 2 s (4 s at most), at most 60 frames per second, no B-frames. Audio: aac up to 320 \
                     kbit/s. On Sundays.";
         assert_eq!(dest_type(&church).schema["description"], text);
     }

@@ -1,4 +1,4 @@
-//! `[driver.platform]`: platforms that operators add, and what they change of those that are known.
+//! `[driver.platform]`: platforms that operators add, and changes of known ones.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,42 @@ use serde::Deserialize;
 use crate::data::{Platform, platforms};
 use crate::dest_type;
 
-/// Name of the setting that makes types; the host reads it as well.
+/// Name of the setting that adds types; the host reads it as well.
 pub(crate) const TYPES: &str = "types";
 
-/// An entry gives a backup and no server.
-const BACKUP_ALONE: &str = "backup needs a server before it";
+const BACKUP_ALONE: &str = "backup needs a server; set server, too";
 
 /// `[driver.platform]`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Platforms by destination type: those that are known are changed, others added.
+    /// Platforms by destination type. An entry for a known platform changes it; others are added.
     #[serde(default)]
     pub types: BTreeMap<String, Described>,
 }
 
-/// What an operator says of a platform; what is left out stays as it is known, or stands for no limit.
+/// An operator's description of a platform. A missing field keeps its known value, or means no limit.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(inline)]
 pub struct Described {
-    /// Name that people know.
+    /// Name for people.
     #[schemars(length(min = 1, max = 100))]
     pub title: Option<String>,
-    /// What its users should know, as the API document shows it.
+    /// Notes for its users, shown in the API document.
     #[schemars(length(max = 1000))]
     pub description: Option<String>,
-    /// Where everybody publishes to, without a key; without it each destination has its own.
+    /// Server for all accounts, without a key. Without it each destination has its own server.
     #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
     pub server: Option<String>,
-    /// The one to try while `server` cannot be reached.
+    /// Server to use while `server` cannot be reached.
     #[schemars(extend("maxLength" = TEXT_BYTES_MAX, "x-private" = "hasBackup"))]
     pub backup: Option<String>,
-    /// Where the platform publishes which of its servers are near, in the form of Twitch's list; an empty text asks nobody.
+    /// Address of the platform's list of nearby servers, in the form of Twitch's list. An empty text turns it off.
     #[schemars(extend("maxLength" = TEXT_BYTES_MAX, "x-private" = true))]
     pub ingests: Option<String>,
     /// Video codecs it takes: `h264`, `hevc`, `av1`.
-    // A plain list, so that a refusal can name what there is; the host lets through nothing else.
+    // A plain list, so that an error can name the choices; the host refuses everything else.
     #[schemars(with = "Option<Vec<String>>", length(min = 1, max = 3), extend("items" = { "enum": ["h264", "hevc", "av1"] }))]
     pub video_codecs: Option<Vec<Codec>>,
     /// Highest video bit rate, in kbit/s.
@@ -61,16 +60,16 @@ pub struct Described {
     /// Longest keyframe distance it takes, in seconds.
     #[schemars(range(min = 1, max = 60))]
     pub keyframe_seconds_max: Option<u32>,
-    /// Most pictures a second.
+    /// Highest frame rate, in frames per second.
     #[schemars(range(min = 1, max = 1000))]
     pub frame_rate_max: Option<u32>,
     /// Whether it takes B-frames.
     pub b_frames: Option<bool>,
-    /// It takes no stream without sound.
+    /// It takes no stream without audio.
     pub needs_audio: Option<bool>,
 }
 
-/// What a platform is like of which nothing is known but what its operator says.
+/// A platform without known facts.
 fn plain(name: &str) -> Platform {
     Platform {
         name: name.to_owned(),
@@ -93,12 +92,12 @@ fn plain(name: &str) -> Platform {
     }
 }
 
-/// The type that those are like which operators add.
+/// The pattern for the types that operators add.
 pub(crate) fn plain_type() -> DestType {
     dest_type(&plain("platform"))
 }
 
-/// All platforms, with what the operator says.
+/// All platforms, with the operator's changes.
 ///
 /// # Errors
 /// `Config`, naming the entry of a platform that could not be used.
@@ -122,15 +121,15 @@ pub(crate) fn with_settings(settings: Settings) -> Result<Vec<Platform>, Error> 
     Ok(all)
 }
 
-/// What is wrong with the operator's entry of a platform, and where that entry is.
-pub(crate) fn in_entry(name: &str, what: &str) -> Error {
-    Error::config(format!("{TYPES}.{name} in [driver.platform]: {what}"))
+/// An error in the operator's entry of a platform, with the path of the entry.
+pub(crate) fn in_entry(name: &str, fault: &str) -> Error {
+    Error::config(format!("{TYPES}.{name} in [driver.platform]: {fault}"))
 }
 
 impl Described {
     fn write_into(self, platform: &mut Platform) {
         if let Some(server) = self.server {
-            // A known backup is not one of that server.
+            // The known backup does not belong to that server.
             (platform.server, platform.backup) = (Some(server), self.backup);
             platform.ingests = None;
         }
@@ -143,7 +142,7 @@ impl Described {
         if let Some(title) = self.title {
             platform.title = title;
         }
-        // The limits are the host's to show; publishing needs none of them.
+        // The host shows the limits; publishing needs none of them.
     }
 }
 
@@ -177,7 +176,11 @@ mod tests {
         }));
         assert_eq!(all.len(), platforms().len() + 2);
         let youtube = found(&all, "youtube");
-        assert_eq!(youtube.targets(None, "k").unwrap().len(), 1, "its own backup is not one of that server");
+        assert_eq!(
+            youtube.targets(None, "k").unwrap().len(),
+            1,
+            "the known backup does not belong to that server"
+        );
         assert_eq!(youtube.video_codecs, ["h264"]);
         let twitch = found(&all, "twitch");
         assert_eq!((twitch.targets(None, "k").unwrap().len(), twitch.ingests.is_some()), (2, true));
@@ -189,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_servers_goes_with_the_usual_server() {
+    fn the_list_of_servers_belongs_to_the_usual_server() {
         let ingests = |entry: Value| found(&with(json!({ "twitch": entry })), "twitch").ingests;
         assert_eq!(
             ingests(json!({ "server": "rtmp://a.example/app" })),
             None,
-            "an operator's server is the one"
+            "an operator's server replaces the list"
         );
         assert_eq!(ingests(json!({ "ingests": "" })), None);
         assert_eq!(
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_says_of_every_text_that_it_is_plain() {
+    fn no_text_of_the_schema_is_secret() {
         let schema = schemars::schema_for!(Settings).to_value();
         let entry = &schema["properties"]["types"]["additionalProperties"]["properties"];
         for field in ["title", "server", "ingests"] {
@@ -213,7 +216,7 @@ mod tests {
         assert_eq!(entry["videoCodecs"]["items"], json!({ "enum": ["h264", "hevc", "av1"] }), "{schema}");
         assert!(
             !schema.to_string().contains("$ref"),
-            "what a reference leads to would count as a secret: {schema}"
+            "the target of a reference would count as a secret: {schema}"
         );
     }
 
@@ -221,12 +224,12 @@ mod tests {
     fn faults_texts() {
         assert_eq!(
             in_entry("mux", BACKUP_ALONE).message,
-            "types.mux in [driver.platform]: backup needs a server before it"
+            "types.mux in [driver.platform]: backup needs a server; set server, too"
         );
     }
 
     #[test]
-    fn entries_that_cannot_be_used_are_named() {
+    fn errors_name_the_invalid_entry() {
         for (name, entry, fault) in [
             ("kick", json!({ "server": "a.example" }), &of_field("server", TargetError::Scheme)[..]),
             (

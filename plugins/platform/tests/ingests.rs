@@ -1,4 +1,4 @@
-//! Lists of servers under the testkit's host: fetched when one is needed, kept, and done without.
+//! Lists of servers under the testkit's host: fetched when needed, cached, and missing.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 mod server;
@@ -18,14 +18,14 @@ use serde_json::json;
 
 use server::{push, server};
 
-/// What a list server does.
+/// Behaviour of a list server.
 enum Listing {
     Answer(String),
-    /// Takes the connection and says nothing.
+    /// Takes the connection and sends nothing.
     Hang,
 }
 
-/// Serves a list; gives its address, and how often it was asked.
+/// Serves a list; returns its address and the number of requests.
 fn listing(listing: Listing) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/ingests", listener.local_addr().unwrap());
@@ -62,7 +62,7 @@ fn list_of(server: &str) -> Listing {
     ok(&json!({ "ingests": [{ "url_template": template, "availability": 1.0 }] }).to_string())
 }
 
-/// A driver whose Twitch is at `server` unless the list at `ingests` names another.
+/// A driver whose Twitch server is `server` unless the list at `ingests` names another.
 fn kit(
     entry: extern "C" fn(u32) -> *const SatcastDriver,
     folder: &Path,
@@ -89,7 +89,7 @@ satcast_plugin_api::driver_entry!(second, Platforms);
 satcast_plugin_api::driver_entry!(third, Platforms);
 
 #[test]
-fn the_nearest_server_is_fetched_once_kept_and_left_out_where_another_is_named() {
+fn the_nearest_server_is_cached_and_a_configured_server_comes_first() {
     let folder = tempfile::tempdir().unwrap();
     let (usual, at_usual) = server();
     let (near, at_near) = server();
@@ -100,17 +100,17 @@ fn the_nearest_server_is_fetched_once_kept_and_left_out_where_another_is_named()
     let own = kit.open("twitch", &json!({ "key": "sesame", "server": usual })).unwrap();
     push(&own);
     assert!(own.wait_for_state(State::Live));
-    assert_eq!(at_usual.count(), 1, "a server of one's own is the one");
+    assert_eq!(at_usual.count(), 1, "a configured server replaces the list");
     own.stop();
     own.wait_for_end().unwrap();
     kit.shut_down();
 
-    // The next process asks nobody.
+    // The next process uses the cache.
     let again = self::kit(second, folder.path(), &usual, &list);
     assert!(publishes(&again));
     assert_eq!((at_near.count(), asked.load(Ordering::SeqCst)), (3, 1));
     again.shut_down();
-    // Another list is another matter.
+    // The cache of another list is not used.
     let other = self::kit(third, folder.path(), &usual, "http://127.0.0.1:1/ingests");
     assert!(publishes(&other));
     assert_eq!((at_near.count(), at_usual.count()), (3, 2));
@@ -122,7 +122,7 @@ satcast_plugin_api::driver_entry!(large, Platforms);
 satcast_plugin_api::driver_entry!(gone, Platforms);
 
 #[test]
-fn without_a_list_the_usual_server_is_used_and_the_list_is_left_alone_for_a_while() {
+fn without_a_list_the_usual_server_is_used_and_the_list_is_not_fetched_again_soon() {
     let too_large = ok(&format!("{{\"ingests\":[],\"x\":\"{}\"}}", "x".repeat(LIST_BYTES_MAX)));
     let error = Listing::Answer("HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n".into());
     for (entry, list) in
@@ -136,7 +136,7 @@ fn without_a_list_the_usual_server_is_used_and_the_list_is_left_alone_for_a_whil
         assert_eq!((at_usual.count(), asked.load(Ordering::SeqCst)), (2, 1));
         kit.shut_down();
     }
-    // A near server that is away is followed by the usual one.
+    // If the nearest server is down, the usual one is used.
     let folder = tempfile::tempdir().unwrap();
     let (usual, at_usual) = server();
     let (list, _asked) = listing(list_of("rtmp://127.0.0.1:1/app"));

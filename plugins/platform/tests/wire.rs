@@ -1,4 +1,4 @@
-//! The driver under the testkit's host: which server is published to, what is refused, and how long it rests.
+//! The driver under the testkit's host: the chosen server, refusals, and the wait after a failure.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::io::{Read as _, Write as _};
@@ -17,11 +17,11 @@ use serde_json::json;
 
 const KEY: &str = "live_sesame?bandwidthtest=true&x=1";
 
-/// Takes one publisher, or refuses it; tells which name it asked for. Gives the address for `server`.
+/// Takes one publisher, or refuses it. Returns the address for `server`, and a receiver of the requested stream name.
 fn server(refusal: Option<&'static str>) -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("rtmp://{}/app", listener.local_addr().unwrap());
-    let (tell, asked) = mpsc::channel();
+    let (sender, asked) = mpsc::channel();
     std::thread::spawn(move || {
         let mut socket = listener.accept().unwrap().0;
         let (mut session, mut block) = (ServerSession::new(ServerConfig::default()), [0; 65536]);
@@ -29,7 +29,7 @@ fn server(refusal: Option<&'static str>) -> (String, mpsc::Receiver<String>) {
             session.input(Bytes::copy_from_slice(&block[..count])).unwrap();
             while let Some(event) = session.poll_event() {
                 let ServerEvent::PublishRequested { id, stream_key, query, .. } = event else { continue };
-                tell.send(format!("{stream_key}?{}", query.unwrap_or_default())).unwrap();
+                sender.send(format!("{stream_key}?{}", query.unwrap_or_default())).unwrap();
                 match refusal {
                     None => session.accept_publish(id).unwrap(),
                     Some(code) => session.reject_publish(id, code, "no"),
@@ -58,10 +58,10 @@ fn failure(dest: &TestDestination) -> Error {
 satcast_plugin_api::driver_entry!(entry, Platforms);
 
 #[test]
-fn a_platform_publishes_rests_and_refuses() {
+fn a_platform_publishes_waits_after_failures_and_refuses() {
     let kit = testkit::Testkit::start(entry).unwrap();
     let (url, asked) = server(None);
-    // As people paste it.
+    // With the white space of a pasted key.
     let dest = kit.open("twitch", &json!({ "key": format!(" {KEY}\r\n"), "server": url })).unwrap();
     push(&dest, Codec::H264);
     assert!(dest.wait_for_state(State::Live));
@@ -86,25 +86,25 @@ fn a_platform_publishes_rests_and_refuses() {
     let dest = kit.open("twitch", &json!({ "key": KEY, "server": url })).unwrap();
     push(&dest, Codec::Hevc);
     let error = failure(&dest);
-    assert!(asked.try_recv().is_err(), "no broadcast is begun for it");
+    assert!(asked.try_recv().is_err(), "no broadcast is started for it");
     assert_eq!(error.class, Class::Config, "not tried again until something changes: {error}");
     assert!(error.message.contains("Twitch") && error.message.contains("HEVC"), "{error}");
 
     let refused = |name: &str, server, key| platform(name).unwrap().targets(server, key).unwrap_err();
     let (no_key, no_address) = (refused("twitch", None, ""), refused("twitch", Some("http://a"), "k"));
     let control = refused("twitch", None, "\u{7}");
-    let pieces = kit.validate("twitch", &json!({ "key": "a b" })).unwrap_err().message;
-    assert!(pieces.starts_with("key: ") && pieces != no_key && pieces != control, "{pieces}");
+    let has_space = kit.validate("twitch", &json!({ "key": "a b" })).unwrap_err().message;
+    assert!(has_space.starts_with("key: ") && has_space != no_key && has_space != control, "{has_space}");
     for (name, config, refusal) in [
         ("kick", json!({ "key": KEY }), Some(refused("kick", None, "k"))),
         ("twitch", json!({ "key": "" }), Some(no_key.clone())),
         ("twitch", json!({ "key": " \n" }), Some(no_key)),
-        ("twitch", json!({ "key": "a sesame" }), Some(pieces.clone())),
-        ("twitch", json!({ "key": "a\nsesame" }), Some(pieces.clone())),
+        ("twitch", json!({ "key": "a sesame" }), Some(has_space.clone())),
+        ("twitch", json!({ "key": "a\nsesame" }), Some(has_space.clone())),
         ("twitch", json!({ "key": "sesame\u{7}" }), Some(control)),
-        ("twitch", json!({ "key": "sesame\u{202e}\u{2028}x" }), Some(pieces)),
+        ("twitch", json!({ "key": "sesame\u{202e}\u{2028}x" }), Some(has_space)),
         ("twitch", json!({ "key": KEY, "server": "http://sesame" }), Some(no_address)),
-        // The form is wrong, which the host says.
+        // The host reports the missing field.
         ("twitch", json!({}), None),
     ] {
         let error = kit.validate(name, &config).unwrap_err();

@@ -1,19 +1,21 @@
 //! Destination type `rtmp`: one stream pushed to one RTMP server.
 //!
-//! [`target`] reads the address, [`tls`] knows whom to believe, [`push`] owns the connection from connect to end, `feed` puts packets into the RTMP session,
-//! `watch` decides when it is live and when silence is a failure, [`past`] remembers how tries ended, [`refusal`] says why it fails and keeps the key out of what the server says.
+//! [`target`] reads the address, [`tls`] checks certificates, [`push`] owns the connection from connect to end,
+//! `feed` puts packets into the RTMP session, `watch` decides when the destination is live and when silence is a
+//! failure, [`attempts`] remembers how attempts ended, [`refusal`] builds the error texts and keeps the key out of
+//! them.
 //!
 //! Invariants: nothing here retries, resolves a name or spawns a task; the protocol itself is
 //! `satcast_media::rtmp::client`; no text that leaves this crate holds the key, the query or the login of a target.
 
+pub mod attempts;
+mod codec_policy;
 mod feed;
 mod link;
 mod login;
-pub mod past;
 mod pipe;
 pub mod push;
 pub mod refusal;
-mod taking;
 pub mod target;
 pub mod timing;
 pub mod tls;
@@ -26,13 +28,12 @@ use satcast_plugin_api::{DestType, Error, Secret};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use past::Pasts;
+use attempts::Attempts;
 use push::Push;
 use target::Target;
 use timing::Timing;
 use tls::Trust;
 
-/// The destination type.
 pub const TYPE: &str = "rtmp";
 
 /// Configuration of a destination of type `rtmp`.
@@ -48,14 +49,14 @@ pub struct Config {
     #[serde(default)]
     #[schemars(extend("maxLength" = target::TEXT_BYTES_MAX))]
     pub key: Option<Secret<String>>,
-    /// Send HEVC, AV1 and Opus even to a server that does not announce Enhanced RTMP. Without it such a stream fails there, as
-    /// most servers would drop it without a word.
+    /// Send HEVC, AV1 and Opus even to a server that does not announce Enhanced RTMP. Without this option such a
+    /// stream fails, because most servers would drop it silently.
     #[serde(default, rename = "forceEnhanced")]
     pub force_enhanced: bool,
 }
 
 impl Config {
-    /// The target it names.
+    /// The target that the configuration names.
     ///
     /// # Errors
     /// An error of class `Config` that begins with the name of the field.
@@ -65,10 +66,9 @@ impl Config {
     }
 }
 
-/// The driver.
 pub struct Rtmp {
     trust: Trust,
-    pasts: Pasts,
+    attempts: Attempts,
 }
 
 impl Driver for Rtmp {
@@ -81,7 +81,7 @@ impl Driver for Rtmp {
     }
 
     fn load(_: &driver::Host) -> Result<Self, Error> {
-        Ok(Rtmp { trust: Trust::system(), pasts: Pasts::default() })
+        Ok(Rtmp { trust: Trust::system(), attempts: Attempts::default() })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
@@ -91,8 +91,8 @@ impl Driver for Rtmp {
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let config = config.parse::<Config>()?;
         let push =
-            Push::new(config.target()?, Timing::default(), self.trust.clone()).remembering(&self.pasts);
-        Ok(Arc::new(if config.force_enhanced { push.taking_all() } else { push }))
+            Push::new(config.target()?, Timing::default(), self.trust.clone()).with_attempts(&self.attempts);
+        Ok(Arc::new(if config.force_enhanced { push.with_all_codecs() } else { push }))
     }
 }
 

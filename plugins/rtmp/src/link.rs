@@ -1,4 +1,4 @@
-//! The connection to one server with the RTMP session on it, from handshake to goodbye.
+//! The connection to one server and its RTMP session, from handshake to close.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -17,18 +17,17 @@ use crate::pipe::{Reader, Writer};
 use crate::refusal;
 use crate::target::Target;
 
-/// Most segments of one write: a full batch of messages of one chunk is half of it. Below every system's `IOV_MAX`.
+/// Most segments of one write: a full batch of one-chunk messages needs half of it. Below every system's `IOV_MAX`.
 const WRITE_SLICES_MAX: usize = 256;
-/// Room for one read: what a server says to a publisher is short.
+/// Buffer of one read: a server sends a publisher only short messages.
 const READ_BYTES: usize = 4096;
-/// How long the reason is waited for after a write has failed; a closed connection is readable at once.
+/// How long to wait for the server's reason after a failed write; a closed connection is readable at once.
 const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(100);
-/// Bytes a server may send at once, over what its time on the line allows.
+/// Bytes that a server may send at once, beyond the allowed rate.
 const INPUT_BURST_BYTES_MAX: u64 = 1024 * 1024;
-/// Bytes per second a server may send in the long run; acknowledgements and pings are below a hundredth of it.
+/// Bytes per second that a server may send in the long run; acknowledgements and pings are below a hundredth of it.
 const INPUT_BYTES_PER_SECOND_MAX: u64 = 64 * 1024;
 
-/// The connection and the session on it.
 pub(crate) struct Link<'a> {
     pub(crate) target: &'a Target,
     pub(crate) reader: Reader,
@@ -38,15 +37,16 @@ pub(crate) struct Link<'a> {
     input_bytes: u64,
     since: Instant,
     question: Option<Question>,
-    /// What the server was told of the password in this try.
+    /// Values derived from the password that were sent to the server in this attempt.
     proofs: Vec<String>,
-    /// Output position that the server has said it has read.
+    /// Output position that the server has acknowledged as read.
     pub(crate) read_bytes: u64,
     ctx: Ctx,
 }
 
 impl<'a> Link<'a> {
-    /// The last of `answers` is what the app ends with where the server has asked for a login; it was given the others before.
+    /// The last of `answers` is appended to the app where the server asked for a login; the server got the earlier
+    /// ones before.
     pub(crate) fn new(
         target: &'a Target,
         (reader, writer): (Reader, Writer),
@@ -77,7 +77,6 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Handshake, connect and publish.
     pub(crate) async fn publish(&mut self) -> Result<(), Error> {
         loop {
             tokio::select! {
@@ -111,7 +110,7 @@ impl<'a> Link<'a> {
         let parsed = self.session.input(self.input.split().freeze());
         self.input.reserve(READ_BYTES);
         let mut publishing = false;
-        // What the server said before it broke the protocol is the better reason.
+        // The server's message before the protocol error is the better reason.
         while let Some(event) = self.session.poll_event() {
             match event {
                 ClientEvent::Publishing => publishing = true,
@@ -125,7 +124,8 @@ impl<'a> Link<'a> {
                 ClientEvent::Acknowledged { bytes } => self.read_bytes = bytes,
             }
         }
-        parsed.map_err(|error| Error::remote(format!("{} does not keep to RTMP: {error}", self.target)))?;
+        parsed
+            .map_err(|error| Error::remote(format!("{} violates the RTMP protocol: {error}", self.target)))?;
         Ok(publishing)
     }
 
@@ -138,7 +138,6 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Bytes were written, or writing failed.
     pub(crate) async fn wrote(&mut self, written: io::Result<usize>) -> Result<(), Error> {
         let bytes = match written {
             Ok(bytes) => bytes,
@@ -152,7 +151,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Why the server closed, if it said so before writing to it failed.
+    /// The reason for the close, if the server sent one before writing to it failed.
     async fn last_words(&mut self) -> Option<Error> {
         let by = Instant::now() + LAST_WORDS_WAIT_MAX;
         let read = timeout_at(by, self.reader.read_buf(&mut self.input)).await;
@@ -160,22 +159,22 @@ impl<'a> Link<'a> {
         self.received(Ok(bytes)).err()
     }
 
-    /// What the server wants to know before it takes the stream, if that is why it refused.
+    /// The login question in the server's refusal, if there is one.
     pub(crate) fn question(&self) -> Option<Question> {
         self.question.clone()
     }
 
-    /// Output position the server has acknowledged, and whether nothing is on its way to it.
+    /// Output position that the server has acknowledged, and whether no bytes are in flight.
     pub(crate) fn acknowledged(&mut self) -> Result<(u64, bool), Error> {
         let waiting = self.writer.unacknowledged().map_err(|error| refusal::io(self.target, &error))?;
         let output = self.session.output();
-        // With TLS what is on its way is longer than what it says, so that this is rather too little.
+        // With TLS the bytes in flight are longer than their plain text, so this position is rather too low.
         let taken = output.total_bytes() - output.len_bytes() as u64;
         Ok((taken.saturating_sub(waiting), waiting == 0 && output.is_empty()))
     }
 
-    /// Closes our side and reads until the server has closed its own: a socket closed with unread input would reset the
-    /// connection and lose what the server has not read.
+    /// Closes our side and reads until the server has closed its own: closing a socket with unread input would reset
+    /// the connection and lose data that the server has not read.
     pub(crate) async fn close(mut self, by: Instant) {
         let shut = timeout_at(by, async {
             self.writer.shutdown().await?;
@@ -184,13 +183,13 @@ impl<'a> Link<'a> {
             }
             io::Result::Ok(())
         });
-        // Everything is written; how the server leaves changes nothing any more.
+        // Everything is written; the way in which the server closes changes nothing.
         let outcome = shut.await;
         tracing::debug!(target = %self.target, clean = matches!(outcome, Ok(Ok(()))), "closed");
     }
 }
 
-/// What we say we are, with the marks of the streams that the media has come through.
+/// Our client version, with the marks of the services that the media came through.
 fn flash_ver(via: &[String]) -> String {
     match via {
         [] => ClientConfig::default().flash_ver,

@@ -1,6 +1,6 @@
-//! User and password towards servers that ask for them the way Adobe's did (`authmod=adobe`), or Limelight's (`authmod=llnw`, the
-//! digest of RFC 2617): they refuse `connect` with a question in the description, and take it when the app of a new connection holds
-//! the answer. The password itself is never sent.
+//! User and password for servers that use Adobe's scheme (`authmod=adobe`) or Limelight's (`authmod=llnw`, the digest
+//! of RFC 2617): they refuse `connect` with a question in the description, and accept a new connection whose app
+//! holds the answer. The password itself is never sent.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -8,25 +8,24 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest as _, Md5};
 
-/// Connections that one login takes at most: the question which kind, the question itself, the answer.
+/// Most connections for one login: the question for the scheme, the challenge, the answer.
 pub(crate) const ROUNDS_MAX: usize = 3;
-/// What Limelight's digest is made over besides user, password and app.
+/// Parts of Limelight's digest besides user, password and app.
 const REALM: &str = "live";
 const METHOD: &str = "publish";
-/// The instance of an app that names none.
+/// The instance of an app without one.
 const INSTANCE_DEFAULT: &str = "_definst_";
-/// Names in an answer of what was made for it.
+/// Names of the values in an answer that are derived from the password.
 const PROOFS: [&str; 3] = ["challenge", "cnonce", "response"];
-/// How often a nonce of the server was used: each is, once.
+/// Use count of a server's nonce: each is used once.
 const NONCE_COUNT: &str = "00000001";
 
-/// A user and a password, as the server knows them.
 pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
-/// Whose way of asking it is.
+/// The authentication scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Adobe,
@@ -43,37 +42,37 @@ impl Kind {
         }
     }
 
-    /// The kind that the description of a refusal names.
+    /// The scheme that the description of a refusal names.
     pub(crate) fn find(description: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| description.contains(kind.words()))
     }
 }
 
-/// What a server's refusal asks for.
+/// The question in a server's refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// Who it is.
-    Who(Kind),
-    /// Proof of the password to one that asks as Adobe's servers do.
+    /// Which user: the server wants a login.
+    User(Kind),
+    /// Proof of the password, in Adobe's scheme.
     Proof {
         salt: String,
-        /// `opaque`, or `challenge` of servers without it.
+        /// `opaque`, or `challenge` for servers without it.
         challenge: String,
         opaque: String,
     },
-    /// The same to one of Limelight.
+    /// Proof of the password, in Limelight's scheme.
     Digest { nonce: String },
 }
 
 impl Question {
-    /// The question in the description of a refusal; `None`: it asks for nothing, or has had the answer and refuses it.
+    /// The question in the description of a refusal. `None`: the server asks nothing, or it refuses the answer.
     pub(crate) fn find(description: &str) -> Option<Self> {
         let kind = Kind::find(description)?;
         if description.contains("authfailed") || description.contains("nosuchuser") {
             return None;
         }
         if !description.contains("reason=needauth") {
-            return description.contains("need auth").then_some(Question::Who(kind));
+            return description.contains("need auth").then_some(Question::User(kind));
         }
         let value = |name: &str| {
             let parts = description.split(['?', '&', ' ']);
@@ -90,9 +89,9 @@ impl Question {
         })
     }
 
-    /// What the app of the next connection ends with; `app` is that of the connection.
+    /// The suffix of the next connection's app; `app` is the app of the connection.
     pub(crate) fn answer(&self, login: &Login, app: &str) -> String {
-        // Differs every time; nothing depends on its being hard to guess.
+        // Differs every time; it need not be hard to guess.
         let nonce = RandomState::new().hash_one(&login.user) as u32;
         self.answer_with(login, app, &format!("{nonce:08x}"))
     }
@@ -100,7 +99,7 @@ impl Question {
     fn answer_with(&self, login: &Login, app: &str, own: &str) -> String {
         let Login { user, password } = login;
         match self {
-            Question::Who(kind) => format!("{}&user={user}", kind.words()),
+            Question::User(kind) => format!("{}&user={user}", kind.words()),
             Question::Proof { salt, challenge, opaque } => {
                 let secret = digest(&[user, salt, password]);
                 let asked = if opaque.is_empty() { challenge } else { opaque };
@@ -121,7 +120,7 @@ impl Question {
     }
 }
 
-/// What an answer holds that helps to guess the password: with what the server knows it can be tried at home.
+/// Parts of an answer that help to guess the password: together with the server's values they allow offline guessing.
 pub(crate) fn proofs(answer: &str) -> impl Iterator<Item = &str> {
     let parts = answer.split('&').filter_map(|part| part.split_once('='));
     parts.filter(|(name, _)| PROOFS.contains(name)).map(|(_, value)| value)
@@ -146,15 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_told_from_refusals() {
-        let who = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
-        assert_eq!(Question::find(who), Some(Question::Who(Kind::Adobe)));
+    fn questions_are_distinguished_from_refusals() {
+        let need_auth = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
+        assert_eq!(Question::find(need_auth), Some(Question::User(Kind::Adobe)));
         let proof = "[ AccessManager.Reject ] : [ authmod=adobe ] : \
                      ?reason=needauth&user=bob&salt=c2FsdA==&challenge=Y2g=&opaque=b3A=";
         let (salt, challenge, opaque) = ("c2FsdA==".into(), "Y2g=".into(), "b3A=".into());
         assert_eq!(Question::find(proof), Some(Question::Proof { salt, challenge, opaque }));
-        let who = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=llnw ] : ";
-        assert_eq!(Question::find(who), Some(Question::Who(Kind::Limelight)));
+        let need_auth = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=llnw ] : ";
+        assert_eq!(Question::find(need_auth), Some(Question::User(Kind::Limelight)));
         let digest = "[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=needauth&user=bob&nonce=bm9uY2U=";
         assert_eq!(Question::find(digest), Some(Question::Digest { nonce: "bm9uY2U=".into() }));
         for text in [
@@ -169,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn the_proof_is_the_one_that_servers_compute() {
+    fn the_proof_matches_the_servers() {
         let proof = |challenge: &str, opaque: &str| Question::Proof {
             salt: "salt".into(),
             challenge: challenge.into(),
             opaque: opaque.into(),
         };
-        assert_eq!(Question::Who(Kind::Adobe).answer_with(&bob(), "live", "n"), "authmod=adobe&user=bob");
+        assert_eq!(Question::User(Kind::Adobe).answer_with(&bob(), "live", "n"), "authmod=adobe&user=bob");
         // md5("bobsalthunter2"), then md5(that in base64, the question, the nonce), made with another tool.
         assert_eq!(
             proof("ch", "").answer_with(&bob(), "live", "00000001"),
@@ -190,11 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn the_proofs_of_an_answer_are_what_was_made_for_it() {
+    fn the_proofs_of_an_answer_are_its_derived_values() {
         let proof = Question::Proof { salt: "salt".into(), challenge: "ch".into(), opaque: "op".into() };
         let digest = Question::Digest { nonce: "bm9uY2U=".into() };
         for (question, expected) in [
-            (Question::Who(Kind::Adobe), &[][..]),
+            (Question::User(Kind::Adobe), &[][..]),
             (proof, &["00000001", "r/j7r+tJtjy7YndVXmGoTA=="]),
             (digest, &["00000001", "25e0dcda108045e9f22ad85b623fa267"]),
         ] {
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_the_one_that_another_encoder_computes() {
+    fn the_digest_matches_another_encoder() {
         let question = Question::Digest { nonce: "bm9uY2U=".into() };
         for (app, own, response) in [
             ("live", "bccd35b3", "7a255b6d33c3ffb31f830ae8ea892b8c"),

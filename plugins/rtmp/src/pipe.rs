@@ -13,48 +13,43 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::client::TlsStream;
 
-/// Bytes that may wait unsent in the system. Few: what a server does not take stays with the host, which drops to a keyframe
-/// and says so. Enough for a burst of a usual stream.
+/// Bytes that may wait unsent in the system. Few: data that the server does not take stays with the host, which drops
+/// to a keyframe and reports it. Enough for a burst of a usual stream.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 
-/// What a server sends.
+/// The receiving half.
 pub(crate) enum Reader {
-    /// As it is.
     Plain(OwnedReadHalf),
-    /// Encrypted.
     Tls(ReadHalf<TlsStream<TcpStream>>),
 }
 
-/// What a server is sent.
+/// The sending half.
 pub(crate) struct Writer {
     half: Half,
-    /// Bytes that TLS has taken and the socket has not: they do not count as written yet.
+    /// Bytes that TLS has accepted and the socket has not; they do not count as written.
     unflushed: usize,
 }
 
 enum Half {
     Plain(OwnedWriteHalf),
-    /// With a descriptor of its own, as the stream is behind the lock of its halves.
+    /// With its own descriptor, because the stream is behind the lock of its halves.
     Tls(WriteHalf<TlsStream<TcpStream>>, OwnedFd),
 }
 
-/// Keeps the system from taking more than it sends.
+/// Keeps the system from buffering more than it sends.
 pub(crate) fn limit_unsent(stream: &TcpStream) {
     if let Err(error) = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
         tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
     }
 }
 
-/// Both directions of a connection without TLS.
 pub(crate) fn plain(stream: TcpStream) -> (Reader, Writer) {
     let (reader, writer) = stream.into_split();
     (Reader::Plain(reader), Writer { half: Half::Plain(writer), unflushed: 0 })
 }
 
-/// Both directions of an encrypted connection.
-///
 /// # Errors
-/// The process has no descriptor left.
+/// The process has no free descriptor.
 pub(crate) fn tls(stream: TlsStream<TcpStream>) -> io::Result<(Reader, Writer)> {
     let socket = stream.get_ref().0.as_fd().try_clone_to_owned()?;
     let (reader, writer) = tokio::io::split(stream);
@@ -75,8 +70,8 @@ impl AsyncRead for Reader {
 }
 
 impl Writer {
-    /// Sends from the front of `slices`; the bytes it returns are with the system. After `Pending` the next call must have
-    /// the same bytes in front.
+    /// Sends from the front of `slices`; the returned number of bytes is with the system. After `Pending` the next
+    /// call must have the same bytes in front.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -94,7 +89,7 @@ impl Writer {
         }
     }
 
-    /// Says that nothing more comes, in TLS with its closing alert too.
+    /// Ends the sending direction, in TLS with a closing alert.
     pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
         match &mut self.half {
             Half::Plain(writer) => writer.shutdown().await,
@@ -102,7 +97,7 @@ impl Writer {
         }
     }
 
-    /// Bytes that the server has not acknowledged; in TLS as they are on the wire.
+    /// Bytes that the server has not acknowledged, with TLS as they are on the wire.
     pub(crate) fn unacknowledged(&self) -> io::Result<u64> {
         match &self.half {
             Half::Plain(writer) => unacknowledged(writer.as_ref()),
@@ -110,15 +105,15 @@ impl Writer {
         }
     }
 
-    /// Makes the end of this connection a reset: what the system still holds for the server is thrown away, and the server
-    /// knows at once that nothing more comes.
+    /// Makes the close of this connection a reset: data that the system still holds for the server is discarded, and
+    /// the server sees the end at once.
     pub(crate) fn abort(&self) {
         let set = match &self.half {
             Half::Plain(writer) => SockRef::from(writer.as_ref()).set_linger(Some(Duration::ZERO)),
             Half::Tls(_, socket) => SockRef::from(socket).set_linger(Some(Duration::ZERO)),
         };
         if let Err(error) = set {
-            tracing::debug!(%error, "cannot make the end of a connection a reset");
+            tracing::debug!(%error, "cannot set SO_LINGER to reset the connection at its close");
         }
     }
 }

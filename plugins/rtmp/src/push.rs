@@ -12,62 +12,63 @@ use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::attempts::{Attempts, Ended, Plan};
+use crate::codec_policy::CodecPolicy;
 use crate::feed::Feed;
 use crate::link::{Link, write_some};
 use crate::login;
-use crate::past::{Ended, Pasts, Plan};
 use crate::pipe;
 use crate::refusal;
-use crate::taking::Taking;
 use crate::target::Target;
 use crate::timing::Timing;
 use crate::tls::{self, Trust};
 use crate::watch::{Due, Seen, WINDOW_BYTES_MIN, Watch};
 
-/// A destination that pushes to one RTMP server.
 #[derive(Debug)]
 pub struct Push {
-    /// The servers: the first one and its backups. Never empty.
+    /// The first server and its backups. Never empty.
     targets: Vec<Target>,
     timing: Timing,
     trust: Trust,
-    taking: Taking,
-    pasts: Pasts,
+    codec_policy: CodecPolicy,
+    attempts: Attempts,
 }
 
 impl Push {
-    /// A push to `target`, whose certificate is checked against `trust` if it is one with TLS.
+    /// A push to `target`; `trust` checks its certificate if the target uses TLS.
     pub fn new(target: Target, timing: Timing, trust: Trust) -> Self {
         let targets = vec![target];
-        Push { targets, timing, trust, taking: Taking::AsAnnounced, pasts: Pasts::default() }
+        Push { targets, timing, trust, codec_policy: CodecPolicy::AsAnnounced, attempts: Attempts::default() }
     }
 
-    /// The same with targets that are tried in turn, each with its own time, where the first cannot be reached or breaks off
-    /// before it has accepted the stream. A refusal is not answered by trying the next at once; but where two tries in a row failed at one
-    /// server, however they did, the next begins at the one after it: see [`crate::past`] for when that is left again.
+    /// Adds backups, each with a time limit of its own. The next target is tried where the first cannot be reached or
+    /// breaks off before it has accepted the stream. After a refusal the next target is not tried at once; but after
+    /// two failed attempts in a row at one server, whatever the reason, the next attempt begins at the server after
+    /// it. [`crate::attempts`] says when the first server is used again.
     pub fn with_backups(mut self, backups: Vec<Target>) -> Self {
         self.targets.extend(backups);
         self
     }
 
-    /// The same, remembering in `pasts` how its tries ended: those of one driver share it.
-    pub fn remembering(self, pasts: &Pasts) -> Self {
-        Push { pasts: pasts.clone(), ..self }
+    /// Records in `attempts` how attempts ended; all destinations of one driver share it.
+    pub fn with_attempts(self, attempts: &Attempts) -> Self {
+        Push { attempts: attempts.clone(), ..self }
     }
 
-    /// The same for a server whose codecs are known (by `Codec::name`), whatever it announces; `who` it is stands in the
-    /// refusal of another.
-    pub fn taking<'a>(self, codecs: impl IntoIterator<Item = &'a str>, who: &str) -> Self {
+    /// Sets the codecs (by `Codec::name`) that the server accepts, whatever it announces; `service` is its name in
+    /// the refusal of other codecs.
+    pub fn with_codecs<'a>(self, codecs: impl IntoIterator<Item = &'a str>, service: &str) -> Self {
         let codecs = codecs.into_iter().map(str::to_owned).collect();
-        Push { taking: Taking::Known { codecs, who: who.to_owned() }, ..self }
+        Push { codec_policy: CodecPolicy::Known { codecs, service: service.to_owned() }, ..self }
     }
 
-    /// The same for a server that takes every codec, whatever it announces.
-    pub fn taking_all(self) -> Self {
-        Push { taking: Taking::All, ..self }
+    /// For a server that accepts every codec, whatever it announces.
+    pub fn with_all_codecs(self) -> Self {
+        Push { codec_policy: CodecPolicy::All, ..self }
     }
 
-    /// Connects and publishes at the first target from `begin` on that can be reached; its place as well.
+    /// Connects and publishes at the first target from `begin` on that can be reached; also returns the index of that
+    /// target.
     async fn establish(&self, begin: usize, ctx: &Ctx) -> Result<(usize, Link<'_>), Error> {
         let mut order = (0..self.targets.len()).map(|step| (begin + step) % self.targets.len());
         let place = order.next().unwrap_or_default();
@@ -81,7 +82,7 @@ impl Push {
             tracing::warn!(%target, reason = %first, "trying another server");
             match self.establish_at(target, ctx).await {
                 Ok(link) => return Ok((place, link)),
-                // An address that may not be connected to is no reason to give up one that only fails now.
+                // A forbidden address of a backup does not replace a first target that only fails for now.
                 Err(Failure { error, is_elsewhere_better: true }) if first.class == Class::Config => {
                     first = error
                 }
@@ -93,14 +94,14 @@ impl Push {
         Err(first)
     }
 
-    /// Connects and publishes, within `timing.setup`; once more where the server asks who it is.
+    /// Connects and publishes, within `timing.setup`; connects again where the server asks for a login.
     async fn establish_at<'a>(&self, target: &'a Target, ctx: &Ctx) -> Result<Link<'a>, Failure> {
         let deadline = Instant::now() + self.timing.setup;
         let login = target.login();
         let mut answers = Vec::new();
         for _ in 0..login::ROUNDS_MAX {
             let connected = ctx.connect(target.host(), target.port(), self.timing.setup).await;
-            // Also where the guard refuses it: a server of a published list may be one that is not to be connected to.
+            // Also where the guard refuses the address: one server of a published list may have a forbidden address.
             let stream = connected.map_err(|error| Failure { error, is_elsewhere_better: true })?;
             pipe::limit_unsent(&stream);
             let halves = if target.is_tls() {
@@ -126,7 +127,7 @@ impl Push {
 }
 
 impl Push {
-    /// From connect to the end, which is told to `ended` as far as it came.
+    /// From connect to the end; records in `ended` how far it came.
     async fn try_once(
         &self,
         plan: Plan,
@@ -135,12 +136,12 @@ impl Push {
         ended: &mut Ended,
     ) -> Result<(), Error> {
         let mut first = Vec::new();
-        if self.taking.is_known() {
-            // A broadcast is not begun to say then that its codec is none for it.
+        if self.codec_policy.is_known() {
+            // Checks the codec before the broadcast starts on the platform.
             if !media.recv_batch(&mut first).await {
                 return Ok(());
             }
-            self.taking.check_known(&first)?;
+            self.codec_policy.check_known(&first)?;
         }
         let (place, link) = tokio::select! {
             biased;
@@ -150,15 +151,15 @@ impl Push {
         ended.server = Some(place);
         tracing::debug!(target = %link.target, "publishing");
         let (accepted, target) = (Instant::now(), link.target);
-        // A platform's server may be a backup, or one of a published list.
+        // The server may be a backup, or one of a platform's published list.
         ctx.event("publishing", &json!({ "server": target.to_string() }));
-        // What another server did says nothing of this one.
+        // The behaviour of another server says nothing about this one.
         let is_doubted = place == plan.first && plan.was_unread;
         let mut forward = Forward {
             link,
             watch: Watch::new(self.timing, accepted, is_doubted),
             feed: Feed::default(),
-            taking: &self.taking,
+            codec_policy: &self.codec_policy,
             ctx,
             media,
             first,
@@ -179,12 +180,12 @@ impl Push {
 impl Destination for Push {
     async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
         let (servers, about) = (self.targets.len(), ctx.about());
-        let plan = self.pasts.plan(about, servers, Instant::now());
+        let plan = self.attempts.plan(about, servers, Instant::now());
         let mut ended = Ended { server: None, lived: Duration::ZERO, was_unread: false };
         let outcome = self.try_once(plan, &ctx, media, &mut ended).await;
         match &outcome {
-            Ok(()) => self.pasts.forget(about),
-            Err(_) => self.pasts.ended(about, servers, ended, Instant::now()),
+            Ok(()) => self.attempts.forget(about),
+            Err(_) => self.attempts.ended(about, servers, ended, Instant::now()),
         }
         outcome
     }
@@ -192,27 +193,27 @@ impl Destination for Push {
 
 /// Forwards media over an accepted connection.
 ///
-/// A batch is pulled when everything before it was written, so at most one batch is on its way: with media in bursts a burst
-/// costs one pull and one write, and a server that does not read leaves the rest in the host's queue.
+/// A batch is pulled after everything before it was written, so at most one batch is in flight: a burst costs one
+/// pull and one write, and packets for a server that does not read stay in the host's queue.
 struct Forward<'a> {
     link: Link<'a>,
     watch: Watch,
     feed: Feed,
-    taking: &'a Taking,
+    codec_policy: &'a CodecPolicy,
     ctx: &'a Ctx,
     media: Media,
-    /// What was taken of it before the connection.
+    /// Packets that were taken before the connection was made.
     first: Vec<Packet>,
     /// The host's queue may still have packets.
     open: bool,
-    /// It was given up because the server does not read.
+    /// The connection was given up because the server does not read.
     does_not_read: bool,
 }
 
 impl Forward<'_> {
     async fn run(&mut self) -> Result<(), Error> {
         let ctx = self.ctx;
-        // The sooner the server says that it reads, the sooner this is known.
+        // Asks for early acknowledgements, so that reading is confirmed soon.
         self.link.session.announce_window(WINDOW_BYTES_MIN).map_err(broken)?;
         let sent = ctx.counter("packets_sent");
         let skipped = ctx.counter("packets_skipped");
@@ -225,7 +226,7 @@ impl Forward<'_> {
         let mut timer = pin!(sleep_until(self.watch.next()));
         while self.open || !self.link.session.output().is_empty() {
             self.prepare()?;
-            if self.watch.is_look_due(Instant::now()) {
+            if self.watch.is_check_due(Instant::now()) {
                 timer.as_mut().reset(self.check()?);
             }
             let idle = self.link.session.output().is_empty();
@@ -253,7 +254,7 @@ impl Forward<'_> {
                         timer.as_mut().reset(self.watch.stop(Instant::now()));
                     }
                 }
-                // Last: a server that talks without end must not keep media from it.
+                // Last: a server that sends without end must not hold up media.
                 read = self.link.reader.read_buf(&mut self.link.input) => {
                     self.link.received(read)?;
                     if !self.watch.is_live() {
@@ -265,7 +266,7 @@ impl Forward<'_> {
         Ok(())
     }
 
-    /// Turns what was pulled into chunks.
+    /// Turns the pulled packets into chunks.
     fn prepare(&mut self) -> Result<(), Error> {
         if !self.feed.is_empty()
             && let Some(end) = self.feed.fill(&mut self.link.session).map_err(broken)?
@@ -277,20 +278,20 @@ impl Forward<'_> {
 
     fn took(&mut self, batch: &mut Vec<Packet>) -> Result<(), Error> {
         for packet in batch.iter().filter(|packet| packet.is_config()) {
-            self.taking.check(packet.codec, &self.link.session, self.link.target)?;
+            self.codec_policy.check(packet.codec, &self.link.session, self.link.target)?;
         }
         self.feed.take(batch);
         Ok(())
     }
 
-    /// Looks at what the server has acknowledged, and at the clock; returns when to look again.
+    /// Checks acknowledgements and time limits; returns the time of the next check.
     fn check(&mut self) -> Result<Instant, Error> {
         let now = Instant::now();
         let (taken, all) = self.link.acknowledged()?;
         let session = &mut self.link.session;
         let read = (!session.acknowledges_wrongly()).then_some(self.link.read_bytes);
         let (asked, end) = (session.window_bytes(), session.output().total_bytes());
-        let due = self.watch.look(now, Seen { taken, all: all && self.feed.is_empty(), read, asked, end });
+        let due = self.watch.check(now, Seen { taken, all: all && self.feed.is_empty(), read, asked, end });
         if self.open
             && let Some(bytes) = self.watch.window(now, asked)
         {
@@ -304,7 +305,8 @@ impl Forward<'_> {
             Due::Slow => self.ctx.waiting(&refusal::slow(target)),
             Due::NoMedia => self.ctx.waiting(&refusal::no_media()),
             Due::DoesNotRead { is_silent } => {
-                // A server that only pretends would else keep the stream's name with what is still on its way.
+                // Otherwise a server that only pretends to read would keep the stream's name busy with bytes still in
+                // flight.
                 self.link.writer.abort();
                 self.does_not_read = true;
                 return Err(refusal::does_not_read(target, is_silent));
@@ -319,10 +321,9 @@ impl Forward<'_> {
     }
 }
 
-/// Why a target did not take the stream.
 struct Failure {
     error: Error,
-    /// The server cannot be reached, or not now: another one may be.
+    /// The server cannot be reached now; another one may be.
     is_elsewhere_better: bool,
 }
 
@@ -334,7 +335,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// The session refuses our own packets.
 fn broken(error: RtmpError) -> Error {
     Error::internal(format!("the RTMP session refuses a packet: {error}"))
 }

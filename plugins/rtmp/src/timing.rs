@@ -1,4 +1,4 @@
-//! How long a push waits for what.
+//! Time limits of a push.
 
 use std::time::Duration;
 
@@ -7,13 +7,14 @@ use std::time::Duration;
 pub struct Timing {
     /// Connecting, handshake, connect and publish together.
     pub setup: Duration,
-    /// Bytes wait and the server acknowledges none: the destination counts as not live. It is again when it has gone on for as long.
+    /// Bytes are waiting and the server acknowledges none: the destination counts as not live. It is live again after
+    /// the server has taken data for this long.
     pub stalled: Duration,
-    /// Bytes wait and the server acknowledges none: the connection is given up. Above `stalled`.
+    /// Bytes are waiting and the server acknowledges none: the connection is given up. Above `stalled`.
     pub unread_max: Duration,
-    /// No media comes: the destination counts as not live; the connection stays.
+    /// No media arrives: the destination counts as not live; the connection stays.
     pub media_silent: Duration,
-    /// From the request to end until the last bytes are written and the server has closed its side.
+    /// From the request to stop until the last bytes are written and the server has closed its side.
     pub flush: Duration,
 }
 
@@ -24,7 +25,7 @@ impl Default for Timing {
             stalled: Duration::from_secs(5),
             unread_max: Duration::from_secs(15),
             media_silent: Duration::from_secs(5),
-            // Half of what the host grants a destination to end.
+            // Half of the time that the host gives a destination to stop.
             flush: Duration::from_secs(1),
         }
     }

@@ -1,4 +1,4 @@
-//! `rtmps://`: whom the driver believes, and what a failed handshake means in plain words.
+//! `rtmps://`: which certificates the driver trusts, and plain texts for a failed handshake.
 
 use std::io;
 use std::sync::Arc;
@@ -17,32 +17,30 @@ use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, 
 use crate::refusal;
 use crate::target::Target;
 
-/// Bytes that TLS takes before they must be with the system. Two records: large enough that a batch costs few of them, small
-/// enough that a server at 100 kbit/s is seen to read within the time after which it would count as stalled.
+/// Bytes that TLS accepts before the system must have them. Two records: large enough that a batch needs few of them,
+/// small enough that a server at 100 kbit/s is seen to read before it counts as stalled.
 const UNSENT_BYTES_MAX: usize = 32 * 1024;
-/// Floor before the next try after a certificate was not believed: only people mend it.
+/// Floor before the next attempt after a certificate was not trusted: only people can fix it.
 pub(crate) const CERTIFICATE_RETRY_FLOOR: Duration = Duration::from_secs(60);
 
-/// What the TLS library calls a certificate of an authority that a server shows as its own.
+/// The TLS library's name for an authority's certificate that a server uses as its own.
 const AUTHORITY_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// Whose signature under a server's certificate is believed. Cheap to clone; clones share what was loaded.
+/// Trusted certificate authorities. Cheap to clone; clones share what was loaded.
 #[derive(Clone, Debug)]
 pub struct Trust {
     config: Arc<Mutex<Option<Arc<ClientConfig>>>>,
 }
 
 impl Trust {
-    /// The authorities this machine knows, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Loaded at the first use, and again
+    /// The system's authorities, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Loaded at the first use, and again
     /// at every use until one is found.
     pub fn system() -> Self {
         Trust { config: Arc::default() }
     }
 
-    /// These authorities.
-    ///
     /// # Errors
-    /// The TLS library finds no protocol version it could speak.
+    /// The TLS library supports no usable protocol version.
     pub fn with_roots(roots: RootCertStore) -> Result<Self, Error> {
         let config = client_config(roots)?;
         Ok(Trust { config: Arc::new(Mutex::new(Some(Arc::new(config)))) })
@@ -83,7 +81,7 @@ fn system_roots() -> RootCertStore {
 }
 
 fn client_config(roots: RootCertStore) -> Result<ClientConfig, Error> {
-    // Named: this library has its own copy of rustls, in which nobody has installed a default.
+    // Explicit provider: this library has its own copy of rustls, without a process default.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let versions = builder
         .with_safe_default_protocol_versions()
@@ -91,7 +89,7 @@ fn client_config(roots: RootCertStore) -> Result<ClientConfig, Error> {
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Speaks TLS to `target` over a connected socket, until `deadline` at the latest.
+/// Makes a TLS connection to `target` over a connected socket, until `deadline` at the latest.
 pub(crate) async fn connect(
     target: &Target,
     socket: TcpStream,
@@ -110,17 +108,16 @@ pub(crate) async fn connect(
     }
 }
 
-/// The server did not complete the handshake in time.
 pub fn late(target: &Target) -> Error {
     Error::network(format!(
         "{target} did not complete the TLS handshake in time; check that it takes rtmps:// at this port"
     ))
 }
 
-/// Speaks TLS over a connected socket to a host that is no RTMP server. Waits for as long as the host takes.
+/// Makes a TLS connection over a connected socket to a host that is no RTMP server. Has no time limit.
 ///
 /// # Errors
-/// Why not, in words for a log.
+/// The reason, as text for a log.
 pub async fn secure(host: &str, socket: TcpStream, trust: &Trust) -> Result<TlsStream<TcpStream>, Error> {
     let name = server_name(host)?;
     let connector = TlsConnector::from(trust.config().await?);
@@ -129,17 +126,17 @@ pub async fn secure(host: &str, socket: TcpStream, trust: &Trust) -> Result<TlsS
 }
 
 fn server_name(host: &str) -> Result<ServerName<'static>, Error> {
-    // A dot at the end means the same name and stands in no certificate.
+    // A dot at the end means the same name and is in no certificate.
     ServerName::try_from(host.trim_end_matches('.').to_owned())
-        .map_err(|_| Error::config("url: the host is no name that a certificate could have"))
+        .map_err(|_| Error::config("url: the host name cannot be in a certificate; check it"))
 }
 
-/// Why the handshake failed. Nothing the server wrote is repeated.
+/// Why the handshake failed. Text from the server is never repeated.
 pub fn failed(target: &Target, error: &io::Error) -> Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidCertificate(why)) => {
-            let text = format!("the certificate of {target} {}", not_believed(why));
+            let text = format!("the certificate of {target} {}", not_trusted(why));
             Error::remote(text).retry_after(CERTIFICATE_RETRY_FLOOR)
         }
         Some(rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. }) => {
@@ -150,10 +147,10 @@ pub fn failed(target: &Target, error: &io::Error) -> Error {
         Some(rustls::Error::AlertReceived(alert)) => {
             Error::remote(format!("{target} refused the TLS handshake: {alert:?}"))
         }
-        Some(rustls::Error::PeerIncompatible(_)) => {
-            Error::remote(format!("{target} offers no TLS that is safe today (1.2 or 1.3 are)"))
-        }
-        Some(_) => Error::remote(format!("{target} does not keep to TLS")),
+        Some(rustls::Error::PeerIncompatible(_)) => Error::remote(format!(
+            "{target} offers no safe TLS version; the server must support TLS 1.2 or 1.3"
+        )),
+        Some(_) => Error::remote(format!("{target} violates the TLS protocol")),
         None if refusal::is_close(error) => Error::remote(format!(
             "{target} closed the connection in the TLS handshake; check that it takes rtmps:// at this port"
         )),
@@ -161,24 +158,24 @@ pub fn failed(target: &Target, error: &io::Error) -> Error {
     }
 }
 
-fn not_believed(why: &CertificateError) -> &'static str {
+fn not_trusted(why: &CertificateError) -> &'static str {
     use CertificateError as C;
     match why {
-        C::Expired | C::ExpiredContext { .. } => "has expired; whoever runs the server must renew it",
+        C::Expired | C::ExpiredContext { .. } => "has expired; the server's operator must renew it",
         C::NotValidYet | C::NotValidYetContext { .. } => "is not valid yet; check the clock of this machine",
         C::NotValidForName | C::NotValidForNameContext { .. } => {
-            "is for another name; use the name in the url that the server's owner gives"
+            "is for another host name; use the name in the url that the server's operator gives"
         }
         C::UnknownIssuer => {
-            "is not signed by an authority this machine knows; a server with a certificate of its own making needs \
-             that certificate installed here"
+            "is not signed by an authority that this machine trusts; install the certificate here if the server uses \
+             a self-signed one"
         }
         C::Revoked => "was revoked",
         C::Other(why) if why.to_string().contains(AUTHORITY_AS_SERVER) => {
-            "is that of an authority (CA:TRUE) and no server's; whoever runs the server must make one without it"
+            "is that of an authority (CA:TRUE), not of a server; the server's operator must replace it"
         }
         C::BadSignature => "has a wrong signature",
-        _ => "cannot be used; whoever runs the server must replace it",
+        _ => "cannot be used; the server's operator must replace it",
     }
 }
 
@@ -197,7 +194,7 @@ mod tests {
         for (error, text, floor) in [
             (
                 certificate(CertificateError::Expired),
-                "the certificate of a.example:443 has expired; whoever runs the server must renew it",
+                "the certificate of a.example:443 has expired; the server's operator must renew it",
                 true,
             ),
             (
@@ -207,21 +204,21 @@ mod tests {
             ),
             (
                 certificate(CertificateError::NotValidForName),
-                "the certificate of a.example:443 is for another name; use the name in the url that the server's owner \
-                 gives",
+                "the certificate of a.example:443 is for another host name; use the name in the url that the server's \
+                 operator gives",
                 true,
             ),
             (
                 certificate(CertificateError::UnknownIssuer),
-                "the certificate of a.example:443 is not signed by an authority this machine knows; a server with a \
-                 certificate of its own making needs that certificate installed here",
+                "the certificate of a.example:443 is not signed by an authority that this machine trusts; install the \
+                 certificate here if the server uses a self-signed one",
                 true,
             ),
             (certificate(CertificateError::Revoked), "the certificate of a.example:443 was revoked", true),
             (
                 certificate(authority),
-                "the certificate of a.example:443 is that of an authority (CA:TRUE) and no server's; whoever runs the \
-                 server must make one without it",
+                "the certificate of a.example:443 is that of an authority (CA:TRUE), not of a server; the server's \
+                 operator must replace it",
                 true,
             ),
             (
@@ -231,7 +228,7 @@ mod tests {
             ),
             (
                 certificate(CertificateError::BadEncoding),
-                "the certificate of a.example:443 cannot be used; whoever runs the server must replace it",
+                "the certificate of a.example:443 cannot be used; the server's operator must replace it",
                 true,
             ),
             (
@@ -246,15 +243,15 @@ mod tests {
             ),
             (
                 rustls::Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered),
-                "a.example:443 offers no TLS that is safe today (1.2 or 1.3 are)",
+                "a.example:443 offers no safe TLS version; the server must support TLS 1.2 or 1.3",
                 false,
             ),
-            (rustls::Error::DecryptError, "a.example:443 does not keep to TLS", false),
+            (rustls::Error::DecryptError, "a.example:443 violates the TLS protocol", false),
         ] {
-            let told = failed(&target, &io::Error::new(io::ErrorKind::InvalidData, error));
+            let actual = failed(&target, &io::Error::new(io::ErrorKind::InvalidData, error));
             let expected =
                 Error { retry_after: floor.then_some(CERTIFICATE_RETRY_FLOOR), ..Error::remote(text) };
-            assert_eq!(told, expected);
+            assert_eq!(actual, expected);
         }
         let text = "a.example:443 closed the connection in the TLS handshake; check that it takes rtmps:// at this port";
         assert_eq!(failed(&target, &io::ErrorKind::UnexpectedEof.into()), Error::remote(text));
@@ -264,9 +261,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_authorities_are_said_to_be_missing() {
+    async fn missing_authorities_are_reported() {
         let trust = Trust::system();
-        // What the machine has is not this test's matter, what follows from it is.
+        // The test accepts machines with and without authorities and checks the consequence.
         match trust.config().await {
             Ok(config) => assert!(Arc::ptr_eq(&config, &trust.config().await.unwrap()), "loaded once"),
             Err(error) => assert!(error.message.contains("ca-certificates"), "{error}"),

@@ -204,12 +204,12 @@ fn copies(viewer: &mut Viewer, folder: &Path) -> Vec<String> {
     let playlist = viewer.playlist();
     let text = viewer.http.get(&playlist, &[]).text();
     std::fs::write(folder.join(PLAYLIST), text).expect("a playlist");
-    let pieces = viewer.pieces(newest);
+    let chunks = viewer.chunks(newest);
     let write = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.join(name), bytes).expect("a segment");
         format!("/{name}")
     };
-    pieces.iter().map(|piece| write(&piece.entry.name, &piece.bytes)).collect()
+    chunks.iter().map(|chunk| write(&chunk.entry.name, &chunk.bytes)).collect()
 }
 
 /// What a busy viewer costs in memory.

@@ -31,7 +31,7 @@ pub(crate) fn run(source: &Source, options: Options) {
     }
     let of = |field: fn(&Start) -> f64| summary(&starts.iter().map(field).collect::<Vec<_>>());
     println!("\nseconds from the first packet to hlsReady            {}", of(|start| start.ready));
-    println!("  and from the address to the first picture, hls.js  {}", of(|start| start.hls_js));
+    println!("  and from the address to the first frame, hls.js  {}", of(|start| start.hls_js));
     println!("                                             native  {}", of(|start| start.native));
     println!("seconds from the first packet to nginx's playlist    {}", summary(&theirs));
 }

@@ -1,4 +1,4 @@
-//! What is measured, and what is aimed at.
+//! The measured cases and their targets.
 
 use crate::measure::Figures;
 
@@ -17,7 +17,7 @@ pub(crate) struct Case {
     p99_ms_max: Option<f64>,
 }
 
-/// Longest time from a stream's first packet to the first picture at a destination, in milliseconds.
+/// Longest time from a stream's first packet to the first frame at a destination, in milliseconds.
 const FIRST_MS_MAX: f64 = 150.0;
 /// Most memory of a stream with three destinations, in KiB, where many share what the process itself takes.
 const RESIDENT_KIB_MAX: f64 = 600.0;

@@ -11,7 +11,7 @@ use satcast_tests::wait::{self, seconds};
 use crate::cases::Case;
 use crate::servers::{Kind, Running};
 
-/// From the first picture over the last route to the beginning of the window.
+/// From the first frame over the last route to the beginning of the window.
 const WARM_UP: Duration = Duration::from_secs(3);
 const BEGIN_LIMIT: Duration = seconds(60);
 /// With less than this share of the frames at the sinks the server did not keep up, and its figures mean nothing.
@@ -28,7 +28,7 @@ pub(crate) struct Figures {
     pub(crate) p50_ms: f64,
     /// The same for 99 of 100.
     pub(crate) p99_ms: f64,
-    /// From a stream's first packet to the first picture at a destination: median of all routes.
+    /// From a stream's first packet to the first frame at a destination: median of all routes.
     pub(crate) first_ms: f64,
     /// The longest of all routes.
     pub(crate) first_worst_ms: f64,
@@ -45,7 +45,7 @@ pub(crate) fn measure(kind: Kind, case: &Case, window: Duration) -> Figures {
     let running = Running::start(kind, case, &sinks);
     let resident_before = running.process().resident_kib();
     let publishers = Publishers::start(clock, running.ingests.clone());
-    wait::until("a picture over every route", BEGIN_LIMIT, || match (publishers.frames(), sinks.silent()) {
+    wait::until("a frame over every route", BEGIN_LIMIT, || match (publishers.frames(), sinks.silent()) {
         (_, 0) => Ok(()),
         (frames, silent) => Err(format!("{frames} frames are sent, {silent} routes have none")),
     });
@@ -109,11 +109,11 @@ impl std::fmt::Display for Wrong<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Tally { frames, lost, repeated, misrouted, reconnected, .. } = self.0;
         write!(formatter, "{frames} frames came, {lost} were lost, {repeated} came again, {misrouted} ")?;
-        write!(formatter, "were misrouted, {reconnected} connections were made anew")
+        write!(formatter, "were misrouted, {reconnected} connections were made again")
     }
 }
 
-/// Milliseconds from the first packet of a stream to the first picture at each of its destinations.
+/// Milliseconds from the first packet of a stream to the first frame at each of its destinations.
 fn first(case: &Case, publishers: &Publishers, sinks: &Sinks) -> Vec<f64> {
     let of_stream = |stream: usize| {
         let begun = publishers.begun(stream).expect("every stream has begun");

@@ -178,7 +178,7 @@ impl Destination for Output {
             }
             "flood" => self.0.flood(&ctx),
             "crawl" => {
-                // One packet in a second, whatever comes.
+                // One packet per second, at any input rate.
                 let mut batch = Vec::new();
                 while media.recv_batch(&mut batch).await {
                     for packet in batch.drain(..) {

@@ -1,4 +1,4 @@
-//! What the load sends: frames like those of a 720p30 encoder at 3 Mbit/s, each with a stamp.
+//! The frames of the load, like those of a 720p30 encoder at 3 Mbit/s, each with a stamp.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use bytes::Bytes;
 use satcast_media::NANOS_PER_MILLI;
 use satcast_media::{Codec, Packet};
 
-/// Pictures a second.
-pub const PICTURES_PER_SECOND: u64 = 30;
-/// Pictures from one keyframe to the next: two seconds.
-pub const PICTURES_PER_GROUP: u64 = 60;
-/// Samples of one frame of sound, and in a second.
-const SOUND: (u64, u64) = (1024, 48_000);
-/// Payload of a keyframe, of another picture and of a frame of sound: 2.9 Mbit/s and 128 kbit/s.
+/// Video frames per second.
+pub const FRAMES_PER_SECOND: u64 = 30;
+/// Video frames per GOP: two seconds.
+pub const FRAMES_PER_GOP: u64 = 60;
+/// Samples of one frame of audio, and in a second.
+const AUDIO: (u64, u64) = (1024, 48_000);
+/// Payload of a keyframe, of another video frame and of an audio frame: 2.9 Mbit/s and 128 kbit/s.
 const SIZES: [usize; 3] = [60_000, 11_350, 341];
-/// Where the stamp stands in a payload: behind the length and the first bytes of a picture.
+/// Offset of the stamp in a payload: after the length and the first bytes of a video frame.
 const STAMP_AT: usize = 8;
 const STAMP_MAGIC: [u8; 4] = *b"St4m";
 const STAMP_BYTES: usize = 20;
@@ -28,7 +28,7 @@ const VIDEO_CONFIG: &[u8] = &[
 /// AAC-LC of 48 kHz in two channels.
 const AUDIO_CONFIG: &[u8] = &[0x11, 0x90];
 
-/// What a frame says about itself.
+/// The stamp in the payload of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Which stream it was sent on.
@@ -60,12 +60,12 @@ impl Stamp {
     }
 }
 
-/// A frame that is due: the number of a picture or of a frame of sound.
+/// A frame that is due, with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Picture.
+    /// Video.
     Video(u64),
-    /// Sound.
+    /// Audio.
     Audio(u64),
 }
 
@@ -74,15 +74,15 @@ impl Frame {
     #[must_use]
     pub fn due(self) -> Duration {
         match self {
-            Self::Video(number) => Duration::from_micros(number * 1_000_000 / PICTURES_PER_SECOND),
-            Self::Audio(number) => Duration::from_micros(number * SOUND.0 * 1_000_000 / SOUND.1),
+            Self::Video(number) => Duration::from_micros(number * 1_000_000 / FRAMES_PER_SECOND),
+            Self::Audio(number) => Duration::from_micros(number * AUDIO.0 * 1_000_000 / AUDIO.1),
         }
     }
 
     /// Whether a player can begin with it.
     #[must_use]
     pub fn is_key(self) -> bool {
-        matches!(self, Self::Video(number) if number.is_multiple_of(PICTURES_PER_GROUP))
+        matches!(self, Self::Video(number) if number.is_multiple_of(FRAMES_PER_GOP))
     }
 
     /// The same frame as a packet whose time begins at `begin_ms` (RTMP time, so what matters is its low 32 bits).

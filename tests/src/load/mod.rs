@@ -3,8 +3,8 @@
 //! sent, so that a lost, repeated or misrouted frame and the time on the way are counted, not guessed.
 //!
 //! * [`frames`]: the stamp, the frames and their rhythm
-//! * [`publishers`]: who sends
-//! * [`sinks`]: who receives
+//! * [`publishers`]: the senders
+//! * [`sinks`]: the receivers
 //!
 //! Both sides speak RTMP with the project's own sessions over real sockets, and never decode anything.
 

@@ -18,7 +18,7 @@ use super::frames::{Rhythm, configuration};
 const ROUND: Duration = Duration::from_millis(4);
 /// From the beginning of one stream to that of the next: not a part of the rhythm, so that their frames do not fall together.
 const STAGGER: Duration = Duration::from_millis(23);
-/// How often a stream reads what its server says.
+/// Interval in which a stream reads from its server.
 const LISTEN: Duration = Duration::from_millis(500);
 /// A server that leaves this much unread does not keep up.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -163,7 +163,7 @@ impl Stream {
         self.begun.map_or(self.listened, |begun| begun + self.rhythm.next().due())
     }
 
-    /// Sends what is due; gives how many frames that was.
+    /// Sends the frames that are due and returns their number.
     fn round(&mut self, clock: Instant) -> Result<u64, String> {
         let now = Instant::now();
         if self.begun.is_none() || now >= self.listened + LISTEN {

@@ -28,7 +28,7 @@ const APP_PREFIX: char = 'd';
 struct Route {
     /// Publishes accepted; more than one means that the connection was lost.
     publishes: u64,
-    /// When the first picture came, on the clock of both sides.
+    /// When the first frame came, on the clock of both sides.
     first: Option<Duration>,
     /// Number of the last frame of each track.
     last: [Option<u32>; 2],
@@ -121,7 +121,7 @@ impl Sinks {
         format!("{STREAM_PREFIX}{stream}")
     }
 
-    /// Routes over which no picture came yet.
+    /// Routes over which no frame came yet.
     #[must_use]
     pub fn silent(&self) -> usize {
         self.shared.state.lock().routes.iter().filter(|route| route.first.is_none()).count()
@@ -146,7 +146,7 @@ impl Sinks {
         self.shared.state.lock().tally.clone()
     }
 
-    /// When the first picture of a stream came, at each destination.
+    /// When the first frame of a stream came, at each destination.
     #[must_use]
     pub fn first(&self, stream: usize) -> Vec<Option<Duration>> {
         let state = self.shared.state.lock();

@@ -1,4 +1,4 @@
-//! Recordings: what was streamed lies in the store, whole and once, whatever happened to the store and to the service.
+//! Recordings: the store has the complete stream exactly once, despite failures of the store and of the service.
 
 use std::path::Path;
 use std::time::Duration;
@@ -109,7 +109,7 @@ pub(crate) fn seconds_of(archive: &Value) -> f64 {
 }
 
 #[test]
-fn a_stream_is_recorded_brought_to_its_store_and_told() {
+fn a_stream_is_recorded_uploaded_and_reported() {
     let (source, store, receiver) = (Source::shared(), Store::start(), Receiver::start(None));
     let service = service();
     let api = service.api();
@@ -140,9 +140,9 @@ fn a_stream_is_recorded_brought_to_its_store_and_told() {
     assert!((lasted - 1.0..lasted + 1.0).contains(&seconds_of(&ready)), "{lasted} s: {ready}");
     assert_whole(&sent, &store.file(&key));
 
-    let told = receiver.wait_for(1, seconds(20))[0].json();
-    let data = &told["data"];
-    assert_eq!((&told["type"], &data["fileName"]), (&json!("recording.ready"), &ready["fileName"]));
+    let event = receiver.wait_for(1, seconds(20))[0].json();
+    let data = &event["data"];
+    assert_eq!((&event["type"], &data["fileName"]), (&json!("recording.ready"), &ready["fileName"]));
     assert_eq!((&data["sizeBytes"], &data["destinationId"]), (&json!(size), &json!(destination)));
     assert_eq!((&data["label"], &data["url"]), (&json!("My Höt Show!"), &ready["url"]));
 
@@ -204,7 +204,7 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     recover().assert_error(502, None);
     assert_eq!(balance(), before, "what the store did not open costs nothing");
     std::fs::remove_file(&file).expect("the other object goes");
-    // At once: what the driver said of the attempt was written down before the answer.
+    // At once: the driver's report about the attempt was stored before the answer.
     let answer = recover().ok();
     assert_eq!(answer["success"], true, "{answer}");
     let ready = wait_for(&api, "ready", seconds(60));
@@ -227,7 +227,7 @@ fn probed(file: &Path, entries: &str) -> String {
 }
 
 /// Sends a stream of these codecs in real time, and compares the object with the file it comes from.
-fn carries(coding: Coding, picture: &str) {
+fn carries(coding: Coding, video_codec: &str) {
     let (coded, store) = (Coded::of(coding), Store::start());
     let service = service();
     let api = service.api();
@@ -243,14 +243,14 @@ fn carries(coding: Coding, picture: &str) {
     assert_eq!(
         frames,
         hashes_of_file(coded.path(), Track::Video).len() as u64,
-        "pictures that a decoder shows"
+        "frames that a decoder shows"
     );
     let codecs = probed(&object, "stream=codec_name");
-    assert_eq!(codecs.split_whitespace().collect::<Vec<_>>(), [picture, "opus"]);
+    assert_eq!(codecs.split_whitespace().collect::<Vec<_>>(), [video_codec, "opus"]);
     for track in [Track::Video, Track::Audio] {
         let (sent, got) = (hashes_of_file(coded.path(), track), hashes_of_file(&object, track));
         assert!(sent.len() > 250, "{} packets of {track:?}", sent.len());
-        // Sound from before the first picture is left out.
+        // Audio before the first frame is left out.
         let skipped = sent.len().saturating_sub(got.len());
         assert!(
             skipped <= usize::from(track == Track::Audio),
@@ -291,9 +291,9 @@ fn a_full_disk_stops_the_recording_and_never_the_stream() {
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let shown = api.wait_for_destination(&stream, destination, "retrying", seconds(20));
     assert!(shown["error"].as_str().is_some_and(|error| error.contains("freeBytesMin")), "{shown}");
-    let told = receiver.wait_for(1, seconds(20))[0].json();
+    let event = receiver.wait_for(1, seconds(20))[0].json();
     assert_eq!(
-        (&told["type"], &told["data"]["destinationId"]),
+        (&event["type"], &event["data"]["destinationId"]),
         (&json!("destination.failed"), &json!(destination))
     );
     api.wait_for_destination(&stream, to_sink, "live", seconds(20));

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::archive::{archived, archives, assert_whole, contents, end, key_of, seconds_of, wait_for};
 
-/// What is recorded before the kill, in seconds; the service loses less than this of it: a fragment, and what waits for it.
+/// Seconds recorded before the kill; the service loses less than this: one fragment, and the packets for the next.
 const RECORDED_SECONDS: f64 = 4.0;
 const LOST_SECONDS_MAX: f64 = 2.5;
 
@@ -40,7 +40,7 @@ fn kill_child(service: &Service) {
 }
 
 #[test]
-fn an_isolated_archive_records_uploads_lists_signs_deletes_and_tells() {
+fn an_isolated_archive_records_uploads_lists_signs_deletes_and_reports() {
     let (source, store, receiver) = (Source::of(Recipe::SMALL), Store::start(), Receiver::start(None));
     let service = service();
     let api = service.api();
@@ -70,8 +70,8 @@ fn an_isolated_archive_records_uploads_lists_signs_deletes_and_tells() {
     assert_eq!(store.keys(), std::slice::from_ref(&key), "once");
     assert_whole(source.records(), &store.file(&key));
     let size = std::fs::metadata(store.file(&key)).expect("the object").len();
-    let told = receiver.wait_for(1, seconds(20))[0].json();
-    assert_eq!((&told["data"]["fileName"], &told["data"]["sizeBytes"]), (&ready["fileName"], &json!(size)));
+    let event = receiver.wait_for(1, seconds(20))[0].json();
+    assert_eq!((&event["data"]["fileName"], &event["data"]["sizeBytes"]), (&ready["fileName"], &json!(size)));
 
     let signed = api.get("/api/archives?sign=true").ok()[0]["url"].as_str().expect("an address").to_owned();
     let fetched = reqwest::blocking::get(&signed).expect("an answer");

@@ -72,7 +72,7 @@ fn a_store_that_refuses_shows_at_once_and_recording_goes_on() {
     let sent = encoder.end();
     end(&api, &stream);
     let ready = wait_for(&api, "ready", seconds(90));
-    // Times are those of a source that begins again and again, whose sound is not as long as its picture.
+    // The times are those of a looped source whose audio is not as long as its video.
     let got = contents(&store.file(&key_of(&ready)));
     for track in [Track::Video, Track::Audio] {
         let digests = |records: &[Record]| -> Vec<[u8; 32]> {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::changes::{change, operator, state};
 
-/// How a driver attacks, and what is said of the end of its process, if it has to end.
+/// An attack of a driver, and the log text about the end of its process, if it must end.
 const ISOLATED: &[(&str, Option<&str>)] = &[
     ("fault", Some(said::SIGNAL_FAULT)),
     ("throw", Some(said::SIGNAL_ABORT)),
@@ -68,7 +68,7 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
 }
 
 #[test]
-fn what_a_host_survives_on_its_own_threads_harms_no_stream_either() {
+fn attacks_on_threads_of_the_host_harm_no_other_stream() {
     let names: Vec<&str> = ANYWHERE.iter().copied().chain(["hangopen"]).collect();
     let mut scene = scene(&names, "thread");
     let ids: Vec<i64> = names.iter().map(|name| scene.add_of(name, &json!({}))).collect();
@@ -78,7 +78,7 @@ fn what_a_host_survives_on_its_own_threads_harms_no_stream_either() {
     assert!(hangs["error"].as_str().is_some_and(|error| error.contains(said::DOES_NOT_RETURN)), "{hangs}");
     let operator = operator(&scene.service);
     assert_eq!(state(&operator, "hangopen"), "failing");
-    assert_eq!(change(&operator, "hangopen", "enable").ok()["state"], "loaded", "anew");
+    assert_eq!(change(&operator, "hangopen", "enable").ok()["state"], "loaded", "loaded again");
     scene.finish(&mut encoder);
     scene.service.wait_for_log("hangstop", seconds(30), |line| {
         line.contains("hangstop") && line.contains(said::DOES_NOT_RETURN)

@@ -81,7 +81,7 @@ fn examples_carry(isolation: &str) {
     let file = service.folder().join("data/drivers/recorder/talk.flv");
     assert_beginning_of(&source, &receiver.file());
     assert_beginning_of(&source, &file);
-    assert!(!file.with_file_name("talk-2.flv").exists(), "a change that was taken opens nothing anew");
+    assert!(!file.with_file_name("talk-2.flv").exists(), "an accepted change does not reopen the file");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn carries(id: &str, library: &Path, isolation: &str) {
     assert_beginning_of(&source, &receiver.file());
 }
 
-/// What a viewer gets who follows the first address of the playlist at `url`.
+/// The answer to a viewer for the first address in the playlist at `url`.
 fn viewed(url: &str) -> Vec<u8> {
     let get = |url: &str| {
         let answer = reqwest::blocking::get(url).expect("an answer");
@@ -231,9 +231,9 @@ fn viewed(url: &str) -> Vec<u8> {
         answer.bytes().expect("all of it").to_vec()
     };
     let playlist = String::from_utf8(get(url)).expect("a playlist in UTF-8");
-    let piece = playlist.lines().find(|line| !line.starts_with('#')).expect("an address");
+    let segment = playlist.lines().find(|line| !line.starts_with('#')).expect("an address");
     let folder = url.split('?').next().and_then(|path| path.rsplit_once('/')).expect("a path").0;
-    get(&format!("{folder}/{piece}"))
+    get(&format!("{folder}/{segment}"))
 }
 
 /// A copy of a folder of examples, so that a build leaves nothing in the sources.

@@ -69,7 +69,7 @@ fn destinations_run_as_far_as_the_credit_goes_and_a_kill_leaves_a_whole_ledger()
 }
 
 #[test]
-fn a_budget_holds_what_it_does_not_pay_and_lets_it_go_when_it_is_raised() {
+fn a_budget_pauses_unpaid_destinations_until_it_is_raised() {
     let source = Source::shared();
     let sink = Sink::recording();
     let service = Setup::default().start();

@@ -42,7 +42,7 @@ fn behind_nginx_viewers_come_from_the_cache_and_a_revoked_key_still_ends() {
     let url = hosted.ready(seconds(20)).replace(&service.base(), &format!("http://{}", nginx.address()));
     let mut first = Viewer::of(&url);
     let media = first.media_when("four segments", seconds(20), |media| media.segments.len() >= 4);
-    first.pieces(&media.segments);
+    first.chunks(&media.segments);
     let mut database = Database::of(service.folder());
     std::thread::sleep(seconds(METERED_AFTER_SECONDS));
     let before = database.bytes_sent(hosted.destination);

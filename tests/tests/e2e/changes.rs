@@ -24,7 +24,7 @@ pub(crate) const OPERATOR: &str = "operator";
 const CARRIED_PACKETS: usize = 770;
 
 #[test]
-fn operators_change_drivers_and_what_runs_goes_on() {
+fn operators_change_drivers_while_streams_continue() {
     let folder = drivers(&["rtmp"]);
     let (source, sink) = (Source::shared(), Sink::recording());
     let mut service = Setup::default()
@@ -60,7 +60,7 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     add_test_driver(folder.path());
     assert_eq!(change(&operator, "panic", "replace").ok()["error"], Value::Null);
 
-    // Nothing new, and what is open goes on to its end.
+    // No new openings; open ones continue to their end.
     assert_eq!(change(&operator, "rtmp", "disable").status, 200);
     assert_eq!(change(&operator, "panic", "disable").status, 200);
     assert_eq!(types(&api), Vec::<String>::new());
@@ -113,7 +113,7 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     wait::until("rtmp in a process", seconds(10), || {
         if children(&service) == 2 { Ok(()) } else { Err(format!("{} children", children(&service))) }
     });
-    // A folder that anybody may write to is refused; what runs goes on.
+    // A world-writable folder is refused; running drivers continue.
     let everybody = |mode| {
         std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("other permissions");
     };

@@ -48,7 +48,7 @@ fn the_python_client_lives_through_a_stream() {
     lives_through_a_stream("python", flow, work.path());
 }
 
-/// Runs a flow against a service of its own, and looks from outside at what it did.
+/// Runs a flow against a separate service, and checks its effects from outside.
 #[track_caller]
 fn lives_through_a_stream(name: &str, mut flow: Command, work: &Path) {
     let (service, sink, source) = (Setup::default().start(), Sink::recording(), Source::shared());

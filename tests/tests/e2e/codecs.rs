@@ -10,7 +10,7 @@ use satcast_tests::wait::seconds;
 
 use crate::archive::end;
 
-fn watch(coding: Coding, picture: &str) {
+fn watch(coding: Coding, video_codec: &str) {
     let coded = Coded::of(coding);
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "codecs");
@@ -22,16 +22,16 @@ fn watch(coding: Coding, picture: &str) {
     let index = viewer.index();
     let attribute = |name: &str| index.attributes.get(name).map_or("", String::as_str);
     assert_eq!((attribute("RESOLUTION"), attribute("FRAME-RATE")), ("320x180", "25.000"));
-    let (found, sound) = attribute("CODECS").split_once(',').expect("two codecs");
-    assert!(found.starts_with(picture), "{found}");
-    assert_eq!(sound.to_ascii_lowercase(), "opus");
+    let (found, audio) = attribute("CODECS").split_once(',').expect("two codecs");
+    assert!(found.starts_with(video_codec), "{found}");
+    assert_eq!(audio.to_ascii_lowercase(), "opus");
     end(&service.api(), &hosted.stream);
     let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
-    let pieces = viewer.pieces(&media.segments);
-    assert_segments(&pieces);
-    assert_decodes(&pieces);
+    let chunks = viewer.chunks(&media.segments);
+    assert_segments(&chunks);
+    assert_decodes(&chunks);
     for track in [Track::Video, Track::Audio] {
-        let (sent, got) = (hashes_of_file(coded.path(), track), hashes(&pieces, track));
+        let (sent, got) = (hashes_of_file(coded.path(), track), hashes(&chunks, track));
         assert!(got.len() > 250, "{} packets of {track:?}", got.len());
         assert!(sent.windows(got.len()).any(|run| run == got), "other packets of {track:?} than were sent");
     }

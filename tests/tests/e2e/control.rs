@@ -98,7 +98,7 @@ fn a_stream_key_is_good_from_the_named_addresses_only_and_until_it_is_replaced()
     assert_eq!(api.stream(&stream)["lastEndReason"], "key_revoked");
     assert!(!encoder.wait(seconds(20)).success(), "{}", encoder.log());
 
-    // A new key: whoever publishes with the old one goes, and comes in with the new one only.
+    // A new key: the publisher with the old key is disconnected and can return only with the new key.
     let _ = allow(json!([]));
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     api.wait_for_stream(&stream, "live", seconds(20));

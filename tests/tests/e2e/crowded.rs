@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 /// Destinations of one stream.
 const CROWD: usize = 100;
-/// Seconds of media, twice what the queue of a destination holds.
+/// Seconds of media: twice the capacity of a destination's queue.
 const CROWD_SECONDS: u64 = 12;
 /// Destinations that are opened and ended together.
 const TOGETHER: usize = 25;

@@ -1,4 +1,4 @@
-//! The committed API document as tools of others see it: valid, without a complaint, and what the service serves.
+//! The committed API document: valid without warnings in third-party tools, and identical to the served one.
 
 use std::path::Path;
 use std::process::Command;
@@ -54,7 +54,7 @@ fn lint(file: &Path) -> Vec<Value> {
     report["problems"].as_array().expect("a list of problems").clone()
 }
 
-/// With the drivers that are committed for, the service says what is committed; with another it says so.
+/// With the bundled drivers the service serves the committed document; with another driver it differs.
 #[test]
 fn the_served_document_has_the_types_of_the_loaded_drivers() {
     let service = Setup::default().start();

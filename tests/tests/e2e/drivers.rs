@@ -25,7 +25,7 @@ fn a_driver_that_is_not_enabled_is_listed_and_not_used() {
 }
 
 #[test]
-fn a_driver_that_panics_harms_only_its_destination_and_tells_no_secret() {
+fn a_driver_that_panics_harms_only_its_destination_and_reveals_no_secret() {
     panics_harm_only_their_destination("thread");
 }
 
@@ -101,7 +101,7 @@ fn panics_harm_only_their_destination(isolation: &str) {
     service.assert_not_logged(&[("the driver's token", token)]);
 }
 
-/// Three panics of one account: nothing new of it goes to the driver, what runs goes on, others are served, until an operator enables it again.
+/// After three panics of one account the driver gets no new openings of that account; running ones continue, other accounts are served, and an operator can enable it again.
 fn panics_too_often(
     service: &Service,
     operator: &Api,

@@ -45,7 +45,7 @@ fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() 
     for track in [Track::Video, Track::Audio] {
         let sent = hashes_of_file(coded.path(), track).len();
         let got = sink.records().iter().filter(|record| record.track == track && !record.config).count();
-        // Sound from before the first picture is left out.
+        // Audio before the first frame is left out.
         assert!(got == sent || track == Track::Audio && got + 1 == sent, "{got} of {sent} of {track:?}");
     }
     assert!(platform.records().is_empty(), "nothing that it does not take was sent");

@@ -1,4 +1,4 @@
-//! Events as they happen: what the document says of them is what a follower gets.
+//! The event feed: a follower gets the documented events.
 
 use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn ask(service: &Service, key: Option<&str>, last: Option<&str>) -> Response {
     response
 }
 
-/// Somebody who follows.
+/// A follower of the feed.
 struct Follower(BufReader<Response>);
 
 impl Follower {

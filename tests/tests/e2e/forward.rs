@@ -1,4 +1,4 @@
-//! What the encoder sends is what every server gets: nothing lost, nothing changed, nothing late.
+//! Every server gets the encoder's packets: none lost, changed or late.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Health of a live stream: what ffmpeg sends, measured, and compared with what platforms take.
+//! Health of a live stream: the measured input of ffmpeg, compared with the requirements of platforms.
 
 use satcast_tests::caller::{Call, Outcome};
 use satcast_tests::coded::{Coded, Coding};
@@ -21,7 +21,7 @@ fn service(sink: &Sink) -> Service {
         .start()
 }
 
-/// The figure is within five of a hundred of what it should be.
+/// The figure is within 5 % of the expected value.
 #[track_caller]
 fn assert_near(figure: &Value, expected: f64) {
     let value = figure.as_f64().unwrap_or_else(|| panic!("{figure}"));
@@ -39,7 +39,7 @@ fn with_issue(service: &Service, stream: i64, code: &str) -> Value {
 }
 
 #[test]
-fn keyframes_too_far_apart_are_named_with_the_platforms_they_break_and_told() {
+fn keyframes_too_far_apart_are_reported_with_the_affected_platforms() {
     let (sink, receiver) = (Sink::recording(), Receiver::start(None));
     let service = service(&sink);
     let api = service.api();
@@ -55,9 +55,9 @@ fn keyframes_too_far_apart_are_named_with_the_platforms_they_break_and_told() {
         Publish::of(&Source::of(Recipe::LONG_GROUPS)).endless().to(&service.ingest_url(&stream.key));
     let health = with_issue(&service, stream.id, "keyframe_interval");
     // With a group that is still open Twitch may be the first to complain.
-    let told = receiver.wait_for(1, seconds(20))[0].json();
+    let event = receiver.wait_for(1, seconds(20))[0].json();
     assert_eq!(
-        (&told["type"], &told["data"]["appeared"]),
+        (&event["type"], &event["data"]["appeared"]),
         (&json!("stream.health"), &json!(["keyframe_interval"]))
     );
     let shown = wait::until_api("whole groups", seconds(30), || {
@@ -102,12 +102,12 @@ fn keyframes_too_far_apart_are_named_with_the_platforms_they_break_and_told() {
 }
 
 #[test]
-fn a_stream_without_sound_or_without_a_picture_says_so() {
+fn a_stream_without_audio_or_video_reports_it() {
     let sink = Sink::recording();
     let service = service(&sink);
     let api = service.api();
     let cases =
-        [(Recipe::PICTURE_ONLY, "audio", "audio_missing"), (Recipe::SOUND_ONLY, "video", "video_missing")];
+        [(Recipe::VIDEO_ONLY, "audio", "audio_missing"), (Recipe::AUDIO_ONLY, "video", "video_missing")];
     let started = cases.map(|(recipe, missing, code)| {
         let stream = api.create_stream(missing);
         let body = json!({ "type": "youtube", "config": { "key": "live_right_key_012345" } });
@@ -135,7 +135,7 @@ fn an_encoder_of_which_nothing_can_be_used_is_refused_and_hears_why() {
     let service = Setup::default().start();
     let api = service.api();
     let stream = api.create_stream("sorenson");
-    // What ffmpeg sends when nobody says a codec.
+    // ffmpeg's default codecs for FLV.
     let mut encoder = Publish::encoded(&encoded("")).to(&service.ingest_url(&stream.key));
     let status = encoder.wait(seconds(30));
     assert!(!status.success(), "{status}");
@@ -158,7 +158,7 @@ fn an_encoder_of_which_nothing_can_be_used_is_refused_and_hears_why() {
 }
 
 #[test]
-fn a_track_that_nobody_takes_is_named_and_the_other_plays() {
+fn an_unsupported_track_is_reported_and_the_other_plays() {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "mute");
     let codecs = "-c:v libx264 -preset ultrafast -g 50 -pix_fmt yuv420p -c:a libmp3lame";

@@ -46,7 +46,7 @@ fn hostile_peers_are_refused_while_others_stream() {
         let line = log.lines().find(|line| line.contains(reason));
         assert!(
             line.is_some_and(|line| line.contains("peer=")),
-            "no line of the log says \"{reason}\" and of whom"
+            "no log line has \"{reason}\" and the name of the driver"
         );
     }
     service.assert_not_logged(&[

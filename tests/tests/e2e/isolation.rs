@@ -1,4 +1,4 @@
-//! `isolation = "process"`: nobody sees a difference while all is well, and what ends the child ends nothing else.
+//! `isolation = "process"`: no visible difference in normal operation, and the end of the child ends nothing else.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,15 +54,15 @@ fn an_isolated_driver_gets_every_packet_unchanged() {
 }
 
 #[test]
-fn viewers_get_what_an_isolated_driver_publishes() {
+fn viewers_get_the_assets_of_an_isolated_driver() {
     let source = Source::shared();
     let service = Setup::default().set("SATCAST_DRIVER__HLS__ISOLATION", "process").start();
     let hosted = Hosted::new(&service, "isolated");
     let _encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&hosted.stream.key));
     let mut viewer = hosted.viewer(seconds(20));
     let media = viewer.media_when("nine segments", seconds(30), |media| media.segments.len() >= 9);
-    let pieces = viewer.pieces(&media.segments);
-    assert_carried("a viewer", source.records(), &records(&pieces), CARRIED_MILLIS);
+    let chunks = viewer.chunks(&media.segments);
+    assert_carried("a viewer", source.records(), &records(&chunks), CARRIED_MILLIS);
     // Segments are written to the data folder of the driver by its process.
     assert!(!window_files(&service).is_empty());
     assert_eq!(children(&service).len(), 1);
@@ -104,7 +104,7 @@ fn ends_nothing_else<const N: usize>(crashes: [(&str, &str); N]) {
 }
 
 #[test]
-fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
+fn an_account_that_crashes_a_driver_repeatedly_is_quarantined_and_others_continue() {
     let mut scene = Scene::hostile("process", Setup::default());
     scene.service.run(&["account", "create", "other"]);
     let key = scene.service.run(&["key", "create", "--account", "other", "--type", "permanent"]);
@@ -138,7 +138,7 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     }
     let log = scene.service.log();
     let process = format!("{}panic", said::DRIVER_PROCESS);
-    // The first one, with both accounts inside, counts for nobody.
+    // The first crash, with both accounts in the process, counts for neither account.
     let crashes = log.lines().filter(|line| line.contains(&process) && line.contains(" account="));
     assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
     assert!(!log.contains(said::FOR_EACH_ACCOUNT), "the driver itself is used on");
@@ -187,7 +187,7 @@ fn a_destination_that_does_not_open_is_left_alone_and_says_why() {
 }
 
 #[test]
-fn what_floods_leaks_or_never_reads_hurts_itself_alone() {
+fn a_driver_that_floods_leaks_or_never_reads_harms_only_itself() {
     hurts_itself_alone("process");
 }
 
@@ -228,7 +228,7 @@ fn a_child_over_its_memory_dies_alone() {
 }
 
 #[test]
-fn a_child_over_its_processor_time_is_replaced_and_nobody_is_blamed() {
+fn a_child_over_its_processor_time_is_replaced_without_fault_of_an_account() {
     let setup = Setup::default().set("SATCAST_DRIVER__PANIC__LIMITS__CPU_SECS", "2");
     let mut scene = Scene::hostile("process", setup);
     let id = scene.add("once-spin");
@@ -261,7 +261,7 @@ fn no_child_outlives_its_host() {
 }
 
 #[test]
-fn a_child_has_nothing_of_its_hosts_but_what_it_is_given() {
+fn a_child_inherits_only_what_its_host_passes() {
     let scene = Scene::hostile("process", Setup::default().set("SATCAST_SECRET_KEY", &"ab".repeat(32)));
     let children = children(&scene.service);
     let [child] = children[..] else { panic!("one child, not {children:?}") };

@@ -14,15 +14,15 @@ use satcast_tests::wait::{self, seconds};
 
 /// Longest until a server that takes nothing is shown as such: five seconds, a look, and the first media before them.
 const STALLED_WAIT_MAX: Duration = Duration::from_secs(12);
-/// The encoder's machine stands still for so long, and sends what it missed all at once.
+/// Time for which the encoder is suspended; it then sends the missed media at once.
 const STALL: Duration = Duration::from_secs(12);
 /// What it missed, and six seconds more.
 const CAUGHT_UP_PACKETS: usize = 1_390;
-/// Far above what one stream needs, far below what an unbounded queue would take.
+/// Far above the need of one stream, far below that of an unbounded queue.
 const RESIDENT_KIB_MAX: u64 = 256 * 1024;
 
 #[test]
-fn a_dead_and_a_stalled_server_harm_nobody_else() {
+fn a_dead_and_a_stalled_server_harm_no_others() {
     let source = Source::shared();
     let healthy = Sink::recording();
     let mut dying = Sink::recording();
@@ -147,7 +147,7 @@ fn a_slow_server_loses_packets_alone() {
 }
 
 #[test]
-fn an_encoder_that_catches_up_costs_nobody_a_packet() {
+fn an_encoder_that_catches_up_loses_no_packet() {
     let source = Source::shared();
     let sink = Sink::recording();
     let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();

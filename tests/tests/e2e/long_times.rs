@@ -76,18 +76,18 @@ fn an_encoder_of_others_crosses_the_first_border() {
     assert_complete("the sink", source.records(), &sink.records());
 }
 
-/// Media time from one picture to the next of the long session: below what the service takes for a restart of the encoder's
+/// Media time from one frame to the next of the long session: below what the service takes for a restart of the encoder's
 /// clock, and two of them below what a queue holds.
 const STEP_MS: i64 = 2_400;
-/// Pictures behind the border.
+/// Frames behind the border.
 const BEHIND: i64 = 20;
-const PICTURE_BYTES: usize = 64;
+const FRAME_BYTES: usize = 64;
 
 /// A keyframe of its own.
-fn picture(number: i64) -> Packet {
+fn small_frame(number: i64) -> Packet {
     let dts_ns = number * STEP_MS * NANOS_PER_MILLI;
     let mut packet = Frame::Video(0).packet(0, 0, Duration::ZERO);
-    packet.payload.truncate(PICTURE_BYTES);
+    packet.payload.truncate(FRAME_BYTES);
     Packet { dts_ns, pts_ns: dts_ns, ..packet }
 }
 
@@ -106,11 +106,11 @@ fn a_session_of_five_hours_crosses_the_border_at_every_server() {
     let count = EXTENDED_MS / STEP_MS + BEHIND;
     for number in 0..count {
         let (before, recorded_before) = (sink.bytes(), nginx.recorded_bytes("copy"));
-        call.send(&picture(number));
+        call.send(&small_frame(number));
         let began = Instant::now();
-        let step = PICTURE_BYTES as u64;
+        let step = FRAME_BYTES as u64;
         while sink.bytes() < before + step || nginx.recorded_bytes("copy") < recorded_before + step {
-            assert!(began.elapsed() < seconds(20), "picture {number} did not come");
+            assert!(began.elapsed() < seconds(20), "frame {number} did not come");
             std::thread::sleep(Duration::from_micros(200));
         }
     }

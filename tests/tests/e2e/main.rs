@@ -1,11 +1,11 @@
-//! End-to-end tests of the built service, one module for each promise.
+//! End-to-end tests of the built service, one module per behaviour.
 
 mod answers;
 mod api;
 mod archive;
+mod archive_backfill;
 mod archive_isolated;
 mod archive_later;
-mod archive_past;
 mod archive_store;
 mod attacks;
 mod authors;
@@ -21,6 +21,7 @@ mod crowded;
 mod cycles;
 mod document;
 mod drivers;
+mod earlier_versions;
 mod encoder_returns;
 mod enhanced;
 mod events;
@@ -39,7 +40,6 @@ mod native;
 mod obs;
 mod odd_streams;
 mod operator;
-mod past;
 mod peers;
 mod platform;
 mod playback;

@@ -1,4 +1,4 @@
-//! What viewers got is what is metered: every byte of every answer to a key, and nothing else.
+//! Metering counts exactly the bytes that viewers received: every byte of every answer to a key.
 
 use satcast_tests::database::Database;
 use satcast_tests::encoder::Publish;
@@ -36,7 +36,7 @@ fn metered_bytes_are_received_bytes() {
     let preview = hosted.preview_url(&mut viewer, seconds(10));
     free_answers(&mut viewer, &preview);
     let media = viewer.media_when("five segments", seconds(20), |media| media.segments.len() >= 5);
-    viewer.pieces(&media.segments);
+    viewer.chunks(&media.segments);
     let identity = viewer.path("media.m3u8");
     viewer.http.get(&identity, &[]).assert_status(200);
     let segment = viewer.path(&media.newest().name);
@@ -79,7 +79,7 @@ fn metered_bytes_are_received_bytes() {
 fn free_answers(viewer: &mut Viewer, preview: &str) {
     let mut preview = Viewer::of(preview);
     let media = preview.media();
-    preview.pieces(&media.segments);
+    preview.chunks(&media.segments);
     let segment = viewer.media().newest().name.clone();
     let path = viewer.path(&segment);
     for (method, path, status) in

@@ -21,7 +21,7 @@ const VIDEO: [&[u8]; 7] = [
     b"\x96\x00av01",
     b"\x96",
 ];
-/// Sound, the same.
+/// Audio, the same.
 const AUDIO: [&[u8]; 5] = [
     b"\x95\x01mp4a\x01\x21abc",
     b"\x95\x11mp4a\0\0\0\x02\x21a\x01\0\0\x02\x21b",

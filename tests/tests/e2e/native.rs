@@ -14,7 +14,7 @@ use serde_json::json;
 const CUT: Duration = Duration::from_secs(3);
 /// The browser's own player wants three segments of two seconds, and tries again every second.
 const START: Duration = Duration::from_secs(12);
-/// Longest wait for the end of what was streamed.
+/// Longest wait for the end of the stream.
 const END: Duration = Duration::from_secs(40);
 
 #[test]
@@ -24,7 +24,7 @@ fn chromium_plays_as_soon_as_the_stream_is_ready() {
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
     let mut player = Player::launch(Engine::Native);
     let started = player.open(&hosted.ready(seconds(20)));
-    println!("first picture after {} ms", started["firstFrameMs"]);
+    println!("first frame after {} ms", started["firstFrameMs"]);
     let state = player.step("wait 6");
     println!("refused starts {}", state["refusedStarts"]);
     assert_smooth(&state);
@@ -44,7 +44,7 @@ fn chromium_plays_a_destination_of_low_latency() {
     let started = player.open(&hosted.ready(seconds(20)));
     let state = player.step("wait 6");
     println!(
-        "first picture after {} ms, refused starts {}, stalls {}",
+        "first frame after {} ms, refused starts {}, stalls {}",
         started["firstFrameMs"], state["refusedStarts"], state["stalls"]
     );
     assert_smooth(&state);
@@ -65,7 +65,7 @@ fn chromium_plays_a_destination_of_low_latency() {
     encoder.cut();
     std::thread::sleep(CUT);
     let _encoder = Publish::of(&Source::of(Recipe::SMALL)).endless().to(&ingest);
-    let state = player.step("picture 640 2");
+    let state = player.step("resolution 640 2");
     assert_moves(&state);
     assert_eq!((&state["fatal"], &state["width"]), (&json!([]), &json!(640)), "{state}");
     println!("after the cut: stalls {}", state["stalls"]);

@@ -60,7 +60,7 @@ fn its_calls_are_answered_and_the_key_is_found_in_every_place() {
 }
 
 #[test]
-fn a_wrong_key_is_refused_in_words_and_nothing_is_told_before() {
+fn a_wrong_key_is_refused_with_a_message_and_nothing_is_revealed_before() {
     let service = Setup::default().start();
     let mut obs = Obs::connect(service.rtmp_address(), "live");
     obs.ask("sk_0123456789");

@@ -1,7 +1,7 @@
-//! Streams that are not as one wishes them: every picture and every sound of them reaches the viewer in right segments.
+//! Unusual streams: every frame and every audio packet reaches the viewer in correct segments.
 
 use satcast_tests::encoder::Publish;
-use satcast_tests::hls::{Piece, Viewer};
+use satcast_tests::hls::{Chunk, Viewer};
 use satcast_tests::hosted::Hosted;
 use satcast_tests::player::assert_valid_playlists;
 use satcast_tests::playlist::{Index, Media};
@@ -13,14 +13,14 @@ use satcast_tests::wait::seconds;
 
 use crate::archive::end;
 
-/// Where two sources meet, the sound of the first may end within a frame of the second's.
-const SOUND_FRAME_MILLIS: i64 = 22;
+/// Where two sources meet, the audio of the first may end within a frame of the second's.
+const AUDIO_FRAME_MILLIS: i64 = 22;
 
 /// A stream as a viewer has it after its end.
 struct Watched {
     index: Index,
     media: Media,
-    pieces: Vec<Piece>,
+    chunks: Vec<Chunk>,
     packets: Vec<Vec<Packet>>,
     /// Seconds of the source before the first that is listed: a destination begins with the newest keyframe, and on a busy machine the
     /// encoder is further by then.
@@ -40,12 +40,12 @@ fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
     encoder.finish(seconds(length + 10));
     end(&service.api(), &hosted.stream);
     let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
-    let pieces = viewer.pieces(&media.segments);
+    let chunks = viewer.chunks(&media.segments);
     let path = viewer.path("media.m3u8");
     assert_valid_playlists(&[&viewer.http.get(&path, &[]).text()]);
-    let packets = assert_segments(&pieces);
-    assert_decodes(&pieces);
-    let runs = runs(&pieces);
+    let packets = assert_segments(&chunks);
+    assert_decodes(&chunks);
+    let runs = runs(&chunks);
     let began = runs
         .iter()
         .map(|run| assert_carried("a viewer", source.records(), &probe::records(run), within_millis));
@@ -55,27 +55,30 @@ fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
         "{length} s were sent, {} s are listed from {began} s on",
         media.seconds()
     );
-    Watched { index, media, pieces, packets, began }
+    Watched { index, media, chunks, packets, began }
 }
 
-fn streams(piece: &Piece) -> (Option<Stream>, Option<Stream>) {
-    let of = |wanted: fn(&Stream) -> bool| probe::streams(piece).into_iter().find(wanted);
-    (of(|stream| stream.size.is_some()), of(|stream| stream.sound.is_some()))
+fn streams(chunk: &Chunk) -> (Option<Stream>, Option<Stream>) {
+    let of = |wanted: fn(&Stream) -> bool| probe::streams(chunk).into_iter().find(wanted);
+    (of(|stream| stream.size.is_some()), of(|stream| stream.audio.is_some()))
 }
 
-fn pictures(watched: &Watched) -> Vec<Packet> {
+fn video_packets(watched: &Watched) -> Vec<Packet> {
     watched.packets.iter().flat_map(|packets| probe::of_track(packets, Track::Video)).collect()
 }
 
 #[test]
-fn b_frames_at_29_97_a_second_with_mono_sound_of_44_1_khz() {
+fn b_frames_at_29_97_a_second_with_mono_audio_of_44_1_khz() {
     let watched = watch(&Source::of(Recipe::NTSC), 11, CARRIED_MILLIS);
     assert_eq!(watched.index.attributes["FRAME-RATE"], "29.970");
     assert_eq!(watched.index.attributes["RESOLUTION"], "640x360");
-    let (_, sound) = streams(&watched.pieces[0]);
-    assert_eq!(sound.and_then(|sound| sound.sound), Some((44_100, 1)));
-    let pictures = pictures(&watched);
-    assert!(pictures.iter().any(|packet| packet.pts > packet.dts + 0.05), "no picture is shown out of order");
+    let (_, audio) = streams(&watched.chunks[0]);
+    assert_eq!(audio.and_then(|audio| audio.audio), Some((44_100, 1)));
+    let video_packets = video_packets(&watched);
+    assert!(
+        video_packets.iter().any(|packet| packet.pts > packet.dts + 0.05),
+        "no frame is shown out of order"
+    );
     assert!(watched.media.segments.iter().all(|segment| segment.duration < 2.2), "{:?}", watched.media);
 }
 
@@ -91,38 +94,38 @@ fn a_keyframe_every_five_seconds() {
 #[test]
 fn a_variable_frame_rate() {
     let watched = watch(&Source::of(Recipe::VARIABLE_RATE), 11, CARRIED_MILLIS);
-    let spans = watched.pieces.iter().flat_map(probe::spans).filter(|span| span.track == Track::Video);
+    let spans = watched.chunks.iter().flat_map(probe::spans).filter(|span| span.track == Track::Video);
     let (short, long): (Vec<f64>, Vec<f64>) =
         spans.flat_map(|span| span.durations).partition(|time| *time < 0.05);
-    assert!(short.len() > 50 && long.len() > 50, "{} short and {} long pictures", short.len(), long.len());
+    assert!(short.len() > 50 && long.len() > 50, "{} short and {} long frames", short.len(), long.len());
     assert!(watched.media.segments.iter().all(|segment| segment.duration < 2.5), "{:?}", watched.media);
 }
 
 #[test]
 fn a_codec_header_that_changes_in_mid_stream() {
-    let watched = watch(&Source::joined(Recipe::SHARED, 8, Recipe::SMALL), 14, SOUND_FRAME_MILLIS);
-    let stretches = runs(&watched.pieces);
+    let watched = watch(&Source::joined(Recipe::SHARED, 8, Recipe::SMALL), 14, AUDIO_FRAME_MILLIS);
+    let stretches = runs(&watched.chunks);
     assert_eq!(stretches.len(), 2, "{:?}", watched.media);
     let sizes: Vec<_> =
         stretches.iter().map(|run| streams(&run[0]).0.and_then(|stream| stream.size)).collect();
     assert_eq!(sizes, [Some((1280, 720)), Some((640, 360))]);
     let first = &stretches[1][0].entry;
     assert!(first.discontinuity && first.init != watched.media.segments[0].init, "{first:?}");
-    let long: f64 = stretches[0].iter().map(|piece| piece.entry.duration).sum();
+    let long: f64 = stretches[0].iter().map(|chunk| chunk.entry.duration).sum();
     let long = long + watched.began;
     assert!((long - 8.0).abs() < 0.1, "the change came after 8 s, the first stretch ends at {long} s");
 }
 
 #[test]
-fn sound_without_a_picture() {
-    let watched = watch(&Source::of(Recipe::SOUND_ONLY), 9, CARRIED_MILLIS);
+fn audio_without_video() {
+    let watched = watch(&Source::of(Recipe::AUDIO_ONLY), 9, CARRIED_MILLIS);
     assert_eq!(watched.index.attributes["CODECS"], "mp4a.40.2");
     assert!(!watched.index.attributes.contains_key("RESOLUTION"), "{:?}", watched.index);
 }
 
 #[test]
-fn a_picture_without_sound() {
-    let watched = watch(&Source::of(Recipe::PICTURE_ONLY), 9, CARRIED_MILLIS);
+fn video_without_audio() {
+    let watched = watch(&Source::of(Recipe::VIDEO_ONLY), 9, CARRIED_MILLIS);
     let codecs = &watched.index.attributes["CODECS"];
     assert!(codecs.starts_with("avc1.") && !codecs.contains(','), "{codecs}");
 }

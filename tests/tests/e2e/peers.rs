@@ -1,4 +1,4 @@
-//! The peers without the service: what fails here is no fault of the service.
+//! The peers without the service: a failure here is not a fault of the service.
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::nginx::Nginx;
@@ -10,7 +10,7 @@ use satcast_tests::wait::seconds;
 const PACKETS: usize = 200;
 
 #[test]
-fn nginx_records_what_ffmpeg_sends() {
+fn nginx_records_the_stream_of_ffmpeg() {
     let source = Source::shared();
     let nginx = Nginx::recording();
     let mut encoder = Publish::of(&source).seconds(4).to(&format!("{}/direct", nginx.url()));
@@ -20,7 +20,7 @@ fn nginx_records_what_ffmpeg_sends() {
 }
 
 #[test]
-fn the_sink_records_what_ffmpeg_sends() {
+fn the_sink_records_the_stream_of_ffmpeg() {
     let source = Source::shared();
     let sink = Sink::recording();
     let mut encoder = Publish::of(&source).seconds(4).to(&format!("{}/direct", sink.url()));

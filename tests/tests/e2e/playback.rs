@@ -1,7 +1,7 @@
 //! A stream over HLS as a viewer gets it: complete, right to the frame, with the headers that caches and browsers need.
 
 use satcast_tests::encoder::Publish;
-use satcast_tests::hls::{Piece, Viewer};
+use satcast_tests::hls::{Chunk, Viewer};
 use satcast_tests::hosted::{Hosted, window_files};
 use satcast_tests::http::{Http, Reply, split_url};
 use satcast_tests::player::assert_valid_playlists;
@@ -19,7 +19,7 @@ const BEHIND_MILLIS: i64 = 4_000;
 const AHEAD_MILLIS: i64 = 10_000;
 
 #[test]
-fn a_viewer_gets_what_the_encoder_sent() {
+fn a_viewer_gets_the_packets_of_the_encoder() {
     let source = Source::shared();
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "exact");
@@ -32,23 +32,23 @@ fn a_viewer_gets_what_the_encoder_sent() {
     let mut viewer = Viewer::of(&url);
     let media = viewer.media_when("nine segments", seconds(30), |media| media.segments.len() >= 9);
     let now = i64::try_from(now_millis()).expect("a clock before the year 292 million");
-    let pieces = viewer.pieces(&media.segments);
-    assert_segments(&pieces);
-    assert_decodes(&pieces);
-    assert_carried("a viewer", source.records(), &records(&pieces), CARRIED_MILLIS);
+    let chunks = viewer.chunks(&media.segments);
+    assert_segments(&chunks);
+    assert_decodes(&chunks);
+    assert_carried("a viewer", source.records(), &records(&chunks), CARRIED_MILLIS);
     assert!(media.segments.iter().all(|segment| (segment.duration - 2.0).abs() < 0.1), "{media:?}");
     let newest = media.newest();
     let end = newest.date_ms + (newest.duration * 1000.0) as i64;
-    // An encoder that was held up at its start sends faster afterwards, and what it sends is ahead of the clock.
+    // An encoder that was delayed at its start sends faster afterwards, so its media is ahead of the clock.
     assert!(
         (-AHEAD_MILLIS..BEHIND_MILLIS).contains(&(now - end)),
         "the newest segment ended {} ms ago",
         now - end
     );
-    index_tells_the_truth(&mut viewer, &pieces);
+    assert_index_matches(&mut viewer, &chunks);
     preview_is_whole(&mut Viewer::of(&hosted.preview_url(&mut viewer, seconds(1))), &source);
     let frames = watching.join().expect("ffmpeg plays the stream");
-    assert!((230..=250).contains(&frames), "ffmpeg decoded {frames} pictures of 8 s");
+    assert!((230..=250).contains(&frames), "ffmpeg decoded {frames} frames of 8 s");
 }
 
 fn now_millis() -> u128 {
@@ -58,14 +58,14 @@ fn now_millis() -> u128 {
 
 /// CODECS, RESOLUTION, FRAME-RATE and BANDWIDTH are those of the segments.
 #[track_caller]
-fn index_tells_the_truth(viewer: &mut Viewer, pieces: &[Piece]) {
+fn assert_index_matches(viewer: &mut Viewer, chunks: &[Chunk]) {
     let index = viewer.index();
     let attribute = |name: &str| index.attributes.get(name).map_or("", String::as_str);
     assert_eq!((attribute("RESOLUTION"), attribute("FRAME-RATE")), ("1280x720", "30.000"));
-    let (picture, sound) = attribute("CODECS").split_once(',').expect("two codecs");
-    assert!(picture.starts_with("avc1.") && picture.len() == "avc1.42c01f".len(), "{picture}");
-    assert_eq!(sound, "mp4a.40.2");
-    let rates = pieces.iter().map(|piece| piece.bytes.len() as f64 * 8.0 / piece.entry.duration);
+    let (video_codec, audio) = attribute("CODECS").split_once(',').expect("two codecs");
+    assert!(video_codec.starts_with("avc1.") && video_codec.len() == "avc1.42c01f".len(), "{video_codec}");
+    assert_eq!(audio, "mp4a.40.2");
+    let rates = chunks.iter().map(|chunk| chunk.bytes.len() as f64 * 8.0 / chunk.entry.duration);
     let peak = rates.fold(0.0, f64::max);
     let said: f64 = attribute("BANDWIDTH").parse().expect("a number");
     assert!((peak..peak * 1.3).contains(&said), "BANDWIDTH is {said}, the peak {peak}");
@@ -80,15 +80,15 @@ fn index_tells_the_truth(viewer: &mut Viewer, pieces: &[Piece]) {
 #[track_caller]
 fn preview_is_whole(preview: &mut Viewer, source: &Source) {
     let media = preview.media();
-    let pieces = preview.pieces(&media.segments);
-    assert!(pieces.iter().all(|piece| piece.entry.duration > 5.5), "{media:?}");
-    assert_segments(&pieces);
-    assert_decodes(&pieces);
-    assert_carried("a viewer of the preview", source.records(), &records(&pieces), CARRIED_MILLIS);
+    let chunks = preview.chunks(&media.segments);
+    assert!(chunks.iter().all(|chunk| chunk.entry.duration > 5.5), "{media:?}");
+    assert_segments(&chunks);
+    assert_decodes(&chunks);
+    assert_carried("a viewer of the preview", source.records(), &records(&chunks), CARRIED_MILLIS);
 }
 
 #[test]
-fn answers_carry_what_caches_and_browsers_need() {
+fn answers_have_the_headers_for_caches_and_browsers() {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "headers");
     let _encoder =
@@ -256,7 +256,7 @@ fn after_a_kill_the_old_window_goes_and_numbers_rise() {
         after.sequence,
         before.newest().sequence
     );
-    assert_decodes(&viewer.pieces(&after.segments));
+    assert_decodes(&viewer.chunks(&after.segments));
     a_stop_and_a_start_do_the_same(&mut service, &hosted, &mut viewer);
 }
 
@@ -272,7 +272,7 @@ fn a_stop_and_a_start_do_the_same(service: &mut Service, hosted: &Hosted, viewer
 }
 
 #[test]
-fn a_changed_setting_keeps_what_viewers_can_go_back_to() {
+fn a_changed_setting_keeps_the_dvr_window() {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "changed");
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
@@ -320,7 +320,7 @@ fn players_are_let_in_with_the_first_segment() {
     let status = hosted.status();
     assert_eq!(status["hlsReady"], true, "{status}");
     assert_eq!(Viewer::of(&index).media().segments.len(), 1);
-    // Whoever plays whole segments gets the first one when there are enough to go on without a pause: of five seconds two.
+    // A player of whole segments gets the first one once enough exist to play without a pause: two of five seconds.
     let plain = Hosted::new(&service, "plainly");
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&plain.stream.key));
     let url = plain.ready(seconds(20));
@@ -329,8 +329,8 @@ fn players_are_let_in_with_the_first_segment() {
     assert_eq!(first.len(), 1);
     let _ = viewer.load(&first[0].name);
     assert!(viewer.media().segments.len() > 1);
-    let pictures = assert_plays(&url, 12);
-    assert!(pictures > 0);
+    let frames = assert_plays(&url, 12);
+    assert!(frames > 0);
 }
 
 #[test]
@@ -364,11 +364,11 @@ fn ready_stays_while_the_encoder_is_away_for_a_moment() {
     hosted.status_when("the end", seconds(20), |status| status["hlsReady"] == false);
 }
 
-/// What ffmpeg shows of a stream whose encoder came back with another picture: it keeps the first initialization segment.
+/// What ffmpeg shows of a stream whose encoder returned with another resolution: it keeps the first initialization segment.
 #[test]
-fn a_reader_that_keeps_the_first_initialization_decodes_what_comes_after_a_change() {
+fn a_reader_that_keeps_the_first_init_segment_decodes_after_a_change() {
     let service = Setup::default().start();
-    let hosted = Hosted::new(&service, "another picture");
+    let hosted = Hosted::new(&service, "another resolution");
     let source = Source::joined(Recipe::SHARED, 8, Recipe::SMALL);
     let mut encoder = Publish::of(&source).seconds(14).to(&service.ingest_url(&hosted.stream.key));
     let url = hosted.ready(seconds(20));
@@ -387,11 +387,11 @@ fn a_reader_that_keeps_the_first_initialization_decodes_what_comes_after_a_chang
     let faults = complaints.lines().filter(|line| !line.contains("Found duplicated MOOV"));
     assert_eq!(faults.collect::<Vec<_>>(), Vec::<&str>::new());
     let shown = String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.starts_with('#')).count();
-    let pictures: u32 = viewer.pieces(&ended.segments).iter().map(pictures_of).sum();
-    assert_eq!(shown as u32, pictures);
+    let decoded: u32 = viewer.chunks(&ended.segments).iter().map(frames_of).sum();
+    assert_eq!(shown as u32, decoded);
 }
 
-fn pictures_of(piece: &Piece) -> u32 {
-    let packets = probe::packets(piece);
+fn frames_of(chunk: &Chunk) -> u32 {
+    let packets = probe::packets(chunk);
     u32::try_from(probe::of_track(&packets, Track::Video).len()).expect("a few")
 }

@@ -40,12 +40,12 @@ fn number(state: &Value, field: &str) -> f64 {
 struct Begin {
     /// Number of its first segment.
     sequence: u64,
-    /// The second that its first picture says.
+    /// The second shown by its first frame.
     second: f64,
 }
 
 impl Begin {
-    /// Counted from the end of what was filled.
+    /// Counted from the end of the filled part.
     fn of(media: &Media) -> Self {
         let filled = media
             .segments
@@ -55,18 +55,14 @@ impl Begin {
         Begin { sequence: media.sequence, second: FILLED_SECONDS as f64 - seconds.round() }
     }
 
-    /// Expects that a picture is that of its place.
+    /// Expects that a frame is the one of its position.
     #[track_caller]
     fn assert_shows(self, shown: &Value) {
         let rolled = number(&shown["level"], "first") - self.sequence as f64;
         let into = number(shown, "mediaTime") - number(&shown["level"], "start");
-        // Places are rounded to milliseconds, and a picture says whole seconds.
+        // Positions are rounded to milliseconds; a frame shows whole seconds.
         let wanted = self.second + rolled * SEGMENT_SECONDS + into + 0.01;
-        assert_eq!(
-            number(shown, "second"),
-            wanted.floor(),
-            "another picture than that of {wanted} s: {shown}"
-        );
+        assert_eq!(number(shown, "second"), wanted.floor(), "the frame is not that of {wanted} s: {shown}");
     }
 }
 
@@ -171,7 +167,7 @@ fn watched(name: &str, url: &str, begin: Begin) {
     let live = player.step("wait 3");
     assert!(number(&live, "position") > number(&oldest, "position") + WINDOW_SECONDS / 2.0, "{live}");
     println!(
-        "{name}, {}: first picture after {} ms; second {} of the stream, the oldest, after {} ms, live again after {} ms; stalls {}",
+        "{name}, {}: first frame after {} ms; second {} of the stream, the oldest, after {} ms, live again after {} ms; stalls {}",
         state["engine"],
         started["firstFrameMs"],
         oldest["second"],

@@ -8,9 +8,9 @@ use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::seconds;
 use serde_json::json;
 
-/// The last keyframe is shown after the last sound.
+/// The last keyframe is shown after the last audio.
 #[test]
-fn hls_js_goes_on_behind_a_keyframe_without_sound() {
+fn hls_js_goes_on_behind_a_keyframe_without_audio() {
     let service = Setup::default().start();
     let hosted = Hosted::with(&service, "left at once", &json!({ "lowLatency": true }));
     let ingest = service.ingest_url(&hosted.stream.key);
@@ -20,7 +20,7 @@ fn hls_js_goes_on_behind_a_keyframe_without_sound() {
     player.open(&hosted.ready(seconds(20)));
     encoder.finish(seconds(30));
     let _encoder = Publish::of(&Source::of(Recipe::SMALL)).endless().to(&ingest);
-    let state = player.step("picture 640 2");
+    let state = player.step("resolution 640 2");
     assert_moves(&state);
     assert_eq!(state["fatal"], json!([]), "{state}");
     println!("after the return {} s behind, stalls {}", state["latency"], state["stalls"]);

@@ -25,12 +25,12 @@ fn wait_for_charge(api: &Api, sats: i64) {
     });
 }
 
-fn is_sound(service: &Service) {
+fn assert_consistent(service: &Service) {
     service.run(&["ledger", "check"]);
 }
 
 #[test]
-fn a_killed_service_on_a_server_leaves_whole_charges_and_tells_everything() {
+fn a_killed_service_on_postgresql_leaves_complete_charges_and_sends_every_event() {
     let (source, sink, receiver, server) =
         (Source::shared(), Sink::recording(), Receiver::start(None), Postgres::start());
     let mut service = set_up(&server).start();
@@ -47,17 +47,17 @@ fn a_killed_service_on_a_server_leaves_whole_charges_and_tells_everything() {
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     sink.wait_for_media(60, seconds(30));
     wait_for_charge(&api, 4);
-    is_sound(&service);
+    assert_consistent(&service);
     let _ = receiver.wait_for(1, seconds(20));
 
     service.kill();
     encoder.cut();
     service.start();
-    is_sound(&service);
+    assert_consistent(&service);
     assert_eq!(api.get("/api/wallet/balance").ok()["balance"], 10_000 - 4);
-    let told: Vec<Value> =
+    let events: Vec<Value> =
         receiver.wait_for(2, seconds(20)).iter().map(|one| one.json()["type"].clone()).collect();
-    assert_eq!(told, ["stream.started", "stream.ended"]);
+    assert_eq!(events, ["stream.started", "stream.ended"]);
     let detail = api.stream(&stream);
     assert_eq!(detail["lastEndReason"], "interrupted", "{detail}");
 
@@ -97,7 +97,7 @@ fn a_server_that_goes_away_and_comes_back_costs_neither_a_charge_nor_a_second_on
     ready(200);
     server.kill();
     ready(503);
-    // The second minute begins while nobody can write it down.
+    // The second minute begins while the database is unreachable.
     service.wait_for_log("a charge that waits", seconds(100), |log| log.contains(said::CHARGE_WAITS));
     let before = sink.bytes();
     until("media to flow on", seconds(20), || {
@@ -112,7 +112,7 @@ fn a_server_that_goes_away_and_comes_back_costs_neither_a_charge_nor_a_second_on
         let detail = api.stream(&stream);
         if detail["lastEndReason"] == "stopped" { Ok(()) } else { Err(detail.to_string()) }
     });
-    is_sound(&service);
+    assert_consistent(&service);
     let minutes = "SELECT string_agg(idem, ' ' ORDER BY id) FROM transfers WHERE kind = 'minute'";
     let minutes = server.ask("satcast", minutes);
     let minutes: Vec<&str> = minutes.split(' ').map(|name| &name[name.find(':').unwrap_or(0)..]).collect();

@@ -10,7 +10,7 @@ use satcast_tests::wait::seconds;
 use serde_json::Value;
 
 #[test]
-fn the_first_stream_works_as_the_readme_tells_it() {
+fn the_first_stream_works_as_in_the_readme() {
     let mut service = Setup::default().stopped();
     service.start();
     let lines = block_with("account create")

@@ -1,4 +1,4 @@
-//! The drivers folder: what is no driver is refused with a reason, and the service and the good ones run on.
+//! The drivers folder: files that are not drivers are refused with a reason; the service and valid drivers keep running.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -90,7 +90,7 @@ fn refused_driver(case: &str, folder: &Path) {
 fn files(folder: &Path) {
     let write = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.join(name), bytes).expect("a file");
-        // Refused for what is in it, whatever the umask is.
+        // Refused for its content, independent of the umask.
         std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o644))
             .expect("a file of ours");
     };

@@ -67,7 +67,7 @@ fn every_packet_goes_encrypted_through_two_services_while_a_certificate_is_renew
 }
 
 #[test]
-fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
+fn servers_that_fail_at_tls_are_reported_and_harm_no_others() {
     let source = Source::shared();
     let healthy = Sink::recording();
     let (known, unknown) = (Authority::new("known"), Authority::new("unknown"));
@@ -111,7 +111,7 @@ fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
 }
 
 #[test]
-fn what_is_wrong_with_the_files_is_said_before_anything_starts() {
+fn faults_of_certificate_files_are_reported_before_the_start() {
     let authority = Authority::new("files");
     let (good, other) = (authority.pair("good", HERE), authority.pair("other", HERE));
     let service = Setup::default().rtmps(&good).stopped();

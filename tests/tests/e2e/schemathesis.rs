@@ -72,7 +72,7 @@ fn soak_schemathesis_finds_no_answer_that_the_document_does_not_promise() {
         let _ = account(&service, name);
     }
     command.env("ACCOUNT", OWNER).env("GUEST", "guest");
-    // Instead of what the document's examples name: no request of this test leaves the machine.
+    // Replaces the addresses in the document's examples: no request of this test leaves the machine.
     let receiver = Receiver::start(None);
     command.env("RECEIVER", receiver.url());
     let (keys, last) = permanent_keys(&service);

@@ -1,4 +1,4 @@
-//! The public status: exactly the specified values, offline, live and offline again, and what goes when a stream ends.
+//! The public status: exactly the specified values, offline, live and offline again, and the values that disappear when a stream ends.
 
 use satcast_tests::api::{Answer, send};
 use satcast_tests::encoder::Publish;
@@ -55,7 +55,7 @@ fn status_and_window_follow_the_stream() {
     let url = hosted.ready(seconds(20));
     let mut viewer = Viewer::of(&url);
     let media = viewer.media();
-    assert!(!viewer.pieces(&media.segments).is_empty(), "ready, and nothing to play");
+    assert!(!viewer.chunks(&media.segments).is_empty(), "ready, and nothing to play");
     is_live(&service, &hosted, &hosted.status(), began);
     // More than the service holds in memory.
     viewer.media_when("a window on disk", seconds(40), |media| media.segments.len() >= 10);
@@ -68,7 +68,7 @@ fn status_and_window_follow_the_stream() {
     drop(encoder);
     index_is_gone(&url);
     let ended = viewer.media_when("the end of the playlist", seconds(5), |media| media.ended);
-    assert!(viewer.pieces(&ended.segments).len() >= 10, "players that were there may finish");
+    assert!(viewer.chunks(&ended.segments).len() >= 10, "players that were there may finish");
     the_rest_goes(&service, &mut viewer, &ended.newest().name);
 }
 

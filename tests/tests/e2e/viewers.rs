@@ -1,4 +1,4 @@
-//! Who may watch, and for how long a viewer who does not get on is borne.
+//! Access of viewers, and the limits for viewers that do not read.
 
 use satcast_tests::api::send;
 use satcast_tests::encoder::Publish;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const LIMIT: usize = 60;
 const REFUSED: &str = "Invalid API key or destination disabled";
-/// Longest that an answer nobody takes may hold its connection; the service's own limit is 30 s.
+/// Longest time that an unread answer may keep its connection; the service's own limit is 30 s.
 const PATIENCE_SECONDS: u64 = 36;
 /// Reads of at most 4 KiB that the slow viewer does each second: far too few to watch, more than the service asks for.
 const CREEPING_READS: usize = 4;
@@ -50,7 +50,7 @@ fn keys_open_their_own_stream_and_stand_nowhere_else() {
     }
     let mut viewer = Viewer::of(&url);
     let media = viewer.media();
-    viewer.pieces(&media.segments);
+    viewer.chunks(&media.segments);
     children_are_their_own(&mut viewer, &other);
     changes_end_playback(&service, &hosted, &mut viewer);
     let secrets = [("a public key", hosted.key.as_str()), ("a foreign key", &other.key)];
@@ -175,7 +175,7 @@ fn the_preview_is_answered_sixty_times_a_minute() {
 }
 
 #[test]
-fn a_viewer_who_takes_nothing_is_cut_and_others_go_on() {
+fn a_viewer_that_reads_nothing_is_cut_off_and_others_continue() {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "slow");
     let _encoder =
@@ -199,7 +199,7 @@ fn a_viewer_who_takes_nothing_is_cut_and_others_go_on() {
         let now = viewer.media();
         let fresh: Vec<_> =
             now.segments.iter().filter(|one| one.sequence > media.newest().sequence).cloned().collect();
-        viewer.pieces(&fresh);
+        viewer.chunks(&fresh);
         media = now;
         std::thread::sleep(seconds(1));
     }

@@ -48,7 +48,7 @@ fn wait_for(api: &Api, kind: &str, amounts: &[i64]) {
     });
 }
 
-/// What was credited is what the operator's wallet got, and the ledger is whole.
+/// The credited amounts equal the payments to the operator's wallet, and the ledger is consistent.
 fn assert_whole(service: &Service, lnbits: &LnbitsServer) {
     let api = service.api();
     let credited: i64 = entries(&api, "topup").iter().chain(&entries(&api, "refill")).sum();
@@ -69,7 +69,7 @@ fn credit_is_topped_up_and_refilled_from_lnbits_while_streaming_and_once_through
     let paid = api.get(&format!("/api/wallet/topup/{}", asked["invoiceId"])).ok();
     assert_eq!((&paid["state"], &paid["creditedSats"]), (&json!("settled"), &json!(100)));
 
-    // With no threshold of its own it refills what streams need: five minutes at 40 sats are more than there is.
+    // Without a threshold of its own it refills the need of the streams: five minutes at 40 sats are more than the balance.
     let refill = json!({"thresholdSats": 0, "amountSats": 500, "dailyCapSats": 5_000});
     let mut body =
         json!({"type": "lnbits", "url": lnbits.url(), "secret": "0123456789abcdef", "refill": refill});
@@ -105,7 +105,7 @@ fn credit_is_topped_up_and_refilled_from_lnbits_while_streaming_and_once_through
 }
 
 #[test]
-fn a_stream_without_credit_is_let_in_by_an_nwc_wallet_and_what_it_never_answers_is_credited() {
+fn an_nwc_wallet_admits_a_stream_without_credit_and_unanswered_payments_are_credited() {
     let lnbits = LnbitsServer::start();
     lnbits.fund(&lnbits.customer, FUNDS_SATS);
     let nwc = NwcService::start(&lnbits, &lnbits.customer);
@@ -121,7 +121,7 @@ fn a_stream_without_credit_is_let_in_by_an_nwc_wallet_and_what_it_never_answers_
         if shown["lastErrorCode"] == "insufficient_balance" { Ok(()) } else { Err(shown.to_string()) }
     });
     nwc.behave();
-    // Connected anew it need not rest; the credit comes before the encoder is answered, or it tries again.
+    // A reconnected wallet has no back-off; the credit arrives before the encoder is answered, or it tries again.
     let _ = put(&service, &json!({"type": "nwc", "url": connected["url"]})).ok();
     wait_for(&api, "refill", &[1_000]);
     let stream = api.create_stream("let in");

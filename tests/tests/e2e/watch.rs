@@ -1,4 +1,4 @@
-//! The player page in a browser: it waits for the stream, plays, goes back and returns, and says what is wrong.
+//! The player page in a browser: it waits for the stream, plays, seeks back and returns, and shows errors.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn window(player: &mut Player, seconds: f64) {
     });
 }
 
-/// A page in a browser, and what stands behind it.
+/// A page in a browser, with its service.
 struct Scene {
     service: Service,
     hosted: Hosted,
@@ -110,7 +110,7 @@ fn the_page_waits_for_the_stream_plays_and_goes_back() {
     player.step("until offline");
     player.shot("page-offline");
 
-    // It starts by itself; without a sign of the viewer the browser gives no sound.
+    // It starts by itself; without a sign of the viewer the browser gives no audio.
     let _encoder = publish(service, hosted);
     let live = player.step("until playing");
     assert_eq!(
@@ -134,7 +134,7 @@ fn the_page_waits_for_the_stream_plays_and_goes_back() {
 
 #[test]
 fn the_page_shows_one_stream_after_the_other() {
-    // With parts, a media element may not say that it has played everything; without, it may not after another picture.
+    // With parts, a media element may not say that it has played everything; without, it may not after another frame.
     for config in [json!({ "lowLatency": true }), json!({})] {
         let mut scene = Scene::with("every evening", "1", &config);
         let page = format!("{}&muted=1", scene.page());
@@ -229,7 +229,7 @@ fn keyboard(player: &mut Player) {
     let back = player.step("key ArrowLeft");
     assert!(number(&back, "position") < before - 10.5, "{back}");
     assert_eq!(back["edge"], "behind", "{back}");
-    // Beside the bar, and in words for those who listen.
+    // Next to the bar, and as text for screen readers.
     // Who began with the first segment is some seconds nearer than the place that counts as live.
     assert!(leading_number(&back["behind"], "−0:") > Some(5), "{back}");
     assert!(leading_number(&back["said"], "") > Some(5), "{back}");
@@ -291,7 +291,7 @@ fn away(player: &mut Player, publish: impl FnOnce() -> Encoder) -> Encoder {
     assert_ne!(back["liveButton"], away["liveButton"], "{back}");
     player.step("click #live");
     player.step("signal away");
-    // Who comes now is told as well.
+    // A new viewer sees it as well.
     let page = player.step("reload");
     assert_eq!(page["title"], "on <the> page", "{page}");
     player.step("signal away");
@@ -303,7 +303,7 @@ fn away(player: &mut Player, publish: impl FnOnce() -> Encoder) -> Encoder {
     encoder
 }
 
-/// The end while the viewer is behind: what is left plays on, and then it is over.
+/// The stream ends while the viewer is behind: the rest plays, then playback ends.
 fn the_end(player: &mut Player, service: &Service, hosted: &Hosted) {
     player.step("key Home");
     player.step("until playing");
@@ -322,7 +322,7 @@ fn the_end(player: &mut Player, service: &Service, hosted: &Hosted) {
 }
 
 #[test]
-fn the_page_tells_who_watches_and_fits_a_phone_held_upright() {
+fn the_page_shows_the_viewer_count_and_fits_a_phone_in_portrait() {
     let mut scene = Scene::with("counted", "300", &json!({ "lowLatency": true }));
     let _encoder = publish(&scene.service, &scene.hosted);
     scene.hosted.ready(READY);
@@ -378,7 +378,7 @@ fn frames_and_options(player: &mut Player, address: &str) {
     player.step("until playing");
     player.step(&format!("open {address}&autoplay=0"));
     player.step("until ready");
-    let ready = wait::until("the newest picture behind the button", READY, || {
+    let ready = wait::until("the newest frame behind the button", READY, || {
         let state = player.step("state");
         if state["poster"] == true { Ok(state) } else { Err(state.to_string()) }
     });

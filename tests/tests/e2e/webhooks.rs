@@ -1,4 +1,4 @@
-//! Webhooks: what a session tells, verified by the official libraries, and nothing lost when the service is killed.
+//! Webhooks: the events of a session, verified by the official libraries; none is lost when the service is killed.
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::ports::Port;
@@ -20,7 +20,7 @@ fn webhook(service: &Service, url: &str) -> (i64, String) {
 }
 
 #[test]
-fn a_session_is_told_and_the_official_libraries_believe_it() {
+fn a_session_is_delivered_and_the_official_libraries_verify_it() {
     let source = Source::shared();
     let (service, receiver) = (service(), Receiver::start(None));
     let api = service.api();
@@ -60,7 +60,7 @@ fn a_session_is_told_and_the_official_libraries_believe_it() {
 }
 
 #[test]
-fn what_was_not_delivered_when_the_service_was_killed_is_delivered_after() {
+fn deliveries_interrupted_by_a_kill_are_sent_after_the_restart() {
     let source = Source::shared();
     let mut service = service();
     // Nobody listens there before the service has been killed.

@@ -1,4 +1,4 @@
-//! What webhooks and watchers are told of recordings, once for each turn.
+//! Events of recordings for webhooks and watchers: one for each transition.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ impl Rig {
         self.billed.store.create_webhook(&self.owner(), new).await.unwrap()
     }
 
-    /// Bodies of what waits for webhooks and was not taken before, oldest first.
+    /// Bodies of new webhook deliveries, oldest first.
     async fn waiting(&self) -> Vec<Value> {
         let (now, caps) =
             (self.billed.clock.now(), SendingCaps { per_webhook: 99, per_host: 99, per_account: 99 });
@@ -33,18 +33,18 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn each_end_is_told_once_with_what_became_of_it() {
+async fn each_outcome_is_sent_once_with_its_data() {
     let rig = Rig::new(0).await;
     rig.webhook(&[EventType::RecordingReady, EventType::RecordingFailed]).await;
     rig.known("a.mp4", RecordingState::Recording).await;
-    rig.tell(testing::change("a.mp4", |recording| recording.state = RecordingState::Uploading)).await;
+    rig.deliver(testing::change("a.mp4", |recording| recording.state = RecordingState::Uploading)).await;
     let ready = testing::finish("a.mp4");
-    rig.tell(ready.clone()).await;
-    rig.tell(ready).await;
+    rig.deliver(ready.clone()).await;
+    rig.deliver(ready).await;
     rig.archive.compare_all().await;
     rig.known("b.mp4", RecordingState::Failed).await;
     rig.archive.compare_all().await;
-    let told = rig.waiting().await;
+    let sent = rig.waiting().await;
     let about = json!({
         "streamKeyId": rig.billed.stream.0, "label": "test", "sessionId": rig.session.as_str(),
         "startedAt": START.0 + 7_654, "destinationId": rig.billed.destinations[0].0,
@@ -54,20 +54,20 @@ async fn each_end_is_told_once_with_what_became_of_it() {
         data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         data
     };
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert_eq!(told[0]["type"], "recording.ready");
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert_eq!(sent[0]["type"], "recording.ready");
     assert_eq!(
-        told[0]["data"],
+        sent[0]["data"],
         with(
             json!({"fileName": "a.mp4", "sizeBytes": 5_000_000, "durationSeconds": 61.5, "url": "s3://bucket/a.mp4"})
         )
     );
-    assert_eq!(told[1]["type"], "recording.failed");
-    assert_eq!(told[1]["data"], with(json!({"fileName": "b.mp4", "error": "the store is down"})));
+    assert_eq!(sent[1]["type"], "recording.failed");
+    assert_eq!(sent[1]["data"], with(json!({"fileName": "b.mp4", "error": "the store is down"})));
 }
 
 #[tokio::test]
-async fn a_retry_that_fails_again_is_told_again_and_one_that_did_not_begin_is_not() {
+async fn a_failed_retry_sends_an_event_only_if_it_began() {
     let rig = Rig::new(1_000).await;
     rig.webhook(&[EventType::RecordingFailed]).await;
     let refused = rig.known("refused-a.mp4", RecordingState::Failed).await;
@@ -76,16 +76,16 @@ async fn a_retry_that_fails_again_is_told_again_and_one_that_did_not_begin_is_no
     assert_eq!(rig.waiting().await.len(), 1, "only the first failure");
     let failed = rig.known("b.mp4", RecordingState::Failed).await;
     rig.archive.recover(&rig.owner(), &failed, Msat(0)).await.unwrap();
-    // What was told of the upload in between is lost.
+    // The report of the upload in between is lost.
     reports().take();
-    rig.tell(testing::fail("b.mp4", Class::Network)).await;
-    let told = rig.waiting().await;
-    let names: Vec<_> = told.iter().map(|event| event["data"]["fileName"].as_str().unwrap()).collect();
-    assert_eq!(names, ["b.mp4", "b.mp4"], "what waited before was taken");
+    rig.deliver(testing::fail("b.mp4", Class::Network)).await;
+    let sent = rig.waiting().await;
+    let names: Vec<_> = sent.iter().map(|event| event["data"]["fileName"].as_str().unwrap()).collect();
+    assert_eq!(names, ["b.mp4", "b.mp4"], "earlier deliveries were claimed");
 }
 
 #[tokio::test]
-async fn what_is_lost_is_told_and_watchers_see_every_turn() {
+async fn a_lost_recording_sends_an_event_and_watchers_see_every_transition() {
     let rig = Rig::new(0).await;
     rig.webhook(&[EventType::RecordingFailed]).await;
     let mut watch = rig.billed.store.feed().watch(rig.billed.account, None).unwrap();
@@ -93,9 +93,9 @@ async fn what_is_lost_is_told_and_watchers_see_every_turn() {
     testing::lose("a.mp4");
     rig.archive.compare_all().await;
     rig.archive.compare_all().await;
-    let told = rig.waiting().await;
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0]["data"]["error"], LOST);
+    let sent = rig.waiting().await;
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0]["data"]["error"], LOST);
     for (state, error) in [("recording", Value::Null), ("failed", json!(LOST))] {
         let Some(Seen::Event(event)) = watch.next().await else { panic!("an event") };
         assert_eq!(event.name, "recording.state");

@@ -1,9 +1,9 @@
-//! The account of recordings against a real store and a driver behind the C table.
+//! The recordings module against a real store and a driver behind the C table.
 
 mod events;
 mod money;
+mod notify;
 mod refused;
-mod told;
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,7 +34,7 @@ impl Driver for Keeper {
     const INFO: DriverInfo = DriverInfo { id: "keeper", version: "1.0.0", title: "Keeper" };
 
     fn types() -> Vec<DestType> {
-        // The second is that of the destinations of a rig.
+        // The second type is that of the rig's destinations.
         vec![DestType::of::<Nothing>("kept"), DestType::of::<Nothing>("script")]
     }
 
@@ -68,7 +68,7 @@ fn drivers() -> Drivers {
     DRIVERS.get_or_init(|| satcast_drivers::testing::start_with(keeper_entry, parts())).clone()
 }
 
-/// An account with a session, and the account of its recordings.
+/// An account with a session, and its recordings.
 struct Rig {
     billed: Billed,
     session: SessionId,
@@ -83,7 +83,7 @@ impl Rig {
         Self { billed, session, archive }
     }
 
-    /// The journal's recording of that name, new in a state.
+    /// A new recording of this name and state in the journal.
     fn recording(&self, file_name: &str, state: RecordingState) -> Recording {
         let failed = state == RecordingState::Failed;
         let recording = Recording {
@@ -108,20 +108,20 @@ impl Rig {
         recording
     }
 
-    /// The same, known to the mirror.
+    /// The same, already mirrored.
     async fn known(&self, file_name: &str, state: RecordingState) -> ArchiveRecord {
         reports().put("keeper", self.recording(file_name, state));
-        self.archive.write_down().await;
+        self.archive.save_reports().await;
         self.record(file_name).await
     }
 
-    async fn tell(&self, recording: Recording) {
+    async fn deliver(&self, recording: Recording) {
         reports().put("keeper", recording);
-        self.archive.write_down().await;
+        self.archive.save_reports().await;
     }
 
-    /// A driver that was loaded has told of it.
-    async fn told_by(&self, driver: &str, recording: Recording) {
+    /// A report of a driver that was loaded earlier.
+    async fn reported_by(&self, driver: &str, recording: Recording) {
         let report = super::mirror::report(driver, recording);
         let recorded = self.billed.store.record_archive(report, &|_| true, START).await.unwrap();
         assert!(matches!(recorded, Recorded::Taken(_)), "{recorded:?}");
@@ -142,11 +142,11 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn reports_and_lists_come_to_the_same() {
+async fn reports_and_lists_agree() {
     let rig = Rig::new(0).await;
-    let told = rig.known("a.mp4", RecordingState::Recording).await;
-    assert_eq!((told.report.state, told.report.driver.as_str()), (ArchiveState::Recording, "keeper"));
-    assert_eq!(told.report.duration_ms, 61_500);
+    let shown = rig.known("a.mp4", RecordingState::Recording).await;
+    assert_eq!((shown.report.state, shown.report.driver.as_str()), (ArchiveState::Recording, "keeper"));
+    assert_eq!(shown.report.duration_ms, 61_500);
     rig.recording("b.mp4", RecordingState::Uploading);
     rig.archive.compare_all().await;
     assert_eq!(rig.state("b.mp4").await, ArchiveState::Uploading, "found by the list");
@@ -154,13 +154,13 @@ async fn reports_and_lists_come_to_the_same() {
     rig.archive.compare_all().await;
     let ready = rig.record("a.mp4").await.report;
     assert_eq!((ready.state, ready.url.as_deref()), (ArchiveState::Ready, Some("s3://bucket/a.mp4")));
-    // A report that was overtaken changes nothing.
-    rig.tell(Recording { changed_at_ms: START.0, ..journal("a.mp4").unwrap() }).await;
+    // A late report changes nothing.
+    rig.deliver(Recording { changed_at_ms: START.0, ..journal("a.mp4").unwrap() }).await;
     assert_eq!(rig.record("a.mp4").await.report, ready);
 }
 
 #[tokio::test]
-async fn what_a_driver_has_lost_has_failed_and_what_it_finds_again_is_as_it_says() {
+async fn lost_recordings_fail_and_found_ones_are_restored() {
     let rig = Rig::new(0).await;
     for (name, state) in [
         ("a.mp4", RecordingState::Recording),
@@ -180,7 +180,7 @@ async fn what_a_driver_has_lost_has_failed_and_what_it_finds_again_is_as_it_says
     rig.recording("a.mp4", RecordingState::Uploading);
     rig.archive.compare_all().await;
     assert_eq!(rig.state("a.mp4").await, ArchiveState::Uploading);
-    // A list that fails is no empty list.
+    // A failed list is not an empty list.
     rig.recording("unlisted", RecordingState::Uploading);
     testing::lose("d.mp4");
     rig.archive.compare_all().await;
@@ -189,22 +189,22 @@ async fn what_a_driver_has_lost_has_failed_and_what_it_finds_again_is_as_it_says
 }
 
 #[tokio::test]
-async fn reports_about_what_is_nobodys_are_left_out() {
+async fn reports_of_unknown_recordings_are_ignored() {
     let rig = Rig::new(0).await;
     let good = rig.recording("a.mp4", RecordingState::Recording);
     testing::lose("a.mp4");
-    rig.tell(Recording { destination_id: 999, ..good.clone() }).await;
-    rig.tell(Recording { session_id: "ses_nobody".into(), ..good.clone() }).await;
+    rig.deliver(Recording { destination_id: 999, ..good.clone() }).await;
+    rig.deliver(Recording { session_id: "ses_nobody".into(), ..good.clone() }).await;
     assert!(rig.billed.store.archives_of(rig.billed.account, Page::ALL).await.unwrap().is_empty());
     reports().put("keeper", good.clone());
-    // Another driver may not speak of it.
+    // Another driver may not report it.
     reports().put("other", Recording { state: RecordingState::Ready, changed_at_ms: START.0 + 9, ..good });
-    rig.archive.write_down().await;
+    rig.archive.save_reports().await;
     assert_eq!(rig.state("a.mp4").await, ArchiveState::Recording);
 }
 
 #[tokio::test]
-async fn the_task_lists_at_its_start_and_writes_down_what_comes_and_what_came_last() {
+async fn the_task_lists_at_start_and_saves_all_reports_until_it_stops() {
     let rig = Rig::new(0).await;
     rig.recording("a.mp4", RecordingState::Uploading);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -229,32 +229,32 @@ async fn the_task_lists_at_its_start_and_writes_down_what_comes_and_what_came_la
 }
 
 #[tokio::test]
-async fn a_deleted_recording_is_forgotten_by_its_driver_first() {
+async fn a_deleted_recording_is_removed_from_its_driver_first() {
     let rig = Rig::new(0).await;
     let ready = rig.known("a.mp4", RecordingState::Uploading).await;
     rig.archive.delete(&rig.owner(), &ready, true).await.unwrap();
     assert_eq!(journal("a.mp4"), None);
     assert!(rig.billed.store.archive(rig.billed.account, ready.id).await.unwrap().is_none());
-    // A late report does not bring it back.
-    rig.tell(rig.recording("a.mp4", RecordingState::Ready)).await;
+    // A late report does not restore it.
+    rig.deliver(rig.recording("a.mp4", RecordingState::Ready)).await;
     rig.archive.compare_all().await;
     assert!(rig.billed.store.archives_of(rig.billed.account, Page::ALL).await.unwrap().is_empty());
     let stuck = rig.known("stuck-b.mp4", RecordingState::Uploading).await;
     let error = rig.archive.delete(&rig.owner(), &stuck, false).await.unwrap_err();
     assert_eq!(error.to_string(), "the store is down");
-    assert_eq!(rig.state("stuck-b.mp4").await, ArchiveState::Uploading, "it is shown still");
+    assert_eq!(rig.state("stuck-b.mp4").await, ArchiveState::Uploading, "the recording is still shown");
 }
 
-/// Its days at the store were over: no address that leads nowhere is shown.
+/// The retention time is over: no dead address is shown.
 #[tokio::test]
-async fn what_is_not_in_its_store_any_more_is_shown_no_more() {
+async fn expired_recordings_are_not_shown() {
     let rig = Rig::new(0).await;
-    for name in ["told.mp4", "listed.mp4", "stays.mp4"] {
+    for name in ["reported.mp4", "listed.mp4", "stays.mp4"] {
         rig.known(name, RecordingState::Uploading).await;
-        rig.tell(testing::finish(name)).await;
+        rig.deliver(testing::finish(name)).await;
     }
     let gone = |recording: &mut Recording| (recording.gone, recording.url) = (true, None);
-    rig.tell(testing::change("told.mp4", gone)).await;
+    rig.deliver(testing::change("reported.mp4", gone)).await;
     testing::change("listed.mp4", gone);
     for _ in 0..2 {
         rig.archive.compare_all().await;
@@ -267,20 +267,20 @@ async fn what_is_not_in_its_store_any_more_is_shown_no_more() {
     let mut expired: Vec<_> = entries.into_iter().filter(|entry| entry.action == "archive.expired").collect();
     expired.sort_by_key(|entry| entry.id);
     let names: Vec<_> = expired.iter().map(|entry| entry.detail["fileName"].as_str()).collect();
-    assert_eq!(names, [Some("told.mp4"), Some("listed.mp4")], "each once");
+    assert_eq!(names, [Some("reported.mp4"), Some("listed.mp4")], "each once");
     assert!(expired.iter().all(|entry| entry.by == By::Service));
-    // Another driver's word does not remove it.
+    // A report of another driver does not remove it.
     let stays = Recording { gone: true, changed_at_ms: START.0 + 99, ..journal("stays.mp4").unwrap() };
     reports().put("other", stays);
-    rig.archive.write_down().await;
+    rig.archive.save_reports().await;
     assert_eq!(rig.state("stays.mp4").await, ArchiveState::Ready);
 }
 
 #[tokio::test]
-async fn a_file_into_which_nothing_came_is_no_failed_recording() {
+async fn an_empty_file_is_not_a_failed_recording() {
     let rig = Rig::new(0).await;
-    for name in ["told.mp4", "unheard.mp4"] {
-        rig.tell(Recording {
+    for name in ["reported.mp4", "unreported.mp4"] {
+        rig.deliver(Recording {
             size_bytes: 0,
             uploaded_bytes: 0,
             ..rig.recording(name, RecordingState::Uploading)
@@ -290,8 +290,8 @@ async fn a_file_into_which_nothing_came_is_no_failed_recording() {
     let gone = |recording: &mut Recording| {
         (recording.gone, recording.size_bytes, recording.uploaded_bytes) = (true, 0, 0);
     };
-    rig.tell(testing::change("told.mp4", gone)).await;
-    for name in ["told.mp4", "unheard.mp4"] {
+    rig.deliver(testing::change("reported.mp4", gone)).await;
+    for name in ["reported.mp4", "unreported.mp4"] {
         testing::lose(name);
     }
     rig.archive.compare_all().await;
@@ -302,13 +302,13 @@ async fn a_file_into_which_nothing_came_is_no_failed_recording() {
 }
 
 #[tokio::test]
-async fn only_what_is_uploaded_and_can_be_signed_is_signed() {
+async fn only_uploaded_recordings_with_keys_are_signed() {
     let rig = Rig::new(0).await;
     for name in ["a.mp4", "unsigned-b.mp4", "c.mp4"] {
         rig.known(name, RecordingState::Uploading).await;
     }
     for name in ["a.mp4", "unsigned-b.mp4"] {
-        rig.tell(testing::finish(name)).await;
+        rig.deliver(testing::finish(name)).await;
     }
     let mut archives = rig.billed.store.archives_of(rig.billed.account, Page::ALL).await.unwrap();
     rig.archive.sign(&mut archives).await;
@@ -317,36 +317,36 @@ async fn only_what_is_uploaded_and_can_be_signed_is_signed() {
     assert_eq!(urls, [None, Some("s3://bucket/unsigned-b.mp4"), signed]);
 }
 
-/// A store that refuses is no secret, and no failure.
+/// A refusal by the store is shown, and the recording has not failed.
 #[tokio::test]
-async fn why_an_upload_waits_is_shown_until_it_goes_on() {
+async fn the_reason_of_a_waiting_upload_is_shown_until_it_continues() {
     let rig = Rig::new(0).await;
     let why = Some("the store refused it; it is tried again".to_owned());
     let waits =
         |recording: Recording| Recording { error: why.clone(), error_class: Some(Class::Auth), ..recording };
-    rig.tell(waits(rig.recording("a.mp4", RecordingState::Recording))).await;
+    rig.deliver(waits(rig.recording("a.mp4", RecordingState::Recording))).await;
     let shown = rig.record("a.mp4").await.report;
     assert_eq!((shown.state, &shown.error, shown.error_class), (ArchiveState::Recording, &why, None));
     let uploading = testing::change("a.mp4", |recording| recording.state = RecordingState::Uploading);
-    rig.tell(waits(uploading.clone())).await;
+    rig.deliver(waits(uploading.clone())).await;
     let shown = rig.record("a.mp4").await.report;
     assert_eq!((shown.state, &shown.error), (ArchiveState::Uploading, &why));
-    rig.tell(Recording { changed_at_ms: uploading.changed_at_ms + 1, ..uploading }).await;
+    rig.deliver(Recording { changed_at_ms: uploading.changed_at_ms + 1, ..uploading }).await;
     assert_eq!(rig.record("a.mp4").await.report.error, None);
-    rig.tell(waits(testing::change("a.mp4", |_| ()))).await;
+    rig.deliver(waits(testing::change("a.mp4", |_| ()))).await;
     testing::lose("a.mp4");
     rig.archive.compare_all().await;
     let lost = rig.record("a.mp4").await.report;
     assert_eq!((lost.state, lost.error.as_deref()), (ArchiveState::Failed, Some(LOST)));
     let found = rig.recording("a.mp4", RecordingState::Uploading);
     put(Recording { changed_at_ms: START.0 + 9, ..found });
-    rig.tell(testing::finish("a.mp4")).await;
+    rig.deliver(testing::finish("a.mp4")).await;
     assert_eq!(rig.record("a.mp4").await.report.error, None);
 }
 
-/// The process died between the store's answer and the row, so that nobody was told.
+/// The process died between the store's answer and the row, so no report was sent.
 #[tokio::test]
-async fn a_deletion_that_was_cut_off_is_made_up_for_and_one_that_runs_is_left_alone() {
+async fn an_interrupted_deletion_is_completed_and_a_running_one_is_left_alone() {
     let rig = Rig::new(0).await;
     let gone = |recording: &mut Recording| {
         (recording.state, recording.gone, recording.url) = (RecordingState::Ready, true, None);
@@ -359,7 +359,7 @@ async fn a_deletion_that_was_cut_off_is_made_up_for_and_one_that_runs_is_left_al
     }
     let asking = super::account::Asking::begin(&rig.archive, asked.id).unwrap();
     rig.archive.compare_all().await;
-    assert_eq!(rig.state("a.mp4").await, ArchiveState::Uploading, "who asked writes it down");
+    assert_eq!(rig.state("a.mp4").await, ArchiveState::Uploading, "the task that deletes it saves that");
     let found = rig.billed.store.archive_by_name(rig.billed.account, "b.mp4").await.unwrap();
     assert_eq!(found, None);
     drop(asking);

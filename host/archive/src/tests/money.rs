@@ -1,4 +1,4 @@
-//! What a retry costs: once for each that began, and nothing for one that did not, whoever dies when.
+//! The cost of a retry: charged once if it began, not at all if it did not, at whatever point a process dies.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Rig {
         self.archive.recover(&self.owner(), archive, FEE).await
     }
 
-    /// Kinds and amounts of everything but the credit of the beginning, oldest first.
+    /// Kinds and amounts of all entries but the initial credit, oldest first.
     async fn statement(&self) -> Vec<(String, i64)> {
         let entries = self.billed.store.statement(self.billed.account, Page::ALL).await.unwrap();
         let mut shown: Vec<_> = entries.into_iter().map(|entry| (entry.kind, entry.amount.0)).collect();
@@ -22,7 +22,7 @@ impl Rig {
         shown.split_off(1)
     }
 
-    /// Asserts what was posted, and that the ledger is sound.
+    /// Asserts the posted entries and checks the ledger.
     async fn has_posted(&self, expected: &[(&str, i64)]) {
         let shown = self.statement().await;
         let shown: Vec<_> = shown.iter().map(|(kind, amount)| (kind.as_str(), *amount)).collect();
@@ -41,17 +41,17 @@ async fn a_retry_that_begins_is_charged_once_and_one_at_a_time() {
     rig.recover(&failed).await.unwrap();
     rig.has_posted(&[TAKEN]).await;
     assert!(rig.record("a.mp4").await.recovering);
-    // Its driver says that it is uploaded; the mirror may not know yet.
+    // The driver reports it as uploading; the mirror may not know yet.
     assert!(matches!(rig.recover(&failed).await, Err(RecoveryError::NotFailed)));
-    rig.archive.write_down().await;
+    rig.archive.save_reports().await;
     assert_eq!(rig.state("a.mp4").await, ArchiveState::Uploading);
-    rig.tell(testing::finish("a.mp4")).await;
+    rig.deliver(testing::finish("a.mp4")).await;
     assert!(!rig.record("a.mp4").await.recovering);
     rig.has_posted(&[TAKEN]).await;
 }
 
 #[tokio::test]
-async fn a_retry_that_does_not_begin_is_given_back() {
+async fn a_retry_that_does_not_begin_is_refunded() {
     let rig = Rig::new(400).await;
     let failed = rig.known("refused-a.mp4", RecordingState::Failed).await;
     for tries in 1..=3 {
@@ -62,18 +62,18 @@ async fn a_retry_that_does_not_begin_is_given_back() {
         assert!(!rig.record("refused-a.mp4").await.recovering);
     }
     assert_eq!(rig.billed.balance().await, 400_000);
-    // A report of those tries that comes late is not about the next one.
+    // A late report of those attempts does not apply to the next one.
     let late = journal("refused-a.mp4").unwrap();
     let next = rig.billed.store.begin_recovery(&rig.owner(), failed.id, late.attempt, FEE).await.unwrap();
     let RecoveryBegun::Begun(next) = next else { panic!("{next:?}") };
     rig.billed.store.recovery_opened(next, rig.billed.clock.now()).await.unwrap();
-    rig.tell(late).await;
+    rig.deliver(late).await;
     assert!(rig.record("refused-a.mp4").await.recovering);
 }
 
-/// What the driver told of the first try stands there when that is answered, so that nobody is told to wait.
+/// The driver's report of the first attempt is saved before the answer is returned, so the next request need not wait.
 #[tokio::test]
-async fn another_try_may_follow_at_once() {
+async fn another_retry_may_follow_at_once() {
     let rig = Rig::new(400).await;
     let failed = rig.known("refused-a.mp4", RecordingState::Failed).await;
     for tries in 1..=3 {
@@ -85,14 +85,14 @@ async fn another_try_may_follow_at_once() {
 }
 
 #[tokio::test]
-async fn what_the_store_has_already_costs_nothing() {
+async fn a_retry_is_free_when_the_store_already_has_the_object() {
     let rig = Rig::new(400).await;
     let failed = rig.known("there-a.mp4", RecordingState::Failed).await;
     rig.recover(&failed).await.unwrap();
     assert_eq!(rig.state("there-a.mp4").await, ArchiveState::Ready);
     assert!(!rig.record("there-a.mp4").await.recovering);
     rig.has_posted(&[TAKEN, GIVEN]).await;
-    // The same when the answer was not written down.
+    // The same when the answer was not saved.
     let failed = rig.known("b.mp4", RecordingState::Failed).await;
     let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
     assert!(matches!(begun, RecoveryBegun::Begun(_)));
@@ -103,7 +103,7 @@ async fn what_the_store_has_already_costs_nothing() {
 }
 
 #[tokio::test]
-async fn without_a_copy_nothing_is_charged_and_nobody_is_asked() {
+async fn without_a_copy_nothing_is_charged_and_the_driver_is_not_asked() {
     let rig = Rig::new(1_000).await;
     let failed = rig.known("a.mp4", RecordingState::Failed).await;
     testing::change("a.mp4", |recording| recording.has_copy = false);
@@ -115,11 +115,11 @@ async fn without_a_copy_nothing_is_charged_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_retry_whose_driver_is_not_there_is_given_back_after_an_hour() {
+async fn a_retry_of_an_absent_driver_is_refunded_after_an_hour() {
     let rig = Rig::new(1_000).await;
     let failed = rig.recording("a.mp4", RecordingState::Failed);
     testing::lose("a.mp4");
-    rig.told_by("disabled", failed).await;
+    rig.reported_by("disabled", failed).await;
     let failed = rig.record("a.mp4").await;
     let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
     assert!(matches!(begun, RecoveryBegun::Begun(_)));
@@ -135,22 +135,22 @@ async fn a_retry_whose_driver_is_not_there_is_given_back_after_an_hour() {
 }
 
 #[tokio::test]
-async fn who_has_too_little_begins_nothing() {
+async fn an_insufficient_balance_begins_nothing() {
     let rig = Rig::new(359).await;
     let failed = rig.known("a.mp4", RecordingState::Failed).await;
     let refused = rig.recover(&failed).await.unwrap_err();
     assert!(matches!(refused, RecoveryError::Insufficient(Msat(359_000))), "{refused:?}");
     assert_eq!(journal("a.mp4").unwrap().attempt, 0, "the driver was not asked");
     rig.has_posted(&[]).await;
-    // Where nothing is billed it costs nothing.
+    // Without billing a retry is free.
     rig.archive.recover(&rig.owner(), &failed, Msat(0)).await.unwrap();
     assert_eq!(journal("a.mp4").unwrap().attempt, 1);
-    rig.tell(testing::fail("a.mp4", Class::Internal)).await;
+    rig.deliver(testing::fail("a.mp4", Class::Internal)).await;
     rig.has_posted(&[]).await;
 }
 
 #[tokio::test]
-async fn a_failure_of_ours_is_given_back_and_one_of_the_store_is_not() {
+async fn internal_failures_are_refunded_and_store_failures_are_not() {
     let rig = Rig::new(5_000).await;
     let mut posted = Vec::new();
     for (index, class, is_ours) in [
@@ -165,8 +165,8 @@ async fn a_failure_of_ours_is_given_back_and_one_of_the_store_is_not() {
         let failed = rig.known(&name, RecordingState::Failed).await;
         rig.recover(&failed).await.unwrap();
         let report = testing::fail(&name, class);
-        rig.tell(report.clone()).await;
-        rig.tell(report).await;
+        rig.deliver(report.clone()).await;
+        rig.deliver(report).await;
         rig.archive.compare_all().await;
         posted.push(TAKEN);
         posted.extend(is_ours.then_some(GIVEN));
@@ -175,7 +175,7 @@ async fn a_failure_of_ours_is_given_back_and_one_of_the_store_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_ten_at_once_one_begins() {
+async fn one_of_ten_concurrent_retries_begins() {
     let rig = Arc::new(Rig::new(5_000).await);
     let failed = rig.known("silent-a.mp4", RecordingState::Failed).await;
     let tries: Vec<_> = (0..10)
@@ -192,10 +192,10 @@ async fn of_ten_at_once_one_begins() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // While it is asked, a list does not take it for one that was cut off.
+    // During the request, a listing does not take it for an interrupted one.
     rig.archive.compare_all().await;
     rig.has_posted(&[TAKEN]).await;
-    rig.tell(testing::change("silent-a.mp4", testing::opened)).await;
+    rig.deliver(testing::change("silent-a.mp4", testing::opened)).await;
     assert!(testing::answer("silent-a.mp4", Ok(())), "one was asked for");
     let mut begun = 0;
     for task in tries {
@@ -206,20 +206,20 @@ async fn of_ten_at_once_one_begins() {
     }
     assert_eq!(begun, 1);
     rig.has_posted(&[TAKEN]).await;
-    // Another process of the same database is refused, too, while one runs.
+    // Another process on the same database is also refused while one runs.
     let again = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
     assert_eq!(again, RecoveryBegun::Running);
 }
 
 #[tokio::test]
-async fn a_process_that_dies_over_a_retry_neither_charges_for_nothing_nor_gives_away() {
+async fn a_crash_during_a_retry_charges_exactly_the_opened_uploads() {
     let rig = Rig::new(5_000).await;
     let begin = async |name: &str| {
         let failed = rig.known(name, RecordingState::Failed).await;
         let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
         assert!(matches!(begun, RecoveryBegun::Begun(_)));
     };
-    // Before the driver was asked; after it counted, before the store opened; after; and after the end.
+    // Before the driver was asked; after it counted, before the store opened; after that; and after the end.
     begin("before.mp4").await;
     begin("counted.mp4").await;
     testing::change("counted.mp4", |recording| recording.attempt = 1);
@@ -243,7 +243,7 @@ async fn a_process_that_dies_over_a_retry_neither_charges_for_nothing_nor_gives_
     for name in ["before.mp4", "counted.mp4", "ended.mp4", "broken.mp4", "lost.mp4"] {
         assert!(!recovering(name).await, "{name}");
     }
-    rig.tell(testing::finish("opened.mp4")).await;
+    rig.deliver(testing::finish("opened.mp4")).await;
     assert!(!recovering("opened.mp4").await);
     assert_eq!(rig.billed.balance().await, 5_000_000 - 2 * 360_000);
 }
@@ -256,7 +256,7 @@ async fn a_recovery_may_be_dropped_between_any_two_steps() {
         let name = format!("{polls}.mp4");
         let failed = rig.known(&name, RecordingState::Failed).await;
         let cut = satcast_money::billing::testing::chopped(rig.recover(&failed), polls).await;
-        // What the driver was asked for it has answered by the time it lists.
+        // The driver has answered the request by the time it lists.
         rig.archive.compare_all().await;
         let opened = journal(&name).unwrap().attempt == 1;
         let entries = rig.statement().await;
@@ -264,7 +264,7 @@ async fn a_recovery_may_be_dropped_between_any_two_steps() {
         let cost = if opened { -FEE.0 } else { 0 };
         let before = -FEE.0 * i64::from(rig.opened_before(&name).await);
         assert_eq!(paid, before + cost, "cut after {polls} polls");
-        rig.archive.write_down().await;
+        rig.archive.save_reports().await;
         if cut.is_some() {
             ended = true;
             break;
@@ -275,7 +275,7 @@ async fn a_recovery_may_be_dropped_between_any_two_steps() {
 }
 
 impl Rig {
-    /// Retries of other recordings that the driver took up.
+    /// Attempts of other recordings that the driver began.
     async fn opened_before(&self, name: &str) -> u32 {
         let all = self.billed.store.archives_of(self.billed.account, Page::ALL).await.unwrap();
         let others = all.iter().filter(|archive| archive.report.file_name != name);
@@ -287,7 +287,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn a_driver_that_does_not_answer_is_waited_for_so_long() {
+async fn a_silent_driver_times_out() {
     let rig = Rig::new(0).await;
     rig.recording("silent-b.mp4", RecordingState::Failed);
     let limit = Duration::from_millis(50);
@@ -295,7 +295,7 @@ async fn a_driver_that_does_not_answer_is_waited_for_so_long() {
     assert_eq!(
         error,
         RecordingsError::Unavailable(
-            "the driver gave no answer in 0 s, so its store may hang; see that the store can be reached"
+            "the driver gave no answer in 0 s, so its store may hang; check that the store can be reached"
                 .into()
         )
     );
@@ -305,14 +305,17 @@ async fn a_driver_that_does_not_answer_is_waited_for_so_long() {
 }
 
 #[tokio::test]
-async fn a_deleted_recording_keeps_what_was_paid() {
+async fn a_deleted_recording_keeps_its_charge() {
     let rig = Rig::new(1_000).await;
     let failed = rig.known("a.mp4", RecordingState::Failed).await;
     rig.recover(&failed).await.unwrap();
-    rig.archive.write_down().await;
+    rig.archive.save_reports().await;
     rig.archive.delete(&rig.owner(), &rig.record("a.mp4").await, true).await.unwrap();
-    rig.tell(Recording { state: RecordingState::Ready, ..rig.recording("a.mp4", RecordingState::Recording) })
-        .await;
+    rig.deliver(Recording {
+        state: RecordingState::Ready,
+        ..rig.recording("a.mp4", RecordingState::Recording)
+    })
+    .await;
     rig.has_posted(&[TAKEN]).await;
     assert!(matches!(
         rig.billed.store.begin_recovery(&rig.owner(), failed.id, 1, FEE).await,
@@ -322,11 +325,11 @@ async fn a_deleted_recording_keeps_what_was_paid() {
 
 /// Its upload had begun, and the operator disabled its driver for good.
 #[tokio::test]
-async fn an_upload_with_which_nobody_goes_on_is_given_back_after_an_hour() {
+async fn an_upload_of_an_absent_driver_is_refunded_after_an_hour() {
     let rig = Rig::new(1_000).await;
     for (name, driver) in [("a.mp4", "disabled"), ("b.mp4", "keeper")] {
         let failed = rig.recording(name, RecordingState::Failed);
-        rig.told_by(driver, failed).await;
+        rig.reported_by(driver, failed).await;
         let failed = rig.record(name).await;
         let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
         let RecoveryBegun::Begun(id) = begun else { panic!("{begun:?}") };
@@ -334,7 +337,7 @@ async fn an_upload_with_which_nobody_goes_on_is_given_back_after_an_hour() {
         testing::change(name, testing::opened);
     }
     testing::lose("a.mp4");
-    // The hour begins when it is first seen to be away.
+    // The hour begins when the driver is first seen as absent.
     rig.billed.clock.advance(2 * ASKED_MAX);
     rig.archive.compare_all().await;
     rig.billed.clock.advance(ASKED_MAX);
@@ -346,21 +349,21 @@ async fn an_upload_with_which_nobody_goes_on_is_given_back_after_an_hour() {
         rig.has_posted(&[TAKEN, TAKEN, GIVEN]).await;
     }
     assert!(!rig.record("a.mp4").await.recovering && rig.record("b.mp4").await.recovering);
-    // Each line names its file, what was given back too.
+    // Each line names its file, refunds too.
     let lines = rig.billed.store.statement(rig.billed.account, Page::ALL).await.unwrap();
     let names: Vec<_> = lines.iter().map(|line| line.file_name.as_deref()).collect();
     assert_eq!(names, [Some("a.mp4"), Some("b.mp4"), Some("a.mp4"), None]);
 }
 
 #[tokio::test]
-async fn what_vanishes_while_it_is_asked_for_is_told_as_that() {
+async fn a_recording_that_disappears_during_a_retry_is_reported_as_lost() {
     let rig = Rig::new(1_000).await;
     let failed = rig.known("refused-a.mp4", RecordingState::Failed).await;
     testing::lose("refused-a.mp4");
     assert!(matches!(rig.archive.check_copy(&failed).await, Err(RecoveryError::Lost)));
     assert!(matches!(rig.recover(&failed).await, Err(RecoveryError::Lost)));
     rig.has_posted(&[]).await;
-    // It was there when it was counted, and its copy was not when it was asked for.
+    // It was there at the check, and its copy was gone at the request.
     let failed = rig.known("vanishing-b.mp4", RecordingState::Failed).await;
     assert!(matches!(rig.recover(&failed).await, Err(RecoveryError::NoCopy)));
     rig.has_posted(&[TAKEN, GIVEN]).await;

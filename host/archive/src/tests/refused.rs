@@ -1,14 +1,14 @@
-//! What a driver tells and lists that does not count.
+//! Reports and listed recordings of a driver that are rejected.
 
 use super::*;
 use satcast_money::billing::testing::CAPS;
 use satcast_store::{NewDestination, RecoveryBegun};
 
-/// No name that a recording may have.
+/// Not a valid name of a recording.
 const BAD: &str = "../bad.mp4";
 
 #[tokio::test]
-async fn a_bad_name_hides_nothing_and_makes_nothing_lost() {
+async fn a_bad_name_hides_no_other_recording_and_loses_none() {
     let rig = Rig::new(1_000).await;
     let failed = rig.known("failed.mp4", RecordingState::Failed).await;
     let begun =
@@ -37,7 +37,7 @@ async fn a_bad_name_hides_nothing_and_makes_nothing_lost() {
 }
 
 #[tokio::test]
-async fn a_driver_tells_of_destinations_of_its_types_alone() {
+async fn a_driver_reports_only_destinations_of_its_types() {
     let rig = Rig::new(0).await;
     let new = NewDestination {
         kind: "foreign".into(),
@@ -50,29 +50,29 @@ async fn a_driver_tells_of_destinations_of_its_types_alone() {
     let foreign =
         Recording { destination_id: added.0, ..rig.recording("foreign/x.mp4", RecordingState::Uploading) };
     put(foreign.clone());
-    rig.tell(foreign.clone()).await;
+    rig.deliver(foreign.clone()).await;
     rig.archive.compare_all().await;
-    rig.tell(testing::finish("foreign/x.mp4")).await;
+    rig.deliver(testing::finish("foreign/x.mp4")).await;
     rig.archive.compare_all().await;
     assert!(rig.billed.store.archives_of(rig.billed.account, Page::ALL).await.unwrap().is_empty());
-    // The name is free for whose it is, and then it is not this driver's either.
-    rig.told_by("archive", foreign).await;
-    rig.tell(testing::finish("foreign/x.mp4")).await;
+    // The name is free for its real driver; afterwards this driver cannot use it.
+    rig.reported_by("archive", foreign).await;
+    rig.deliver(testing::finish("foreign/x.mp4")).await;
     rig.archive.compare_all().await;
     let shown = rig.record("foreign/x.mp4").await.report;
     assert_eq!((shown.driver.as_str(), shown.state), ("archive", ArchiveState::Uploading));
 }
 
 #[tokio::test]
-async fn who_may_tell_of_a_type_is_who_serves_it() {
+async fn only_the_driver_that_serves_a_type_may_report_it() {
     for (driver, kind, may) in [
         ("keeper", "kept", true),
         ("keeper", "script", true),
         ("keeper", "foreign", false),
         ("other", "kept", false),
-        // It is not loaded, and nobody serves the type: it ends what it began.
+        // The driver is not loaded, and no other serves the type: it finishes its recordings.
         ("other", "foreign", true),
     ] {
-        assert_eq!(drivers().may_tell_of(driver, kind), may, "{driver} {kind}");
+        assert_eq!(drivers().may_report(driver, kind), may, "{driver} {kind}");
     }
 }

@@ -1,4 +1,4 @@
-//! `[archive]` as settings of the drivers that ask for them: operators set the store once, beside the driver's own table.
+//! `[archive]` as settings for the drivers that request them: operators configure the store once, separately from the table of the driver.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use super::{Config, DriverSettings};
 
-/// The table, as drivers ask for it.
+/// Name of the table in requests of drivers.
 pub const ARCHIVE_TABLE: &str = "archive";
 
 impl Config {
-    /// `[driver.<id>]`, with `[archive]` beside it.
+    /// The settings of `[driver.<id>]`, with those of `[archive]`.
     pub fn driver_settings(&self, id: &str) -> DriverSettings {
         let settings = self.driver.get(id).cloned().unwrap_or_default();
         DriverSettings { archive: self.archive_settings(), ..settings }
     }
 
-    /// What `[archive]` sets; what is left out is not named.
+    /// The keys set in `[archive]`; unset keys are absent.
     fn archive_settings(&self) -> BTreeMap<String, Value> {
         let archive = &self.archive;
         let text = |text: Option<&String>| text.map(|text| json!(text));
@@ -39,26 +39,30 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_set_of_the_operators_store_stands_beside_the_settings_of_a_driver() {
+    fn driver_settings_include_the_configured_archive_store() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("satcast.toml");
         let read = |toml: &str| {
             std::fs::write(&file, toml).unwrap();
             Config::load(Some(&file), [], &Flags::default()).unwrap().config
         };
-        assert_eq!(read("").driver_settings("archive"), Default::default(), "nothing set is nothing told");
+        assert_eq!(
+            read("").driver_settings("archive"),
+            Default::default(),
+            "without settings the driver gets none"
+        );
         let config = read(
             "[archive]\nendpoint = \"https://s3.example.com\"\nregion = \"r\"\nbucket = \"b\"\naccess_key = \"a\"\n\
              secret_key = \"s\"\nprefix = \"p\"\nforce_path_style = false\n\
              [driver.archive]\nisolation = \"thread\"\nregion = \"own\"\nquota = 5",
         );
-        let told = config.driver_settings("archive");
+        let settings = config.driver_settings("archive");
         assert_eq!(
-            json!(told.archive),
+            json!(settings.archive),
             json!({"endpoint": "https://s3.example.com/", "region": "r", "bucket": "b", "access_key": "a",
                    "secret_key": "s", "prefix": "p", "force_path_style": false})
         );
-        assert_eq!(json!(told.settings), json!({"region": "own", "quota": 5}));
-        assert!(told.isolation.is_some());
+        assert_eq!(json!(settings.settings), json!({"region": "own", "quota": 5}));
+        assert!(settings.isolation.is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Checks that need more than one value or a range; still nothing is opened or resolved.
+//! Checks of ranges and of combinations of values. Nothing is opened or resolved.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use crate::secret::Vault;
 
 /// Longest reconnect window in seconds.
 const RECONNECT_WINDOW_SECS_MAX: u64 = 300;
-/// Longest quiet time in seconds.
+/// Longest cooldown in seconds.
 const REFUSE_QUIET_SECS_MAX: u64 = 3_600;
 /// Longest wait between reads in milliseconds.
 const READ_BATCH_MS_MAX: u64 = 1_000;
-/// Highest price in sats; far above any sense, far below what a sum could overflow.
+/// Highest price in sats; far above any sensible price, low enough that sums cannot overflow.
 const PRICE_SATS_MAX: i64 = 1_000_000_000;
-/// All sats there will ever be.
+/// All sats that will ever exist.
 pub(super) const SATS_MAX: i64 = 2_100_000_000_000_000;
 /// Highest cap per account or stream.
 const CAP_MAX: i64 = 100_000;
@@ -43,7 +43,7 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
     }
     if matches!(config.public_url.host_str(), Some("0.0.0.0" | "[::]")) {
         return refuse(
-            "http.listen is every address of this machine; set public_url to the one that browsers and players use"
+            "http.listen is every address of this machine; set public_url to the address that browsers and players use"
                 .to_owned(),
         );
     }
@@ -147,16 +147,16 @@ const PROCESS_MEMORY_MB: (u64, u64) = (128, 1_048_576);
 const PROCESS_OPEN_FILES: (u64, u64) = (64, 1_048_576);
 /// Least and most seconds of processor time of a driver's process.
 const PROCESS_CPU_SECS: (u64, u64) = (0, 1_000_000_000);
-/// Least and most MiB of packets that wait on disk for a destination.
+/// Least and most MiB of a destination's spool on disk.
 const SPOOL_MB: (u64, u64) = (0, 1_048_576);
-/// Keys of `[driver.<name>]` that are not the driver's own.
+/// Keys of `[driver.<name>]` that the host reads.
 const DRIVER_KEYS: [&str; 5] = ["isolation", "sha256", "limits", "spool_mb", "queue"];
 /// Least and most packets, MiB and seconds of a destination's queue.
 const QUEUE_PACKETS: (u64, u64) = (64, 65_536);
 const QUEUE_MB: (u64, u64) = (1, 1_024);
 const QUEUE_SECS: (u64, u64) = (1, 60);
 const QUEUE_REOPEN_SECS: (u64, u64) = (0, 3_600);
-/// A driver's own key this near to one of them is taken for a misspelt one.
+/// A driver's own key within this edit distance of one of them counts as misspelt.
 const DRIVER_KEY_DISTANCE_MAX: usize = 2;
 
 fn check_drivers(config: &Config) -> Result<(), ConfigError> {
@@ -183,7 +183,7 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
                 return refuse(format!("driver.{name}.{key} is {value}; set it to {least} to {most}"));
             }
         }
-        // Other keys are the driver's own; one that is nearly ours would pin or isolate nothing without a word.
+        // Other keys belong to the driver. A misspelt `sha256` or `isolation` would silently have no effect.
         for key in driver.settings.keys() {
             let near = |known: &&&str| strsim::damerau_levenshtein(key, known) <= DRIVER_KEY_DISTANCE_MAX;
             if let Some(known) = DRIVER_KEYS.iter().find(near) {
@@ -194,13 +194,13 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A key of a driver that is nearly `known`.
+/// Error for a key of a driver that is similar to `known`.
 pub(super) fn misspelt(driver: &str, key: &str, known: &str) -> ConfigError {
-    ConfigError(format!("driver.{driver}.{key} is no known key; did you mean \"{known}\"?"))
+    ConfigError(format!("driver.{driver}.{key} is not a known key; did you mean \"{known}\"?"))
 }
 
 fn check_log(config: &Config) -> Result<(), ConfigError> {
-    // `Targets` would take a misspelt level for the name of a module, and log everything.
+    // `Targets` would read a misspelt level as the name of a module and log everything.
     let is_level = |text: &str| text.trim().parse::<LevelFilter>().is_ok();
     let understood = |part: &str| is_level(part.split_once('=').map_or(part, |(_, level)| level));
     let level = &config.log.level;
@@ -208,11 +208,11 @@ fn check_log(config: &Config) -> Result<(), ConfigError> {
         return Ok(());
     }
     refuse(format!(
-        "log.level \"{level}\" is no level; use error, warn, info, debug, trace or \"info,satcast=debug\""
+        "log.level \"{level}\" is not a log level; use error, warn, info, debug, trace or \"info,satcast=debug\""
     ))
 }
 
-/// What is allowed and yet probably not meant.
+/// Valid settings that are probably not intended.
 pub(super) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |applies: bool, text: &str| {

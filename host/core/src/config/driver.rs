@@ -1,4 +1,4 @@
-//! `[driver.<name>]`: what operators set for one driver.
+//! `[driver.<name>]`: the operator's settings of one driver.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ pub struct DriverSettings {
     /// Limits of the child process.
     #[serde(default)]
     pub limits: ProcessLimits,
-    /// Most MiB of packets that wait on disk for each destination of a driver that must not lose any, 0 (none) to 1,048,576.
+    /// Size in MiB of the spool on disk of each destination, for drivers that must not lose packets; 0 (none) to 1,048,576.
     #[serde(default = "spool_mb")]
     pub spool_mb: u64,
-    /// Packets that wait for each destination of another driver.
+    /// Memory queue of each destination of other drivers.
     #[serde(default)]
     pub queue: QueueLimits,
     /// Everything else: the driver's own settings, checked by the driver.
     #[serde(flatten)]
     pub settings: BTreeMap<String, serde_json::Value>,
-    /// What `[archive]` sets, for a driver that asks for it.
+    /// The keys set in `[archive]`, for a driver that requests them.
     #[serde(skip)]
     pub archive: BTreeMap<String, serde_json::Value>,
 }
 
-/// [`DriverSettings::spool_mb`] where nothing is set.
+/// Default of [`DriverSettings::spool_mb`].
 pub const SPOOL_MB_DEFAULT: u64 = 2048;
 
 fn spool_mb() -> u64 {
@@ -46,16 +46,16 @@ impl Default for DriverSettings {
     }
 }
 
-/// What the child process of a driver may use; with `isolation = "thread"` nothing is limited.
+/// Limits of a driver's child process; they do not apply with `isolation = "thread"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessLimits {
-    /// Memory in MiB that it and what it starts use, where the service has a control group of its own; otherwise what each process asks for;
+    /// Memory in MiB of the process and its children, where the service has a control group of its own; otherwise of each process;
     /// 128 to 1,048,576.
     pub memory_mb: u64,
     /// Open files and sockets, 64 to 1,048,576.
     pub open_files: u64,
-    /// Processor time in seconds over the life of the process, which then ends and is started anew; 0 = no limit.
+    /// Processor time in seconds over the life of the process, which then ends and is started again; 0 = no limit.
     pub cpu_secs: u64,
 }
 
@@ -65,7 +65,7 @@ impl Default for ProcessLimits {
     }
 }
 
-/// What may wait in memory for a destination that does not keep up, before packets are left out up to the newest keyframe.
+/// Limits of a destination's memory queue. A full queue drops packets up to the newest keyframe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueLimits {
@@ -75,13 +75,13 @@ pub struct QueueLimits {
     pub mb: u64,
     /// Seconds for which a packet may wait, 1 to 60.
     pub secs: u64,
-    /// Seconds for which more than a fifth of the packets may be left out before the destination is opened anew, in steps of 30 s up to
+    /// Seconds for which more than a fifth of the packets may be dropped before the destination is reopened, in steps of 30 s up to
     /// 3,600; 0 = never.
     pub reopen_secs: u64,
 }
 
 impl Default for QueueLimits {
-    /// What an encoder catches up at once after a minute without network.
+    /// Enough for the packets that an encoder sends at once after a minute without network.
     fn default() -> Self {
         Self { packets: 8192, mb: 32, secs: 5, reopen_secs: 120 }
     }
@@ -98,7 +98,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// As it is written in the configuration.
+    /// The value in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Isolation::Thread => "thread",

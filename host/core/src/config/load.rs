@@ -1,4 +1,4 @@
-//! Merges defaults, file, environment and flags, and turns what serde finds into one sentence with its place.
+//! Merges defaults, file, environment and flags, and turns an error of serde into one sentence with its position.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -14,23 +14,23 @@ use super::{Config, DEFAULT_TOML, LogFormat};
 
 /// The configuration file used when none is named.
 pub const DEFAULT_FILE_NAME: &str = "satcast.toml";
-/// What environment variables of ours begin with.
+/// Prefix of the service's environment variables.
 const ENV_PREFIX: &str = "SATCAST_";
-/// What stands between the levels of a key in the environment.
+/// Separator of the levels of a key in the environment.
 const ENV_LEVEL: &str = "__";
 /// Largest configuration file.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
-/// Names further away than this are no help.
+/// Largest edit distance of a suggested name.
 const NEAREST_NAME_DISTANCE_MAX: usize = 4;
 /// Last parts of keys whose values are never shown.
 const SECRET_KEYS: [&str; 4] = ["secret_key", "access_key", "secret", "url"];
 
-/// One fault of the configuration: a sentence with its place and the fix. Never holds a secret's value.
+/// One fault of the configuration: a sentence with its position and the fix. Never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub(super) String);
 
-/// What the command line sets; it wins over everything else.
+/// Values from the command line; they override everything else.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// `--data-dir`
@@ -94,22 +94,22 @@ pub(super) fn load(
     }
 }
 
-/// The address that the HTTP listener has, as browsers on this machine write it.
+/// The URL of the HTTP listener for browsers on this machine.
 fn default_public_url(figment: &Figment) -> String {
     let listen = figment.extract_inner("http.listen").unwrap_or(HTTP_LISTEN);
     let scheme = if figment.contains("http.tls_cert") { "https" } else { "http" };
     format!("{scheme}://{listen}")
 }
 
-/// A variable without a level below, which may belong to another program: a container, an orchestrator.
+/// A variable without a level separator may belong to another program, such as a container or an orchestrator.
 fn unknown_variable(name: &str, known: &[&str]) -> String {
     let variable = |key: &str| format!("{ENV_PREFIX}{}", key.to_ascii_uppercase());
     let meant = nearest(name, known.iter().copied())
         .map_or(String::new(), |candidate| format!("; did you mean {}?", variable(candidate)));
-    format!("{} is no setting and has no effect{meant}", variable(name))
+    format!("{} is not a setting and has no effect{meant}", variable(name))
 }
 
-/// Used for `public_url` when `http.listen` is no address, which is refused.
+/// Used for `public_url` when `http.listen` is not an address, which is refused later.
 const HTTP_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const PUBLIC_URL: &str = "public_url";
 const DEFAULTS_LAYER: &str = "defaults";
@@ -117,7 +117,7 @@ const FILE_LAYER: &str = "file";
 const ENV_LAYER: &str = "environment";
 const FLAGS_LAYER: &str = "flags";
 
-/// One layer of values under its name.
+/// One named layer of values.
 struct Layer {
     name: &'static str,
     values: Dict,
@@ -133,7 +133,7 @@ impl Provider for Layer {
     }
 }
 
-/// The configuration file: its values, and its text to find line numbers in.
+/// The configuration file: its values, and its text for finding line numbers.
 struct FileSource {
     path: Option<PathBuf>,
     text: String,
@@ -169,7 +169,7 @@ impl FileSource {
         Ok(Self { path: Some(path), text, values: data.into_values().next().unwrap_or_default() })
     }
 
-    /// `file:line: ` of the key at `path`, or of its nearest table that stands in the file.
+    /// `file:line: ` of the key at `path`, or of its nearest table in the file.
     fn place(&self, path: &[String]) -> Option<String> {
         let file = self.path.as_ref()?;
         let table = DeTable::parse(&self.text).ok()?;
@@ -208,8 +208,8 @@ fn line_of(text: &str, span: &Range<usize>) -> usize {
     text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Refuses a setting of a driver that the file gives under both of its names, such as `retryHours` and `retry_hours`. One of the
-/// environment may stand beside one of the file, and goes before it.
+/// Refuses a setting of a driver that the file has under both of its names, such as `retryHours` and `retry_hours`. One in the
+/// environment may be combined with one in the file, and overrides it.
 fn given_twice(values: &Dict, path: &mut Vec<String>, source: &FileSource) -> Result<(), ConfigError> {
     for (key, value) in values {
         path.push(key.clone());
@@ -243,8 +243,8 @@ fn camel_case(name: &str) -> String {
     text
 }
 
-/// The values of `SATCAST_...` variables, read by the type that the key has in the defaults, so that a secret
-/// of digits stays the text it is. Keys without a default are text, a driver's own settings are guessed.
+/// The values of `SATCAST_...` variables, parsed by the type of the key's default, so that a secret
+/// of digits stays text. Keys without a default are text; the types of a driver's own settings are guessed.
 fn environment(
     defaults: &Dict,
     env: impl IntoIterator<Item = (String, String)>,
@@ -256,7 +256,7 @@ fn environment(
     for (name, text) in ours {
         let mut path: Vec<String> =
             name[ENV_PREFIX.len()..].split(ENV_LEVEL).map(str::to_ascii_lowercase).collect();
-        // Shells take no `-` in a name, and no driver's name has a `_`.
+        // Shells allow no `-` in a name, and no driver's name contains `_`.
         if let [table, driver, ..] = path.as_mut_slice()
             && table == "driver"
         {
@@ -264,7 +264,7 @@ fn environment(
         }
         let value = env_value(&name, &path, &text, defaults)?;
         insert(&mut values, &path, value).ok_or_else(|| {
-            ConfigError(format!("{name} is set together with a part of it; unset one of the two"))
+            ConfigError(format!("{name} is set together with one of its keys; unset one of the two"))
         })?;
     }
     Ok(values)
@@ -272,7 +272,7 @@ fn environment(
 
 fn env_value(name: &str, path: &[String], text: &str, defaults: &Dict) -> Result<Value, ConfigError> {
     let refused =
-        |wanted: &str| ConfigError(format!("{name} is no {wanted}; set it to {wanted} or unset it"));
+        |wanted: &str| ConfigError(format!("{name} is not a {wanted}; set it to a {wanted} or unset it"));
     match find(defaults, path) {
         Some(Value::Num(..)) => {
             text.trim().parse::<i64>().map(Value::from).map_err(|_| refused("whole number"))
@@ -280,12 +280,12 @@ fn env_value(name: &str, path: &[String], text: &str, defaults: &Dict) -> Result
         Some(Value::Bool(..)) => match text.trim() {
             "true" | "1" => Ok(Value::from(true)),
             "false" | "0" => Ok(Value::from(false)),
-            _ => Err(refused("true or false")),
+            _ => Err(refused("boolean (true or false)")),
         },
         Some(Value::Array(..)) if text.trim_start().starts_with('[') => {
             toml_value(text).filter(|value| matches!(value, Value::Array(..))).ok_or_else(|| refused("list"))
         }
-        Some(Value::Dict(..)) => Err(refused("single key, add __ and the key's name")),
+        Some(Value::Dict(..)) => Err(refused("single key (add __ and the name of the key)")),
         None if path.first().is_some_and(|table| table == "driver")
             && path.get(2).is_some_and(|k| k != "sha256") =>
         {
@@ -295,7 +295,7 @@ fn env_value(name: &str, path: &[String], text: &str, defaults: &Dict) -> Result
     }
 }
 
-/// `text` read as the right side of a TOML line.
+/// `text` parsed as a TOML value.
 fn toml_value(text: &str) -> Option<Value> {
     let data = Toml::string(&format!("value = {text}")).data().ok()?;
     data.into_values().next()?.remove("value")
@@ -343,7 +343,7 @@ fn count_leaves(values: &Dict) -> usize {
     values.values().map(count).sum()
 }
 
-/// One sentence for what serde found first.
+/// One sentence for the first error of serde.
 fn explain(error: figment::Error, figment: &Figment, source: &FileSource) -> ConfigError {
     let mut path = error.path.clone();
     if let Kind::UnknownField(name, known) = &error.kind {
@@ -389,7 +389,7 @@ fn unknown_key(name: &str, known: &[&str], path: &[String]) -> String {
     }
 }
 
-/// The known name that is probably meant.
+/// The known name that is probably intended.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distances = known.map(|known| (strsim::damerau_levenshtein(name, known), known));
     distances.filter(|(distance, _)| *distance <= NEAREST_NAME_DISTANCE_MAX).min().map(|(_, known)| known)

@@ -1,7 +1,7 @@
 //! Configuration: one typed value built from defaults, file, environment and flags, checked before anything starts.
 //!
 //! `default.toml` is the single source of every default and of the commented file that `satcast config` prints.
-//! An error is one sentence with its place and the fix. Nothing here opens a socket or touches the data folder.
+//! An error is one sentence with its position and the fix. Nothing here opens a socket or touches the data folder.
 
 mod archive;
 mod check;
@@ -58,30 +58,30 @@ pub struct Config {
     pub ingest: Ingest,
     /// The database.
     pub database: Database,
-    /// Which drivers are loaded from where.
+    /// Drivers to load, and their folder.
     pub drivers: Drivers,
     /// Settings of single drivers by their id.
     #[serde(default)]
     pub driver: BTreeMap<String, DriverSettings>,
-    /// Who may have an account.
+    /// Registration of accounts.
     pub accounts: Accounts,
     /// Prices in whole sats.
     pub pricing: Pricing,
     /// How the service is paid.
     pub billing: Billing,
-    /// The operator's receiving wallet, and what customers may buy with it.
+    /// The operator's receiving wallet, and the limits of invoices.
     pub wallet: Wallet,
     /// Webhooks.
     pub webhooks: Webhooks,
     /// The address guard.
     pub outbound: Outbound,
-    /// The operator's store for recordings.
+    /// The operator's S3 store for recordings.
     pub archive: Archive,
     /// Caps per account and stream.
     pub limits: Limits,
     /// Logging.
     pub log: Log,
-    /// What is to be said of variables that look like settings and are none.
+    /// Warnings about variables that look like settings and are not.
     #[serde(skip)]
     pub unknown_variables: Vec<String>,
 }
@@ -93,11 +93,11 @@ pub struct Http {
     /// Address of the API and of playback.
     #[serde(deserialize_with = "value::address")]
     pub listen: SocketAddr,
-    /// Certificate chain in PEM; together with `tls_key` or not at all. With it `listen` speaks https and nothing else.
+    /// Certificate chain in PEM; requires `tls_key`. With it `listen` serves https only.
     pub tls_cert: Option<PathBuf>,
     /// Private key in PEM.
     pub tls_key: Option<PathBuf>,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     #[serde(deserialize_with = "value::networks")]
     pub trusted_proxies: Vec<IpNet>,
 }
@@ -116,12 +116,12 @@ pub struct Ingest {
     pub tls_cert: Option<PathBuf>,
     /// Private key in PEM for RTMPS.
     pub tls_key: Option<PathBuf>,
-    /// Proxies that begin each connection with a PROXY protocol header, which is believed.
+    /// Proxies that must begin each connection with a PROXY protocol header, which is trusted.
     #[serde(deserialize_with = "value::networks")]
     pub proxy_protocol_from: Vec<IpNet>,
-    /// Seconds in which a returning encoder continues its session, 0 to 300.
+    /// Seconds within which a reconnecting encoder continues its session, 0 to 300.
     pub reconnect_window_secs: u64,
-    /// Seconds of quiet before a stopped stream may be published again, 0 to 3600.
+    /// Cooldown in seconds before a stopped stream may be published again, 0 to 3600.
     pub refuse_quiet_secs: u64,
     /// Milliseconds between reads of a publishing connection, 0 to 1000.
     pub read_batch_ms: u64,
@@ -131,15 +131,15 @@ pub struct Ingest {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// `sqlite:FILE` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; `None` is the file in the data folder. May hold a
-    /// password, hence hidden.
+    /// `sqlite:FILE` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; `None` is the file in the data folder. May contain a
+    /// password, therefore redacted.
     #[serde(default, deserialize_with = "value::secret")]
     pub url: Option<Redacted<String>>,
-    /// What a commit survives.
+    /// Durability of commits.
     pub durability: Durability,
 }
 
-/// What a committed transaction survives.
+/// The failures that a committed transaction survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -164,7 +164,7 @@ pub struct Drivers {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Accounts {
-    /// Whether anyone may make an account in the dashboard.
+    /// Whether anyone may create an account in the dashboard.
     pub open_registration: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct Pricing {
     pub free_platforms: i64,
     /// Free playback in GB (10^9 bytes) per account and clock hour.
     pub bandwidth_limit_gb_per_hour: i64,
-    /// Per GB above it.
+    /// Per GB above `bandwidth_limit_gb_per_hour`.
     pub bandwidth_overage_sats_per_gb: i64,
     /// Per attempt to upload a failed recording again.
     pub archive_recovery_sats: i64,
@@ -192,7 +192,7 @@ pub struct Billing {
     pub mode: BillingMode,
     /// Credit of a new account in sats.
     pub initial_credit_sats: i64,
-    /// An account is told when an entry takes its balance below so many sats; 0 = never.
+    /// A charge that takes a balance below this many sats sends `balance.low`; 0 = never.
     pub low_balance_sats: i64,
 }
 
@@ -200,11 +200,11 @@ pub struct Billing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BillingMode {
-    /// From prepaid credit in the ledger.
+    /// Prepaid credit in the ledger.
     Credit,
-    /// From credit that connected wallets refill.
+    /// Prepaid credit that connected wallets refill.
     Wallet,
-    /// Not at all.
+    /// Free of charge.
     Off,
 }
 
@@ -212,7 +212,7 @@ pub enum BillingMode {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Webhooks {
-    /// Targets let through the address guard, by http too.
+    /// Targets that the address guard allows, also over http.
     #[serde(deserialize_with = "value::allow_list")]
     pub allow_targets: Vec<AllowEntry>,
 }
@@ -221,7 +221,7 @@ pub struct Webhooks {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outbound {
-    /// Targets let through the address guard.
+    /// Targets that the address guard allows.
     #[serde(deserialize_with = "value::allow_list")]
     pub allow: Vec<AllowEntry>,
 }
@@ -245,9 +245,9 @@ pub struct Archive {
     /// Secret access key.
     #[serde(default, deserialize_with = "value::secret")]
     pub secret_key: Option<Redacted<String>>,
-    /// Put before every object name.
+    /// Prefix of every object name.
     pub prefix: String,
-    /// Bucket in the path, as most stores want it, instead of in the host name.
+    /// Bucket in the path, as most stores expect, instead of in the host name.
     pub force_path_style: bool,
 }
 
@@ -271,29 +271,29 @@ pub struct Limits {
 pub struct Log {
     /// A level or a filter in the syntax of tracing's `EnvFilter`.
     pub level: String,
-    /// How lines are written.
+    /// Format of log lines.
     pub format: LogFormat,
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object per line.
     Json,
 }
 
 impl Http {
-    /// Certificate and key, where https is served.
+    /// Certificate and key; `None` when https is not served.
     pub fn https(&self) -> Option<(&Path, &Path)> {
         Some((self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
     }
 }
 
 impl Ingest {
-    /// Address, certificate and key of RTMPS, where it is served.
+    /// Address, certificate and key of RTMPS; `None` when it is not served.
     pub fn rtmps(&self) -> Option<(SocketAddr, &Path, &Path)> {
         Some((self.rtmps_listen?, self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
     }
@@ -301,11 +301,11 @@ impl Ingest {
 
 impl Config {
     /// Builds and checks the configuration. `file` is the `--config` flag; without it `satcast.toml` in the
-    /// working folder is used if there is one. `env` is the process environment (names without the
+    /// working folder is used if it exists. `env` is the process environment (names without the
     /// `SATCAST_` prefix are ignored).
     ///
     /// # Errors
-    /// The first fault found, as one sentence with its place and the fix.
+    /// The first fault found, as one sentence with its position and the fix.
     pub fn load(
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
@@ -337,12 +337,12 @@ impl Config {
         self.drivers.dir.clone().unwrap_or_else(beside_binary)
     }
 
-    /// `public_url` without a trailing slash, ready to have a path put behind it.
+    /// `public_url` without a trailing slash, for appending a path.
     pub fn public_base(&self) -> &str {
         self.public_url.as_str().trim_end_matches('/')
     }
 
-    /// Credit of a new account: the configured promotion where credit is what pays.
+    /// Credit of a new account; zero unless `billing.mode` is `credit`.
     pub fn initial_credit(&self) -> Msat {
         match self.billing.mode {
             BillingMode::Credit => Sats(self.billing.initial_credit_sats).to_msat().unwrap_or(Msat(0)),
@@ -350,7 +350,7 @@ impl Config {
         }
     }
 
-    /// An account hears of a balance below this.
+    /// The limit below which `balance.low` is sent.
     pub fn low_balance(&self) -> Msat {
         match self.billing.mode {
             BillingMode::Off => Msat(0),
@@ -360,7 +360,7 @@ impl Config {
         }
     }
 
-    /// What is allowed and yet probably not meant, each as one sentence.
+    /// Valid settings that are probably not intended, each as one sentence.
     pub fn warnings(&self) -> Vec<String> {
         check::warnings(self)
     }

@@ -66,8 +66,9 @@ fn every_commented_out_key_is_a_real_one() {
 }
 
 #[test]
-fn what_the_printed_file_says_of_a_drivers_own_keys_is_so() {
-    const SAYS: &str = "# Settings of one driver; everything but these five goes to the driver itself.";
+fn the_printed_file_lists_every_host_key_of_a_driver() {
+    const SAYS: &str =
+        "# Settings of one driver. The host reads the five keys below; all other keys go to the driver.";
     let mut lines = DEFAULT_TOML.lines().skip_while(|line| *line != SAYS).skip(2);
     let keys: BTreeSet<&str> = lines
         .by_ref()
@@ -104,10 +105,10 @@ fn unknown_keys_with_their_line_and_the_nearest_name_texts() {
 }
 
 #[test]
-fn wrong_types_and_broken_files_are_placed() {
+fn errors_of_types_and_files_have_a_position() {
     assert_eq!(
         error("[http]\nlisten = 5\n"),
-        "satcast.toml:2: http.listen \"5\" is no address and port; use one such as \"127.0.0.1:8080\" or \"[::]:8080\""
+        "satcast.toml:2: http.listen \"5\" is not an address and port; use one such as \"127.0.0.1:8080\" or \"[::]:8080\""
     );
     assert_eq!(
         error("[ingest]\n\nread_batch_ms = \"fast\""),
@@ -238,7 +239,7 @@ fn every_range_is_checked_at_both_ends() {
 fn contradictions_are_one_sentence_with_the_fix_texts() {
     for (toml, part) in [
         ("public_url = \"http://x/sub\"", "public_url holds a path"),
-        ("public_url = \"ftp://x\"", "public_url is no http or https address"),
+        ("public_url = \"ftp://x\"", "public_url is not an http or https address"),
         ("data_dir = \"\"", "data_dir is empty"),
         ("[http]\ntls_cert = \"c\"", "set both or none"),
         ("[ingest]\ntls_key = \"k\"", "set both or none"),
@@ -289,7 +290,7 @@ fn oversized_files_and_lists_are_refused_with_these_texts() {
 }
 
 #[test]
-fn a_misspelt_key_of_a_driver_is_no_setting_of_the_driver() {
+fn misspelt_keys_of_a_driver_are_refused() {
     for (key, meant) in
         [("ISOLATON", "isolation"), ("SHA265", "sha256"), ("LIMIT", "limits"), ("SPOOL_GB", "spool_mb")]
     {
@@ -305,7 +306,7 @@ fn a_misspelt_key_of_a_driver_is_no_setting_of_the_driver() {
 fn a_misspelt_key_of_a_driver_text() {
     assert_eq!(
         check::misspelt("rtmp", "limit", "limits").to_string(),
-        "driver.rtmp.limit is no known key; did you mean \"limits\"?"
+        "driver.rtmp.limit is not a known key; did you mean \"limits\"?"
     );
 }
 
@@ -319,7 +320,7 @@ fn a_setting_of_a_driver_is_given_under_one_of_its_names() {
     let texts = load::both_names("videoKbpsMax", "video_kbps_max", "driver.platform.types.own");
     assert_eq!(from(inner, &[]).unwrap_err(), format!("satcast.toml:2: {texts}"));
     let env = [("SATCAST_DRIVER__ARCHIVE__RETRY_HOURS", "3")];
-    assert!(from("[driver.archive]\nretryHours = 1\n", &env).is_ok(), "the environment goes before the file");
+    assert!(from("[driver.archive]\nretryHours = 1\n", &env).is_ok(), "the environment overrides the file");
 }
 
 #[test]
@@ -331,7 +332,7 @@ fn both_names_text() {
 }
 
 #[test]
-fn doubtful_settings_are_warned_about() {
+fn doubtful_settings_give_warnings() {
     let open =
         from("public_url = \"http://localhost\"\n[http]\nlisten = \"0.0.0.0:80\"\n[pricing]\ncost_per_platform = 0\n[driver.x]\na = 1", &[])
             .unwrap();
@@ -359,23 +360,23 @@ fn the_public_address_is_by_default_that_of_the_listener() {
 }
 
 #[test]
-fn every_address_is_no_public_one_text() {
+fn a_listener_on_every_address_needs_a_public_url_text() {
     for listen in ["0.0.0.0:80", "[::]:80"] {
         assert_eq!(
             error(&format!("[http]\nlisten = \"{listen}\"")),
-            "http.listen is every address of this machine; set public_url to the one that browsers and players use"
+            "http.listen is every address of this machine; set public_url to the address that browsers and players use"
         );
     }
 }
 
 #[test]
-fn a_variable_that_is_no_setting_is_warned_about_texts() {
+fn unknown_variables_give_warnings_texts() {
     let env = [("SATCAST_DATADIR", "x"), ("SATCAST_BUILD_NUMBER", "7")];
     assert_eq!(
         from("", &env).unwrap().warnings(),
         [
-            "SATCAST_BUILD_NUMBER is no setting and has no effect",
-            "SATCAST_DATADIR is no setting and has no effect; did you mean SATCAST_DATA_DIR?",
+            "SATCAST_BUILD_NUMBER is not a setting and has no effect",
+            "SATCAST_DATADIR is not a setting and has no effect; did you mean SATCAST_DATA_DIR?",
         ]
     );
 }

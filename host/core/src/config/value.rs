@@ -1,4 +1,4 @@
-//! How single configuration values are read: each type gives an error that says what was expected.
+//! Parsing of single configuration values; each type's error names the expected form.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::secret::Redacted;
 
-/// Longest list; also the longest allow list the address guard walks through.
+/// Longest list, and so the longest allow list of the address guard.
 const LIST_ENTRIES_MAX: usize = 1_000;
 /// Longest host name (RFC 1035).
 const HOST_NAME_MAX_BYTES: usize = 253;
@@ -21,7 +21,7 @@ const HOST_NAME_MAX_BYTES: usize = 253;
 pub enum AllowEntry {
     /// Every address in the network.
     Network(IpNet),
-    /// A host name in lower case, whatever it resolves to.
+    /// A host name in lower case; it may resolve to any address.
     Host(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for AllowEntry {
     }
 }
 
-/// Text that may look like a number, a bool or a date in the file: `key = 0123` is still that text or an error,
+/// Text that may look like a number, a boolean or a date in the file: `key = 0123` is that text or an error,
 /// never another value.
 struct Text(String);
 
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A list, or one text with commas.
+/// A list, or one text separated by commas.
 struct List(Vec<String>);
 
 impl<'de> Deserialize<'de> for List {
@@ -96,7 +96,7 @@ fn too_many<E: Error>() -> E {
     E::custom(format!("has more than {LIST_ENTRIES_MAX} entries; use fewer"))
 }
 
-/// The entries of `a,b`, trimmed, empty ones left out.
+/// The entries of `a,b`, trimmed, without empty ones.
 fn split_list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
@@ -137,9 +137,9 @@ pub(super) fn optional_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 /// An http or https address without credentials, query and fragment.
 fn parse_url(text: &str) -> Result<Url, String> {
     let wanted = "use an address such as \"https://live.example.com\"";
-    let url = Url::parse(text).map_err(|_| format!("is no address; {wanted}"))?;
+    let url = Url::parse(text).map_err(|_| format!("is not an address; {wanted}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(format!("is no http or https address; {wanted}"));
+        return Err(format!("is not an http or https address; {wanted}"));
     }
     if !url.username().is_empty()
         || url.password().is_some()
@@ -163,7 +163,7 @@ pub(super) fn optional_address<'de, D: Deserializer<'de>>(
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     SocketAddr::from_str(text.trim()).map_err(|_| {
-        format!("\"{text}\" is no address and port; use one such as \"127.0.0.1:8080\" or \"[::]:8080\"")
+        format!("\"{text}\" is not an address and port; use one such as \"127.0.0.1:8080\" or \"[::]:8080\"")
     })
 }
 
@@ -203,7 +203,7 @@ fn parse_allow_entry(text: &str) -> Option<AllowEntry> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         !label.is_empty() && label.bytes().all(allowed)
     };
-    // A last label of digits would be read as an IPv4 address by every resolver.
+    // Resolvers read a name whose last label is digits as an IPv4 address.
     let named = text.rsplit('.').next().is_some_and(|last| !last.bytes().all(|byte| byte.is_ascii_digit()));
     let is_host = text.len() <= HOST_NAME_MAX_BYTES && named && text.split('.').all(label);
     is_host.then(|| AllowEntry::Host(text.to_ascii_lowercase()))
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_urls_say_what_they_should_look_like() {
+    fn errors_of_addresses_and_urls_show_the_expected_form() {
         assert!(parse_address("[::1]:0").is_ok());
         for text in ["8080", "localhost:8080", "127.0.0.1", "127.0.0.1:99999"] {
             assert!(parse_address(text).unwrap_err().contains("127.0.0.1:8080"), "{text}");

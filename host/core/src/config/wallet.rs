@@ -1,4 +1,4 @@
-//! `[wallet]`: the operator's wallet, which receives what customers pay for credit.
+//! `[wallet]`: the operator's wallet, which receives the payments for credit.
 
 use serde::Deserialize;
 use url::Url;
@@ -10,7 +10,7 @@ use crate::secret::Redacted;
 
 /// Shortest and longest time in seconds in which an invoice can be paid.
 const EXPIRY_SECS: (u64, u64) = (60, 86_400);
-/// What an NWC connection begins with.
+/// Prefix of an NWC connection URI.
 const NWC_SCHEME: &str = "nostr+walletconnect://";
 /// The host of the example in the printed file.
 const EXAMPLE_HOST: &str = "lnbits.example.com";
@@ -19,38 +19,37 @@ const EXAMPLE_HOST: &str = "lnbits.example.com";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wallet {
-    /// What the wallet speaks; `None` when there is none.
+    /// Protocol of the wallet; `None` without a wallet.
     #[serde(rename = "type", default, deserialize_with = "value::plain_text")]
     pub kind: Option<String>,
-    /// Where it is; the whole connection text of an NWC wallet.
+    /// Address; for NWC the complete connection URI.
     #[serde(default, deserialize_with = "value::secret")]
     pub url: Option<Redacted<String>>,
-    /// Its key or password.
+    /// Key or password.
     #[serde(default, deserialize_with = "value::secret")]
     pub secret: Option<Redacted<String>>,
-    /// Least top-up and refill in sats.
+    /// Smallest top-up and refill in sats.
     pub topup_min_sats: i64,
     /// Largest top-up and refill in sats.
     pub topup_max_sats: i64,
-    /// Largest daily cap of one customer's refills in sats.
+    /// Highest daily refill limit that a customer can set, in sats.
     pub refill_daily_max_sats: i64,
-    /// Seconds in which an invoice can be paid.
+    /// Lifetime of an invoice in seconds.
     pub invoice_expiry_secs: u64,
 }
 
 impl Wallet {
-    /// Whether there is one.
     pub fn is_set(&self) -> bool {
         self.kind.is_some()
     }
 
-    /// What it speaks, where it is and its secret; `None` when there is none.
+    /// Protocol, address and secret; `None` without a wallet.
     pub fn parts(&self) -> Option<(WalletKind, &str, &str)> {
         let kind = WalletKind::parse(self.kind.as_deref()?)?;
         Some((kind, text(&self.url), text(&self.secret)))
     }
 
-    /// The hosts that this wallet is reached at: the operator's own word, so that no allow list has to name them too.
+    /// The hosts of the wallet. The operator configured them, so they need no entry in an allow list.
     pub fn hosts(&self) -> Vec<String> {
         let Some((kind, url, _)) = self.parts() else { return Vec::new() };
         let host =
@@ -97,7 +96,7 @@ fn check_parts(config: &Config) -> Result<(), ConfigError> {
             );
         }
         if config.billing.mode == BillingMode::Wallet {
-            return refuse("billing.mode is \"wallet\" and there is no wallet to receive with; set type, url and secret in [wallet], or use mode \"credit\"".to_owned());
+            return refuse("billing.mode is \"wallet\" but no receiving wallet is configured; set type, url and secret in [wallet], or use mode \"credit\"".to_owned());
         }
         return Ok(());
     };
@@ -108,9 +107,9 @@ fn check_parts(config: &Config) -> Result<(), ConfigError> {
         return refuse("wallet.type is set without wallet.url; set the wallet's address".to_owned());
     }
     match kind {
-        WalletKind::Nwc if !url.starts_with(NWC_SCHEME) => refuse(format!(
-            "wallet.url must be the whole text of the connection, which begins with {NWC_SCHEME}"
-        )),
+        WalletKind::Nwc if !url.starts_with(NWC_SCHEME) => {
+            refuse(format!("wallet.url must be the complete connection URI, which begins with {NWC_SCHEME}"))
+        }
         WalletKind::Nwc if !secret.is_empty() => refuse(
             "wallet.secret is set, but the text in wallet.url holds the secret; remove wallet.secret"
                 .to_owned(),
@@ -122,15 +121,14 @@ fn check_parts(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
-/// What is allowed and yet probably not meant.
+/// Valid settings that are probably not intended.
 pub(super) fn warnings(config: &Config, warnings: &mut Vec<String>) {
     let wallet = &config.wallet;
     if wallet.hosts().iter().any(|host| host == EXAMPLE_HOST) {
-        warnings.push("wallet.url is that of the example; set your wallet's address".to_owned());
+        warnings.push("wallet.url is the example address; set your wallet's address".to_owned());
     }
     if wallet.is_set() && config.billing.mode == BillingMode::Off {
-        warnings
-            .push("[wallet] is set, but billing.mode is \"off\", so that nobody can buy credit".to_owned());
+        warnings.push("[wallet] is set, but billing.mode is \"off\", so nobody can buy credit".to_owned());
     }
 }
 
@@ -151,7 +149,7 @@ mod tests {
     const NWC: &str = "[wallet]\ntype = \"nwc\"\nurl = \"nostr+walletconnect://ab?relay=wss%3A%2F%2Fone.example&relay=wss://[2001:db8::1]:7&secret=hunter2\"\n";
 
     #[test]
-    fn a_wallet_is_whole_or_not_there_and_faults_show_no_secret() {
+    fn a_wallet_is_complete_or_absent_and_errors_show_no_secret() {
         for (toml, part) in [
             ("[billing]\nmode = \"wallet\"", "set type, url and secret in [wallet]"),
             ("[wallet]\nsecret = \"hunter2\"", "without wallet.type"),
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_have_ranges_that_fit_each_other() {
+    fn limits_have_consistent_ranges() {
         for (line, part) in [
             ("topup_min_sats = 0", "wallet.topup_min_sats"),
             ("topup_max_sats = 99", "use 100 to"),
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_hosts_are_known() {
+    fn the_hosts_of_the_wallet_are_known() {
         assert_eq!(load(LNBITS).unwrap().wallet.hosts(), ["ln.example"]);
         assert_eq!(load(NWC).unwrap().wallet.hosts(), ["one.example", "2001:db8::1"]);
     }
@@ -200,8 +198,8 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "wallet.url is that of the example; set your wallet's address",
-                "[wallet] is set, but billing.mode is \"off\", so that nobody can buy credit"
+                "wallet.url is the example address; set your wallet's address",
+                "[wallet] is set, but billing.mode is \"off\", so nobody can buy credit"
             ]
         );
     }

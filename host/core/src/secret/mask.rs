@@ -1,12 +1,12 @@
-//! What is shown of a secret: enough to recognise it, too little to use it.
+//! Masks of secrets: enough to recognise a secret, too little to use it.
 
 use url::Url;
 
-/// Shorter keys are hidden whole.
+/// Shorter keys are hidden completely.
 const KEY_SHOWN_CHARS_MIN: usize = 12;
 /// Characters shown at each end of a key.
 const KEY_SHOWN_CHARS_EACH_END: usize = 3;
-/// What stands for a hidden key.
+/// Mask of a hidden key.
 const HIDDEN: &str = "***";
 
 /// The first and last three characters of a key with `...` between, or `***` under 12 characters.
@@ -20,7 +20,7 @@ pub fn mask_key(key: &str) -> String {
     format!("{head}...{tail}")
 }
 
-/// Whether a text is what [`mask_key`] makes.
+/// Whether a text has the form of a result of [`mask_key`].
 pub fn is_masked_key(text: &str) -> bool {
     let hidden = text
         .char_indices()
@@ -33,7 +33,7 @@ pub fn is_masked_key(text: &str) -> bool {
 /// A target address as it may be shown: scheme, host, port and the first path part (the RTMP app) are kept,
 /// everything after it is masked as a key, user info and query are dropped.
 ///
-/// Text that is no address with a host becomes `***` whole: nothing of it is known to be harmless.
+/// Text without a host becomes `***`, because any part of it may be secret.
 pub fn mask_url(address: &str) -> String {
     let Ok(url) = Url::parse(address) else { return HIDDEN.to_owned() };
     let Some(host) = url.host_str() else { return HIDDEN.to_owned() };
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_keep_host_and_app_and_lose_every_secret_part() {
+    fn masked_addresses_keep_host_and_app_only() {
         for (address, shown) in [
             ("rtmp://a.example/live", "rtmp://a.example/live"),
             ("rtmp://a.example:1936/live/", "rtmp://a.example:1936/live"),

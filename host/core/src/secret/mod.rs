@@ -1,7 +1,7 @@
-//! Secrets: how they are made, recognised, hashed, stored and hidden.
+//! Creation, recognition, hashing, encryption and masking of secrets.
 //!
 //! This is the service's only source of randomness. A secret lives in a [`Redacted`], which cannot be printed
-//! by accident; [`Vault`] encrypts what must be shown again; everything else is kept as a hash only.
+//! by accident. [`Vault`] encrypts secrets that are shown again; all others are kept as a hash only.
 
 mod mask;
 mod vault;
@@ -32,9 +32,9 @@ const PLAYBACK_PATH_CHARS: usize = 22;
 const REQUEST_ID_CHARS: usize = 16;
 /// Largest random byte that maps to base62 without bias (4 x 62).
 const BASE62_BYTE_LIMIT: u8 = 248;
-/// What every stream key begins with.
+/// Prefix of stream keys.
 pub const STREAM_KEY_PREFIX: &str = "live_";
-/// Longest text taken as a stream key or an API key; longer ones are refused without hashing them.
+/// Longest text accepted as a stream key or API key; longer texts are refused without hashing.
 pub const KEY_TEXT_MAX_BYTES: usize = 256;
 
 /// A value that is never printed: `Debug` shows `***`, there is no `Display`.
@@ -42,12 +42,11 @@ pub const KEY_TEXT_MAX_BYTES: usize = 256;
 pub struct Redacted<T>(T);
 
 impl<T> Redacted<T> {
-    /// Hides `value`.
     pub fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The hidden value; every call is a place to look at when secrets are audited.
+    /// The hidden value. Audits of secrets start from the callers of this function.
     pub fn expose(&self) -> &T {
         &self.0
     }
@@ -64,7 +63,7 @@ impl<T> fmt::Debug for Redacted<T> {
     }
 }
 
-/// The two kinds of API keys, told apart by their prefix.
+/// The two kinds of API keys, distinguished by their prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// `pk_`: reads status, playback and cost of one self-hosted destination.
@@ -98,7 +97,7 @@ impl KeyKind {
 
 /// Fills `buffer` from the system's random source.
 ///
-/// A system without randomness cannot make keys or nonces safely, so this stops the program instead of going on.
+/// Panics when the source fails: without randomness, keys and nonces would not be safe.
 pub fn fill_random(buffer: &mut [u8]) {
     if let Err(error) = SysRng.try_fill_bytes(buffer) {
         panic!("the system's random source failed: {error}");
@@ -141,16 +140,16 @@ pub fn new_api_key(kind: KeyKind) -> Redacted<String> {
     checked_token(kind.prefix())
 }
 
-/// The kind of an API key of ours, judged by form and checksum alone; `None` for anything else.
+/// The kind of an API key, by form and checksum only; `None` for any other text.
 ///
-/// A typo, a scanner's guess or a foreign key that starts alike is refused here, before the database is asked.
+/// Typos, guesses and keys of other services are refused here, without a database query.
 pub fn api_key_kind(key: &str) -> Option<KeyKind> {
     [KeyKind::Public, KeyKind::Permanent].into_iter().find(|kind| is_checked_token(kind.prefix(), key))
 }
 
-/// What a token of a login session begins with.
+/// Prefix of login tokens.
 const LOGIN_PREFIX: &str = "st_";
-/// What the token of a link begins with that makes an account.
+/// Prefix of invite tokens.
 const INVITE_PREFIX: &str = "inv_";
 
 /// A new token of a login session, with a checksum like API keys.
@@ -158,17 +157,17 @@ pub fn new_login_token() -> Redacted<String> {
     checked_token(LOGIN_PREFIX)
 }
 
-/// A new token of a link that makes an account.
+/// A new token of a link that creates an account.
 pub fn new_invite_token() -> Redacted<String> {
     checked_token(INVITE_PREFIX)
 }
 
-/// True for what may be a token of a login session, judged by form and checksum alone.
+/// Whether a text has the form and checksum of a login token.
 pub fn is_login_token(token: &str) -> bool {
     is_checked_token(LOGIN_PREFIX, token)
 }
 
-/// True for what may be the token of a link, judged by form and checksum alone.
+/// Whether a text has the form and checksum of an invite token.
 pub fn is_invite_token(token: &str) -> bool {
     is_checked_token(INVITE_PREFIX, token)
 }
@@ -188,7 +187,7 @@ fn is_checked_token(prefix: &str, token: &str) -> bool {
         && checksum(&token[..body_end]) == token[body_end..]
 }
 
-/// What a signing secret begins with whose rest is base64 (Standard Webhooks 1.0.0).
+/// Prefix of a signing secret; base64 follows (Standard Webhooks 1.0.0).
 pub const WEBHOOK_SECRET_PREFIX: &str = "whsec_";
 /// Random bytes of such a secret; 24 to 64 are allowed.
 const WEBHOOK_SECRET_BYTES: usize = 32;
@@ -200,7 +199,7 @@ pub fn new_webhook_secret() -> Redacted<String> {
     Redacted::new(format!("{WEBHOOK_SECRET_PREFIX}{}", BASE64.encode(bytes)))
 }
 
-/// A new id of an event that webhooks are told of.
+/// A new id of a webhook event.
 pub fn new_event_id() -> String {
     format!("evt_{}", random_base62(SESSION_ID_CHARS))
 }
@@ -215,7 +214,7 @@ pub fn new_session_id() -> SessionId {
     SessionId(format!("ses_{}", random_base62(SESSION_ID_CHARS)))
 }
 
-/// A new playback path: what names a self-hosted destination in its URL, unrelated to its stream key.
+/// A new playback path, the name of a self-hosted destination in its URL; unrelated to its stream key.
 pub fn new_playback_path() -> String {
     random_base62(PLAYBACK_PATH_CHARS)
 }
@@ -230,7 +229,7 @@ pub fn new_uid() -> String {
     random_base62(SESSION_ID_CHARS)
 }
 
-/// SHA-256 of a key, under which it is stored and looked up.
+/// SHA-256 of a key, used for storage and lookup.
 ///
 /// Keys hold 190 random bits, so a plain hash cannot be searched; equality of hashes is the comparison.
 pub fn key_hash(key: &str) -> [u8; 32] {
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_character_anywhere_is_noticed() {
+    fn one_wrong_character_anywhere_is_detected() {
         let key = new_api_key(KeyKind::Permanent).into_inner();
         for index in 0..key.len() {
             let mut bytes = key.clone().into_bytes();
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_hostile_texts_are_not_ours() {
+    fn other_texts_are_not_accepted_as_keys() {
         let not_ascii = format!("sk_{}", "ä".repeat(19));
         for text in ["", "sk_", "pk_short", "sk_us-east-1_abcdefghijklmnopqrstuvwxyz0123", &not_ascii] {
             assert_eq!(api_key_kind(text), None, "{text}");

@@ -1,4 +1,4 @@
-//! Encryption at rest of what must be shown or used again: stream keys, destination configs, public keys.
+//! Encryption at rest of secrets that are shown or used again: stream keys, destination configs, public keys.
 //!
 //! XChaCha20-Poly1305 with a random nonce per message. The owner row's random uid is bound in as associated
 //! data, so that a sealed value copied to another row does not open. A sealed value is
@@ -25,10 +25,10 @@ const KEY_BYTES: usize = 32;
 const HMAC_BLOCK_BYTES: usize = 64;
 /// The key in text: 64 hexadecimal digits.
 const KEY_HEX_CHARS: usize = KEY_BYTES * 2;
-/// A key file is 64 digits and a line end; more than this is some other file.
+/// A key file has 64 digits and a line end; a larger file is not one.
 const KEY_FILE_MAX_BYTES: u64 = 1_024;
 
-/// Why a key or a sealed value could not be used; never holds a part of either.
+/// Why a key or a sealed value cannot be used; never contains a part of either.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The key file could not be read or written.
@@ -36,13 +36,13 @@ pub enum VaultError {
     File {
         /// The key file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is a database, but not the key of its secrets.
+    /// There is a database, but the key of its secrets is missing.
     #[error(
         "the key file {0} is missing, but there is a database; restore the secret.key that belongs to it, or move the \
-         database away to begin anew"
+         database away to start again"
     )]
     Missing(PathBuf),
     /// The key file is open to other users.
@@ -53,7 +53,7 @@ pub enum VaultError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The key is no key.
+    /// The text is not a key.
     #[error("{place} does not hold a key of 64 hexadecimal digits; restore it from your backup")]
     Malformed {
         /// The key file, or `secret_key`.
@@ -94,7 +94,7 @@ impl Vault {
         Self { cipher: XChaCha20Poly1305::new(key.into()), key_id, root: Hmac::new(&block.into()) }
     }
 
-    /// A secret for one purpose, named by `label`: the same at every start, and of no use for finding the key or
+    /// A secret for one purpose, named by `label`: the same at every start. It reveals neither the key nor
     /// another purpose's secret.
     pub fn derive(&self, label: &str) -> Redacted<[u8; KEY_BYTES]> {
         let mut mac = self.root.clone();
@@ -102,7 +102,7 @@ impl Vault {
         Redacted::new(mac.finalize().into_bytes().into())
     }
 
-    /// A vault with a key given as 64 hexadecimal digits; `place` names where it came from in the error.
+    /// A vault with a key given as 64 hexadecimal digits; `place` names its origin in the error.
     ///
     /// # Errors
     /// [`VaultError::Malformed`] for anything else.
@@ -112,11 +112,11 @@ impl Vault {
         Ok(Self::new(&key))
     }
 
-    /// The vault of the key file, which is made with mode 600 if it does not exist. Two processes that start
-    /// at once get the same key: the file appears whole or not at all.
+    /// The vault of the key file, which is created with mode 600 if missing. Two processes that start
+    /// at once get the same key, because the file is created atomically.
     ///
     /// # Errors
-    /// The file cannot be read or written, is open to others, or holds no key.
+    /// The file cannot be read or written, is readable by others, or contains no key.
     pub fn load_or_create(path: &Path) -> Result<Self, VaultError> {
         let failed = |source| VaultError::File { path: path.to_owned(), source };
         match Self::load(path) {
@@ -204,7 +204,7 @@ fn parse_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
     Some(key)
 }
 
-/// Writes a new key to a temporary file and links it into place, which fails harmlessly if another process won.
+/// Writes a new key to a temporary file and links it into place, which fails harmlessly if another process was first.
 fn create_key_file(path: &Path) -> io::Result<()> {
     let mut key = [0; KEY_BYTES];
     fill_random(&mut key);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_damaged_byte_and_every_cut_is_noticed() {
+    fn every_damaged_byte_and_every_truncation_is_detected() {
         let vault = Vault::new(&[7; 32]);
         let sealed = vault.seal("row", b"secret");
         for index in 0..sealed.len() {
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(
             VaultError::Missing("data/secret.key".into()).to_string(),
             "the key file data/secret.key is missing, but there is a database; restore the secret.key that belongs to \
-             it, or move the database away to begin anew"
+             it, or move the database away to start again"
         );
     }
 }

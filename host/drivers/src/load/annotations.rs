@@ -1,5 +1,6 @@
-//! What schemas of drivers say beside what is valid: the address that is shown, the list of origins, what of an operator's entry stays
-//! private, the table of the host that gives settings. GUIDE.md has their meaning; [`super::masking`] reads the marks of secrets.
+//! Annotations in the schemas of drivers beside validation: the address to show, the list of origins, private fields
+//! of an operator's entry, the host table that provides settings. GUIDE.md documents them; [`super::masking`] reads
+//! the marks of secrets.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +10,28 @@ use super::marks::field;
 use super::masking::masked_text;
 use satcast_core::secret::{mask_key, mask_url};
 
-/// At a type: its address, as `{url}/{key}`, with names of fields of its configuration.
+/// At a type: its address, as `{url}/{key}`, with field names of its configuration.
 const ADDRESS: &str = "x-address";
 /// At a list: the origins whose pages may play.
 const ORIGINS: &str = "x-origins";
 /// At a field of an entry that makes a type: `true` = not shown, a text = shown as a flag of this name.
 const PRIVATE: &str = "x-private";
-/// At settings: the table of the host's configuration that gives what the driver's own table leaves out.
+/// At settings: the table of the host's configuration that provides values missing in the driver's own table.
 const TABLE: &str = "x-table";
 
-// Older drivers have no annotations. They are known by the names of their fields, and here is all that is known of them.
-/// The address of a type that has this field, the first that fits; `url` and `server` are addresses and `key` is a secret.
+// Older drivers have no annotations. They are recognised by their field names; this is the complete list.
+/// The address of a type with these fields; the first match counts. `url` and `server` are addresses and `key` is a
+/// secret.
 const OLD_ADDRESSES: [(&str, &str); 3] =
     [("bucket", "s3://{bucket}/{prefix}"), ("url", "{url}/{key}"), ("server", "{server}/{key}")];
 /// The list of origins.
 const OLD_ORIGINS: &str = "allowedOrigins";
-/// The private fields of an entry.
 const OLD_PRIVATE: [(&str, Option<&str>); 2] = [("backup", Some("hasBackup")), ("ingests", None)];
 /// The driver that gets the table of its own name.
 const OLD_TABLE: &str = "archive";
 
-/// The masked address of a destination; the operator's settings give it where its configuration does not give the first field.
-/// Defaults stand for what is left out. `None` when its type has no address.
+/// The masked address of a destination; the operator's settings provide it where the configuration lacks the first
+/// field. Missing fields have their defaults. `None` when the type has no address.
 pub(crate) fn address(
     schema: Option<&Value>,
     config: &Value,
@@ -43,7 +44,7 @@ pub(crate) fn address(
     let text = |from: &Value, name: &str| {
         from.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    // Names of fields take turns with what stands between them.
+    // Field names alternate with the text between them.
     let parts: Vec<&str> = template.split(['{', '}']).collect();
     let first = parts.get(1)?;
     let settings = text(config, first).is_none().then(settings).filter(|given| text(given, first).is_some());
@@ -84,7 +85,7 @@ pub(crate) fn private(schema: Option<&Value>) -> BTreeMap<&str, Option<&str>> {
     if declared.is_empty() { OLD_PRIVATE.into() } else { declared }
 }
 
-/// Whether a driver's settings go on in this table of the host's configuration.
+/// Whether the driver also gets this table of the host's configuration.
 pub(crate) fn takes_table(id: &str, settings: Option<&Value>, table: &str) -> bool {
     match settings.and_then(|settings| settings.get(TABLE)) {
         Some(declared) => declared == table,
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_what_schemas_say_with_secrets_masked() {
+    fn addresses_follow_the_schema_with_secrets_masked() {
         let texts = |address: &str| {
             json!({ "x-address": address, "properties": {
                 "host": { "type": "string" }, "token": { "type": "string", "x-secret": true },
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn without_annotations_the_names_of_fields_count() {
+    fn without_annotations_field_names_count() {
         let schema = |field: &str| json!({ "properties": { field: { "type": "string" } } });
         let pushed = json!({ "url": "rtmp://a.example/app", "key": "key-0123456789" });
         for schema in [Some(&schema("url")), None] {

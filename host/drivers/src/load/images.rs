@@ -1,8 +1,9 @@
 //! Images of libraries whose drivers run on threads of this process.
 //!
-//! A library keeps the state of its driver in its image, so an image runs one driver at a time. Where the same library is wanted
-//! beside itself, as with changed settings while destinations are open, it is opened from one more private copy: another file
-//! is another image. Images are never unloaded; one whose driver has ended is taken again.
+//! A library keeps the state of its driver in its image, so an image runs one driver at a time. Where the same
+//! library is needed a second time, as with changed settings while destinations are open, it is opened from another
+//! private copy: another file is another image. Images are never unloaded; an image whose driver has ended is used
+//! again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,20 +15,21 @@ use parking_lot::Mutex;
 use super::error::{IMAGES_OF_ONE_MAX, LoadError};
 use super::loader;
 
-/// Which images there are, by the hash of their library, and whether each is at work.
+/// The images by the hash of their library, and whether each is in use.
 #[derive(Default)]
 pub(crate) struct Images {
     mapped: Mutex<BTreeMap<String, Vec<Arc<AtomicBool>>>>,
 }
 
-/// The use of one image. It ends when this is dropped, which must come after the driver's last call.
+/// The use of one image. Drop it after the driver's last call.
 pub(crate) struct Lease {
     path: PathBuf,
     at_work: Arc<AtomicBool>,
 }
 
 impl Images {
-    /// An image that no driver runs in. `first` is the private copy of the library in `folder`, `bytes` and `hash` are of it.
+    /// An image without a running driver. `first` is the private copy of the library in `folder`; `bytes` and `hash`
+    /// are the library's.
     pub(crate) fn lease(
         &self,
         folder: &Path,
@@ -54,14 +56,13 @@ impl Images {
         Ok(Lease { path, at_work })
     }
 
-    /// How many images there are, at work or not.
+    /// Number of images, in use or not.
     pub(crate) fn count(&self) -> usize {
         self.mapped.lock().values().map(Vec::len).sum()
     }
 }
 
 impl Lease {
-    /// The file to open.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -69,7 +70,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A driver whose thread panicked was not ended: its image is not used again.
+        // A driver whose thread panicked was not shut down: its image is not used again.
         if !std::thread::panicking() {
             self.at_work.store(false, Ordering::Release);
         }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_at_work_is_not_opened_again_and_what_has_ended_is() {
+    fn an_image_in_use_is_not_opened_again_and_an_ended_one_is() {
         let folder = tempfile::tempdir().unwrap();
         let first = loader::private_copy(folder.path(), b"library", "00").unwrap();
         let images = Images::default();
@@ -97,7 +98,7 @@ mod tests {
         let ended = leases.swap_remove(3).path().to_path_buf();
         assert_eq!(lease().unwrap().path(), ended);
         assert_eq!(images.count(), IMAGES_OF_ONE_MAX);
-        // Another library has images of its own, and the next start removes all but the first.
+        // Another library has its own images, and the next start removes all but the first.
         let other = loader::private_copy(folder.path(), b"other", "11").unwrap();
         assert_eq!(images.lease(folder.path(), &other, b"other", "11").unwrap().path(), other);
         loader::remove_old_copies(folder.path(), &BTreeSet::from(["00".to_owned()]));
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_whose_driver_was_not_ended_stays_at_work() {
+    fn an_image_whose_driver_was_not_shut_down_stays_in_use() {
         let folder = tempfile::tempdir().unwrap();
         let first = loader::private_copy(folder.path(), b"library", "00").unwrap();
         let images = Images::default();

@@ -1,9 +1,9 @@
-//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here and in `probe`.
+//! From a file in the drivers folder to a checked table. All `unsafe` code of the host is here and in `probe`.
 //!
-//! A file is looked at in a child process first (`probe`), because a truncated library or a constructor that aborts kills
-//! the process that opens it. It is then opened from a private copy named by its hash: the file in the folder may be
-//! replaced at any time, and overwriting a mapped file is a fatal signal for its readers. It is never unloaded: a thread of
-//! it may still be returning through its code.
+//! A file is first checked in a child process (`probe`), because a truncated library or a constructor that aborts
+//! kills the process that opens it. It is then opened from a private copy named by its hash: the file in the folder
+//! may be replaced at any time, and overwriting a mapped file is a fatal signal for its readers. It is never
+//! unloaded: one of its threads may still be returning through its code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,33 +19,30 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::{LIBRARY_BYTES_MAX, LoadError};
 
-/// Most libraries in the drivers folder.
 pub const LIBRARIES_MAX: usize = 64;
-/// Name of the list of our own libraries beside them.
+/// Name of the list of our own libraries in the same folder.
 const MANIFEST_FILE_NAME: &str = "manifest.json";
-/// Group or everyone may write.
+/// Write permission for group or everyone.
 const OTHERS_WRITE: u32 = 0o022;
-/// The user who may do everything anyway.
+/// Root may change everything anyway.
 const ROOT: u32 = 0;
-/// Ending of the file, beside a private copy, that keeps what a probe found.
+/// Extension of the file beside a private copy that stores the result of its probe.
 pub(crate) const KNOWN_EXTENSION: &str = "known";
-/// Mode of a private copy.
 const IMAGE_MODE: u32 = 0o400;
-/// Mode of their folder.
+/// Mode of the folder of private copies.
 const IMAGES_FOLDER_MODE: u32 = 0o700;
-/// Bytes of a private copy that are compared at a time.
+/// Block size for comparing a private copy.
 const COMPARED_BYTES: usize = 64 * 1024;
 
-/// A library file found in the folder.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) file: PathBuf,
-    /// File name without `.so`: the id the driver must have.
+    /// File name without `.so`; must be the id of the driver.
     pub(crate) id: String,
 }
 
-/// The `*.so` of `folder`: first those that were built together with this host, so that no other can take a type from them,
-/// then by name.
+/// The `*.so` files of `folder`: first those that were built together with this host, so that no other can take a
+/// type from them, then by name.
 pub(crate) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(LoadError::Read)? {
@@ -60,7 +57,7 @@ pub(crate) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
     let own = own_hashes(folder);
     found.sort_by_cached_key(|found| (!own.contains_key(&format!("{}.so", found.id)), found.id.clone()));
     if found.len() > LIBRARIES_MAX {
-        tracing::warn!(folder = %folder.display(), files = found.len(), "more than {LIBRARIES_MAX} libraries in the drivers folder, the rest is left out");
+        tracing::warn!(folder = %folder.display(), files = found.len(), "more than {LIBRARIES_MAX} libraries in the drivers folder, the rest is ignored");
         found.truncate(LIBRARIES_MAX);
     }
     refuse_of_others(folder)?;
@@ -90,7 +87,7 @@ pub(crate) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
 
 /// The content of a library file and its SHA-256 in hexadecimal.
 pub(crate) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> {
-    // Looked at through one handle, and not waited for: a pipe of that name would never end.
+    // Checked through one handle and opened without blocking: opening a pipe of that name would never return.
     let mut options = fs::OpenOptions::new();
     let opened = options.read(true).custom_flags(libc::O_NONBLOCK).open(file).map_err(LoadError::Read)?;
     let metadata = opened.metadata().map_err(LoadError::Read)?;
@@ -98,7 +95,7 @@ pub(crate) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> 
         return Err(LoadError::NoFile);
     }
     refuse_if_of_others(file, &metadata)?;
-    // At once: what a growing buffer leaves behind stays with the allocator.
+    // Allocated at once: a growing buffer leaves memory behind in the allocator.
     let expected = metadata.len().min(LIBRARY_BYTES_MAX) + 1;
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
     opened.take(LIBRARY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(LoadError::Read)?;
@@ -118,7 +115,7 @@ fn refuse_if_of_others(path: &Path, metadata: &fs::Metadata) -> Result<(), LoadE
     judge(path, metadata.permissions().mode(), metadata.uid(), user)
 }
 
-/// Only root and the user who runs the service may be able to change what runs in it.
+/// Only root and the user of the service may be able to change code that runs in the service.
 fn judge(path: &Path, mode: u32, owner: u32, user: u32) -> Result<(), LoadError> {
     let path = path.to_path_buf();
     if ![ROOT, user].contains(&owner) {
@@ -130,11 +127,11 @@ fn judge(path: &Path, mode: u32, owner: u32, user: u32) -> Result<(), LoadError>
     Ok(())
 }
 
-/// Writes the private copy, unless it is there, and returns its absolute path.
+/// Writes the private copy, if it is missing, and returns its absolute path.
 pub(crate) fn private_copy(folder: &Path, bytes: &[u8], hash: &str) -> Result<PathBuf, LoadError> {
     let path = folder.join(format!("{hash}.so"));
     write_copy(folder, &path, bytes).map_err(|source| LoadError::Copy { path: path.clone(), source })?;
-    // A relative name without a slash would be searched in the library path.
+    // The linker would search for a relative name without a slash in the library path.
     path.canonicalize().map_err(|source| LoadError::Copy { path, source })
 }
 
@@ -151,7 +148,6 @@ fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(&partial, path)
 }
 
-/// Whether the file has this content.
 fn holds(path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
     let mut file = fs::File::open(path)?;
     if file.metadata()?.len() != bytes.len() as u64 {
@@ -168,8 +164,8 @@ fn holds(path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Removes private copies whose hash is not in `kept`: those of drivers that were replaced. Only for the one process that
-/// uses `folder`. A copy that is mapped lives on without its name.
+/// Removes private copies whose hash is not in `kept`: those of replaced drivers. Only the one process that uses
+/// `folder` may call this. A mapped copy stays usable without its name.
 pub(crate) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -182,19 +178,19 @@ pub(crate) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
             && !is_kept
             && let Err(error) = fs::remove_file(&path)
         {
-            tracing::warn!(file = %path.display(), %error, "old copy of a driver cannot be removed");
+            tracing::warn!(file = %path.display(), %error, "cannot remove an old copy of a driver");
         }
     }
 }
 
-/// Opens the library at the absolute `path` for the process's life and checks its table.
+/// Opens the library at the absolute `path` for the life of the process and checks its table.
 #[allow(unsafe_code)] // Runs code of the library.
 pub fn open(path: &Path) -> Result<Table, LoadError> {
-    // All symbols are bound now: a missing one must fail here and not at its first call.
+    // All symbols are bound now: a missing symbol must fail here and not at its first call.
     let flags = RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE;
     // SAFETY: constructors of the library run; the operator put it into the drivers folder, and a child ran them before.
     let library = unsafe { Library::open(Some(path), flags) }.map_err(|error| {
-        // The display form says only that it failed; the reason is in the source.
+        // The display form only says that it failed; the reason is in the source.
         let source = std::error::Error::source(&error).map(ToString::to_string);
         LoadError::Open(source.unwrap_or_else(|| error.to_string()))
     })?;
@@ -223,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_no_drivers_say_why() {
+    fn files_that_are_not_drivers_have_clear_errors() {
         let folder = tempfile::tempdir().unwrap();
         let text = folder.path().join("text.so");
         fs::write(&text, "hello").unwrap();
@@ -264,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_everyone_can_write_to_is_refused_for_what_it_is() {
+    fn a_folder_that_everyone_can_write_to_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(scan(folder.path()), Err(LoadError::WritableByOthers { mode: 0o777, .. })));
     }
 
     #[test]
-    fn only_root_and_who_runs_the_service_may_own_a_library() {
+    fn only_root_and_the_service_user_may_own_a_library() {
         let path = Path::new("/drivers/a.so");
         assert!(judge(path, 0o755, 0, 1000).is_ok() && judge(path, 0o755, 1000, 1000).is_ok());
         let error = judge(path, 0o755, 1001, 1000).unwrap_err();
@@ -282,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_with_the_host_is_first_whatever_others_are_called() {
+    fn libraries_of_the_host_come_first_whatever_the_names() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("manifest.json"), r#"{"files":{"rtmp.so":"00","hls.so":"11"}}"#)
             .unwrap();
@@ -294,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn scan_takes_libraries_only_and_no_more_than_the_limit() {
+    fn scan_returns_only_libraries_up_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("manifest.json"), r#"{"files":{"b.so":"00"}}"#).unwrap();
         for n in 0..=LIBRARIES_MAX {

@@ -1,5 +1,5 @@
-//! Destination types that operators make, or change, by a setting of a driver: what the driver says of its types, put together with
-//! what the operator wrote. The driver itself finds the same entries among its settings.
+//! Destination types that operators make or change by a setting of a driver: the driver's own types combined with the
+//! operator's entries. The driver finds the same entries in its settings.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::annotations::private;
 use super::marks::field;
 use satcast_net::outbound::Guard;
 
-/// Fields of an entry that take the place of the type's own.
+/// Fields of an entry that replace the type's own.
 const TITLE: &str = "title";
 const DESCRIPTION: &str = "description";
 
-/// The types a driver serves with these settings, which its schema accepts.
+/// The types that a driver serves with these settings, which its schema accepts.
 ///
 /// # Errors
 /// One sentence that names the entry; never a value.
@@ -27,16 +27,16 @@ pub(crate) fn types(id: &str, manifest: &Manifest, settings: &Value) -> Result<V
     for (name, entry) in entries {
         let place = place(id, &made.setting, name);
         if !is_name(name) {
-            return Err(format!("{place}: is no name for a type; use up to 32 of a-z, 0-9 and -"));
+            return Err(format!("{place}: is not a valid type name; use up to 32 of a-z, 0-9 and -"));
         }
-        let Some(entry) = entry.as_object() else { return Err(format!("{place}: is no table")) };
+        let Some(entry) = entry.as_object() else { return Err(format!("{place}: must be a table")) };
         let private = private(entry_schema(name));
         match types.iter_mut().find(|kind| kind.name == *name) {
             Some(kind) => {
                 let known = kind.schema[DESCRIPTION].clone();
-                let says_what_holds = !entry.contains_key(DESCRIPTION) && !changes_facts(kind, entry);
+                let keeps_description = !entry.contains_key(DESCRIPTION) && !changes_facts(kind, entry);
                 change(kind, entry, &private);
-                if says_what_holds && !known.is_null() {
+                if keeps_description && !known.is_null() {
                     kind.schema[DESCRIPTION] = known;
                 }
             }
@@ -48,7 +48,7 @@ pub(crate) fn types(id: &str, manifest: &Manifest, settings: &Value) -> Result<V
             }
         }
     }
-    // The limits of a manifest hold for what became of it.
+    // The limits of a manifest apply to the result.
     let whole = Manifest { types, ..manifest.clone() };
     let json = serde_json::to_string(&whole).map_err(|error| error.to_string())?;
     Manifest::parse(&json)
@@ -56,7 +56,7 @@ pub(crate) fn types(id: &str, manifest: &Manifest, settings: &Value) -> Result<V
         .map_err(|error| format!("with {} in [driver.{id}] {error}", made.setting))
 }
 
-/// Looks at the addresses in the entries, of which no literal one may be forbidden.
+/// Checks the addresses in the entries; a literal address must not be a forbidden one.
 ///
 /// # Errors
 /// One sentence that names the entry and the field.
@@ -86,15 +86,16 @@ fn place(id: &str, setting: &str, name: &str) -> String {
     format!("{setting}.{name} in [driver.{id}]")
 }
 
-/// Whether an entry changes what the type's own description may speak of: its title and what is known of the platform.
+/// Whether an entry changes facts that the type's description may mention: its title and the facts about the
+/// platform.
 fn changes_facts(kind: &DestType, entry: &Map<String, Value>) -> bool {
     let facts = &kind.schema["x-platform"];
     let differs = |field: &str, value: &Value| facts.get(field).is_some_and(|known| known != value);
     entry.iter().any(|(field, value)| !value.is_null() && (*field == *TITLE || differs(field, value)))
 }
 
-/// Writes an entry into a type: a field that the configuration has too becomes its default, and need not be given any more; every
-/// other one stands beside what is known of the platform, of a private one its flag at most.
+/// Applies an entry to a type. A field that also exists in the configuration sets its default, and destinations need
+/// not give it any more; any other field joins the facts about the platform. A private field shows at most its flag.
 fn change(kind: &mut DestType, entry: &Map<String, Value>, private: &BTreeMap<&str, Option<&str>>) {
     if let Some(title) = entry.get(TITLE).and_then(Value::as_str) {
         kind.title = title.to_owned();
@@ -112,7 +113,7 @@ fn change(kind: &mut DestType, entry: &Map<String, Value>, private: &BTreeMap<&s
         if schema["properties"].get(field).is_some() {
             has_new_default = true;
             let property = &mut schema["properties"][field];
-            // What is said of the old default holds for the new one.
+            // Texts about the old default are adapted to the new one.
             if let (Some(text), Some(old), Some(new)) =
                 (property[DESCRIPTION].as_str(), property["default"].as_str(), value.as_str())
             {
@@ -129,7 +130,7 @@ fn change(kind: &mut DestType, entry: &Map<String, Value>, private: &BTreeMap<&s
     let facts = &mut schema["x-platform"];
     for (field, flag) in private.iter().filter_map(|(field, flag)| Some((*field, (*flag)?))) {
         let is_given = entry.get(field).is_some_and(|value| !value.is_null());
-        // What was known beside the old default does not go with the new one.
+        // Facts about the old default do not apply to the new one.
         if is_given || (has_new_default && facts.get(flag).is_some()) {
             facts[flag] = json!(is_given);
         }
@@ -154,7 +155,7 @@ mod tests {
             schema,
             codecs: vec!["h264".into()],
             playback: false,
-            wants_past: false,
+            wants_backfill: false,
             routes: Vec::new(),
         }
     }
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn known_types_are_changed_and_others_made() {
+    fn known_types_are_changed_and_new_ones_made() {
         let types = made(json!({
             "twitch": {"videoKbpsMax": 8000, "server": "rtmp://a.example/app", "keyframeSeconds": null},
             "church-tv": {"title": "Church TV", "description": "Ours.", "backup": "rtmp://b.example/app"},
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_backup_and_a_list_is_only_shown_that_there_is_a_backup() {
+    fn private_fields_show_only_that_there_is_a_backup() {
         let mut known = kind("twitch");
         known.schema["x-platform"]["hasBackup"] = json!(true);
         let mut like = kind("like");
@@ -234,13 +235,13 @@ mod tests {
         assert_eq!(
             shown("twitch", json!({ "server": server })),
             false,
-            "the known one is none of that server"
+            "the known backup does not belong to that server"
         );
         assert_eq!(shown("twitch", json!({ "server": server, "backup": backup })), true);
     }
 
     #[test]
-    fn descriptions_say_what_holds_after_the_change() {
+    fn descriptions_match_the_changed_type() {
         let (old, new) = ("rtmp://old.example/app", "rtmp://new.example/app");
         let mut known = kind("twitch");
         known.schema["description"] = json!("Stream to Twitch, up to 6000 kbit/s.");
@@ -273,20 +274,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_type_is_named_in_these_texts() {
+    fn invalid_type_entries_texts() {
         let error = made(json!({"Church TV": {}})).unwrap_err();
         assert_eq!(
             error,
-            "types.Church TV in [driver.platform]: is no name for a type; use up to 32 of a-z, 0-9 and -"
+            "types.Church TV in [driver.platform]: is not a valid type name; use up to 32 of a-z, 0-9 and -"
         );
         let many: Map<String, Value> = (0..64).map(|n| (format!("t{n}"), json!({}))).collect();
         let error = made(json!(many)).unwrap_err();
         assert!(error.contains("65"), "{error}");
-        assert_eq!(made(json!({"a": 5})).unwrap_err(), "types.a in [driver.platform]: is no table");
+        assert_eq!(made(json!({"a": 5})).unwrap_err(), "types.a in [driver.platform]: must be a table");
     }
 
     #[test]
-    fn a_driver_without_such_a_setting_serves_what_it_says() {
+    fn a_driver_without_such_a_setting_serves_its_own_types() {
         let manifest = Manifest { title: "t".into(), types: vec![kind("a")], settings: None, made: None };
         let settings = json!({"types": {"b": {}}});
         assert_eq!(types("x", &manifest, &settings).unwrap(), [kind("a")]);

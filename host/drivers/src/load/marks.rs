@@ -1,8 +1,9 @@
-//! What a schema says of a value that stands in a configuration, as far as it is plain to see: its schema, and whether it is a secret.
+//! The schema of a value in a configuration, where it can be found directly, and whether the value is a secret.
 
 use serde_json::Value;
 
-/// Keywords by which a schema says more of a value than what stands beside its type: who reads a mark there must follow them.
+/// Keywords by which a schema describes a value in another place: code that reads a mark there would have to follow
+/// them.
 const ELSEWHERE: [&str; 18] = [
     "$ref",
     "$dynamicRef",
@@ -23,22 +24,22 @@ const ELSEWHERE: [&str; 18] = [
     "propertyNames",
     "dependencies",
 ];
-/// Those of an optional value.
+/// Keywords of an optional value.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 
-/// Schema of the items of a list; `None` where it is not plain to see.
+/// Schema of the items of a list; `None` where it cannot be found directly.
 pub(crate) fn item(schema: Option<&Value>) -> Option<&Value> {
     schema.filter(|schema| is_plain(schema))?.get("items")
 }
 
-/// Schema of the field `name`, or of every field of a table; `None` where it is not plain to see.
+/// Schema of the field `name`, or of every field of a table; `None` where it cannot be found directly.
 pub(crate) fn field<'a>(schema: Option<&'a Value>, name: &str) -> Option<&'a Value> {
     let schema = schema.filter(|schema| is_plain(schema))?;
     let own = schema.get("properties").and_then(|properties| properties.get(name));
     own.or_else(|| schema.get("additionalProperties").filter(|any| any.is_object()))
 }
 
-/// It says all that it says in itself, and hides nothing.
+/// The schema is complete in itself and hides nothing.
 fn is_plain(schema: &Value) -> bool {
     schema.is_object() && !is_marked(schema) && !ELSEWHERE.iter().any(|name| schema.get(name).is_some())
 }
@@ -52,7 +53,7 @@ pub(crate) fn is_secret_text(schema: Option<&Value>) -> bool {
         || !alternatives(schema).all(is_plain)
 }
 
-/// Whether it is marked as a secret: a field that is free to change while other secrets stay.
+/// Whether it is marked as a secret: such a field may change while other secrets stay.
 pub(crate) fn is_secret(schema: &Value) -> bool {
     is_marked(schema) || alternatives(schema).any(is_marked)
 }
@@ -61,7 +62,7 @@ fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
     ALTERNATIVES.into_iter().filter_map(|name| schema.get(name)?.as_array()).flatten()
 }
 
-/// By our mark, or by those that forms know.
+/// Marked by our annotation, or by the keywords that forms use.
 fn is_marked(schema: &Value) -> bool {
     let is_true = |name: &str| schema.get(name) == Some(&Value::Bool(true));
     is_true("x-secret")
@@ -69,8 +70,7 @@ fn is_marked(schema: &Value) -> bool {
         || schema.get("format").is_some_and(|format| format == "password")
 }
 
-/// The parts of a URL that let somebody in: password, query, and the path after its first part, where RTMP servers expect the
-/// key.
+/// The secret parts of a URL: password, query, and the path after its first part, where RTMP servers expect the key.
 pub(crate) fn url_secrets(text: &str) -> Vec<String> {
     let Some((_, rest)) = text.split_once("://") else { return Vec::new() };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! Configurations as their owner is shown them, and as they come back: secrets masked, and kept when they return masked.
+//! Masks the secrets of configurations for display, and restores them when a masked configuration is sent back.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use super::marks::{field, is_secret, is_secret_text, item, url_secrets};
 use super::refused::ConfigRefused;
 use satcast_core::secret::{is_masked_key, mask_key, mask_url};
 
-/// `config` with every text as `change` gives it, which is told the schema of the text and its place, as [`Value::pointer`] takes it.
-/// The nesting is bounded by the parser the configuration came from.
+/// `config` with every text replaced by `change`, which gets the schema of the text and its JSON pointer
+/// ([`Value::pointer`]). The parser of the configuration has bounded the nesting.
 fn with_texts(
     schema: Option<&Value>,
     config: &Value,
@@ -33,7 +33,8 @@ fn with_texts(
     }
 }
 
-/// The values of `config` that must not be shown. A text whose schema is not plain to see is one: hiding too much is the lesser harm.
+/// The values of `config` that must not be shown. A text without a direct schema counts as a secret: hiding too much
+/// is the lesser harm.
 pub(crate) fn secrets(schema: Option<&Value>, config: &Value) -> Vec<String> {
     let mut found = Vec::new();
     with_texts(schema, config, "", &mut |schema, text, _| {
@@ -44,12 +45,12 @@ pub(crate) fn secrets(schema: Option<&Value>, config: &Value) -> Vec<String> {
     found
 }
 
-/// `config` with every secret in it masked, of the addresses in it too.
+/// `config` with every secret masked, also inside addresses.
 pub(crate) fn masked(schema: Option<&Value>, config: &Value) -> Value {
     with_texts(schema, config, "", &mut |schema, text, _| masked_text(schema, text))
 }
 
-/// The text as it is shown to who may not see secrets.
+/// The text as shown to a reader who may not see secrets.
 pub(crate) fn masked_text(schema: Option<&Value>, text: &str) -> String {
     if is_secret_text(schema) {
         return mask_key(text);
@@ -57,16 +58,17 @@ pub(crate) fn masked_text(schema: Option<&Value>, text: &str) -> String {
     if url_secrets(text).is_empty() { text.to_owned() } else { mask_url(text) }
 }
 
-/// Why a secret that is sent as it is shown may not stay.
-const WHOLE_SECRET: &str = "send the whole secret when something else of the configuration changes";
-/// Why a shown form cannot be taken.
-const NO_SECRET: &str = "is the shown form of no stored secret; send the whole value";
+/// Why a masked secret cannot be kept.
+const WHOLE_SECRET: &str = "send the whole secret when another field of the configuration changes";
+/// Why a masked value is refused.
+const NO_SECRET: &str = "is a masked value that matches no stored secret; send the whole value";
 
-/// What is to be stored when the owner of `stored` sends `sent`: a secret that comes as it is shown stays what it is.
+/// The configuration to store when the owner of `stored` sends `sent`: a masked secret keeps its stored value.
 ///
 /// # Errors
-/// Names a field that holds the shown form of no stored secret, or of one that may not stay: secrets stay only while everything
-/// else does, so that nobody who cannot read a secret can have it sent to another address, or over another connection.
+/// Names a field with a masked value that matches no stored secret, or with a secret that cannot be kept. Secrets are
+/// kept only while everything else stays the same, so that a caller who cannot read a secret cannot have it sent to
+/// another address or over another connection.
 pub(crate) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
     let (mut kept, mut unknown) = (None, None);
     let config = with_texts(schema, sent, "", &mut |schema, text, place| {
@@ -91,7 +93,7 @@ pub(crate) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> 
     }
 }
 
-/// What is left of a configuration when everything is taken out that is marked as a secret.
+/// The configuration without everything that is marked as a secret.
 fn without_secrets(schema: Option<&Value>, config: &Value) -> Value {
     match config {
         _ if schema.is_some_and(is_secret) => Value::Null,
@@ -132,18 +134,22 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_masked_wherever_they_stand() {
+    fn secrets_are_masked_at_every_place() {
         assert_eq!(
             shown(&stored()),
             json!({"url": "rtmp://a.example/live", "key": "key...789", "delay": 1, "tokens": ["***"]})
         );
         let in_address = shown(&json!({"url": "rtmp://u:p@a.example/live/key-0123456789?t=1"}));
         assert_eq!(in_address, json!({"url": "rtmp://a.example/live/key...789"}));
-        assert_eq!(masked(None, &json!({"any": "text"})), json!({"any": "***"}), "no schema: all is secret");
+        assert_eq!(
+            masked(None, &json!({"any": "text"})),
+            json!({"any": "***"}),
+            "without a schema everything is secret"
+        );
     }
 
     #[test]
-    fn what_comes_back_as_shown_stays_and_other_secrets_may_change() {
+    fn masked_secrets_are_kept_and_other_secrets_may_change() {
         assert_eq!(restore(&shown(&stored())).unwrap(), stored());
         let mut sent = shown(&stored());
         sent["tokens"] = json!(["another"]);
@@ -166,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_only_taken_for_a_secret_does_not_move_one() {
+    fn a_field_that_only_may_be_a_secret_cannot_redirect_one() {
         let schema = json!({"properties": {
             "url": {"$ref": "#/$defs/address"},
             "key": {"type": "string", "x-secret": true},
@@ -182,7 +188,7 @@ mod tests {
         }
         let mut sent = shown.clone();
         sent["inner"] = json!({});
-        assert!(restored(Some(&schema), &stored, &sent).is_err(), "left out deep inside");
+        assert!(restored(Some(&schema), &stored, &sent).is_err(), "missing deep inside");
     }
 
     #[test]
@@ -199,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shown_form_of_nothing_is_refused() {
+    fn a_masked_value_without_a_stored_secret_is_refused() {
         let mut sent = stored();
         sent["key"] = json!("abc...xyz");
         assert_eq!(restore(&sent).unwrap_err().field, "key");
@@ -212,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_may_not_stay_text() {
-        assert_eq!(WHOLE_SECRET, "send the whole secret when something else of the configuration changes");
+    fn a_secret_that_cannot_be_kept_text() {
+        assert_eq!(WHOLE_SECRET, "send the whole secret when another field of the configuration changes");
     }
 }

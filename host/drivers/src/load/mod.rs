@@ -1,10 +1,12 @@
-//! From a file in the drivers folder to a driver that may be started, and what its manifest declares.
+//! From a file in the drivers folder to a driver that may be started, and the declarations of its manifest.
 //!
-//! - [`loader`]: file to checked table; all `unsafe` of the host is there and in [`probe`]. [`error`]: why a file is refused.
-//! - [`probe`]: a first look in a child process; [`images`]: how a library runs beside itself.
-//! - [`schema`]: configurations of destinations, refused ([`refused`]) or with their secrets masked ([`masking`], by the [`marks`] of schemas).
-//! - [`annotations`]: what schemas tell the host beside that; [`wishes`]: what platforms ask of streams.
-//! - [`settings`]: what operators write for a driver; [`made`]: types that they make by it.
+//! - [`loader`]: file to checked table; all `unsafe` code of the host is there and in [`probe`]. [`error`]: why a
+//!   file is refused.
+//! - [`probe`]: a first check in a child process; [`images`]: several uses of one library at a time.
+//! - [`schema`]: checks configurations of destinations ([`refused`]: refusals); [`masking`] hides their secrets by
+//!   the [`marks`] of schemas.
+//! - [`annotations`]: other annotations of schemas; [`requirements`]: requirements of platforms for streams.
+//! - [`settings`]: the operator's settings for a driver; [`made`]: types that operators make with them.
 
 pub(super) mod annotations;
 pub(super) mod error;
@@ -15,6 +17,6 @@ mod marks;
 pub(super) mod masking;
 pub mod probe;
 pub(super) mod refused;
+pub(super) mod requirements;
 pub(super) mod schema;
 pub(super) mod settings;
-pub(super) mod wishes;

@@ -1,4 +1,4 @@
-//! Looking at a library in a child process: whatever it does there, this process lives.
+//! Checks a library in a child process, so that nothing it does harms this process.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -10,24 +10,21 @@ use std::time::Duration;
 use super::error::LoadError;
 use super::loader::{self, KNOWN_EXTENSION};
 
-/// Name of the hidden subcommand the child runs.
+/// Name of the hidden subcommand that the child runs.
 pub const PROBE_COMMAND: &str = "driver-probe";
-/// How long a probe may take.
 pub const PROBE_TIMEOUT_MS: u64 = 5_000;
-/// CPU time a probe may use.
 const PROBE_CPU_SECS: u64 = 5;
 /// Bytes of the child's error text that are read.
 const PROBE_TEXT_BYTES_MAX: u64 = 4 * 1024;
-/// How often the parent looks whether the child has ended.
 const POLL_MS: u64 = 2;
-/// Another release looks again.
+/// A new release probes again.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
-/// Exit code of a child that refused the library in order.
+/// Exit code of a child that refused the library regularly.
 const EXIT_REFUSED: u8 = 3;
-/// Exit code of a child that found the library good. Not 0: a library that ends its process as if all were well is none.
+/// Exit code of a child that accepted the library. Not 0: a library that exits with success is not accepted.
 const EXIT_GOOD: u8 = 33;
 
-/// Body of the child: opens the library, checks its table, says on standard error why not.
+/// Body of the child: opens the library, checks its table, writes the reason of a refusal to standard error.
 #[allow(unsafe_code)] // Sets limits of this process.
 pub fn child(path: &Path) -> ExitCode {
     let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -46,16 +43,15 @@ pub fn child(path: &Path) -> ExitCode {
     }
 }
 
-/// What a probe of a library found.
 enum Verdict {
     Good,
-    /// It refused itself in order; that may depend on the system, so it is looked at again.
+    /// Refused regularly. The reason may depend on the system, so the library is probed again later.
     Refused(String),
-    /// It crashed, ended or did not return: it is not run again.
+    /// It crashed, exited or did not return: it is not run again.
     Dangerous(String),
 }
 
-/// Probes the library at the absolute `path`, which is named by its hash, with the binary `exe`; each content once for this
+/// Probes the library at the absolute `path`, which is named by its hash, with the binary `exe`; once per content and
 /// release. Blocks for at most [`PROBE_TIMEOUT_MS`].
 pub(crate) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
     let known = path.with_extension(KNOWN_EXTENSION);
@@ -78,10 +74,11 @@ pub(crate) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
 }
 
 fn blocked(reason: &str, known: &Path) -> String {
-    format!("{reason}; it is not tried again as long as {} stands there", known.display())
+    format!("{reason}; the library is not tried again until {} is deleted", known.display())
 }
 
-/// What is known of a library: empty for a good one, else why it is not run. `None` when this release has not looked.
+/// The stored result: empty for a good library, else the reason not to run it. `None` when this release has not
+/// probed it.
 fn read_known(known: &PathBuf) -> Option<String> {
     let text = fs::read_to_string(known).ok()?;
     let (release, reason) = text.split_once('\n')?;
@@ -89,9 +86,9 @@ fn read_known(known: &PathBuf) -> Option<String> {
 }
 
 fn write_known(known: &PathBuf, reason: &str) {
-    // Without it the library is looked at again the next time.
+    // Without the file the library is probed again the next time.
     if let Err(error) = fs::write(known, format!("{RELEASE}\n{reason}\n")) {
-        tracing::warn!(file = %known.display(), %error, "what a probe found cannot be kept");
+        tracing::warn!(file = %known.display(), %error, "cannot store the result of a probe");
     }
 }
 
@@ -111,7 +108,7 @@ fn look(exe: &Path, path: &Path) -> Result<Verdict, LoadError> {
     let mut child =
         child.map_err(|error| LoadError::Probe(format!("cannot be probed: {}: {error}", exe.display())))?;
     let Some(status) = wait(&mut child) else {
-        // Both only fail when the child has ended meanwhile.
+        // Both only fail when the child has already ended.
         let _ = child.kill();
         let _ = child.wait();
         return Ok(Verdict::Dangerous(format!("did not load within {PROBE_TIMEOUT_MS} ms")));
@@ -120,7 +117,7 @@ fn look(exe: &Path, path: &Path) -> Result<Verdict, LoadError> {
         return Ok(Verdict::Good);
     }
     let mut text = Vec::new();
-    // Nothing read means that nothing was said.
+    // If nothing can be read, there is no text.
     let _ = File::open(&said).and_then(|said| said.take(PROBE_TEXT_BYTES_MAX).read_to_end(&mut text));
     Ok(verdict(status, &String::from_utf8_lossy(&text)))
 }
@@ -158,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_content_is_looked_at_once_and_one_that_crashed_not_again() {
+    fn each_content_is_probed_once_and_a_crashed_one_never_again() {
         let folder = tempfile::tempdir().unwrap();
         let runs = folder.path().join("runs");
         let script = |name: &str, body: &str| {
@@ -181,12 +178,12 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(probe(&refuses, &image("cc")).unwrap_err().to_string(), "no driver");
         }
-        assert_eq!(count(), 4, "what was refused in order may be good tomorrow");
+        assert_eq!(count(), 4, "a regular refusal is probed again");
         fs::remove_file(folder.path().join("bb.known")).unwrap();
         fs::write(folder.path().join("aa.known"), "0.0.1\n\n").unwrap();
         probe(&good, &image("bb")).unwrap();
         probe(&good, &image("aa")).unwrap();
-        assert_eq!(count(), 6, "removed, and of another release");
+        assert_eq!(count(), 6, "deleted, or from another release");
         let error = probe(&script("ends", "exit 0"), &image("dd")).unwrap_err().to_string();
         assert!(error.starts_with(&ends(0)), "{error}");
     }

@@ -1,4 +1,5 @@
-//! What the operator wrote below `[driver.<id>]` for the driver itself, checked by the schema the driver declares.
+//! The operator's settings below `[driver.<id>]` for the driver itself, checked by the schema that the driver
+//! declares.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +8,6 @@ use super::marks::field;
 use super::schema::ConfigSchema;
 use satcast_core::config::{ARCHIVE_TABLE, DriverSettings, nearest};
 
-/// What the operator set for a driver.
 #[derive(Default)]
 pub(crate) struct OperatorSettings {
     /// A JSON object.
@@ -16,8 +16,9 @@ pub(crate) struct OperatorSettings {
     pub(crate) secrets: Vec<String>,
 }
 
-/// The settings under the names that the schema has, whose words may be written apart: `retry_hours`, as environment variables are,
-/// is `retryHours`, and goes before it where both are given. `[archive]` gives what is left out, where the schema asks for it.
+/// The settings under the names of the schema. The words of a name may be separated: `retry_hours`, as in environment
+/// variables, is `retryHours`, and has priority where both are given. `[archive]` provides missing values where the
+/// schema asks for it.
 pub(crate) fn named(id: &str, schema: Option<&Value>, chosen: &DriverSettings) -> Value {
     let mut settings = renamed(schema, chosen.settings.iter());
     if takes_table(id, schema, ARCHIVE_TABLE) {
@@ -48,7 +49,7 @@ fn renamed<'a>(
     settings
 }
 
-/// Sets a field; of tables that were given in parts all parts count.
+/// Sets a field; tables that were given in parts are merged.
 fn put(fields: &mut Map<String, Value>, name: &str, value: Value) {
     match (fields.get_mut(name), value) {
         (Some(Value::Object(known)), Value::Object(more)) => {
@@ -58,12 +59,12 @@ fn put(fields: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-/// A name whose words may have been written apart.
+/// The name with its separated words joined.
 fn together(name: &str) -> String {
     name.replace('_', "").to_ascii_lowercase()
 }
 
-/// The settings as the driver gets them.
+/// The settings as passed to the driver.
 ///
 /// # Errors
 /// One sentence that names the key; never a value.
@@ -84,15 +85,16 @@ pub(crate) fn checked(
     compiled.check(&object).map_err(|refused| match refused.field.as_str() {
         "" => format!("its settings in [driver.{id}] are refused: {}", refused.reason),
         name => {
-            let meant = meant(schema, name).map(|meant| format!("; did you mean {meant}?"));
-            setting_refused(id, name, &refused.reason) + &meant.unwrap_or_default()
+            let suggestion =
+                suggestion(schema, name).map(|suggestion| format!("; did you mean {suggestion}?"));
+            setting_refused(id, name, &refused.reason) + &suggestion.unwrap_or_default()
         }
     })?;
     Ok(OperatorSettings { json: object.to_string(), secrets: compiled.secrets(&object) })
 }
 
 /// The known name that is nearest to the last part of an unknown one.
-fn meant<'a>(schema: &'a Value, path: &str) -> Option<&'a str> {
+fn suggestion<'a>(schema: &'a Value, path: &str) -> Option<&'a str> {
     let mut parts: Vec<&str> = path.split('.').collect();
     let name = parts.pop()?;
     let table = parts.into_iter().try_fold(schema, |schema, part| field(Some(schema), part))?;
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_names_may_be_written_apart() {
+    fn words_of_names_may_be_separated() {
         let entry =
             json!({ "properties": { "keyHelp": { "type": "string" }, "title": { "type": "string" } } });
         let schema = json!({
@@ -126,17 +128,17 @@ mod tests {
         let given = json!({ "madeTypes": { "a": { "title": "A" } }, "made_types": { "a": { "key_help": "h" }, "b_c": {} } });
         let expected = json!({ "madeTypes": { "a": { "title": "A", "keyHelp": "h" }, "b_c": {} } });
         assert_eq!(named(given), expected);
-        assert_eq!(meant(&schema, "retry_hour"), Some("retryHours"));
+        assert_eq!(suggestion(&schema, "retry_hour"), Some("retryHours"));
         assert!(checked("x", Some(&schema), &of(json!({ "retry_hour": 2 }))).is_err());
         let inner = json!({ "madeTypes": { "a": { "titel": "A" } } });
-        assert!(checked("x", Some(&schema), &of(inner)).is_ok(), "the entry takes others");
-        assert_eq!(meant(&schema, "madeTypes.a.titel"), Some("title"));
-        assert_eq!(meant(&schema, "madeTypes.a.title"), None, "it is known");
-        assert_eq!(meant(&schema, "colour"), None);
+        assert!(checked("x", Some(&schema), &of(inner)).is_ok(), "the entry has other fields");
+        assert_eq!(suggestion(&schema, "madeTypes.a.titel"), Some("title"));
+        assert_eq!(suggestion(&schema, "madeTypes.a.title"), None, "it is known");
+        assert_eq!(suggestion(&schema, "colour"), None);
     }
 
     #[test]
-    fn the_operators_store_reaches_who_asks_for_it() {
+    fn the_operators_store_reaches_drivers_that_ask_for_it() {
         let mut chosen = of(json!({ "region": "own", "quota": 5 }));
         chosen.archive = of(json!({ "access_key": "a", "region": "r" })).settings;
         let schema = |table: Value| json!({ "properties": { "accessKey": {}, "region": {}, "quota": {} }, "x-table": table });
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_what_the_driver_declares() {
+    fn settings_follow_the_drivers_schema() {
         let schema = json!({
             "type": "object", "additionalProperties": false, "required": ["folder"],
             "properties": { "folder": { "type": "string" }, "token": { "type": "string", "x-secret": true } },
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_without_settings_takes_none() {
+    fn a_driver_without_settings_accepts_none() {
         assert_eq!(checked("x", None, &DriverSettings::default()).unwrap().json, "{}");
         let error = checked("x", None, &of(json!({ "colour": "red" }))).err().unwrap();
         assert_eq!(error, "takes no settings of its own; remove colour from [driver.x]");

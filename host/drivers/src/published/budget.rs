@@ -1,7 +1,8 @@
-//! What the published assets of an isolated driver may take of the service's memory, all openings together.
+//! The memory limit for the published assets of an isolated driver, all openings together.
 //!
-//! The system bounds what the process itself takes; assets in memory are copies on this side, which nobody else would bound. As a driver keeps what
-//! it publishes, it may have here what it may have there. On threads assets are the driver's own memory, and this bounds nothing.
+//! The system bounds the memory of the process itself; assets in memory are copies on the service's side, which need
+//! a limit of their own. A driver keeps what it publishes, so the limit is the same as for its process. On threads
+//! assets are the driver's own memory, and nothing is limited here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,19 +14,18 @@ use satcast_quota::{Full, Key, Permit, Quota};
 
 use super::by_name::ByName;
 
-/// Part of what a driver may have that is for one account: half.
+/// One account may use at most this part of the limit: half.
 const ACCOUNT_PART: u64 = 2;
 
-/// The assets of one driver.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// Bytes, by account; not set = no limit.
+    /// Bytes by account; not set = no limit.
     quota: OnceLock<Quota<i64>>,
     /// Openings that have ended and are kept for viewers, oldest first, with their accounts.
     ended: Mutex<VecDeque<(i64, Weak<ByName>)>>,
 }
 
-/// Memory that is counted until its last reader has let go of it.
+/// Memory that is counted until its last reader has dropped it.
 struct Counted<K: Key> {
     bytes: Bytes,
     _permit: Permit<K>,
@@ -37,21 +37,22 @@ impl<K: Key> AsRef<[u8]> for Counted<K> {
     }
 }
 
-/// The same bytes, counted as long as anybody has them.
+/// The same bytes, counted until the last reference is dropped.
 pub(crate) fn counted<K: Key + Send + 'static>(permit: Permit<K>, bytes: Bytes) -> Bytes {
     Bytes::from_owner(Counted { bytes, _permit: permit })
 }
 
 impl Budget {
-    /// Bounds it; the first limit stays.
+    /// Sets the limit; the first one stays.
     pub(crate) fn bound(&self, bytes: u64) {
         self.quota.get_or_init(|| Quota::new(bytes, bytes / ACCOUNT_PART));
     }
 
-    /// Room for so many bytes of `account`; assets of ended openings make it where it is short. `None` where nothing is bounded.
+    /// A permit for these bytes of `account`; if memory is short, assets of ended openings are dropped first. `None`
+    /// where nothing is limited.
     ///
     /// # Errors
-    /// Names the limit there is no room in.
+    /// Names the limit that is reached.
     pub(super) fn take(&self, account: i64, bytes: u64) -> Result<Option<Permit<i64>>, Error> {
         let Some(quota) = self.quota.get().filter(|_| bytes > 0) else { return Ok(None) };
         loop {
@@ -60,7 +61,7 @@ impl Budget {
                 Err(full) => full,
             };
             match self.oldest_ended((full == Full::Share).then_some(account)) {
-                // Not under the lock: its assets are let go of here.
+                // Not under the lock: dropping assets runs foreign code.
                 Some(ended) => ended.upgrade().iter().for_each(|assets| assets.give_up_memory()),
                 None => return Err(refused(full, quota.total())),
             }
@@ -76,7 +77,7 @@ impl Budget {
         }
     }
 
-    /// The opening that ended first, of `account` where one is named.
+    /// The opening that ended first, of `account` if one is given.
     fn oldest_ended(&self, account: Option<i64>) -> Option<Weak<ByName>> {
         let mut ended = self.ended.lock();
         let index = ended.iter().position(|(of, _)| account.is_none_or(|account| account == *of))?;
@@ -85,13 +86,13 @@ impl Budget {
 }
 
 fn refused(full: Full, limit: u64) -> Error {
-    let (whose, bytes) = match full {
+    let (owner, bytes) = match full {
         Full::Share => ("one account's destinations of this driver", limit / ACCOUNT_PART),
         Full::Total => ("this driver", limit),
     };
     let mb = bytes / (1024 * 1024);
     Error::internal(format!(
-        "the published assets of {whose} take more than {mb} MiB of the service's memory; retract old ones or publish files (the operator can raise \
+        "the published assets of {owner} take more than {mb} MiB of the service's memory; retract old ones or publish files (the operator can raise \
          limits, memory_mb of the driver)"
     ))
 }
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_has_half_and_all_together_no_more_than_the_limit() {
+    fn an_account_gets_half_and_all_together_the_limit() {
         let rig = Rig::new();
         let (first, second) = (rig.open(1), rig.open(1));
         publish(&first, "a", memory(300)).unwrap();
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_texts() {
+    fn limit_texts() {
         assert_eq!(
             refused(Full::Total, 8 << 20).message,
             "the published assets of this driver take more than 8 MiB of the service's memory; retract old ones or publish files \
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_viewer_still_reads_counts() {
+    fn assets_that_a_viewer_still_reads_count() {
         let rig = Rig::new();
         let assets = rig.open(1);
         publish(&assets, "a", memory(300)).unwrap();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_parts_count() {
+    fn part_names_count() {
         let rig = Rig::new();
         let assets = rig.open(1);
         let parts = || AssetBody::Parts(vec!["p".repeat(100), "q".into()]);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_openings_make_room_first() {
+    fn ended_openings_are_dropped_first() {
         let rig = Rig::new();
         let ended: Vec<_> = [1, 1, 2].map(|account| rig.open(account)).into();
         for assets in &ended {
@@ -235,12 +236,12 @@ mod tests {
         ended[0].end();
         let open = rig.open(1);
         publish(&open, "a", memory(200)).unwrap();
-        assert!(ended[1].get("a").is_none(), "of the account, the one that ended first");
+        assert!(ended[1].get("a").is_none(), "the account's opening that ended first");
         assert!(ended[0].get("a").is_some() && ended[2].get("a").is_some());
         let other = rig.open(3);
         publish(&other, "a", memory(400)).unwrap();
-        assert!(ended[2].get("a").is_none(), "of all, the one that ended first");
-        assert!(publish(&open, "b", memory(450)).is_err(), "what is open stays");
+        assert!(ended[2].get("a").is_none(), "of all accounts, the opening that ended first");
+        assert!(publish(&open, "b", memory(450)).is_err(), "assets of open openings stay");
         assert!(open.get("a").is_some());
     }
 

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use satcast_plugin_api::{Error, SegmentPlace};
+use satcast_plugin_api::{Error, SegmentPosition};
 
 use super::asset::Published;
 use super::versions::Coming;
 
 /// Most assets of one opening: an hour of segments and its grace time, twice.
 pub(super) const ASSETS_MAX: usize = 8192;
-/// Most bytes of one opening's assets in memory.
 const ASSET_MEMORY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Written by driver threads, read by every request of a viewer. Foreign code may run when bytes go, so none go under the lock.
+/// Written by driver threads, read by every request of a viewer. Dropping bytes may run foreign code, so nothing is
+/// dropped under the lock.
 #[derive(Debug, Default)]
 pub(super) struct ByName {
     state: RwLock<State>,
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl ByName {
-    /// Takes away all that is in memory: it has ended, and others need the room.
+    /// Removes all assets in memory: the opening has ended, and others need the memory.
     pub(super) fn give_up_memory(&self) {
         let mut state = self.state.write();
         let gone: Vec<_> = state.assets.extract_if(|_, asset| asset.memory_bytes() > 0).collect();
@@ -38,7 +38,7 @@ impl ByName {
         drop(gone);
     }
 
-    /// Gives the asset it stands in place of, and whether somebody may wait for it.
+    /// Returns the replaced asset, and whether viewers may be waiting for the new one.
     pub(super) fn put(&self, asset: Published) -> Result<(Option<Arc<Published>>, bool), Error> {
         let name = asset.name.clone();
         let size = asset.memory_bytes();
@@ -58,7 +58,6 @@ impl ByName {
         Ok((state.assets.insert(name, Arc::new(asset)), is_waited_for))
     }
 
-    /// Takes an asset away.
     pub(super) fn retract(&self, name: &str) {
         let mut state = self.state.write();
         let removed = state.assets.remove(name);
@@ -73,7 +72,7 @@ impl ByName {
     }
 
     /// The media segments by rising number, from `number` on, with their names.
-    pub(super) fn segments(&self, number: u64) -> Vec<(SegmentPlace, String)> {
+    pub(super) fn segments(&self, number: u64) -> Vec<(SegmentPosition, String)> {
         let state = self.state.read();
         let place = |asset: &Arc<Published>| asset.followed.segment.clone();
         let all = state.assets.iter().filter_map(|(name, asset)| Some((place(asset)?, name.clone())));

@@ -9,7 +9,6 @@ use satcast_plugin_api::http::{IN_FLIGHT_MAX, REQUEST_TEXT_BYTES_MAX};
 
 use super::asset::Published;
 
-/// A driver's answer.
 #[derive(Debug)]
 pub struct Answer {
     /// 200, 204, or 400 to 599.
@@ -17,37 +16,30 @@ pub struct Answer {
     /// Further headers, checked.
     pub headers: Vec<(String, String)>,
     /// Media type, caching and bytes.
-    pub piece: Arc<Published>,
+    pub asset: Arc<Published>,
 }
 
-/// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     /// There is no such route, or the opening has ended.
-    #[error("nobody answers this")]
+    #[error("no driver answers this path")]
     NoRoute,
-    /// Path or query are too long.
-    #[error("the path or the query has over {REQUEST_TEXT_BYTES_MAX} bytes")]
+    #[error("the path or the query is longer than {REQUEST_TEXT_BYTES_MAX} bytes")]
     TooLong,
-    /// So many requests wait already.
-    #[error("over {IN_FLIGHT_MAX} requests wait for the driver")]
+    /// [`IN_FLIGHT_MAX`] requests are waiting.
+    #[error("{IN_FLIGHT_MAX} requests already wait for the driver")]
     Busy,
-    /// Not in time.
     #[error("the driver did not answer in time")]
     TimedOut,
-    /// What the driver answered breaks a rule, or it ended.
+    /// The driver's answer breaks a rule, or the driver ended.
     #[error("the driver failed to answer")]
     Failed,
 }
 
-/// An answer that comes. It may be dropped before.
+/// A pending answer. It may be dropped early.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Unanswered>> + Send + 'a>>;
 
-/// Answers the requests to one opening.
+/// Passes the requests to one opening on to its driver.
 pub trait Handler: Debug + Send + Sync {
-    /// Asks the driver.
-    ///
-    /// # Errors
-    /// There is no answer, and why.
     fn ask(&self, asked: HttpRequest) -> Answering<'_>;
 }

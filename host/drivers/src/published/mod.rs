@@ -1,12 +1,13 @@
-//! Published assets: what drivers have for viewers, by name, from the opening of a destination until some time after its end.
+//! Published assets: named files of drivers for viewers, from the opening of a destination until some time after its
+//! end.
 //!
-//! - [`asset`]: one of them, and where its bytes are.
-//! - [`assets`]: those of one opening; [`budget`]: what those of an isolated driver take of memory.
-//! - [`versions`]: viewers who wait for the next version of a playlist.
+//! - [`asset`]: one asset and its bytes.
+//! - [`assets`]: the assets of one opening; [`budget`]: the memory limit for those of an isolated driver.
+//! - [`versions`]: viewers that wait for the next version of a playlist.
 //! - [`handler`]: requests of viewers that a driver answers itself.
 //! - [`openings`]: the openings of all destinations, also those that have ended.
 //!
-//! This module stands below `drivers`, `live` and `playback`, and imports none of them: drivers fill it, viewers read it.
+//! This module is below `drivers`, `live` and `playback`, and imports none of them: drivers fill it, viewers read it.
 
 mod asset;
 mod assets;

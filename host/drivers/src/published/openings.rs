@@ -1,4 +1,4 @@
-//! Openings of destinations that have playback. Viewers can fetch from each until some time after its end.
+//! Openings of destinations with playback. Viewers can fetch assets of each until some time after its end.
 //!
 //! Read by every request of a viewer; changed when a destination begins or ends.
 
@@ -11,17 +11,14 @@ use parking_lot::RwLock;
 use super::assets::Assets;
 use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 
-/// How long players may fetch what they know of after the end.
+/// How long players may fetch known assets after the end.
 pub const KEPT_AFTER_END: Duration = Duration::from_secs(60);
-/// Most openings of one destination; the oldest goes when a driver begins again and again.
+/// Most openings of one destination; the oldest is removed when a driver starts repeatedly.
 const OPENINGS_PER_DESTINATION_MAX: usize = 4;
 
-/// One opening of a destination.
 #[derive(Debug)]
 pub struct Opening {
-    /// The destination.
     pub destination: DestinationId,
-    /// The session it belongs to.
     pub session: SessionId,
     /// Time of the session's first media.
     pub started_at: UnixMillis,
@@ -31,17 +28,16 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// One that begins, without assets.
+    /// A new opening without assets.
     pub fn new(destination: DestinationId, session: SessionId, started_at: UnixMillis) -> Self {
         Self { destination, session, started_at, assets: Arc::default(), ended_at: OnceLock::new() }
     }
 
-    /// Its assets.
     pub fn assets(&self) -> &Arc<Assets> {
         &self.assets
     }
 
-    /// It has ended; what is here will go soon.
+    /// The opening has ended; its assets will be removed soon.
     pub fn ended(&self) -> bool {
         self.ended_at.get().is_some()
     }
@@ -51,14 +47,13 @@ impl Opening {
     }
 }
 
-/// All openings of the service.
 #[derive(Default)]
 pub struct Openings {
     by_destination: RwLock<HashMap<DestinationId, Vec<Arc<Opening>>>>,
 }
 
 impl Openings {
-    /// Adds an opening that begins. What has to go is given to the caller, as foreign code runs when it does.
+    /// Adds a new opening. Returns the removed one, because dropping it runs foreign code.
     #[must_use = "drop it where foreign code may run"]
     pub fn begin(&self, opening: Arc<Opening>) -> Option<Arc<Opening>> {
         let mut all = self.by_destination.write();
@@ -67,21 +62,20 @@ impl Openings {
         if openings.len() <= OPENINGS_PER_DESTINATION_MAX {
             return None;
         }
-        // Openings that fail at once must not push out what players still fetch.
+        // Openings that fail at once must not push out assets that players still fetch.
         let empty =
             openings[..openings.len() - 1].iter().position(|opening| opening.assets.playback().is_none());
         Some(openings.remove(empty.unwrap_or(0)))
     }
 
-    /// The opening has ended.
     pub fn end(&self, opening: &Opening, now: Duration) {
         // A second end changes nothing.
         let _ = opening.ended_at.set(now);
-        // Nobody waits for what will not come.
+        // Waiting viewers must not wait for assets that will not come.
         opening.assets.wake();
     }
 
-    /// Takes away what ended long enough ago.
+    /// Removes openings that ended more than [`KEPT_AFTER_END`] ago.
     #[must_use = "drop it where foreign code may run"]
     pub fn sweep(&self, now: Duration) -> Vec<Arc<Opening>> {
         let mut gone = Vec::new();
@@ -99,7 +93,7 @@ impl Openings {
         all.get(&destination)?.iter().rev().find(|opening| !opening.ended()).cloned()
     }
 
-    /// The opening of a session that has not ended and whose rewind window is the longest, if one has a window.
+    /// The open opening of a session with the longest rewind window, if one has a window.
     pub fn longest_window(&self, session: &SessionId) -> Option<Arc<Opening>> {
         let all = self.by_destination.read();
         let open = all.values().flatten().filter(|opening| opening.session == *session && !opening.ended());
@@ -110,8 +104,8 @@ impl Openings {
         windows.max_by_key(|(window_ms, _)| *window_ms).map(|(_, opening)| opening.clone())
     }
 
-    /// The newest opening of a destination's session that has the asset `name`, ended or not: while a new opening has nothing
-    /// to show yet, players go on with what the one before left. The newest of all when none has it.
+    /// The newest opening of a destination's session that has the asset `name`, ended or not: while a new opening has
+    /// no assets yet, players continue with the assets of the one before. The newest of all when none has it.
     pub fn of(
         &self,
         destination: DestinationId,
@@ -156,7 +150,7 @@ mod tests {
         assert!(openings.sweep(almost).is_empty());
         assert!(
             openings.of(DestinationId(1), "a", "x", NOW + KEPT_AFTER_END).is_none(),
-            "not swept yet, but over"
+            "ended, but not swept yet"
         );
         assert_eq!(openings.sweep(NOW + KEPT_AFTER_END).len(), 1);
         assert!(openings.by_destination.read().is_empty());
@@ -173,7 +167,7 @@ mod tests {
         };
         opening.assets().publish(asset, std::path::Path::new("/")).unwrap();
         let entry = name.to_owned();
-        let told = Playback {
+        let playback = Playback {
             entry,
             preview: None,
             first_ms: 0,
@@ -182,7 +176,7 @@ mod tests {
             fresh_ms: 0,
             ended: false,
         };
-        opening.assets().set_playback(told, NOW);
+        opening.assets().set_playback(playback, NOW);
     }
 
     #[test]
@@ -190,7 +184,7 @@ mod tests {
         let openings = Openings::default();
         let session = SessionId("a".into());
         assert!(openings.longest_window(&session).is_none());
-        let told = |window_ms, window_max_ms| Playback {
+        let playback = |window_ms, window_max_ms| Playback {
             entry: "index.m3u8".into(),
             preview: None,
             first_ms: 0,
@@ -199,13 +193,13 @@ mod tests {
             fresh_ms: 0,
             ended: false,
         };
-        // Of the session, in order: no rewind, a short window, a long one; and a longer one of another session.
+        // Of the session, in order: no rewind, a short window, a long one; then a longer one of another session.
         let all =
             [(1, "a", 9_000, 0), (2, "a", 4_000, 60_000), (3, "a", 8_000, 60_000), (4, "b", 9_000, 60_000)];
         let openings_of = all.map(|(destination, session, window_ms, max_ms)| {
             let opening = opening(destination, session);
             assert!(openings.begin(opening.clone()).is_none());
-            opening.assets().set_playback(told(window_ms, max_ms), NOW);
+            opening.assets().set_playback(playback(window_ms, max_ms), NOW);
             opening
         });
         assert!(Arc::ptr_eq(&openings.longest_window(&session).unwrap(), &openings_of[2]));
@@ -216,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_opening_left_is_there_until_the_next_has_it() {
+    fn assets_of_an_ended_opening_stay_until_the_next_opening_has_them() {
         let openings = Openings::default();
         let (first, second) = (opening(1, "a"), opening(1, "a"));
         put(&first, "media.m3u8");
@@ -228,7 +222,7 @@ mod tests {
         put(&second, "media.m3u8");
         assert!(Arc::ptr_eq(&of(), &second));
         for _ in 0..OPENINGS_PER_DESTINATION_MAX {
-            // Openings that come to nothing.
+            // Openings that fail without assets.
             let gone = openings.begin(opening(1, "a"));
             assert!(gone.is_none_or(|gone| gone.assets().playback().is_none()));
         }
@@ -236,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_opening_of_the_session_stands_before_the_older() {
+    fn a_newer_opening_of_the_session_precedes_the_older() {
         let openings = Openings::default();
         let (first, second) = (opening(1, "a"), opening(1, "a"));
         assert!(openings.begin(first.clone()).is_none());
@@ -246,6 +240,6 @@ mod tests {
         for _ in 2..OPENINGS_PER_DESTINATION_MAX {
             assert!(openings.begin(opening(1, "a")).is_none());
         }
-        assert!(Arc::ptr_eq(&openings.begin(opening(1, "a")).unwrap(), &first), "the oldest makes room");
+        assert!(Arc::ptr_eq(&openings.begin(opening(1, "a")).unwrap(), &first), "the oldest is removed");
     }
 }

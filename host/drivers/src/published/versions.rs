@@ -1,6 +1,8 @@
-//! Viewers who wait for the next version of a playlist, or for the asset it says comes next (RFC 8216bis, sections 6.2.5.2 and 6.2.6).
+//! Viewers that wait for the next version of a playlist, or for the asset that it announces as next (RFC 8216bis,
+//! sections 6.2.5.2 and 6.2.6).
 //!
-//! A driver says with each version what it lists; the host answers viewers by that, so that none of them costs the driver anything.
+//! A driver describes the content of each version; the host answers viewers from that, so that viewers cost the
+//! driver nothing.
 
 use satcast_plugin_api::{Followed, Reload};
 use std::collections::BTreeMap;
@@ -10,26 +12,26 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Most viewers of one opening who wait at a time; each holds a connection and some kilobytes.
+/// Most waiting viewers of one opening at a time; each holds a connection and some kilobytes.
 pub const WAITERS_MAX: usize = 20_000;
-/// Longest that a viewer waits, in target durations (RFC 8216bis, 6.2.5.2).
+/// Longest wait of a viewer, in target durations (RFC 8216bis, 6.2.5.2).
 const WAIT_TARGETS: u32 = 3;
 
-/// Longest that a viewer waits for what follows this version.
+/// Longest wait of a viewer for the version after this one.
 pub fn longest_wait(reload: &Reload) -> Duration {
     Duration::from_millis(u64::from(reload.target_ms.saturating_mul(WAIT_TARGETS)))
 }
 
-/// What the followed playlists of one opening say.
+/// State of the followed playlists of one opening.
 #[derive(Debug, Default)]
 pub(super) struct Coming {
     by_playlist: BTreeMap<String, Followed>,
 }
 
 impl Coming {
-    /// An asset is published; true when somebody may have waited for it.
+    /// An asset is published; true when viewers may have waited for it.
     pub(super) fn published(&mut self, name: &str, followed: &Followed) -> bool {
-        // The hold back says that it is a playlist that players follow.
+        // Only playlists that players follow have a hold back.
         let mut is_waited_for =
             self.wait_of(name).is_some() || followed.reload.is_some() || followed.hold_back_ms > 0;
         if *followed == Followed::default() {
@@ -41,7 +43,6 @@ impl Coming {
         is_waited_for
     }
 
-    /// An asset is gone.
     pub(super) fn retracted(&mut self, name: &str) {
         self.by_playlist.remove(name);
     }
@@ -57,7 +58,7 @@ impl Coming {
     }
 }
 
-/// One channel for all who wait at an opening.
+/// One channel for all waiting viewers of an opening.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
     changed: watch::Sender<()>,
@@ -65,7 +66,7 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// A place among those who wait; `None` when there is none left.
+    /// A slot for a waiting viewer; `None` when all are taken.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Waiter> {
         let entered = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             (count < WAITERS_MAX).then_some(count + 1)
@@ -83,7 +84,7 @@ impl Versions {
     }
 }
 
-/// A viewer who waits. Gone when dropped.
+/// A waiting viewer. Dropping it frees its slot.
 #[derive(Debug)]
 pub struct Waiter {
     versions: Arc<Versions>,
@@ -91,7 +92,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Waits until something was published that viewers wait for, after the last call or since this waiter was made. Cancel safe.
+    /// Waits until an awaited asset was published after the last call or since this waiter was made. Cancel safe.
     pub async fn changed(&mut self) {
         // The sender lives in `versions`.
         let _ = self.changed.changed().await;
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_waited_for_wakes() {
+    fn only_awaited_assets_wake_viewers() {
         let assets = Arc::new(Assets::default());
         let mut waiter = assets.wait().unwrap();
         publish(&assets, "1.m4s", Followed::default());
@@ -151,11 +152,11 @@ mod tests {
         assert!(is_woken(&mut waiter));
         publish(&assets, "media", reload(Some("p2")));
         assert!(is_woken(&mut waiter) && assets.coming("p1").is_none());
-        // The last version: nothing comes.
+        // The last version: nothing follows.
         publish(&assets, "media", Followed { hold_back_ms: 2000, ..Followed::default() });
         assert!(is_woken(&mut waiter) && assets.coming("p2").is_none());
         assert_eq!(assets.hold_back_ms(), Some(2000));
-        // A playlist that players follow without waiting at the service: one may wait for its first segments.
+        // A playlist that players follow without blocking requests: a viewer may wait for its first segments.
         publish(&assets, "media", Followed { hold_back_ms: 6000, ..Followed::default() });
         assert!(is_woken(&mut waiter));
         publish(&assets, "media", reload(None));
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_wait_and_no_more() {
+    fn waiting_viewers_are_limited() {
         let assets = Arc::new(Assets::default());
         let mut waiting: Vec<Waiter> = (0..WAITERS_MAX).map(|_| assets.wait().unwrap()).collect();
         assert!(assets.wait().is_none());
@@ -175,6 +176,6 @@ mod tests {
         let last = assets.wait().unwrap();
         assert!(assets.wait().is_none());
         drop((waiting, last));
-        assert_eq!(assets.waiting(), 0, "who goes leaves nothing");
+        assert_eq!(assets.waiting(), 0, "a dropped waiter frees its slot");
     }
 }

@@ -1,37 +1,34 @@
-//! What stands in the drivers folder and what became of each file.
+//! The files of the drivers folder and the state of each.
 
 use std::path::PathBuf;
 
 use satcast_core::config::{Config, Isolation};
 use satcast_core::ids::{AccountId, UnixMillis};
 
-/// Where drivers come from.
+/// The source of drivers.
 pub struct LoadOptions<'a> {
     /// `[drivers]` and `[driver.<name>]`.
     pub config: &'a Config,
-    /// This binary, which runs probes and drivers in processes of their own.
+    /// This binary, which runs probes and isolated drivers in child processes.
     pub exe: PathBuf,
-    /// Folder of private copies.
     pub images: PathBuf,
 }
 
-/// What became of a driver.
+/// State of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Serves its types.
     Loaded,
-    /// Loaded, but its process crashed or it failed too often, and what follows.
+    /// Loaded, but its process crashed or it failed too often; the text says why and what happens next.
     Failing(String),
     /// A valid library that is not enabled.
     Disabled,
-    /// Not loaded, and why.
+    /// Not loaded; the reason.
     Refused(String),
-    /// Enabled, but there is no file.
     Missing,
 }
 
 impl State {
-    /// As the API shows it.
+    /// The value in the API.
     pub fn as_str(&self) -> &'static str {
         match self {
             State::Loaded => "loaded",
@@ -43,42 +40,38 @@ impl State {
     }
 }
 
-/// An account that a driver does nothing new for at this moment.
+/// An account for which a driver currently opens nothing new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetAside {
-    /// The account.
     pub account: AccountId,
-    /// What the driver did, and what follows.
+    /// The fault of the driver, and what happens next.
     pub why: String,
-    /// When that ends by itself; `None` = when an operator enables the driver.
+    /// When the quarantine ends by itself; `None` = when an operator enables the driver.
     pub until: Option<UnixMillis>,
 }
 
 /// One driver of the folder or of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Id, from the file name.
     pub id: String,
     /// The file; `None` when there is none.
     pub file: Option<PathBuf>,
-    /// Version; empty when it is not known.
+    /// Empty when it is not known.
     pub version: String,
-    /// Destination types.
     pub types: Vec<String>,
-    /// What became of it.
     pub state: State,
-    /// Why what was to take its place, another library or other settings, was refused when it was looked at last, or an entry that makes
-    /// a type; it goes on without. `None` when it is what it should be.
+    /// Why the latest replacement (another library or other settings) was refused, or an entry that makes a type; the
+    /// driver runs without it. `None` when nothing was refused.
     pub refused: Option<String>,
-    /// Where it runs; `None` when it does not.
+    /// Where it runs; `None` when it does not run.
     pub isolation: Option<Isolation>,
-    /// How often its process crashed since it was loaded; on threads, how often it panicked.
+    /// Crashes of its process since it was loaded; on threads, panics.
     pub crashes: u64,
-    /// Accounts that it does nothing new for.
+    /// Accounts for which it opens nothing new.
     pub set_aside: Vec<SetAside>,
 }
 
-/// Logs what became of a driver.
+/// Logs the state of a driver.
 pub(super) fn report(summary: &Summary) {
     let driver = summary.id.as_str();
     if let Some(refused) = &summary.refused {
@@ -91,7 +84,7 @@ pub(super) fn report(summary: &Summary) {
             tracing::info!(driver, version = %summary.version, types = ?summary.types, isolation, "driver loaded")
         }
         State::Failing(reason) => tracing::error!(driver, "driver {driver}: {reason}"),
-        State::Disabled => tracing::info!(driver, file, "driver is there but not in [drivers] enabled"),
+        State::Disabled => tracing::info!(driver, file, "driver found but not in [drivers] enabled"),
         State::Refused(reason) => tracing::error!(driver, file, "driver {file}: {reason}"),
         State::Missing => {
             tracing::warn!(driver, "driver is enabled, but there is no {driver}.so in the drivers folder")

@@ -1,4 +1,4 @@
-//! All drivers of the host, as the rest of it uses them. What they are asked in detail stands in files of its own.
+//! All drivers of the host, as the rest of the host uses them. Larger groups of calls are in modules of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use super::entries::Registry;
 use super::keeper::Keeper;
 use super::kinds::SpoolPlace;
 use crate::load::refused::ConfigRefused;
-use crate::load::wishes::Wishes;
+use crate::load::requirements::Requirements;
 use crate::load::{annotations, masking};
-use crate::run::control::{Whom, limit};
+use crate::run::control::{CallOwner, limit};
 #[cfg(any(test, feature = "testing"))]
 use crate::run::parts::HostParts;
 use crate::run::services::shown;
@@ -23,33 +23,29 @@ use crate::run::waker::Waker;
 use satcast_core::config::QueueLimits;
 use satcast_core::ids::AccountId;
 
-/// A configuration of a destination that cannot be taken.
+/// Why a configuration of a destination is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValidateError {
-    /// No loaded driver serves the type.
     UnknownType,
-    /// The schema or the driver refuses it.
     Config(ConfigRefused),
-    /// The driver is set aside for the account; what it did, and what follows.
+    /// The driver is set aside for the account; its fault, and what happens next.
     SetAside(String),
-    /// The driver cannot be asked.
+    /// The driver cannot be called.
     Driver(String),
 }
 
-/// A destination type as it is described to people and programs.
+/// Description of a destination type for users and programs.
 #[derive(Clone, Debug)]
 pub struct TypeSchema {
     /// Value of `type` in the API.
     pub name: String,
-    /// Human name.
     pub title: String,
-    /// Its destinations publish for viewers.
+    /// Its destinations publish assets for viewers.
     pub playback: bool,
-    /// JSON Schema of the configuration.
     pub schema: Value,
 }
 
-/// All drivers of the host; cheap to clone.
+/// Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Drivers {
     pub(super) inner: Arc<Inner>,
@@ -57,11 +53,11 @@ pub struct Drivers {
 
 #[derive(Default)]
 pub(super) struct Inner {
-    /// Replaced as a whole; who has the old one goes on with it.
+    /// Replaced as a whole; current readers keep the old one.
     pub(super) registry: RwLock<Arc<Registry>>,
     /// Grows with each change of the registry.
     pub(super) version: AtomicU64,
-    /// What changes need; none where nothing can change.
+    /// State for changes; `None` where nothing can change.
     pub(super) keeper: Option<Keeper>,
     pub(super) next_dest: AtomicU64,
 }
@@ -71,7 +67,7 @@ impl Drivers {
         self.inner.registry.read().clone()
     }
 
-    /// Checks a configuration that an account sent, with the schema of its type, then with the driver.
+    /// Checks a configuration from an account with the schema of its type, then with the driver.
     ///
     /// # Errors
     /// Unknown type, or the field and reason of the refusal; never a value.
@@ -85,16 +81,16 @@ impl Drivers {
         entry.schema.check(config).map_err(ValidateError::Config)?;
         let services = &entry.driver.services;
         services.may_ask(account.0).map_err(|error| match services.quarantine() {
-            // Its words are about another account's work.
+            // The driver's own text is about another account's work.
             Some(why) => ValidateError::Driver(why),
             None => ValidateError::SetAside(error.message),
         })?;
         let (kind, json) = (kind.to_string(), config.to_string());
-        let whom = Some(Whom { account: account.0, destination: None });
+        let owner = Some(CallOwner { account: account.0, destination: None });
         let asked = entry
             .driver
             .control
-            .call_for(whom, limit(), move |driver| driver.validate(account.0, &kind, &json), |_| ())
+            .call_for(owner, limit(), move |driver| driver.validate(account.0, &kind, &json), |_| ())
             .await
             .map_err(|error| ValidateError::Driver(error.message))?;
         let redactor = entry.driver.services.redactor(entry.schema.secrets(config));
@@ -106,29 +102,30 @@ impl Drivers {
         })
     }
 
-    /// Destinations of the type publish for viewers.
+    /// Whether destinations of the type publish assets for viewers.
     pub fn has_playback(&self, kind: &str) -> bool {
         self.registry().kind(kind).is_some_and(|kind| kind.playback)
     }
 
-    /// Destinations of the type begin with what viewers can go back to.
-    pub fn wants_past(&self, kind: &str) -> bool {
-        self.registry().kind(kind).is_some_and(|kind| kind.wants_past)
+    /// Whether destinations of the type begin with a backfill of the DVR window.
+    pub fn wants_backfill(&self, kind: &str) -> bool {
+        self.registry().kind(kind).is_some_and(|kind| kind.wants_backfill)
     }
 
-    /// Where packets of a destination of this type wait when its queue is full; `None` when it loses them.
+    /// Disk spool for packets of a destination of this type when its queue is full; `None` when such packets are
+    /// dropped.
     pub fn spool(&self, kind: &str) -> Option<SpoolPlace> {
         self.registry().kind(kind)?.spool.clone()
     }
 
-    /// What may wait in memory for a destination of this type that does not keep up.
+    /// Limits of the memory queue of a destination of this type.
     pub fn queue(&self, kind: &str) -> QueueLimits {
         self.registry().kind(kind).map(|kind| kind.queue).unwrap_or_default()
     }
 
-    /// What the service behind a type asks of streams; `None` when it asks for nothing.
-    pub fn wishes(&self, kind: &str) -> Option<Arc<Wishes>> {
-        self.registry().kind(kind)?.wishes.clone()
+    /// Requirements of the service behind a type; `None` when there are none.
+    pub fn requirements(&self, kind: &str) -> Option<Arc<Requirements>> {
+        self.registry().kind(kind)?.requirements.clone()
     }
 
     /// The names of all destination types, sorted.
@@ -136,7 +133,6 @@ impl Drivers {
         self.registry().kinds().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Each type with its title and configuration schema.
     pub fn schemas(&self) -> Vec<TypeSchema> {
         let registry = self.registry();
         let kinds = registry.kinds().map(|(name, kind)| TypeSchema {
@@ -148,12 +144,12 @@ impl Drivers {
         kinds.collect()
     }
 
-    /// A number that is another one after each change of what is loaded.
+    /// Changes with each change of the loaded drivers.
     pub fn version(&self) -> u64 {
         self.inner.version.load(Ordering::Acquire)
     }
 
-    /// Every file of the drivers folder and every enabled name, with what became of it.
+    /// Every file of the drivers folder and every enabled name, with its state.
     pub fn summaries(&self) -> Vec<Summary> {
         self.registry().summaries()
     }
@@ -174,15 +170,15 @@ impl Drivers {
         annotations::origins(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), config)
     }
 
-    /// A configuration as its owner is shown it: secrets masked. Everything is hidden when no driver serves `kind`.
+    /// A configuration for its owner, with masked secrets. Everything is hidden when no driver serves `kind`.
     pub fn shown_config(&self, kind: &str, config: &Value) -> Value {
         masking::masked(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), config)
     }
 
-    /// A configuration that was sent for a destination that has one: secrets that come as they are shown stay.
+    /// A configuration to store in place of `stored`: masked secrets keep their values.
     ///
     /// # Errors
-    /// The field and why its secret cannot stay.
+    /// The field whose secret cannot be kept, and why.
     pub fn restored_config(&self, kind: &str, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
         masking::restored(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), stored, sent)
     }
@@ -190,26 +186,23 @@ impl Drivers {
     /// The waker of the driver that serves `kind`.
     ///
     /// # Errors
-    /// There is none now. Its operator may bring one back, so that is no fault of the configuration.
+    /// No driver serves it now. The operator may load one, so this is no error of the configuration.
     pub fn waker(&self, kind: &str) -> Result<Waker, Error> {
         let entry = self.registry().kind(kind).ok_or_else(|| unserved(kind))?;
         Ok(Waker::new(entry.driver.pump.clone()))
     }
 }
 
-/// The error of a destination whose type no driver serves.
 pub(super) fn unserved(kind: &str) -> Error {
     Error::internal(format!("no driver serves type {kind}; the operator can enable one"))
 }
 
-/// Why the driver `bad` is refused, which stands beside [`Drivers::linked`] ones.
 #[cfg(any(test, feature = "testing"))]
-/// The reason that tests of other packages see for a refused library.
+/// The refusal of the driver `bad` beside [`Drivers::linked`] drivers, for tests of other packages.
 pub const REFUSED: &str = "refused.so is no driver";
 
 #[cfg(any(test, feature = "testing"))]
 impl Drivers {
-    /// Drivers that are linked into the test binary.
     pub fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
         use super::entries::Entry;
         use super::starting::{Source, start};

@@ -1,4 +1,4 @@
-//! What the operator chose, and how a file of the folder becomes a driver by it.
+//! The operator's choices, and how a file of the folder becomes a driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 
 use super::catalog::{LoadOptions, State, report};
-use super::entries::{Entry, Registry, Resting, Started};
+use super::entries::{Draining, Entry, Registry, Started};
 use super::starting::{Source, start};
 use crate::load::error::LoadError;
 use crate::load::images::{Images, Lease};
@@ -16,10 +16,10 @@ use crate::run::parts::HostParts;
 use crate::run::process::Spec;
 use satcast_core::config::{Config, DriverSettings, Isolation};
 
-/// With more images left mapped than this a restart is advised.
+/// With more retired images mapped than this, a restart is advised.
 const RETIRED_IMAGES_MAX: usize = 32;
 
-/// What changes need.
+/// State for changes.
 pub(super) struct Keeper {
     chosen: Mutex<Chosen>,
     /// One change at a time.
@@ -28,8 +28,8 @@ pub(super) struct Keeper {
     images: PathBuf,
     parts: HostParts,
     mapped: Images,
-    /// The last one of each id that was taken out and may still run.
-    resting: Mutex<BTreeMap<String, Resting>>,
+    /// The last driver of each id that was removed and may still run.
+    draining: Mutex<BTreeMap<String, Draining>>,
 }
 
 #[derive(Clone)]
@@ -38,9 +38,8 @@ struct Chosen {
     enabled: BTreeSet<String>,
 }
 
-/// A file that was looked at.
 pub(super) struct Examined {
-    /// Its hash, if it could be read.
+    /// Its hash, if the file could be read.
     pub(super) hash: Option<String>,
     pub(super) outcome: Result<Entry, LoadError>,
 }
@@ -56,7 +55,7 @@ impl Keeper {
             images,
             parts,
             mapped: Images::default(),
-            resting: Mutex::default(),
+            draining: Mutex::default(),
         }
     }
 
@@ -72,26 +71,26 @@ impl Keeper {
         self.chosen.lock().enabled.remove(id);
     }
 
-    /// Takes other settings; what runs stays as it is.
+    /// Takes other settings; running drivers stay as they are.
     pub(super) fn choose(&self, config: &Config) {
         *self.chosen.lock() = Chosen::of(config);
     }
 
-    /// The files of the folder, and why it is not used.
+    /// The files of the folder, and the reason if the folder is not used.
     pub(super) fn scan(&self) -> (Vec<Found>, Option<String>) {
         let folder = self.chosen.lock().config.drivers_dir();
         match loader::scan(&folder) {
             Ok(found) => (found, None),
             Err(error) => {
                 tracing::warn!(folder = %folder.display(), %error, "drivers folder not used");
-                // Where there is no folder there simply are no files; one that is refused is another matter.
+                // A missing folder simply has no files; a refused folder is an error.
                 let reason = || format!("the drivers folder {} is not used: {error}", folder.display());
                 (Vec::new(), folder.exists().then(reason))
             }
         }
     }
 
-    /// Looks at a file and loads it if it is enabled. One that runs and has not changed is taken as it is.
+    /// Checks a file and loads it if it is enabled. An unchanged running driver is kept.
     pub(super) fn examine(&self, found: &Found, registry: &Registry) -> Examined {
         let chosen = self.chosen.lock().clone();
         let settings = chosen.config.driver_settings(&found.id);
@@ -103,13 +102,13 @@ impl Keeper {
         let current = registry.entry(&found.id).filter(|entry| entry.is_current(&hash, &settings));
         let outcome = match current.filter(|_| is_enabled) {
             Some(entry) => {
-                // Its image and its threads are as they were; only what it did is forgotten.
-                entry.forgive();
+                // Its image and its threads stay; only its faults are cleared.
+                entry.clear_faults();
                 Ok(entry.accepted())
             }
             None => {
                 let made = self.make(found, &bytes, &hash, &chosen, &settings, is_enabled, registry);
-                // What made the one before hang comes again, and would take this one from all as well.
+                // The cause of the hang would come again and would block this driver for all accounts as well.
                 if let (Ok(made), Some(account)) =
                     (&made, registry.entry(&found.id).and_then(Entry::hung_for))
                 {
@@ -150,7 +149,7 @@ impl Keeper {
             None => Ok(Entry::loaded(id, file, started).made_from(hash, settings)),
         };
         let source = match settings.isolation.unwrap_or(by_origin) {
-            Isolation::Thread => match self.rested(id, hash, settings) {
+            Isolation::Thread => match self.revive(id, hash, settings) {
                 Some(started) => return entry_of(started),
                 None => thread_source(id, self.mapped.lease(&self.images, &image, bytes, hash)?)?,
             },
@@ -162,15 +161,15 @@ impl Keeper {
         entry_of(start(source, &self.parts, settings)?)
     }
 
-    /// The same driver, if it still runs on threads for destinations that were open when it was taken out.
-    fn rested(&self, id: &str, hash: &str, settings: &DriverSettings) -> Option<Started> {
-        self.resting.lock().get(id)?.wake(hash, settings)
+    /// The same driver, if it still runs on threads for destinations that were open when it was removed.
+    fn revive(&self, id: &str, hash: &str, settings: &DriverSettings) -> Option<Started> {
+        self.draining.lock().get(id)?.revive(hash, settings)
     }
 
-    /// Notes a driver that was taken out of `registry`, and says so when many images are mapped that nothing new uses.
+    /// Records a driver that was removed from `registry`, and logs when many retired images are still mapped.
     pub(super) fn retire(&self, id: &str, entry: Option<&Entry>, registry: &Registry) {
-        let Some(resting) = entry.and_then(Entry::resting) else { return };
-        self.resting.lock().insert(id.to_owned(), resting);
+        let Some(draining) = entry.and_then(Entry::draining) else { return };
+        self.draining.lock().insert(id.to_owned(), draining);
         let retired = self.mapped.count().saturating_sub(registry.on_threads());
         if retired > RETIRED_IMAGES_MAX {
             tracing::warn!(
@@ -198,7 +197,7 @@ fn thread_source(id: &str, lease: Lease) -> Result<Source, LoadError> {
     Ok(Source::Thread { table: Box::new(table), flags: 0, lease: Some(lease) })
 }
 
-/// Lists the enabled drivers that have no file; those that go on because the folder is refused stay as they are.
+/// Lists the enabled drivers without a file; when the folder is refused, running drivers stay as they are.
 pub(super) fn add_missing(
     registry: &mut Registry,
     keeper: &Keeper,
@@ -208,7 +207,7 @@ pub(super) fn add_missing(
     for id in keeper.enabled().iter().filter(|id| !found.iter().any(|file| file.id == **id)) {
         if let Some(reason) = no_folder.as_ref().filter(|_| registry.entry(id).is_some_and(Entry::is_loaded))
         {
-            tracing::error!(driver = %id, "driver not looked at, it goes on as it is: {reason}");
+            tracing::error!(driver = %id, "driver not checked, it keeps running as it is: {reason}");
             registry.note_refusal(id, reason.clone());
             continue;
         }

@@ -1,28 +1,28 @@
-//! Destination types, and who serves each.
+//! Destination types and their drivers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use satcast_plugin_api::Route;
 
+use crate::load::requirements::Requirements;
 use crate::load::schema::ConfigSchema;
-use crate::load::wishes::Wishes;
 use crate::run::loaded::Loaded;
 use satcast_core::config::QueueLimits;
 
-/// Folder of packets that wait on disk, beside the folders of the drivers: no driver has such a name.
+/// Folder of spooled packets, beside the folders of the drivers: no driver has such a name.
 pub(super) const SPOOL_FOLDER: &str = ".spool";
 
-/// Where packets wait that a destination cannot take at once and must not lose.
+/// Disk spool for packets that a destination cannot take at once and must not lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolPlace {
-    /// Where its file is made.
+    /// Folder of the spool file.
     pub folder: PathBuf,
     /// Most bytes of one destination.
     pub bytes_max: u64,
 }
 
-/// One destination type, and who serves it.
+/// A destination type and its driver.
 pub(super) struct Kind {
     pub(super) driver: Arc<Loaded>,
     pub(super) facts: Arc<KindFacts>,
@@ -36,21 +36,20 @@ impl std::ops::Deref for Kind {
     }
 }
 
-/// One destination type.
 pub(super) struct KindFacts {
     pub(super) title: String,
     pub(super) playback: bool,
-    /// It begins with what viewers can go back to.
-    pub(super) wants_past: bool,
-    /// The entry of the operator's settings that makes it; `None` for one that its driver declares.
+    /// It begins with a backfill of the DVR window.
+    pub(super) wants_backfill: bool,
+    /// The entry of the operator's settings that makes it; `None` for a type that its driver declares.
     pub(super) made_by: Option<String>,
-    /// Viewers' requests that it answers itself.
+    /// Viewers' requests that the driver answers itself.
     pub(super) routes: Vec<Route>,
     pub(super) schema: ConfigSchema,
-    /// Where its packets wait rather than being lost.
+    /// Spool of a type that must not lose packets.
     pub(super) spool: Option<SpoolPlace>,
-    /// What waits in memory where there is no such place.
+    /// Limits of the memory queue of a type without a spool.
     pub(super) queue: QueueLimits,
-    /// What the service behind it asks of streams.
-    pub(super) wishes: Option<Arc<Wishes>>,
+    /// Requirements of the service behind the type.
+    pub(super) requirements: Option<Arc<Requirements>>,
 }

@@ -15,8 +15,8 @@ use crate::load::loader;
 use crate::run::parts::HostParts;
 
 impl Drivers {
-    /// Loads the enabled drivers of the folder. A file that cannot be loaded is logged and listed, and harms nothing else.
-    /// Blocks: probes run as child processes.
+    /// Loads the enabled drivers of the folder. A file that cannot be loaded is logged and listed, and affects no
+    /// other. Blocks: probes run as child processes.
     pub fn load(options: &LoadOptions<'_>, parts: &HostParts) -> Self {
         let keeper = Keeper::new(options, parts);
         let mut registry = Registry::default();
@@ -39,13 +39,13 @@ impl Drivers {
     }
 }
 
-/// Removes what a crash may have left of packets that waited on disk: nothing with bytes in it, as such files lose their names at once.
+/// Removes spool files that a crash may have left: they hold no bytes, as such files lose their names at once.
 fn remove_spool(folder: &Path) {
     let folder = folder.join(SPOOL_FOLDER);
     if folder.exists()
         && let Err(error) = std::fs::remove_dir_all(&folder)
     {
-        tracing::warn!(folder = %folder.display(), %error, "leftovers of packets that waited on disk cannot be removed");
+        tracing::warn!(folder = %folder.display(), %error, "cannot remove an old spool folder");
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_crash_left_of_a_spool_goes_and_nothing_else() {
+    fn only_spool_files_of_a_crash_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         remove_spool(folder.path());
         for name in [SPOOL_FOLDER, "recorder"] {

@@ -1,8 +1,9 @@
-//! Which drivers are loaded and what they serve, and how the rest of the host uses them.
+//! The loaded drivers and their types, and their use by the rest of the host.
 //!
-//! - [`drivers`]: all of them; [`opening`]: their destinations; [`recordings`]: what they keep beyond a session.
-//! - [`entries`]: those of one moment, by name and by the types ([`kinds`]) they serve; [`catalog`]: what is shown of them.
-//! - [`loading`], [`change`]: how they come and go; [`keeper`]: what the operator chose; [`starting`]: how one starts.
+//! - [`drivers`]: all of them; [`opening`]: their destinations; [`recordings`]: recordings that outlive a session.
+//! - [`entries`]: a snapshot by name and by type ([`kinds`]); [`catalog`]: the state that is shown.
+//! - [`loading`], [`change`]: loading and replacing; [`keeper`]: the operator's choices; [`starting`]: how a driver
+//!   starts.
 
 pub(super) mod catalog;
 pub(super) mod change;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::drivers::{Drivers, unserved};
 use crate::published::Assets;
 use crate::run::backend::{Backend, Held};
-use crate::run::control::{Whom, limit};
+use crate::run::control::{CallOwner, limit};
 use crate::run::loaded::Loaded;
 use crate::run::process::ToOpen;
 use crate::run::routes::RouteHandler;
@@ -21,49 +21,48 @@ use crate::run::services::{Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, 
 use satcast_core::ids::{AccountId, DestinationId};
 use satcast_core::log_limit::LogLimit;
 
-/// What [`Drivers::open`] is given.
+/// Input of [`Drivers::open`].
 pub struct OpenRequest {
-    /// Destination type.
     pub kind: String,
-    /// Its configuration.
     pub config: Value,
     /// The destination, for logs.
     pub destination: DestinationId,
-    /// Who it is for, as its driver is told.
+    /// Account, stream and session, as passed to the driver.
     pub about: About,
     /// Number of the session; the same for all its destinations.
     pub source: u64,
     /// The queue.
     pub media: Arc<dyn MediaSource>,
-    /// Who is told of its life.
+    /// Gets state changes, events and the end.
     pub observer: Arc<dyn Observer>,
     /// Counters that outlive this opening.
     pub counters: Arc<Counters>,
-    /// Where its assets for viewers go.
+    /// Holds its assets for viewers.
     pub assets: Arc<Assets>,
 }
 
-/// An open destination: offered new configurations, asked to end, freed.
+/// An open destination: can be reconfigured, stopped and freed.
 pub struct OpenDestination {
     drivers: Drivers,
     kind: String,
     driver: Arc<Loaded>,
     dest: u64,
-    whom: Option<Whom>,
+    owner: Option<CallOwner>,
     instance: Option<Held>,
     assets: Arc<Assets>,
 }
 
 impl Drivers {
-    /// Whether the driver of a type is away, or does nothing for `account` at this moment, whatever the destination.
+    /// Whether the driver of a type is not available, or opens nothing for `account` now, whatever the destination.
     pub fn is_away(&self, kind: &str, account: AccountId) -> bool {
         self.registry().kind(kind).is_some_and(|kind| kind.driver.may_open(account.0).is_err())
     }
 
-    /// Opens a destination. What it does is told to `request.observer` from then on.
+    /// Opens a destination. From then on `request.observer` gets its state changes.
     ///
     /// # Errors
-    /// Class `Internal` for a type that no driver serves, `Config` for a refused configuration, else what the driver says.
+    /// Class `Internal` for a type that no driver serves, `Config` for a refused configuration, else the error of the
+    /// driver.
     pub async fn open(&self, request: OpenRequest) -> Result<OpenDestination, Error> {
         let entry = self.registry().kind(&request.kind).ok_or_else(|| unserved(&request.kind))?;
         let account = request.about.account_id;
@@ -85,16 +84,17 @@ impl Drivers {
         };
         services.insert(dest, opened);
         let (kind, config, media) = (request.kind.clone(), request.config.to_string(), request.media);
-        let what = ToOpen { dest, source: request.source, kind, config, about: request.about };
-        let whom = Some(Whom { account, destination: Some(request.destination.0) });
-        let open = move |driver: &Backend| driver.open(&what, media);
-        // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
+        let to_open = ToOpen { dest, source: request.source, kind, config, about: request.about };
+        let owner = Some(CallOwner { account, destination: Some(request.destination.0) });
+        let open = move |driver: &Backend| driver.open(&to_open, media);
+        // Too late: nothing will drive this instance, so it is asked to stop; it cannot be freed, as its end is not
+        // observed.
         let late = |outcome: Result<Held, Error>| {
             if let Ok(instance) = outcome {
                 instance.stop(0);
             }
         };
-        let outcome = driver.control.call_for(whom, limit(), open, late).await.and_then(|outcome| outcome);
+        let outcome = driver.control.call_for(owner, limit(), open, late).await.and_then(|outcome| outcome);
         match outcome {
             Ok(instance) => {
                 let (drivers, kind, assets) = (self.clone(), request.kind, request.assets);
@@ -102,7 +102,7 @@ impl Drivers {
                     let handler = RouteHandler::new(&driver, dest, entry.routes.clone());
                     assets.set_handler(Some(Arc::new(handler)));
                 }
-                Ok(OpenDestination { drivers, kind, driver, dest, whom, instance: Some(instance), assets })
+                Ok(OpenDestination { drivers, kind, driver, dest, owner, instance: Some(instance), assets })
             }
             Err(mut error) => {
                 services.remove(dest);
@@ -115,10 +115,10 @@ impl Drivers {
 }
 
 impl OpenDestination {
-    /// Offers a running destination a new configuration, which was validated; false when it must be opened again for it.
+    /// Offers a running destination a new, validated configuration; false when it must be opened again for it.
     pub async fn reconfigure(&mut self, config: &Value) -> bool {
         let Some(entry) = self.drivers.registry().kind(&self.kind) else { return false };
-        // Another driver serves its type by now.
+        // Another driver serves the type now.
         if !Arc::ptr_eq(&entry.driver, &self.driver) {
             return false;
         }
@@ -129,21 +129,21 @@ impl OpenDestination {
             let outcome = instance.reconfigure(&json);
             (instance, outcome)
         };
-        // Nobody knows what a late one made of it, and the destination is opened again: this opening is asked to end.
+        // The effect of a late call is unknown, and the destination is opened again: this opening is asked to stop.
         let late = |(instance, _): (Held, Result<bool, Error>)| instance.stop(0);
-        let Ok((instance, outcome)) = self.driver.control.call_for(self.whom, limit(), offer, late).await
+        let Ok((instance, outcome)) = self.driver.control.call_for(self.owner, limit(), offer, late).await
         else {
             return false;
         };
         self.instance = Some(instance);
         outcome.unwrap_or_else(|error| {
             let reason = shown(&entry.driver.services.redactor(entry.schema.secrets(config)), &error.message);
-            tracing::warn!(kind = %self.kind, reason, "driver refuses a new configuration of a running destination");
+            tracing::warn!(kind = %self.kind, reason, "driver refuses a new configuration for a running destination");
             false
         })
     }
 
-    /// Asks for the end; the observer is told when it has come, within `deadline` if the driver obeys.
+    /// Requests the stop; the observer gets the end, within `deadline` if the driver obeys.
     pub async fn stop(&mut self, deadline: Duration) {
         let Some(instance) = self.instance.take() else { return };
         let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
@@ -151,10 +151,10 @@ impl OpenDestination {
             instance.stop(deadline_ms);
             instance
         };
-        self.instance = self.driver.control.call_for(self.whom, limit(), stop, drop).await.ok();
+        self.instance = self.driver.control.call_for(self.owner, limit(), stop, drop).await.ok();
     }
 
-    /// Frees it after the observer was told of its end.
+    /// Frees it after the observer got its end.
     pub fn ended(mut self) {
         if let Some(instance) = self.instance.take() {
             // A driver that takes no calls keeps the instance; that is a leak of a driver that hangs, and harmless.

@@ -1,4 +1,4 @@
-//! What drivers are asked of the recordings that they keep beyond their sessions.
+//! Calls to drivers about the recordings that outlive their sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,39 +16,38 @@ use crate::run::backend::{Backend, Kept};
 use crate::run::control::limit;
 use crate::run::loaded::Loaded;
 
-/// What a driver is given beyond the time in which it must say whether a store can be used.
+/// Time for a driver beyond its own limit for checking a store.
 const PROBE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a configuration may not be able to record, without secrets.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProbeError {
-    /// The store refuses it; which field.
+    /// The store refuses it; the field and the reason.
     #[error("{}", .0.reason)]
     Refused(ConfigRefused),
-    /// Nobody can say: the store or the driver gave no answer.
+    /// Not known: the store or the driver gave no answer.
     #[error("{0}")]
     Unreachable(String),
 }
 
-/// Why a driver did not do what it was asked for with a recording.
+/// Why a driver did not carry out a request about a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingsError {
-    /// It is not loaded, keeps no recordings, or gave no answer in time.
+    /// It is not loaded, keeps no recordings, or did not answer in time.
     #[error("{0}")]
     Unavailable(String),
-    /// What it said, without secrets.
+    /// Its error, without secrets.
     #[error("{}", .0.message)]
     Refused(Error),
 }
 
 impl Drivers {
-    /// Ids of the drivers that are loaded.
     pub fn loaded_ids(&self) -> Vec<String> {
         let registry = self.registry();
         registry.ids().into_iter().filter(|id| registry.entry(id).is_some_and(Entry::is_loaded)).collect()
     }
 
-    /// Every recording that a driver knows, and which break a rule; `None` when it keeps none.
+    /// Every recording that a driver knows, and the invalid ones; `None` when it keeps none.
     ///
     /// # Errors
     /// It is not loaded, does not answer, or cannot list them.
@@ -67,9 +66,9 @@ impl Drivers {
         Ok(listed)
     }
 
-    /// Whether a driver may tell of recordings of a destination of this type: it serves the type. One that was taken out and still ends
-    /// what it began serves nothing any more; it may, as long as no other serves the type.
-    pub fn may_tell_of(&self, driver: &str, kind: &str) -> bool {
+    /// Whether a driver may report recordings of a destination of this type: it serves the type. A removed driver
+    /// that is still ending its work serves no type; it may, as long as no other driver serves the type.
+    pub fn may_report(&self, driver: &str, kind: &str) -> bool {
         let registry = self.registry();
         let server = registry.kind(kind);
         match registry.entry(driver).and_then(Entry::running) {
@@ -78,15 +77,16 @@ impl Drivers {
         }
     }
 
-    /// Whether a line of so many bytes about what a driver did may be logged: it counts as one of the driver's own, while that is loaded.
+    /// Whether a line of this many bytes about a driver's action may be logged: it counts against the log limit of
+    /// the driver, while that is loaded.
     pub fn may_log_of(&self, driver: &str, bytes: usize) -> bool {
         self.keeper_of(driver).ok().is_none_or(|loaded| loaded.services.may_log(bytes))
     }
 
-    /// Asks for another upload of a failed recording, and waits at most `wait` until the store has opened it.
+    /// Requests another upload of a failed recording, and waits at most `wait` until the store has opened it.
     ///
     /// # Errors
-    /// It has not.
+    /// The upload was not opened.
     pub async fn retry_recording(
         &self,
         driver: &str,
@@ -97,10 +97,10 @@ impl Drivers {
         self.ask(driver, wait, move |recordings, done| recordings.retry(&name, done)).await
     }
 
-    /// Has a recording forgotten, with `remote` its object in the store, too; waits at most `wait`.
+    /// Removes a recording, with `remote` also its object in the store; waits at most `wait`.
     ///
     /// # Errors
-    /// It may be known still.
+    /// The driver may still know the recording.
     pub async fn delete_recording(
         &self,
         driver: &str,
@@ -112,10 +112,11 @@ impl Drivers {
         self.ask(driver, wait, move |recordings, done| recordings.delete(&name, remote, done)).await
     }
 
-    /// Addresses by which recordings may be fetched for `valid` without a login; `None` for one that has none.
+    /// Addresses from which recordings can be fetched without a login for `valid`; `None` for a recording without
+    /// one.
     ///
     /// # Errors
-    /// The driver cannot be asked.
+    /// The driver cannot be called.
     pub async fn sign_recordings(
         &self,
         driver: &str,
@@ -130,11 +131,11 @@ impl Drivers {
         signed.ok_or_else(|| keeps_none(driver))?.map_err(|error| refused(&loaded, error))
     }
 
-    /// Tells the driver of a type what the configuration of one of its destinations is now, `None` when it was deleted. A driver that
-    /// keeps no recordings, or does not want to know, is not told.
+    /// Passes the current configuration of a destination to the driver of its type, `None` when the destination was
+    /// deleted. Drivers that keep no recordings, or do not want configurations, are skipped.
     ///
     /// # Errors
-    /// It does not hear of it, or does not take it.
+    /// The driver was not reached, or it refuses the configuration.
     pub async fn configured(
         &self,
         kind: &str,
@@ -144,25 +145,27 @@ impl Drivers {
         let Some(entry) = self.registry().kind(kind) else { return Ok(()) };
         let secrets = config.map(|config| entry.schema.secrets(config)).unwrap_or_default();
         let (kind, json) = (kind.to_owned(), config.map(Value::to_string));
-        let tell = move |backend: &Backend| match backend.recordings() {
+        let notify = move |backend: &Backend| match backend.recordings() {
             Some(recordings) => recordings.configured(destination_id, &kind, json.as_deref()),
             None => Ok(()),
         };
-        let told = entry.driver.control.call(limit(), tell, drop).await.map_err(unavailable)?;
-        told.map_err(|mut error| {
+        let outcome = entry.driver.control.call(limit(), notify, drop).await.map_err(unavailable)?;
+        outcome.map_err(|mut error| {
             error.message = entry.driver.services.redactor(secrets).clean(&error.message);
             RecordingsError::Refused(error)
         })
     }
 
-    /// The driver of a type keeps recordings, or does not say: only then has [`Drivers::probe`] a store to ask.
+    /// Whether the driver of a type keeps recordings, or does not answer: only then has [`Drivers::probe`] a store to
+    /// check.
     pub async fn keeps_recordings(&self, kind: &str) -> bool {
         let Some(entry) = self.registry().kind(kind) else { return false };
         let keeps = |backend: &Backend| backend.recordings().is_some();
         entry.driver.control.call(limit(), keeps, drop).await.unwrap_or(true)
     }
 
-    /// Has the driver of a type ask whether a configuration could record; one that keeps no recordings finds nothing wrong.
+    /// Lets the driver of a type check whether a configuration can record; a driver without recordings accepts
+    /// everything.
     ///
     /// # Errors
     /// [`ProbeError`].
@@ -199,7 +202,7 @@ impl Drivers {
     }
 }
 
-/// Asks a driver for something whose outcome comes later, and waits for it; false when it keeps no recordings.
+/// Calls a driver for an outcome that comes later, and waits for it; false when it keeps no recordings.
 async fn ask_of(
     loaded: &Arc<Loaded>,
     wait: Duration,
@@ -208,7 +211,7 @@ async fn ask_of(
     let (answer, answered) = oneshot::channel();
     let begin = move |backend: &Backend| {
         let Some(recordings) = backend.recordings() else { return false };
-        // Nobody waits for an answer that comes too late.
+        // An answer that comes too late is dropped.
         let done = Box::new(move |outcome| drop(answer.send(outcome)));
         request(&recordings, done);
         true
@@ -218,7 +221,7 @@ async fn ask_of(
     }
     let late = || {
         RecordingsError::Unavailable(format!(
-            "the driver gave no answer in {} s, so its store may hang; see that the store can be reached",
+            "the driver gave no answer in {} s, so its store may hang; check that the store can be reached",
             wait.as_secs()
         ))
     };

@@ -1,4 +1,4 @@
-//! How a driver starts: its code, its threads, its settings, and the types that it then serves.
+//! How a driver starts: code, threads, settings, and the resulting types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Driver, Services, Table};
-use satcast_plugin_api::manifest::Manifest;
+use satcast_plugin_api::manifest::{DestType, Manifest};
 use serde_json::Value;
 
 use super::entries::Started;
@@ -14,9 +14,9 @@ use super::kinds::{Kind, KindFacts, SPOOL_FOLDER, SpoolPlace};
 use crate::load::annotations::takes_table;
 use crate::load::error::LoadError;
 use crate::load::images::Lease;
+use crate::load::requirements::Requirements;
 use crate::load::schema::ConfigSchema;
 use crate::load::settings::OperatorSettings;
-use crate::load::wishes::Wishes;
 use crate::load::{made, settings};
 use crate::run::backend::Backend;
 use crate::run::control::Control;
@@ -31,9 +31,9 @@ use satcast_core::config::{ARCHIVE_TABLE, DriverSettings};
 
 const BYTES_PER_MB: u64 = 1024 * 1024;
 
-/// Where the code of a driver comes from.
 pub(super) enum Source {
-    /// A checked table of this process; `flags` are `HOST_FLAG_*`; `lease` is of its image, `None` where it is linked in.
+    /// A checked table of this process; `flags` are `HOST_FLAG_*`; `lease` is for its image, `None` where it is
+    /// linked in.
     Thread { table: Box<Table>, flags: u32, lease: Option<Lease> },
     /// A library for a child.
     Process(Spec),
@@ -82,8 +82,8 @@ pub(super) fn start(
             services.bound_assets(spec.limits.memory_mb.saturating_mul(BYTES_PER_MB));
             let level = MAX_LEVEL.load(Ordering::Relaxed);
             let reports = parts.recordings.reports.clone();
-            // What an earlier child told last, or this one at its start, may not have come.
-            let up = Box::new(move || reports.miss());
+            // Reports of an earlier child, or of this one at its start, may have been lost.
+            let up = Box::new(move || reports.mark_incomplete());
             let faults = services.clone();
             let fault = Box::new(move |account, why: &str| faults.fault(account, Fault::Crashed, why));
             let hooks = Hooks { accept: accepting(&id, chosen, &services), up, fault };
@@ -106,18 +106,34 @@ pub(super) fn start(
     let settings = settings::named(&id, manifest.settings.as_ref(), chosen);
     made::check_addresses(&id, &manifest, &settings, &parts.guard).map_err(LoadError::Start)?;
     for kind in made::types(&id, &manifest, &settings).map_err(LoadError::Start)? {
-        let schema = compile(&kind.name, &kind.schema)?;
-        let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
-        let (title, playback, routes, wants_past) = (kind.title, kind.playback, kind.routes, kind.wants_past);
-        let (spool, queue) = (spool.clone(), chosen.queue);
-        let made_by = made::made_by(&id, &manifest, &kind.name);
-        let facts = KindFacts { title, playback, made_by, routes, wants_past, schema, wishes, spool, queue };
-        kinds.insert(kind.name, Arc::new(Kind { driver: loaded.clone(), facts: Arc::new(facts) }));
+        let name = kind.name.clone();
+        let made_by = made::made_by(&id, &manifest, &name);
+        let facts = Arc::new(facts_of(kind, made_by, spool.clone(), chosen)?);
+        kinds.insert(name, Arc::new(Kind { driver: loaded.clone(), facts }));
     }
     Ok(Started { version, loaded, kinds })
 }
 
-/// Looks at a driver before its code is started, and hands it the operator's settings.
+fn facts_of(
+    kind: DestType,
+    made_by: Option<String>,
+    spool: Option<SpoolPlace>,
+    chosen: &DriverSettings,
+) -> Result<KindFacts, LoadError> {
+    Ok(KindFacts {
+        schema: compile(&kind.name, &kind.schema)?,
+        requirements: Requirements::of(&kind.name, &kind.title, &kind.schema).map(Arc::new),
+        title: kind.title,
+        playback: kind.playback,
+        made_by,
+        routes: kind.routes,
+        wants_backfill: kind.wants_backfill,
+        spool,
+        queue: chosen.queue,
+    })
+}
+
+/// Checks a driver before its code is started, and passes it the operator's settings.
 fn accept(
     id: &str,
     manifest: &Manifest,
@@ -131,7 +147,7 @@ fn accept(
     Ok(())
 }
 
-/// The same for each process of a driver.
+/// The same check for each process of a driver.
 fn accepting(id: &str, chosen: &DriverSettings, services: &Arc<DriverServices>) -> Accept {
     let (id, chosen, services) = (id.to_string(), chosen.clone(), services.clone());
     Box::new(move |facts| {

@@ -1,4 +1,4 @@
-//! Where a driver runs: on threads of this process, or in a process of its own. Nobody above sees a difference.
+//! Where a driver runs: on threads of this process, or in a process of its own. Modules above see no difference.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,9 @@ use crate::load::images::Lease;
 pub(crate) enum Backend {
     /// Its code runs here, in this image; `None` where it is linked in.
     Thread(Box<Driver>, Option<Lease>),
-    /// Its code runs in a child.
     Process(Arc<Remote>),
 }
 
-/// An open destination of a driver.
 pub(crate) enum Held {
     /// Of one that runs here.
     Thread(Box<Instance>),
@@ -25,7 +23,6 @@ pub(crate) enum Held {
     Process(RemoteInstance),
 }
 
-/// The recordings a driver keeps.
 pub(crate) enum Kept<'a> {
     /// Of one that runs here.
     Thread(Recordings),
@@ -34,7 +31,7 @@ pub(crate) enum Kept<'a> {
 }
 
 impl Backend {
-    /// Asks about a configuration its schema accepts, for `account`.
+    /// Checks a configuration that its schema accepts, for `account`.
     pub(crate) fn validate(&self, account: i64, kind: &str, config: &str) -> Result<(), Error> {
         match self {
             Backend::Thread(driver, _) => driver.validate(kind, config),
@@ -42,19 +39,18 @@ impl Backend {
         }
     }
 
-    /// Opens a destination.
-    pub(crate) fn open(&self, what: &ToOpen, media: Arc<dyn MediaSource>) -> Result<Held, Error> {
+    pub(crate) fn open(&self, to_open: &ToOpen, media: Arc<dyn MediaSource>) -> Result<Held, Error> {
         match self {
             Backend::Thread(driver, _) => {
-                let ToOpen { dest, source, kind, config, about } = what;
+                let ToOpen { dest, source, kind, config, about } = to_open;
                 let opened = driver.open(*dest, *source, kind, config, about, media);
                 opened.map(|opened| Held::Thread(Box::new(opened)))
             }
-            Backend::Process(remote) => remote.open(what, media).map(Held::Process),
+            Backend::Process(remote) => remote.open(to_open, media).map(Held::Process),
         }
     }
 
-    /// What it offers for recordings, if it keeps any.
+    /// Its recordings interface, if it keeps any.
     pub(crate) fn recordings(&self) -> Option<Kept<'_>> {
         match self {
             Backend::Thread(driver, _) => driver.recordings().map(Kept::Thread),
@@ -62,7 +58,7 @@ impl Backend {
         }
     }
 
-    /// Hands a viewer's request over; false when it answers none.
+    /// Passes a viewer's request on; false when the driver answers none.
     pub(crate) fn request(&self, dest: u64, token: u64, request: &HttpRequest) -> bool {
         match self {
             Backend::Thread(driver, _) => {
@@ -72,7 +68,7 @@ impl Backend {
         }
     }
 
-    /// Ends it. The last call.
+    /// Must be the last call.
     pub(crate) fn shut_down(self) {
         match self {
             Backend::Thread(driver, lease) => {
@@ -85,7 +81,7 @@ impl Backend {
 }
 
 impl Kept<'_> {
-    /// All that it knows.
+    /// All recordings that it knows.
     pub(crate) fn list(&self) -> Result<Listing, Error> {
         match self {
             Kept::Thread(recordings) => recordings.list(),
@@ -93,7 +89,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Asks for another upload; `done` is called when it is opened, or cannot be.
+    /// Requests another upload; `done` is called when the upload is opened, or cannot be.
     pub(crate) fn retry(&self, file_name: &str, done: Done) {
         match self {
             Kept::Thread(recordings) => recordings.retry(file_name, done),
@@ -101,7 +97,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Asks to forget one; `done` is called when that is done.
+    /// Requests the removal of a recording; `done` gets the outcome.
     pub(crate) fn delete(&self, file_name: &str, remove_object: bool, done: Done) {
         match self {
             Kept::Thread(recordings) => recordings.delete(file_name, remove_object, done),
@@ -109,7 +105,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Asks whether a configuration could record; `done` is called when that is known.
+    /// Checks whether a configuration can record; `done` gets the outcome.
     pub(crate) fn probe(&self, kind: &str, config: &str, done: Done) {
         match self {
             Kept::Thread(recordings) => recordings.probe(kind, config, done),
@@ -117,7 +113,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Tells what a destination's configuration is now; `None` = it was deleted.
+    /// Passes the current configuration of a destination on; `None` = it was deleted.
     pub(crate) fn configured(&self, id: i64, kind: &str, config: Option<&str>) -> Result<(), Error> {
         match self {
             Kept::Thread(recordings) => recordings.configured(id, kind, config),
@@ -125,7 +121,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Addresses of recordings; `None` for one that has none.
+    /// Addresses of recordings; `None` for a recording without one.
     pub(crate) fn sign(&self, names: &[String], valid: Duration) -> Result<Vec<Option<String>>, Error> {
         match self {
             Kept::Thread(recordings) => {
@@ -137,7 +133,7 @@ impl Kept<'_> {
 }
 
 impl Held {
-    /// Offers a new configuration; false when it must be opened again for it.
+    /// Offers a new configuration; false when the destination must be opened again for it.
     pub(crate) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
         match self {
             Held::Thread(instance) => instance.reconfigure(config),
@@ -145,7 +141,6 @@ impl Held {
         }
     }
 
-    /// Asks for the end.
     pub(crate) fn stop(&self, deadline_ms: u32) {
         match self {
             Held::Thread(instance) => instance.stop(deadline_ms),

@@ -1,4 +1,4 @@
-//! The expendable thread that calls into a driver; [`super::pump`] is the one that wakes it.
+//! The expendable thread that calls into a driver; [`super::pump`] is the thread that wakes the driver.
 //!
 //! Driver code that blocks or never returns holds up one of these threads and nothing else of the host.
 
@@ -15,44 +15,44 @@ use tokio::sync::oneshot;
 use super::backend::Backend;
 use satcast_core::clock::Clock;
 
-/// How long `open` and `validate` of a driver may take.
+/// Limit of `open` and `validate` of a driver.
 pub const CALL_TIMEOUT_MS: u64 = 1_000;
-/// Calls waiting for one driver; more are refused.
+/// Most queued calls of one driver; more are refused.
 pub(crate) const CALLS_QUEUED_MAX: usize = 1024;
-/// How long `init` of a driver may take.
+/// Limit of `init` of a driver.
 pub(crate) const INIT_TIMEOUT_MS: u64 = 5_000;
 
-/// How long a call may wait for those before it.
+/// How long a call may wait for the calls before it.
 pub(crate) const CALL_QUEUE_WAIT_MS: u64 = 10_000;
-/// A driver that is in one call for longer takes no further ones, whoever asked for it.
+/// A driver that is in one call for longer gets no further calls from anyone.
 pub(crate) const BUSY_MS_MAX: u64 = 2_000;
 
 type Job = Box<dyn FnOnce(&Backend) + Send>;
 
-/// The control thread of one driver.
 pub(crate) struct Control {
     id: String,
     jobs: SyncSender<Job>,
     progress: Arc<Progress>,
     clock: Clock,
-    /// Whose call ran over its time last.
+    /// Account of the last call that exceeded its limit.
     hung_for: Mutex<Option<i64>>,
 }
 
-/// Who a call is for.
+/// The account and the destination of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whom {
+pub(crate) struct CallOwner {
     pub(crate) account: i64,
     pub(crate) destination: Option<i64>,
 }
 
-/// Which call runs, and which ran over its time. Numbers grow, so that a late answer and a late verdict cannot be mixed up.
+/// Which call runs, and which exceeded its limit. Numbers grow, so that a late answer and a late verdict cannot be
+/// mixed up.
 #[derive(Default)]
 struct Progress {
     started: AtomicU64,
     ended: AtomicU64,
     overdue: AtomicU64,
-    /// Monotonic milliseconds at which the running call began, and one; 0 = none runs.
+    /// Monotonic milliseconds at which the running call began, plus one; 0 = none runs.
     busy_from: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ impl Progress {
 }
 
 impl Control {
-    /// Starts the thread and the driver on it, which `begin` does. Blocks for at most [`INIT_TIMEOUT_MS`].
+    /// Starts the thread and runs `begin` on it, which starts the driver. Blocks for at most [`INIT_TIMEOUT_MS`].
     pub(crate) fn start(
         id: &str,
         clock: Clock,
@@ -96,8 +96,9 @@ impl Control {
         Ok(Self { id, jobs, progress, clock, hung_for: Mutex::default() })
     }
 
-    /// Runs `job` on the control thread and waits for it: [`CALL_QUEUE_WAIT_MS`] until it begins, `limit` from then on. A
-    /// driver that is over a limit takes no further calls until the late one returns, whose result goes to `late`.
+    /// Runs `job` on the control thread and waits for it: [`CALL_QUEUE_WAIT_MS`] until it begins, `limit` from then
+    /// on. A driver that exceeds a limit gets no further calls until the late call returns, whose result goes to
+    /// `late`.
     pub(crate) async fn call<R: Send + 'static>(
         &self,
         limit: Duration,
@@ -107,10 +108,10 @@ impl Control {
         self.call_for(None, limit, job, late).await
     }
 
-    /// As [`Control::call`], for somebody who is known.
+    /// Like [`Control::call`], with a known owner.
     pub(crate) async fn call_for<R: Send + 'static>(
         &self,
-        whom: Option<Whom>,
+        owner: Option<CallOwner>,
         limit: Duration,
         job: impl FnOnce(&Backend) -> R + Send + 'static,
         late: impl FnOnce(R) + Send + 'static,
@@ -122,7 +123,7 @@ impl Control {
         let (answer, outcome) = oneshot::channel();
         let progress = self.progress.clone();
         self.send(Box::new(move |driver| {
-            // Nobody waits any more: it is not begun at all.
+            // The caller has stopped waiting: the call is not started.
             if begin.send(progress.started.load(Ordering::Acquire)).is_err() {
                 return;
             }
@@ -138,7 +139,7 @@ impl Control {
             Err(_) => {
                 self.progress.overdue.fetch_max(number, Ordering::AcqRel);
                 let (account, destination) =
-                    (whom.map(|whom| whom.account), whom.and_then(|whom| whom.destination));
+                    (owner.map(|owner| owner.account), owner.and_then(|owner| owner.destination));
                 *self.hung_for.lock() = account;
                 let limit_ms = limit.as_millis() as u64;
                 tracing::error!(driver = %self.id, limit_ms, account, destination, "driver does not return");
@@ -162,12 +163,12 @@ impl Control {
         })
     }
 
-    /// What is wrong with it: a call that does not return.
+    /// Its trouble: a call that does not return.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.progress.hangs(self.clock.monotonic()).then(|| silence(&self.id))
     }
 
-    /// The account with whose work it hangs now; `None` when it does not, or that is not known.
+    /// The account in whose call it hangs now; `None` when it does not hang, or the account is not known.
     pub(crate) fn hung_for(&self) -> Option<i64> {
         self.trouble()?;
         *self.hung_for.lock()
@@ -178,15 +179,14 @@ impl Control {
     }
 }
 
-/// [`CALL_TIMEOUT_MS`].
 pub(crate) fn limit() -> Duration {
     Duration::from_millis(CALL_TIMEOUT_MS)
 }
 
-/// What is wrong with a driver whose call does not return.
+/// Text about a driver whose call does not return.
 pub fn silence(id: &str) -> String {
     format!(
-        "driver {id} does not return from a call; if it stays so, the operator can enable it again, which loads it again"
+        "driver {id} does not return from a call; if this lasts, the operator can enable the driver again to reload it"
     )
 }
 
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_that_comes_after_the_call_has_ended_is_void() {
+    fn a_verdict_after_the_end_of_its_call_is_ignored() {
         let progress = Progress::default();
         assert!(!progress.hangs(Duration::ZERO));
         progress.overdue.fetch_max(3, Ordering::AcqRel);
@@ -218,11 +218,11 @@ mod tests {
         progress.ended.store(3, Ordering::Release);
         assert!(!progress.hangs(Duration::ZERO), "the late call returned");
         progress.overdue.fetch_max(2, Ordering::AcqRel);
-        assert!(!progress.hangs(Duration::ZERO), "the verdict is about a call that ended meanwhile");
+        assert!(!progress.hangs(Duration::ZERO), "the verdict is about a call that has ended");
     }
 
     #[test]
-    fn a_call_that_nobody_waits_for_hangs_too() {
+    fn a_call_without_a_waiting_caller_hangs_too() {
         let (progress, began) = (Progress::default(), Duration::from_secs(9));
         let limit = Duration::from_millis(BUSY_MS_MAX);
         progress.busy_from.store(millis(began), Ordering::Release);
@@ -236,7 +236,7 @@ mod tests {
     fn silence_text() {
         assert_eq!(
             silence("x"),
-            "driver x does not return from a call; if it stays so, the operator can enable it again, which loads it again"
+            "driver x does not return from a call; if this lasts, the operator can enable the driver again to reload it"
         );
     }
 }

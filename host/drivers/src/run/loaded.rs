@@ -1,4 +1,4 @@
-//! A driver that runs.
+//! A running driver.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use super::pump::Pump;
 use super::services::DriverServices;
 use satcast_core::config::DriverSettings;
 
-/// One loaded driver. It ends when its last destination and the registry have let go of it.
+/// One loaded driver. It ends when its last destination and the registry have dropped it.
 pub(crate) struct Loaded {
     pub(crate) control: Control,
     pub(crate) pump: Arc<Pump>,
     pub(crate) services: Arc<DriverServices>,
-    /// The process it runs in, if it has one.
+    /// Its process, if it is isolated.
     pub(crate) remote: Option<Arc<Remote>>,
-    /// `[archive]` goes on to it.
+    /// It gets the table `[archive]`.
     pub(crate) takes_archive: bool,
 }
 
 impl Loaded {
-    /// Whether it does something new for `account` at this moment.
+    /// Whether it currently accepts new work of `account`.
     pub(crate) fn may_open(&self, account: i64) -> Result<(), Error> {
         self.services.may_open(account)?;
         self.remote.as_ref().map_or(Ok(()), |remote| remote.may_open(account))
     }
 
-    /// Notes that `dest` did not open, whose `error` is cleaned.
+    /// Records that `dest` did not open; `error` holds no secrets.
     pub(crate) fn note(&self, account: i64, dest: u64, error: &Error) {
-        // The end of its process counts by itself.
+        // The end of its process is counted elsewhere.
         if !self.remote.as_ref().is_some_and(|remote| remote.has_ended_in(dest)) {
             self.services.note(account, error);
         }
     }
 
-    /// It would get the same settings.
+    /// Whether it would get the same settings.
     pub(crate) fn is_same_with(&self, before: &DriverSettings, after: &DriverSettings) -> bool {
         let archive = if self.takes_archive { after } else { before }.archive.clone();
         *before == DriverSettings { archive, ..after.clone() }
     }
 
-    /// How often its process crashed; on threads, how often it panicked.
+    /// Crashes of its process; on threads, panics.
     pub(crate) fn crashes(&self) -> u64 {
         self.remote.as_ref().map_or_else(|| self.services.panicked(), |remote| remote.crashed())
     }

@@ -1,11 +1,12 @@
-//! A driver that runs, in this process or in a child, and what it can ask of the host.
+//! A running driver, in this process or in a child, and the services that the host gives it.
 //!
-//! - [`loaded`]: one that runs; [`parts`]: what it is started with; [`level`]: how much it logs.
-//! - [`control`], [`pump`]: the threads that run driver code; [`waker`]: how drivers that wait for media are woken.
+//! - [`loaded`]: a running driver; [`parts`]: input for its start; [`level`]: its log level.
+//! - [`control`], [`pump`]: the threads that run driver code; [`waker`]: wakes drivers that wait for media.
 //! - [`backend`]: where it runs, on these threads or in a child ([`process`]).
-//! - [`services`]: what it can ask of the host; [`redact`]: its texts without secrets; [`reports`]: what it tells of recordings.
+//! - [`services`]: the host's services for a driver; [`redact`]: removes secrets from its texts; [`reports`]: its
+//!   reports about recordings.
 //! - [`requests`], [`routes`]: viewers' requests that it answers itself.
-//! - [`quarantine`]: when one that fails is used for nothing new, by whom.
+//! - [`quarantine`]: when a failing driver gets nothing new, and for which accounts.
 
 pub(super) mod backend;
 pub(super) mod control;

@@ -41,7 +41,7 @@ impl Pump {
         self.add(|state| state.wakers.extend(wakers));
     }
 
-    /// Runs `call`, which runs code of the driver, soon. The caller bounds how many there are.
+    /// Runs `call`, which runs code of the driver, soon. The caller bounds the number of calls.
     pub(crate) fn run(&self, call: impl FnOnce() + Send + 'static) {
         self.add(|state| state.calls.push(Box::new(call)));
     }
@@ -49,7 +49,7 @@ impl Pump {
     fn add(&self, add: impl FnOnce(&mut PumpState)) {
         let mut state = self.shared.state.lock();
         add(&mut state);
-        // A notification is a system call even when nobody sleeps.
+        // A notification is a system call even when the thread is not sleeping.
         if state.sleeping && !state.is_empty() {
             state.sleeping = false;
             drop(state);

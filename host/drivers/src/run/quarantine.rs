@@ -1,23 +1,26 @@
-//! When a driver that fails is used for nothing new, by whom; the same for threads and processes. Pure: the time is an argument.
+//! When a failing driver gets nothing new, and for which accounts; the same for threads and processes. Pure: the time
+//! is an argument.
 //!
-//! Three faults of one account within ten minutes, and the driver does nothing new for that account. Three such accounts within ten minutes,
-//! and it does nothing new for anybody. What runs goes on, and an operator who enables the driver ends both.
+//! After three faults of one account within ten minutes the driver does nothing new for that account. After three
+//! such accounts within ten minutes it does nothing new for any account. Running work continues, and an operator who
+//! enables the driver ends both.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Faults of one account within [`FAULT_WINDOW`], in whichever of its destinations, after which it gets nothing new.
+/// Faults of one account within [`FAULT_WINDOW`], in any of its destinations, after which the account gets nothing
+/// new.
 pub(crate) const FAULTS_MAX: usize = 3;
-/// Accounts that came to that within [`FAULT_WINDOW`], after which nobody gets anything new.
+/// Accounts that reach that within [`FAULT_WINDOW`], after which no account gets anything new.
 pub(crate) const ACCOUNTS_MAX: usize = 3;
-/// Faults before this are forgotten.
+/// Older faults are forgotten.
 pub(crate) const FAULT_WINDOW: Duration = Duration::from_secs(600);
-/// Pause between tries of a destination whose driver is in quarantine: it comes back when the operator does something.
+/// Pause between attempts of a destination whose driver is in quarantine: the driver comes back when the operator
+/// acts.
 pub(crate) const QUARANTINE_RETRY: Duration = Duration::from_secs(60);
-/// Longest text of a fault that is repeated in the reason, in bytes.
+/// Longest repeated text of a fault in the reason, in bytes.
 const REASON_BYTES_MAX: usize = 256;
 
-/// What a driver did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A destination panicked; its owner may change it.
@@ -28,17 +31,17 @@ pub(crate) enum Fault {
     Hung,
 }
 
-/// Whom a driver does nothing new for.
+/// The accounts for which a driver does nothing new.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     accounts: BTreeMap<i64, Account>,
-    /// Why it does nothing new for anybody.
+    /// Why it does nothing new for any account.
     driver: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct Account {
-    /// When its faults were; oldest first.
+    /// Times of its faults; oldest first.
     faults: Vec<Duration>,
     held: Option<Held>,
 }
@@ -51,8 +54,8 @@ struct Held {
 }
 
 impl Quarantine {
-    /// Notes a fault for `account` at the monotonic time `now`, whose text has no secrets: why the driver does nothing new from now on, for
-    /// the account or for anybody, if this is the fault that decides it.
+    /// Records a fault of `account` at the monotonic time `now`; its text has no secrets. If this fault starts a
+    /// quarantine of the account or of the driver, returns the reason.
     pub(crate) fn add(&mut self, now: Duration, account: i64, fault: Fault, text: &str) -> Option<String> {
         let is_late = |at: &Duration| now.saturating_sub(*at) <= FAULT_WINDOW;
         for account in self.accounts.values_mut() {
@@ -63,7 +66,8 @@ impl Quarantine {
         let held_lately = lately.filter(|held| is_late(&held.at)).count();
         let entry = self.accounts.entry(account).or_default();
         if self.driver.is_some() || entry.held.is_some() {
-            // What still runs may fail on, and whoever may ask may crash it with that.
+            // Running work may still fail, and an account that may ask about configurations may crash the driver with
+            // that.
             let held = entry.held.as_mut().filter(|_| fault == Fault::Crashed);
             held.into_iter().for_each(|held| held.fault = fault);
             return None;
@@ -82,12 +86,12 @@ impl Quarantine {
         Some(why)
     }
 
-    /// Why the driver does nothing new for anybody.
+    /// Why the driver does nothing new for any account.
     pub(crate) fn reason(&self) -> Option<String> {
         self.driver.clone()
     }
 
-    /// Accounts that it does nothing new for, and why.
+    /// Accounts for which it does nothing new, and why.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = (i64, &str)> {
         self.accounts.iter().filter_map(|(id, account)| Some((*id, account.held.as_ref()?.why.as_str())))
     }
@@ -97,7 +101,8 @@ impl Quarantine {
         self.driver.clone().or_else(|| Some(self.held(account)?.why.clone()))
     }
 
-    /// Why it is asked nothing about configurations of `account`: whose destinations panic may change them.
+    /// Why it is not called about configurations of `account`. An account whose destinations panic may still change
+    /// them.
     pub(crate) fn reason_to_ask(&self, account: i64) -> Option<String> {
         let held = || self.held(account).filter(|held| held.fault != Fault::Panicked);
         self.driver.clone().or_else(|| Some(held()?.why.clone()))
@@ -113,19 +118,19 @@ fn reason(fault: Fault, is_for_all: bool, text: &str) -> String {
         Fault::Panicked => "panicked",
         Fault::Crashed => "crashed",
         Fault::Hung => {
-            return "did not return from a call for this account and, loaded again, does nothing new for this account until an operator \
-                    enables it once more"
+            return "did not return from a call for this account and after its reload is in quarantine for this account until an \
+                    operator enables the driver once more"
                 .to_owned();
         }
     };
     let end = (0..=text.len().min(REASON_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
     let minutes = FAULT_WINDOW.as_secs() / 60;
-    let (for_whom, whom) = match is_for_all {
-        true => (format!("for each of {ACCOUNTS_MAX} accounts"), "anybody"),
+    let (scope, affected) = match is_for_all {
+        true => (format!("for each of {ACCOUNTS_MAX} accounts"), "all accounts"),
         false => ("for this account".to_owned(), "this account"),
     };
     format!(
-        "{did} {FAULTS_MAX} times within {minutes} minutes {for_whom} and does nothing new for {whom} until an operator enables it again; \
+        "{did} {FAULTS_MAX} times within {minutes} minutes {scope} and is in quarantine for {affected} until an operator enables the driver again; \
          the last time: {}",
         &text[..end.unwrap_or(0)]
     )
@@ -147,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn several_accounts_that_fail_too_often_and_nobody_gets_anything_new() {
+    fn several_failing_accounts_quarantine_the_driver() {
         let mut quarantine = Quarantine::default();
         let last = ACCOUNTS_MAX as i64;
         for account in 1..last {
@@ -157,13 +162,17 @@ mod tests {
         assert_eq!((quarantine.reason(), quarantine.reason_for(last)), (None, None));
         let now = FAULT_WINDOW + secs(1);
         let why = held(&mut quarantine, now, last, "the last");
-        assert_eq!(why, Some(reason(PANICKED, true, "the last")), "the first is as old as may be");
-        assert_eq!((quarantine.reason(), quarantine.reason_for(99)), (why.clone(), why), "whose ever");
+        assert_eq!(
+            why,
+            Some(reason(PANICKED, true, "the last")),
+            "the first fault is just within the window"
+        );
+        assert_eq!((quarantine.reason(), quarantine.reason_for(99)), (why.clone(), why), "for every account");
         assert_eq!(held(&mut quarantine, now, 99, "another"), None, "said once");
     }
 
     #[test]
-    fn an_account_takes_a_driver_from_itself_alone() {
+    fn a_failing_account_quarantines_only_itself() {
         let mut quarantine = Quarantine::default();
         let said: Vec<bool> =
             (0..20).map(|n| quarantine.add(secs(n), 1, PANICKED, "its own").is_some()).collect();
@@ -172,14 +181,14 @@ mod tests {
         let why = reason(PANICKED, false, "its own");
         assert_eq!(quarantine.accounts().collect::<Vec<_>>(), [(1, why.as_str())]);
         assert_eq!(quarantine.reason_for(1), Some(why));
-        // Two of one and one each of many are nobody's loss.
+        // Two faults of one account and one each of many change nothing.
         let mut add = |account| quarantine.add(secs(30), account, PANICKED, "a");
         assert!(add(2).is_none() && add(2).is_none() && (3..100).all(|account| add(account).is_none()));
         assert_eq!((quarantine.reason(), quarantine.reason_for(2)), (None, None));
     }
 
     #[test]
-    fn accounts_that_are_held_at_other_times_take_it_from_nobody() {
+    fn accounts_held_at_different_times_do_not_quarantine_the_driver() {
         let mut quarantine = Quarantine::default();
         for account in 0..20 {
             assert!(held(&mut quarantine, FAULT_WINDOW * account, account.into(), "a").is_some());
@@ -188,11 +197,14 @@ mod tests {
         for n in 0..20 {
             assert_eq!(quarantine.add((FAULT_WINDOW + secs(1)) * n, 99, PANICKED, "a"), None, "fault {n}");
         }
-        assert!(quarantine.accounts[&99].faults.len() == 1 && quarantine.accounts.len() == 21, "old ones go");
+        assert!(
+            quarantine.accounts[&99].faults.len() == 1 && quarantine.accounts.len() == 21,
+            "old faults are removed"
+        );
     }
 
     #[test]
-    fn who_panics_may_ask_and_who_crashes_or_hangs_may_not() {
+    fn an_account_may_validate_after_panics_but_not_after_crashes_or_hangs() {
         let mut quarantine = Quarantine::default();
         let hung = quarantine.add(secs(1), 1, Fault::Hung, "");
         assert!(hung.is_some() && quarantine.reason_for(1) == hung && quarantine.reason_to_ask(1) == hung);
@@ -215,18 +227,18 @@ mod tests {
     fn reasons_texts() {
         assert_eq!(
             reason(PANICKED, true, "oh"),
-            "panicked 3 times within 10 minutes for each of 3 accounts and does nothing new for anybody until an operator \
-             enables it again; the last time: oh"
+            "panicked 3 times within 10 minutes for each of 3 accounts and is in quarantine for all accounts until an operator \
+             enables the driver again; the last time: oh"
         );
         assert_eq!(
             reason(Fault::Crashed, false, "oh"),
-            "crashed 3 times within 10 minutes for this account and does nothing new for this account until an operator \
-             enables it again; the last time: oh"
+            "crashed 3 times within 10 minutes for this account and is in quarantine for this account until an operator \
+             enables the driver again; the last time: oh"
         );
         assert_eq!(
             reason(Fault::Hung, false, "oh"),
-            "did not return from a call for this account and, loaded again, does nothing new for this account until an \
-             operator enables it once more"
+            "did not return from a call for this account and after its reload is in quarantine for this account until an \
+             operator enables the driver once more"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the secrets of destinations out of everything their driver says.
+//! Removes the secrets of destinations from all texts of their driver.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,18 +8,20 @@ use parking_lot::Mutex;
 use satcast_plugin_api::redact::{Readings, Secrets};
 use serde_json::Value;
 
-/// Shorter secrets are not replaced: they would blank ordinary words.
+/// Shorter secrets are not replaced: that would hide ordinary words.
 const SECRET_BYTES_MIN: usize = 4;
-/// Words that our own drivers and the host say of servers. A key that is one of them (`refused`, `live`) stays where it stands as a word in a
-/// sentence: there it would only spoil what is said, and nobody reads a key out of it. What a driver quotes from outside it has cleaned.
+/// Words that our own drivers and the host use about servers. A key that is one of them (`refused`, `live`) stays
+/// visible where it is a word of a sentence: hiding it would only damage the text, and a reader cannot recognise it
+/// as a key. The driver itself has cleaned texts that it quotes from outside.
 const WORDS: &str = "accept accepted accepts address again backup before bytes cannot check closed closes connect connection could data \
     destination does encoder encrypt ended error failed fails give goes host instead last left live login long look media \
     mostly name need needs network port publish publishing reached read reason refused refuses reset route send server \
     servers still stream take taken test time within";
-/// Redactors of closed destinations that are still used for lines without a destination.
+/// Redactors of closed destinations that still apply to lines without a destination.
 pub(crate) const RETIRED_MAX: usize = 256;
 
-/// The secret values of one destination. They are hidden where they stand whole: of parts of them a driver's own sentences are made.
+/// The secret values of one destination. Only whole values are hidden: a driver's own sentences may contain parts of
+/// them.
 #[derive(Default)]
 pub(crate) struct Redactor {
     secrets: Vec<String>,
@@ -27,32 +29,30 @@ pub(crate) struct Redactor {
 }
 
 impl Redactor {
-    /// Hides `secrets`.
     pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let secrets: Vec<String> = secrets.into_iter().collect();
         let readings = Secrets::new(secrets.iter().map(String::as_str)).of_at_least(SECRET_BYTES_MIN);
         Self { secrets, readings }
     }
 
-    /// Hides these as well.
+    /// A redactor that also hides these values.
     pub(crate) fn with(&self, more: impl IntoIterator<Item = String>) -> Self {
         Self::new(self.secrets.iter().cloned().chain(more))
     }
 
-    /// Where the secrets stand in a text, however they are escaped there; one that is a word of a sentence is none.
-    pub(crate) fn places(&self, text: &Readings<'_>) -> Vec<Range<usize>> {
-        let mut places = text.whole(&self.readings);
-        places.retain(|place| !is_word(text.text(), place));
-        places
+    /// Where a text contains the secrets, in any escaped form; a word of a sentence is no secret.
+    pub(crate) fn ranges(&self, text: &Readings<'_>) -> Vec<Range<usize>> {
+        let mut ranges = text.whole(&self.readings);
+        ranges.retain(|range| !is_word(text.text(), range));
+        ranges
     }
 
-    /// `text` without the secrets.
     pub(crate) fn clean(&self, text: &str) -> String {
         let text = Readings::of(text);
-        text.hide(self.places(&text))
+        text.hide(self.ranges(&text))
     }
 
-    /// `value` with every text in it cleaned, names included. Its nesting is bounded by the parser it came from.
+    /// `value` with every text in it cleaned, names included. The parser of the value has bounded the nesting.
     pub(crate) fn clean_json(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.clean(&text)),
@@ -65,29 +65,29 @@ impl Redactor {
     }
 }
 
-/// Whether one of [`WORDS`] stands there as in a sentence.
-fn is_word(text: &str, place: &Range<usize>) -> bool {
-    let found = text[place.clone()].to_ascii_lowercase();
-    let (before, after) = (&text[..place.start], &text[place.end..]);
+/// Whether one of [`WORDS`] is at this place as a word of a sentence.
+fn is_word(text: &str, range: &Range<usize>) -> bool {
+    let found = text[range.clone()].to_ascii_lowercase();
+    let (before, after) = (&text[..range.start], &text[range.end..]);
     WORDS.split(' ').any(|word| word == found)
         && (before.is_empty() || before.ends_with(' '))
         && ends_like_a_word(after)
 }
 
-/// Whether a text goes on as it does behind a word: with a space or the end, and at most one mark before it.
+/// Whether a word ends here: a space or the end follows, with at most one punctuation mark before it.
 fn ends_like_a_word(rest: &str) -> bool {
     let after = rest.strip_prefix(['.', ',', ';', ':', '!', '?']).unwrap_or(rest);
     after.is_empty() || after.starts_with(' ')
 }
 
-/// Redactors of destinations that are closed, for what a driver says late or without naming a destination.
+/// Redactors of closed destinations, for late texts of a driver and texts without a destination.
 #[derive(Default)]
 pub(crate) struct Retired {
     redactors: Mutex<VecDeque<Arc<Redactor>>>,
 }
 
 impl Retired {
-    /// Keeps a redactor; the oldest beyond [`RETIRED_MAX`] goes.
+    /// Keeps a redactor; beyond [`RETIRED_MAX`] the oldest is removed.
     pub(crate) fn keep(&self, redactor: Arc<Redactor>) {
         let mut redactors = self.redactors.lock();
         if redactors.len() >= RETIRED_MAX {
@@ -96,10 +96,10 @@ impl Retired {
         redactors.push_back(redactor);
     }
 
-    /// Where the secrets of any of them stand in a text.
-    pub(crate) fn places(&self, text: &Readings<'_>) -> Vec<Range<usize>> {
+    /// Where a text contains the secrets of any of them.
+    pub(crate) fn ranges(&self, text: &Readings<'_>) -> Vec<Range<usize>> {
         let redactors = self.redactors.lock();
-        redactors.iter().flat_map(|redactor| redactor.places(text)).collect()
+        redactors.iter().flat_map(|redactor| redactor.ranges(text)).collect()
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_stays_where_it_is_one_and_nowhere_else() {
+    fn a_key_that_is_a_common_word_stays_only_as_a_word() {
         let redactor = Redactor::new(["refused".into(), "sesame".into(), "key7".into()]);
         for (text, shown) in [
             (
@@ -162,6 +162,6 @@ mod tests {
             retired.keep(Arc::new(Redactor::new([format!("secret{n:04}")])));
         }
         let text = Readings::of("secret0000 secret0001");
-        assert_eq!(text.hide(retired.places(&text)), "secret0000 ***");
+        assert_eq!(text.hide(retired.ranges(&text)), "secret0000 ***");
     }
 }

@@ -1,4 +1,4 @@
-//! What drivers tell of the recordings that they keep beyond their sessions, and what their journals are encrypted with.
+//! Drivers' reports about recordings that outlive their sessions, and the encryption of their journals.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,66 +12,66 @@ use tokio::sync::Notify;
 
 use satcast_core::secret::Vault;
 
-/// Reports of all drivers together that wait to be written down. What is told beyond is found by a list.
+/// Most waiting reports of all drivers together. Further reports are dropped, and a later list finds their
+/// recordings.
 pub const REPORTS_WAITING_MAX: usize = 4_096;
 
-/// What drivers with recordings need of the host; the default encrypts nothing, and nobody reads the reports.
+/// Parts of the host for drivers with recordings; the default encrypts nothing and ignores the reports.
 #[derive(Clone, Default)]
 pub struct RecordingParts {
-    /// Where reports go.
     pub reports: Reports,
-    /// Encrypts for their journals.
+    /// Encrypts their journals.
     pub vault: Option<Vault>,
 }
 
-/// What drivers told of their recordings, in order; cheap to clone.
+/// Queue of drivers' reports about recordings, in order; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Reports {
-    inner: Arc<Waiting>,
+    inner: Arc<Queue>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    told: Mutex<Told>,
+struct Queue {
+    batch: Mutex<ReportBatch>,
     arrived: Notify,
 }
 
-/// Reports that waited.
+/// Reports taken from the queue.
 #[derive(Debug, Default, PartialEq)]
-pub struct Told {
+pub struct ReportBatch {
     /// Each with the id of its driver.
     pub reports: VecDeque<(String, Recording)>,
-    /// More came than may wait: everything must be listed.
-    pub is_short: bool,
+    /// Reports were dropped: all recordings must be listed.
+    pub is_incomplete: bool,
 }
 
 impl Reports {
-    /// Takes a report in. Never waits.
+    /// Adds a report. Never waits.
     pub fn put(&self, driver: &str, recording: Recording) {
-        let mut told = self.inner.told.lock();
-        if told.reports.len() < REPORTS_WAITING_MAX {
-            told.reports.push_back((driver.to_owned(), recording));
+        let mut batch = self.inner.batch.lock();
+        if batch.reports.len() < REPORTS_WAITING_MAX {
+            batch.reports.push_back((driver.to_owned(), recording));
         } else {
-            told.is_short = true;
+            batch.is_incomplete = true;
         }
-        drop(told);
+        drop(batch);
         self.inner.arrived.notify_one();
     }
 
-    /// Something may have been missed: everything is to be listed.
-    pub(crate) fn miss(&self) {
-        self.inner.told.lock().is_short = true;
+    /// Reports may have been missed: all recordings must be listed.
+    pub(crate) fn mark_incomplete(&self) {
+        self.inner.batch.lock().is_incomplete = true;
         self.inner.arrived.notify_one();
     }
 
-    /// Waits until there may be some.
+    /// Waits until there may be reports.
     pub async fn arrived(&self) {
         self.inner.arrived.notified().await;
     }
 
-    /// Takes all that wait.
-    pub fn take(&self) -> Told {
-        std::mem::take(&mut self.inner.told.lock())
+    /// Takes all waiting reports.
+    pub fn take(&self) -> ReportBatch {
+        std::mem::take(&mut self.inner.batch.lock())
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn seal(parts: &RecordingParts, driver: &str, text: &str) -> Result<S
     Ok(STANDARD.encode(vault.seal(&owner(driver), text.as_bytes())))
 }
 
-/// Decrypts what [`seal`] made for the same driver.
+/// Decrypts the result of [`seal`] for the same driver.
 pub(crate) fn unseal(parts: &RecordingParts, driver: &str, sealed: &str) -> Result<String, Error> {
     let vault = parts.vault.as_ref().ok_or_else(no_vault)?;
     let sealed =
@@ -125,25 +125,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_reports_wait_and_no_more() {
+    async fn waiting_reports_are_limited() {
         let reports = Reports::default();
         for name in 0..REPORTS_WAITING_MAX {
             reports.put("d", recording(name));
         }
         reports.arrived().await;
-        let told = reports.take();
-        assert_eq!((told.reports.len(), told.is_short), (REPORTS_WAITING_MAX, false));
-        assert_eq!(told.reports[1], ("d".to_owned(), recording(1)));
+        let batch = reports.take();
+        assert_eq!((batch.reports.len(), batch.is_incomplete), (REPORTS_WAITING_MAX, false));
+        assert_eq!(batch.reports[1], ("d".to_owned(), recording(1)));
         for name in 0..=REPORTS_WAITING_MAX {
             reports.put("d", recording(name));
         }
-        let told = reports.take();
-        assert_eq!((told.reports.len(), told.is_short), (REPORTS_WAITING_MAX, true));
-        assert_eq!(reports.take(), Told::default());
+        let batch = reports.take();
+        assert_eq!((batch.reports.len(), batch.is_incomplete), (REPORTS_WAITING_MAX, true));
+        assert_eq!(reports.take(), ReportBatch::default());
     }
 
     #[test]
-    fn what_is_sealed_for_one_driver_opens_for_no_other() {
+    fn a_text_sealed_for_one_driver_opens_for_no_other() {
         let parts = RecordingParts { vault: Some(Vault::new(&[7; 32])), ..RecordingParts::default() };
         let sealed = seal(&parts, "archive", "hunter2").unwrap();
         assert!(sealed.is_ascii() && !sealed.contains("hunter2"), "{sealed}");

@@ -1,6 +1,7 @@
-//! Requests of viewers that a driver answers itself; [`super::routes`] hands them over.
+//! Requests of viewers that a driver answers itself; [`super::routes`] passes them on.
 //!
-//! A request waits here, not in the driver: what is not answered in time, twice, or by nobody costs the viewer an error and nothing else.
+//! A request waits here and not in the driver: a request that is answered late, twice or never costs the viewer an
+//! error and nothing else.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,21 +19,21 @@ use crate::published::{Answer, Published, placed};
 
 /// Requests of one driver that wait for their answers.
 #[derive(Default)]
-pub(crate) struct Waiting {
-    by_token: Mutex<HashMap<u64, Waits>>,
+pub(crate) struct PendingRequests {
+    by_token: Mutex<HashMap<u64, PendingRequest>>,
     next_token: AtomicU64,
 }
 
-struct Waits {
+struct PendingRequest {
     dest: u64,
     answer: oneshot::Sender<Option<HttpResponse>>,
 }
 
-impl Waiting {
+impl PendingRequests {
     pub(super) fn begin(&self, dest: u64) -> (u64, oneshot::Receiver<Option<HttpResponse>>) {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed) + 1;
         let (answer, answered) = oneshot::channel();
-        self.by_token.lock().insert(token, Waits { dest, answer });
+        self.by_token.lock().insert(token, PendingRequest { dest, answer });
         (token, answered)
     }
 
@@ -44,34 +45,34 @@ impl Waiting {
         self.by_token.lock().remove(&token);
     }
 
-    /// Hands an answer over, `None` for one that breaks a rule; false when nobody waits for it.
+    /// Passes an answer on, `None` for an invalid one; false when no viewer waits for it.
     pub(crate) fn answer(&self, token: u64, response: Option<HttpResponse>) -> bool {
         let Some(waits) = self.by_token.lock().remove(&token) else { return false };
         // Dropped outside the lock when the viewer has gone: that runs driver code.
         waits.answer.send(response).is_ok()
     }
 
-    /// The opening has ended: whoever waits for it is told.
+    /// The opening has ended: all its waiting requests fail.
     pub(crate) fn end(&self, dest: u64) {
         self.by_token.lock().retain(|_, waits| waits.dest != dest);
     }
 }
 
-/// An answer as it may be sent, with files below `folder`.
+/// A checked answer, with files below `folder`.
 pub(crate) fn accepted(response: HttpResponse, folder: &Path) -> Result<Answer, String> {
     response.check().map_err(|error| error.message)?;
     let HttpResponse { status, content_type, max_age_secs, headers, body } = response;
     if let AssetBody::Open { file, offset, len } = &body {
-        let file = file.as_ref().ok_or_else(|| "its file did not come".to_owned())?;
+        let file = file.as_ref().ok_or_else(|| "its file is missing".to_owned())?;
         check_readable(file, offset.saturating_add(*len))?;
     }
     let asset = Asset::new("", content_type, Audience::Both, placed(body, folder)).max_age(max_age_secs);
-    Ok(Answer { status, headers, piece: Arc::new(Published::new(asset, None)) })
+    Ok(Answer { status, headers, asset: Arc::new(Published::new(asset, None)) })
 }
 
 const NOT_READABLE: &str = "its file is not open for reading";
 
-/// Whether the file can be read without waiting for anybody, and has so many bytes.
+/// Whether the file can be read without blocking, and has these bytes.
 fn check_readable(file: &File, end: u64) -> Result<(), String> {
     let stat = rustix::fs::fstat(file).map_err(|error| format!("its file cannot be looked at: {error}"))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_with_those_bytes_are_sent() {
+    fn only_regular_files_with_enough_bytes_are_sent() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         std::fs::write(&path, "0123456789").unwrap();
@@ -131,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_taken_once_and_by_who_waits() {
-        let waiting = Waiting::default();
+    fn an_answer_is_accepted_once_and_only_for_a_waiting_viewer() {
+        let waiting = PendingRequests::default();
         let (first, mut answered) = waiting.begin(7);
         let (second, mut other) = waiting.begin(8);
-        assert!(!waiting.answer(second + 1, None), "nobody's");
+        assert!(!waiting.answer(second + 1, None), "an unknown token");
         let file = tempfile::tempfile().unwrap();
         assert!(waiting.answer(first, Some(response(file, 0, 0))));
         assert!(!waiting.answer(first, None), "twice");

@@ -1,4 +1,4 @@
-//! One handler for each opening of a destination: it hands requests of viewers over to the driver.
+//! The handler of one opening of a destination: passes requests of viewers on to the driver.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,7 +12,6 @@ use super::loaded::Loaded;
 use super::services::DriverServices;
 use crate::published::{Answer, Answering, Handler, Unanswered};
 
-/// Hands the requests to one opening over to its driver.
 pub(crate) struct RouteHandler {
     driver: Weak<Loaded>,
     dest: u64,
@@ -27,12 +26,12 @@ impl std::fmt::Debug for RouteHandler {
 }
 
 impl RouteHandler {
-    /// For the opening `dest`. It does not keep the driver.
+    /// For the opening `dest`. Does not keep the driver alive.
     pub(crate) fn new(driver: &Arc<Loaded>, dest: u64, routes: Vec<Route>) -> Self {
         Self { driver: Arc::downgrade(driver), dest, routes, in_flight: AtomicUsize::new(0) }
     }
 
-    /// The route that `asked` goes to.
+    /// The route for `asked`.
     fn route(&self, asked: &HttpRequest) -> Option<&Route> {
         let name = asked.path.split('/').next()?;
         let is_open = |route: &&Route| route.preview || asked.audience.is_hosted();
@@ -45,12 +44,12 @@ impl RouteHandler {
             return Err(Unanswered::TooLong);
         }
         let limit = Duration::from_secs(if route.long { LONG_ANSWER_SECS } else { ANSWER_SECS });
-        let _turn = Turn::take(&self.in_flight).ok_or(Unanswered::Busy)?;
+        let _slot = Slot::take(&self.in_flight).ok_or(Unanswered::Busy)?;
         let driver = self.driver.upgrade().ok_or(Unanswered::NoRoute)?;
         let services = driver.services.clone();
         let (token, answered) = services.requests().begin(self.dest);
-        // Whoever goes earlier, a viewer too, is not waited for any more.
-        let _waits = Forget { services: &services, token };
+        // If this returns or is dropped early, the request is forgotten.
+        let _pending = Forget { services: &services, token };
         let dest = self.dest;
         let begin = {
             let services = services.clone();
@@ -78,11 +77,11 @@ impl Handler for RouteHandler {
 }
 
 /// One of the requests that may wait.
-struct Turn<'a>(&'a AtomicUsize);
+struct Slot<'a>(&'a AtomicUsize);
 
-impl<'a> Turn<'a> {
+impl<'a> Slot<'a> {
     fn take(in_flight: &'a AtomicUsize) -> Option<Self> {
-        // Made only where it counts: its drop counts down.
+        // Constructed only after counting: its drop decreases the count.
         let taken = in_flight.fetch_add(1, Ordering::AcqRel) < IN_FLIGHT_MAX;
         if !taken {
             in_flight.fetch_sub(1, Ordering::AcqRel);
@@ -91,7 +90,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -116,16 +115,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_wait_and_no_more() {
+    fn waiting_requests_are_limited() {
         let in_flight = AtomicUsize::new(0);
-        let turns: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Turn::take(&in_flight).unwrap()).collect();
-        assert!(Turn::take(&in_flight).is_none());
-        drop(turns);
+        let slots: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Slot::take(&in_flight).unwrap()).collect();
+        assert!(Slot::take(&in_flight).is_none());
+        drop(slots);
         assert_eq!(in_flight.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn a_route_is_the_first_part_of_a_path() {
+    fn a_route_is_the_first_path_part() {
         let routes = vec![Route::new("thumb"), Route::new("open").preview()];
         let handler = RouteHandler { driver: Weak::new(), dest: 1, routes, in_flight: AtomicUsize::new(0) };
         let asked = |path: &str, audience| {
@@ -135,8 +134,8 @@ mod tests {
         };
         assert_eq!(asked("thumb/1.jpg", Audience::Hosted).as_deref(), Some("thumb"));
         assert_eq!(asked("open", Audience::Preview).as_deref(), Some("open"));
-        for nobody in ["", "thumbs", "/thumb", "x/thumb"] {
-            assert_eq!(asked(nobody, Audience::Hosted), None, "{nobody}");
+        for unrouted in ["", "thumbs", "/thumb", "x/thumb"] {
+            assert_eq!(asked(unrouted, Audience::Hosted), None, "{unrouted}");
         }
         assert_eq!(asked("thumb", Audience::Preview), None);
     }

@@ -1,7 +1,8 @@
-//! Waking drivers that wait for media, each on its own pump thread, once for all that a thread took in at one time.
+//! Wakes drivers that wait for media, each on its own pump thread, once for all media that a thread took in at one
+//! time.
 //!
-//! A wake-up is two switches of threads, to the pump and to the driver. On a thread that runs [`gather_wakeups`] those of all
-//! tasks that are ready to run are given to the pumps together, by a task that stands behind them in the runtime's queue.
+//! A wake-up costs two thread switches, to the pump and to the driver. On a thread that runs [`gather_wakeups`], a
+//! task at the end of the runtime's queue gives the wake-ups of all ready tasks to the pumps together.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,13 +13,12 @@ use satcast_plugin_api::host::DriverWaker;
 
 use super::pump::Pump;
 
-/// Wakes drivers that wait for media, each on its own pump thread.
 #[derive(Clone)]
 pub struct Waker {
     pump: Arc<Pump>,
 }
 
-/// What waits for the end of this round of the thread's tasks: at most one for each open destination.
+/// Wake-ups until the end of this round of the thread's tasks: at most one for each open destination.
 #[derive(Default)]
 struct Gathered {
     wakers: Vec<(Arc<Pump>, DriverWaker)>,
@@ -35,7 +35,8 @@ impl Waker {
         Self { pump }
     }
 
-    /// Wakes `wakers` soon; at most one system call. On a thread that gathers wake-ups, after the tasks that are ready now.
+    /// Wakes `wakers` soon; at most one system call. On a thread that gathers wake-ups, after the tasks that are
+    /// ready now.
     pub fn wake(&self, wakers: impl IntoIterator<Item = DriverWaker>) {
         let mut wakers = wakers.into_iter().peekable();
         if wakers.peek().is_none() {
@@ -53,10 +54,10 @@ impl Waker {
     }
 }
 
-/// Gathers the wake-ups of the thread this runs on, for as long as it runs. For a runtime of one thread only: a task of its
-/// own there, whose turn comes after those that were ready before it.
+/// Gathers the wake-ups of the current thread, for as long as it runs. For a single-threaded runtime only: a task of
+/// its own there, which runs after the tasks that were ready before it.
 pub async fn gather_wakeups() {
-    /// Nothing stays behind when the task ends.
+    /// Clears the gathered wake-ups when the task ends.
     struct Gathering;
     impl Drop for Gathering {
         fn drop(&mut self) {
@@ -80,7 +81,7 @@ pub async fn gather_wakeups() {
     .await;
 }
 
-/// Gives each pump what is for it, at one time.
+/// Gives each pump its wake-ups together.
 fn give(mut wakers: Vec<(Arc<Pump>, DriverWaker)>) {
     while let Some((pump, _)) = wakers.first() {
         let pump = Arc::clone(pump);
@@ -110,12 +111,12 @@ mod tests {
         GATHERED.with_borrow(|gathered| gathered.as_ref().map(|gathered| gathered.wakers.len()))
     }
 
-    fn telling(told: &Sender<usize>, number: usize) -> DriverWaker {
-        let told = told.clone();
-        DriverWaker::calling(move || told.send(number).unwrap())
+    fn numbered_waker(sender: &Sender<usize>, number: usize) -> DriverWaker {
+        let sender = sender.clone();
+        DriverWaker::calling(move || sender.send(number).unwrap())
     }
 
-    fn told(woken: &Receiver<usize>, count: usize) -> Vec<usize> {
+    fn received(woken: &Receiver<usize>, count: usize) -> Vec<usize> {
         let mut all: Vec<_> =
             (0..count).map(|_| woken.recv_timeout(Duration::from_secs(30)).expect("a wake-up")).collect();
         all.sort_unstable();
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn drivers_are_woken_after_all_tasks_that_were_ready() {
-        let (told_to, woken) = channel();
+        let (sender, woken) = channel();
         let (one, other) = (Waker::idle(), Waker::idle());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.spawn(gather_wakeups());
@@ -132,38 +133,34 @@ mod tests {
             tokio::task::yield_now().await;
             let tasks = [0, 1, 2, 3, 4, 5].map(|number| {
                 let waker = if number % 2 == 0 { one.clone() } else { other.clone() };
-                let driver = telling(&told_to, number);
+                let driver = numbered_waker(&sender, number);
                 tokio::spawn(async move {
                     waker.wake([driver]);
                     held()
                 })
             });
             for (number, task) in tasks.into_iter().enumerate() {
-                assert_eq!(
-                    task.await.unwrap(),
-                    Some(number + 1),
-                    "none was given away before its round was over"
-                );
+                assert_eq!(task.await.unwrap(), Some(number + 1), "no wake-up before the end of the round");
             }
             tokio::task::yield_now().await;
             assert_eq!(held(), Some(0));
         });
-        assert_eq!(told(&woken, 6), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(received(&woken, 6), [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
-    fn what_waits_when_the_thread_ends_is_woken_and_other_threads_do_not_gather() {
-        let (told_to, woken) = channel();
+    fn pending_wakeups_run_when_the_thread_ends_and_other_threads_do_not_gather() {
+        let (sender, woken) = channel();
         let waker = Waker::idle();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.spawn(gather_wakeups());
         runtime.block_on(tokio::task::yield_now());
-        waker.wake([telling(&told_to, 1), telling(&told_to, 2)]);
+        waker.wake([numbered_waker(&sender, 1), numbered_waker(&sender, 2)]);
         assert_eq!(held(), Some(2), "no task has run since");
         drop(runtime);
-        assert_eq!(told(&woken, 2), [1, 2]);
+        assert_eq!(received(&woken, 2), [1, 2]);
         assert_eq!(held(), None);
-        waker.wake([telling(&told_to, 3)]);
-        assert_eq!(told(&woken, 1), [3]);
+        waker.wake([numbered_waker(&sender, 3)]);
+        assert_eq!(received(&woken, 1), [3]);
     }
 }

@@ -1,8 +1,9 @@
-//! Where the segments of a window meet the queue: no packet twice, none missing. Pure.
+//! Joins the segments of a window and the queue without duplicates or gaps. Pure.
 //!
-//! Both come from one publisher. What is in a segment and not in the queue came before the queue began, so each track is cut at its first
-//! packet that waits. That is found by its bytes near its time: times of sound in segments are counted and may be a little off, and by
-//! times alone a packet could be lost or doubled. Silence is the same bytes over and over, of which the nearest in time counts.
+//! Both come from one publisher. A packet that is in a segment but not in the queue arrived before the queue started, so each track is
+//! cut at its first queued packet. That packet is found by its bytes, near its time. Times of audio in segments are computed from sample
+//! counts and may differ a little, so a match by time alone could lose or repeat a packet. Silence repeats the same bytes; the match
+//! nearest in time counts.
 
 use std::sync::Arc;
 
@@ -10,12 +11,12 @@ use satcast_plugin_api::{Kind, NANOS_PER_MILLI, Packet};
 
 use crate::queue::Head;
 
-/// How far the time of a packet in a segment may be from its time in the queue, in nanoseconds: as far as the clock of sound lets it.
+/// Largest difference between the times of a packet in a segment and in the queue, in nanoseconds: the tolerance of the audio clock.
 const APART_NANOS_MAX: i64 = (satcast_media::fmp4::AUDIO_RESYNC_MILLIS as i64 + 1) * NANOS_PER_MILLI;
-/// Half of the usual packet of sound: by times alone, what is nearer to the first one is that one.
-const HALF_SOUND_NANOS: i64 = 10 * NANOS_PER_MILLI;
+/// Half of a usual audio packet. In a match by time alone, a packet nearer than this is the first queued one.
+const HALF_AUDIO_NANOS: i64 = 10 * NANOS_PER_MILLI;
 
-/// The cut between what is read from segments and what waits in the queue.
+/// The cut between packets read from segments and packets in the queue.
 #[derive(Debug, Default)]
 pub(super) struct Join {
     video: Track,
@@ -25,21 +26,21 @@ pub(super) struct Join {
 
 #[derive(Debug, Default)]
 struct Track {
-    /// Packets near the first one that waits, not decided on.
+    /// Packets near the first queued one, not decided yet.
     near: Vec<Packet>,
-    /// Packets of it wait.
+    /// The queue has packets of this track.
     waits: bool,
     is_cut: bool,
-    /// It was cut at the first packet that waits, or by its time; else something may be missing.
+    /// It was cut at the first queued packet, or near its time. Otherwise packets may be missing.
     is_whole: bool,
 }
 
 impl Join {
-    /// Gives those packets of a segment that came before what waits, which is `head` as seen after the segment was read.
+    /// Returns the packets of a segment that precede the queue. `head`: the start of the queue, seen after the segment was read.
     pub(super) fn take(&mut self, segment: Vec<Packet>, head: &Head) -> Vec<Packet> {
         let (video, audio): (Vec<_>, Vec<_>) =
             segment.into_iter().partition(|packet| packet.kind() == Kind::Video);
-        // One of which a segment has nothing may have ended.
+        // A track without packets in a segment may have ended.
         let is_open = |track: &Track, waits: bool, has_any: bool| waits && has_any && !track.is_cut;
         let (has_video, has_audio) = (!video.is_empty(), !audio.is_empty());
         let mut before = self.video.take(video, head.video.as_ref(), false);
@@ -51,7 +52,7 @@ impl Join {
         before
     }
 
-    /// No more segments come: what was not decided on.
+    /// There are no more segments: returns the undecided packets.
     pub(super) fn finish(&mut self, head: &Head) -> Vec<Packet> {
         let mut rest = self.video.take(Vec::new(), head.video.as_ref(), true);
         rest.extend(self.audio.take(Vec::new(), head.audio.as_ref(), true));
@@ -59,12 +60,12 @@ impl Join {
         rest
     }
 
-    /// All that came before was given, but for what [`Self::finish`] gives.
+    /// All packets before the queue were returned, except those of [`Self::finish`].
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Nothing is missing between what was given and what waits.
+    /// No packet is missing between the returned packets and the queue.
     pub(super) fn is_whole(&self) -> bool {
         if self.video.waits { self.video.is_whole } else { self.audio.is_whole }
     }
@@ -81,7 +82,7 @@ impl Track {
         self.waits = true;
         let apart = |packet: &Packet| packet.dts_ns.saturating_sub(first.dts_ns);
         if !is_last && all.last().is_none_or(|last| apart(last) <= APART_NANOS_MAX) {
-            // The nearest may still come.
+            // The next segment may hold a nearer packet.
             let near = all.iter().position(|packet| apart(packet) >= -APART_NANOS_MAX);
             self.near = all.split_off(near.unwrap_or(all.len()));
             return all;
@@ -91,7 +92,7 @@ impl Track {
         };
         let same = all.iter().enumerate().filter(|(_, packet)| is_same(packet));
         let found = same.min_by_key(|(_, packet)| apart(packet).saturating_abs()).map(|(at, _)| at);
-        let by_time = || all.iter().position(|packet| apart(packet) >= -HALF_SOUND_NANOS);
+        let by_time = || all.iter().position(|packet| apart(packet) >= -HALF_AUDIO_NANOS);
         if let Some(end) = found.or_else(by_time) {
             self.is_cut = true;
             self.is_whole = apart(&all[end]) <= APART_NANOS_MAX;
@@ -115,12 +116,12 @@ mod tests {
         Packet::media(codec, false, at_ms * MS, at_ms * MS, Bytes::from(vec![fill; 8]))
     }
 
-    fn picture(number: i64) -> Packet {
+    fn frame(number: i64) -> Packet {
         read(Codec::H264, number * 40, number as u8)
     }
 
-    /// Sound of 20 ms whose counted time is `off_ms` from what its packet said.
-    fn sound(number: i64, off_ms: i64) -> Packet {
+    /// Audio of 20 ms whose computed time differs by `off_ms` from that of its packet.
+    fn audio(number: i64, off_ms: i64) -> Packet {
         read(Codec::Aac, number * 20 + off_ms, number as u8)
     }
 
@@ -139,14 +140,14 @@ mod tests {
         packets.iter().filter(|packet| packet.kind() == kind).map(|packet| packet.payload[0]).collect()
     }
 
-    /// Segments of ten pictures and twenty packets of sound each, from the second number on that many.
+    /// Segments of ten frames and twenty packets of audio each, from the second number on that many.
     fn segment(number: i64, off_ms: i64) -> Vec<Packet> {
-        let pictures = (number * 10..number * 10 + 10).map(picture);
-        pictures.chain((number * 20..number * 20 + 20).map(|number| sound(number, off_ms))).collect()
+        let frames = (number * 10..number * 10 + 10).map(frame);
+        frames.chain((number * 20..number * 20 + 20).map(|number| audio(number, off_ms))).collect()
     }
 
     #[test]
-    fn the_cut_is_where_each_track_waits_whatever_the_clock_of_sound_says() {
+    fn each_track_is_cut_at_its_first_queued_packet_for_any_audio_clock() {
         for off_ms in [-95, -30, -1, 0, 1, 30, 95] {
             for audio in [26, 28, 30, 32] {
                 let head = head(Some(14), Some(audio));
@@ -158,8 +159,8 @@ mod tests {
                 }
                 assert!(join.is_over() && join.is_whole(), "{off_ms} {audio}");
                 assert_eq!(fills(&all, Kind::Video), (0..14).collect::<Vec<u8>>());
-                let sound: Vec<u8> = (0..audio as u8).collect();
-                assert_eq!(fills(&all, Kind::Audio), sound, "{off_ms} {audio}");
+                let expected: Vec<u8> = (0..audio as u8).collect();
+                assert_eq!(fills(&all, Kind::Audio), expected, "{off_ms} {audio}");
             }
         }
     }
@@ -184,33 +185,34 @@ mod tests {
     }
 
     #[test]
-    fn everything_came_before_while_nothing_waits() {
+    fn all_packets_precede_an_empty_queue() {
         let mut join = Join::default();
         assert_eq!(join.take(segment(0, 0), &head(None, None)).len(), 30);
         assert!(!join.is_over());
-        // Then the first of each is in the segment that follows.
+        // The first queued packet of each track is in the next segment.
         let all = join.take(segment(1, 0), &head(Some(10), Some(20)));
         assert!(all.is_empty() && join.is_over() && join.is_whole());
     }
 
     #[test]
-    fn sound_alone_is_cut_and_pictures_alone_too() {
-        let sound_only =
+    fn audio_alone_and_video_alone_are_cut() {
+        let audio_only =
             |number| segment(number, 3).into_iter().filter(|packet| packet.kind() == Kind::Audio);
         let (mut join, mut all) = (Join::default(), Vec::new());
         for number in 0..3 {
-            all.extend(join.take(sound_only(number).collect(), &head(None, Some(25))));
+            all.extend(join.take(audio_only(number).collect(), &head(None, Some(25))));
         }
         assert_eq!((all.len(), join.is_over(), join.is_whole()), (25, true, true));
-        let pictures = |number| segment(number, 0).into_iter().filter(|packet| packet.kind() == Kind::Video);
+        let video_only =
+            |number| segment(number, 0).into_iter().filter(|packet| packet.kind() == Kind::Video);
         let mut join = Join::default();
-        // Sound waits, and segments have none.
-        let all = join.take(pictures(0).collect(), &head(Some(4), Some(9)));
+        // The queue has audio, and the segments have none.
+        let all = join.take(video_only(0).collect(), &head(Some(4), Some(9)));
         assert_eq!((all.len(), join.is_over(), join.is_whole()), (4, true, true));
     }
 
     #[test]
-    fn a_segment_that_is_missing_leaves_a_gap() {
+    fn a_missing_segment_leaves_a_gap() {
         let mut join = Join::default();
         let head = head(Some(14), Some(28));
         assert_eq!(join.take(segment(0, 0), &head).len(), 30);
@@ -219,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_is_decided_on_at_the_end() {
+    fn undecided_packets_are_returned_at_the_end() {
         let mut join = Join::default();
         let waits = head(Some(10), Some(22));
         let mut all = join.take(segment(0, 0), &waits);
-        assert!(all.len() < 30, "what is less than 101 ms before the first that waits is held back");
+        assert!(all.len() < 30, "packets less than 101 ms before the first queued one are held back");
         all.extend(join.finish(&waits));
         assert_eq!((fills(&all, Kind::Video).len(), fills(&all, Kind::Audio).len()), (10, 20));
         assert!(!join.is_whole());

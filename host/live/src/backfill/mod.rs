@@ -1,9 +1,9 @@
-//! Backfill: a recording that is added to a live stream begins with what the DVR window holds.
+//! Backfill: a recording that is added to a live stream starts with the media in the DVR window.
 //!
-//! The driver's source of media is [`Backfill`] instead of the queue. A thread of its own ([`read`]) reads the segments of the session's
-//! longest window, oldest first, and gives the next one when the driver has taken the one before: an hour is more than fits in memory. The
-//! queue meanwhile keeps what comes, as for any driver that is slow, on disk where its driver must not lose anything. Where the segments
-//! come to the first packets that wait there ([`join`]) the reading ends, and the queue is all there is.
+//! The driver's source of media is [`Backfill`] instead of the queue. A separate thread ([`read`]) reads the segments of the session's
+//! longest window, oldest first. It reads the next segment when the driver has taken the one before, because an hour does not fit into
+//! memory. Meanwhile the queue keeps new packets, as for any slow driver; on disk for a lossless driver. The reading ends where the
+//! segments reach the first packets in the queue ([`join`]). From then on, media comes from the queue.
 
 mod join;
 mod read;
@@ -24,10 +24,10 @@ use super::queue::Queue;
 use satcast_drivers::Waker;
 use satcast_drivers::published::Opening;
 
-/// Stack of the thread that reads.
+/// Stack of the reading thread.
 const STACK_BYTES: usize = 1024 * 1024;
 
-/// Media of one opening: what the window holds, then the queue.
+/// Media of one opening: the window, then the queue.
 pub(super) struct Backfill {
     shared: Arc<Shared>,
     window: Arc<Opening>,
@@ -35,40 +35,40 @@ pub(super) struct Backfill {
 }
 
 impl Backfill {
-    /// What is in `window`, before `queue`. Nothing is read before [`Backfill::start`].
+    /// The media in `window`, then in `queue`. Nothing is read before [`Backfill::start`].
     pub(super) fn new(queue: Arc<Queue>, waker: Waker, window: Arc<Opening>, about: About) -> Self {
-        let (state, room) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(Shared { queue, waker, state, room }), window, about }
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Self { shared: Arc::new(Shared { queue, waker, state, changed }), window, about }
     }
 
-    /// Begins to read, on a thread of its own: it waits for the driver, and viewers need the threads of the runtime for what blocks. It
-    /// ends by itself, soon after [`Backfill::give_up`].
+    /// Starts the reading thread. Not a blocking thread of the runtime, because it waits for the driver, and viewers need those threads.
+    /// It ends soon after [`Backfill::give_up`].
     pub(super) fn start(&self) {
         let reading = Reading::new(self.shared.clone(), self.window.clone(), self.about.clone());
         let thread = thread::Builder::new().name("backfill".into()).stack_size(STACK_BYTES);
         if let Err(error) = thread.spawn(move || reading.run()) {
             let (session, destination) = (&self.about.session, self.about.destination);
-            tracing::error!(%session, %destination, %error, "the DVR window cannot be read for a destination");
+            tracing::error!(%session, %destination, %error, "cannot start the backfill of a destination; it gets no earlier media");
             self.shared.finish(false);
         }
     }
 
-    /// The driver has taken all of it.
+    /// The driver has taken the whole backfill.
     pub(super) fn is_taken(&self) -> bool {
         let state = self.shared.state.lock();
         state.is_over() && !state.is_given_up
     }
 
-    /// The driver has taken all of it, or nobody takes any more.
+    /// The driver has taken the whole backfill, or the destination has ended.
     pub(super) fn is_over(&self) -> bool {
         self.shared.state.lock().is_over()
     }
 
-    /// Its destination has ended.
+    /// The destination has ended.
     pub(super) fn give_up(&self) {
         if !self.is_over() {
             let (session, destination) = (&self.about.session, self.about.destination);
-            tracing::warn!(%session, %destination, "a destination ends before it took all of its backfill");
+            tracing::warn!(%session, %destination, "a destination ended before it took all of its backfill");
         }
         self.shared.give_up();
     }
@@ -90,7 +90,7 @@ impl MediaSource for Backfill {
         if state.packets.is_empty() {
             let old = state.waker.replace(waker);
             drop(state);
-            // Foreign code: not under the lock.
+            // Driver code: not under the lock.
             drop(old);
             return Recv::Empty;
         }
@@ -98,18 +98,18 @@ impl MediaSource for Backfill {
         out.extend(state.packets.drain(..count));
         state.leased += out[from..].iter().map(|delivery| delivery.packet.payload.len()).sum::<usize>();
         drop(state);
-        self.shared.room.notify_all();
+        self.shared.changed.notify_all();
         drop(waker);
         Recv::Ready
     }
 
-    /// What is let go of counts for segments first: which of the two it was does not matter for what is held in all.
+    /// Released bytes count for segments first. The source does not matter for the sum.
     fn released(&self, bytes: usize) {
         let mut state = self.shared.state.lock();
         let own = bytes.min(state.leased);
         state.leased -= own;
         drop(state);
-        self.shared.room.notify_all();
+        self.shared.changed.notify_all();
         if own < bytes {
             self.shared.queue.released(bytes - own);
         }

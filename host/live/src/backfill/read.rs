@@ -1,4 +1,4 @@
-//! Reads the segments of a DVR window, in order, until it comes to what waits in the queue.
+//! Reads the segments of a DVR window in order, up to the first packets in the queue.
 
 use std::fs::File;
 use std::io;
@@ -11,17 +11,17 @@ use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 use satcast_media::fmp4::{READ_BYTES_MAX, Reader};
 use satcast_plugin_api::host::Delivery;
-use satcast_plugin_api::{AssetBody, NANOS_PER_MILLI, Packet, SegmentPlace};
+use satcast_plugin_api::{AssetBody, NANOS_PER_MILLI, Packet, SegmentPosition};
 
 use super::join::Join;
 use super::shared::{About, Shared};
 use satcast_drivers::published::{Assets, Opening};
 
-/// Pause before the window is looked at again for its next segment.
+/// Pause before the next check for a new segment.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// Looks without a new segment while media waits, before it is given up: 30 s, three of the longest segments.
+/// Checks without a new segment while media is queued, before the reading ends: 30 s, three of the longest segments.
 pub(super) const LOOKS_MAX: u32 = 300;
-/// Time between two segments that is a gap and no rounding, in nanoseconds.
+/// Time between two segments that counts as a gap, not as rounding, in nanoseconds.
 const GAP_NANOS: i64 = 100 * NANOS_PER_MILLI;
 
 /// The reading of one window.
@@ -55,17 +55,17 @@ impl Reading {
         let About { destination, session, .. } = &self.about;
         tracing::info!(
             %session, %destination, segments = self.read, missing = self.missing, whole = is_whole,
-            "a destination was given its backfill"
+            "backfill of a destination is complete"
         );
         self.shared.finish(!is_whole);
     }
 
-    /// Reads until it comes to what waits, or nothing more is published; false when nobody takes any more.
+    /// Reads up to the queue, or until nothing more is published. False when the destination has ended.
     fn read_window(&mut self) -> bool {
         let window = self.window.clone();
         let (mut next, mut looks) = (first_number(window.assets()), 0);
         loop {
-            // Looked at first: what an opening publishes as it ends is there when it has ended.
+            // Checked before the segments: an opening publishes its last segments before it ends.
             let has_ended = window.ended();
             let found = window.assets().segments(next);
             if found.is_empty() {
@@ -94,33 +94,33 @@ impl Reading {
         }
     }
 
-    /// A segment that cannot be had costs itself and a discontinuity. Always true: it goes on.
+    /// A segment that cannot be read is skipped, with a discontinuity. Always true: the reading goes on.
     fn miss(&mut self, name: &str, error: &io::Error) -> bool {
         let About { destination, session, .. } = &self.about;
-        tracing::warn!(%session, %destination, segment = name, %error, "a segment of a backfill is missing");
+        tracing::warn!(%session, %destination, segment = name, %error, "cannot read a segment of a backfill; it is skipped");
         self.missing += 1;
         self.cut = self.read > 0;
         true
     }
 
-    /// What came before the queue, with the configurations where they are others than before.
-    fn segment(&mut self, assets: &Assets, place: &SegmentPlace, name: &str) -> io::Result<Vec<Packet>> {
-        let mut other = None;
+    /// The packets of a segment that precede the queue, with the codec configurations if they changed.
+    fn segment(&mut self, assets: &Assets, place: &SegmentPosition, name: &str) -> io::Result<Vec<Packet>> {
+        let mut changed = None;
         if self.init.as_ref().is_none_or(|(known, _)| *known != place.init) {
             let mut reader = Reader::new(&read(assets, &place.init)?).map_err(io::Error::other)?;
             for config in self.shared.queue.head().configs.iter() {
-                reader.know(config.codec, &config.payload);
+                reader.set_record(config.codec, &config.payload);
             }
-            other = Some((place.init.clone(), reader));
+            changed = Some((place.init.clone(), reader));
         }
-        let Some((_, reader)) = other.as_ref().or(self.init.as_ref()) else { return Ok(Vec::new()) };
+        let Some((_, reader)) = changed.as_ref().or(self.init.as_ref()) else { return Ok(Vec::new()) };
         let segment = reader.segment(&read(assets, name)?, place.offset_ns).map_err(io::Error::other)?;
         self.read += 1;
         self.cut |= self.end_ns.is_some_and(|end| segment.start_ns.saturating_sub(end) > GAP_NANOS);
         self.end_ns = Some(segment.end_ns);
-        // Seen after the segment was published: what is in it and not here came before.
+        // Read after the segment was published: a packet of the segment that is not in the queue precedes it.
         let before = self.join.take(segment.packets, &self.shared.queue.head());
-        let Some((name, reader)) = other.filter(|_| !before.is_empty()) else { return Ok(before) };
+        let Some((name, reader)) = changed.filter(|_| !before.is_empty()) else { return Ok(before) };
         let mut packets = reader.configs(before[0].dts_ns);
         self.init = Some((name, reader));
         packets.extend(before);
@@ -137,26 +137,26 @@ impl Reading {
     }
 }
 
-/// The first segment that viewers can go back to; older ones are still there for who asked a moment ago.
+/// The first segment in the DVR window. Older ones may still be published for viewers with an earlier playlist.
 fn first_number(assets: &Assets) -> u64 {
     let first_ms = assets.playback().map_or(i64::MIN, |playback| playback.first_ms);
     let all = assets.segments(0);
     all.iter().find(|(place, _)| place.start_ms >= first_ms).map_or(0, |(place, _)| place.number)
 }
 
-/// The bytes of a piece.
+/// The bytes of an asset.
 fn read(assets: &Assets, name: &str) -> io::Result<Bytes> {
-    let piece = assets.get(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    match &piece.body {
+    let asset = assets.get(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    match &asset.body {
         AssetBody::Memory(bytes) => Ok(bytes.clone()),
         AssetBody::File { path, offset, len, .. } => read_at(&open(path)?, *offset, *len),
         AssetBody::Open { .. } | AssetBody::Parts(_) => {
-            Err(io::Error::other("a segment is neither an answer nor a list of other pieces"))
+            Err(io::Error::other("the asset is not a segment in memory or in a file"))
         }
     }
 }
 
-/// As for viewers: the last name is no link, and nothing waits to be opened.
+/// As for viewers: does not follow a link in the last name, and does not block.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
@@ -164,7 +164,7 @@ fn open(path: &Path) -> io::Result<File> {
 
 fn read_at(file: &File, offset: u64, len: u64) -> io::Result<Bytes> {
     let len = usize::try_from(len).ok().filter(|len| *len <= READ_BYTES_MAX);
-    let mut bytes = vec![0; len.ok_or_else(|| io::Error::other("a segment is too long"))?];
+    let mut bytes = vec![0; len.ok_or_else(|| io::Error::other("the segment is too long"))?];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes.into())
 }

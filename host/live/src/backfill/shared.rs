@@ -1,4 +1,4 @@
-//! What the thread that reads a backfill and the driver that takes it share.
+//! State shared by the reading thread of a backfill and the driver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::queue::{LEASED_BYTES_MAX, Queue};
 use satcast_core::ids::{DestinationId, SessionId};
 use satcast_drivers::Waker;
 
-/// For whom it is read, for packets and logs.
+/// The destination of the backfill, for packets and logs.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
     pub(crate) destination: DestinationId,
@@ -19,46 +19,45 @@ pub(crate) struct About {
     pub(crate) source: u64,
 }
 
-/// What the reading thread and the driver share.
 pub(super) struct Shared {
     pub(super) queue: Arc<Queue>,
     pub(super) waker: Waker,
     pub(super) state: Mutex<State>,
-    /// There is room again, or nobody takes any more.
-    pub(super) room: Condvar,
+    /// The driver has taken or released packets, or the destination has ended.
+    pub(super) changed: Condvar,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Of one segment, not taken.
+    /// Packets of one segment that the driver has not taken.
     pub(super) packets: VecDeque<Delivery>,
-    /// Bytes of segments that the driver holds.
+    /// Unreleased bytes of segments.
     pub(super) leased: usize,
     pub(super) waker: Option<DriverWaker>,
-    /// Nothing more is read.
+    /// The reading has ended.
     pub(super) is_read: bool,
-    /// The first media of the queue follows a loss.
+    /// The first media packet of the queue follows a loss.
     pub(super) cut: bool,
-    /// Nobody takes any more.
+    /// The destination has ended.
     pub(super) is_given_up: bool,
 }
 
 impl State {
-    /// The queue is all there is.
+    /// From now on media comes from the queue only.
     pub(super) fn is_over(&self) -> bool {
         self.is_given_up || (self.is_read && self.packets.is_empty())
     }
 }
 
 impl Shared {
-    /// Gives the packets of a segment when those of the one before were taken; false when nobody takes any more. Blocks.
+    /// Blocks until the packets of the previous segment were taken, then offers these. False when the destination has ended.
     pub(super) fn put(&self, packets: Vec<Delivery>) -> bool {
         let must_wait = |state: &mut State| {
-            let has_room = state.packets.is_empty() && state.leased < LEASED_BYTES_MAX;
-            !has_room && !packets.is_empty() && !state.is_given_up
+            let has_space = state.packets.is_empty() && state.leased < LEASED_BYTES_MAX;
+            !has_space && !packets.is_empty() && !state.is_given_up
         };
         let mut state = self.state.lock();
-        self.room.wait_while(&mut state, must_wait);
+        self.changed.wait_while(&mut state, must_wait);
         if state.is_given_up {
             return false;
         }
@@ -69,14 +68,14 @@ impl Shared {
         true
     }
 
-    /// Waits for `pause`, or until nobody takes any more; false then.
+    /// Waits for `pause`. False when the destination has ended.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
-        self.room.wait_while_for(&mut state, |state| !state.is_given_up, pause);
+        self.changed.wait_while_for(&mut state, |state| !state.is_given_up, pause);
         !state.is_given_up
     }
 
-    /// All was read; something is missing before the queue if `cut`.
+    /// The reading has ended. `cut`: media is missing before the queue.
     pub(super) fn finish(&self, cut: bool) {
         let mut state = self.state.lock();
         (state.is_read, state.cut) = (true, cut);
@@ -90,7 +89,7 @@ impl Shared {
         state.is_given_up = true;
         let (packets, waker) = (std::mem::take(&mut state.packets), state.waker.take());
         drop(state);
-        self.room.notify_all();
+        self.changed.notify_all();
         self.waker.wake(waker);
         drop(packets);
     }

@@ -1,4 +1,4 @@
-//! A window of real segments, a queue, and a driver that takes what is given.
+//! A window of real segments, a queue, and a driver that takes packets.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use satcast_media::fuzz::RECORDS;
 use satcast_media::segment::{Event, Segmenter};
 use satcast_plugin_api::{
-    Asset, AssetBody, Audience, Followed, Kind, NANOS_PER_MILLI, Packet, Playback, SegmentPlace,
+    Asset, AssetBody, Audience, Followed, Kind, NANOS_PER_MILLI, Packet, Playback, SegmentPosition,
 };
 
 use super::*;
@@ -18,8 +18,8 @@ use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 
 const MS: i64 = NANOS_PER_MILLI;
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// Bytes of a picture, unless a test wants more.
-const PICTURE_BYTES: usize = 40;
+/// Bytes of a frame, unless a test sets more.
+const FRAME_BYTES: usize = 40;
 /// Wall time of the session's start.
 const WALL_MS: i64 = 1_700_000_000_000;
 
@@ -27,7 +27,7 @@ fn unit(index: usize, number: i64, at_ms: i64, keyframe: bool, bytes: usize) -> 
     let (codec, _) = RECORDS[index];
     let mut payload = vec![0xfc; bytes];
     payload[..8].copy_from_slice(&number.to_be_bytes());
-    // As an Opus packet of 20 ms begins.
+    // Start of an Opus packet of 20 ms.
     payload[0] = 0xfc;
     Packet::media(codec, keyframe, at_ms * MS, at_ms * MS, payload.into())
 }
@@ -37,16 +37,16 @@ fn record(index: usize) -> Packet {
     Packet::configuration(codec, Bytes::from_static(record))
 }
 
-/// Pictures of 40 ms in groups of a second, and sound of 20 ms, from `from_ms` on; a picture or packet of sound has its time in it.
+/// Frames of 40 ms in GOPs of a second, and audio of 20 ms, from `from_ms` on. Each packet holds its time.
 fn media(from_ms: i64, to_ms: i64, bytes: usize) -> Vec<Packet> {
-    let pictures = (from_ms..to_ms).step_by(40).map(|at| unit(0, at, at, at % 1000 == 0, bytes));
-    let sound = (from_ms..to_ms).step_by(20).map(|at| unit(4, at, at, false, 10));
-    let mut all: Vec<_> = pictures.chain(sound).collect();
+    let frames = (from_ms..to_ms).step_by(40).map(|at| unit(0, at, at, at % 1000 == 0, bytes));
+    let audio = (from_ms..to_ms).step_by(20).map(|at| unit(4, at, at, false, 10));
+    let mut all: Vec<_> = frames.chain(audio).collect();
     all.sort_by_key(|packet| packet.dts_ns);
     all
 }
 
-/// A destination with a rewind window, made as its driver makes it, and another one's queue.
+/// A destination with a DVR window, as its driver creates it, and the queue of another one.
 struct Rig {
     opening: Arc<Opening>,
     queue: Arc<Queue>,
@@ -87,7 +87,7 @@ impl Rig {
         self.show();
     }
 
-    /// As its driver ends.
+    /// As the driver does at the end.
     fn end(&mut self) {
         self.segmenter.finish();
         self.show();
@@ -110,7 +110,7 @@ impl Rig {
                     } else {
                         AssetBody::Memory(segment.bytes)
                     };
-                    let place = SegmentPlace {
+                    let place = SegmentPosition {
                         number: segment.sequence,
                         offset_ns: segment.offset_ns,
                         start_ms: segment.program_date_time_ms,
@@ -128,12 +128,12 @@ impl Rig {
     fn tell(&self, first_ms: i64) {
         let entry = "index.m3u8".to_owned();
         let (window_ms, window_max_ms) = (60_000, 3_600_000);
-        let told =
+        let facts =
             Playback { entry, preview: None, first_ms, window_ms, window_max_ms, fresh_ms: 0, ended: false };
-        self.opening.assets().set_playback(told, Duration::ZERO);
+        self.opening.assets().set_playback(facts, Duration::ZERO);
     }
 
-    fn put(&self, name: &str, body: AssetBody, segment: Option<SegmentPlace>) {
+    fn put(&self, name: &str, body: AssetBody, segment: Option<SegmentPosition>) {
         let followed = Followed { segment, ..Followed::default() };
         let (name, content_type, audience) = (name.to_owned(), "video/mp4".to_owned(), Audience::Both);
         let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };
@@ -145,7 +145,7 @@ impl Rig {
         Arc::new(Backfill::new(self.queue.clone(), Waker::idle(), self.opening.clone(), about))
     }
 
-    /// Reads on a thread of its own.
+    /// Reads on a separate thread.
     fn start(&self) -> (Arc<Backfill>, std::thread::JoinHandle<()>) {
         let backfill = self.backfill();
         let shared = backfill.shared.clone();
@@ -154,18 +154,18 @@ impl Rig {
     }
 }
 
-/// Takes some, and waits for it where there is none.
+/// Takes packets; waits if there are none.
 fn take_some(backfill: &Backfill, all: &mut Vec<Delivery>) {
-    let (tell, told) = mpsc::channel();
-    let waker = DriverWaker::calling(move || tell.send(()).unwrap_or_default());
+    let (wake, woken) = mpsc::channel();
+    let waker = DriverWaker::calling(move || wake.send(()).unwrap_or_default());
     match backfill.recv(16, all, waker) {
         Recv::Ready => {}
-        Recv::Empty => told.recv_timeout(WAIT_MAX).expect("a wake-up"),
+        Recv::Empty => woken.recv_timeout(WAIT_MAX).expect("a wake-up"),
         Recv::Closed => panic!("closed after {} packets", all.len()),
     }
 }
 
-/// Takes what there is until the media packet of this time came, letting go of each batch at once.
+/// Takes packets until the media packet with this time, and releases each batch at once.
 fn take_until(backfill: &Backfill, last_ms: i64) -> Vec<Delivery> {
     let mut all: Vec<Delivery> = Vec::new();
     let is_last = |all: &[Delivery]| {
@@ -179,7 +179,7 @@ fn take_until(backfill: &Backfill, last_ms: i64) -> Vec<Delivery> {
     all
 }
 
-/// Times of media in milliseconds, as they came.
+/// Times of media in milliseconds, in the order received.
 fn times(all: &[Delivery], kind: Kind) -> Vec<i64> {
     let of_kind = all.iter().filter(|one| one.packet.kind() == kind && !one.packet.is_config());
     of_kind.map(|one| (one.packet.dts_ns + MS / 2) / MS).collect()
@@ -192,26 +192,26 @@ fn cuts(all: &[Delivery]) -> Vec<i64> {
 
 fn assert_all(all: &[Delivery], from_ms: i64, to_ms: i64) {
     assert_eq!(times(all, Kind::Video), (from_ms..to_ms).step_by(40).collect::<Vec<_>>());
-    let sound = times(all, Kind::Audio);
-    // The last of it may come behind the last picture.
-    let expected: Vec<i64> = (from_ms..to_ms).step_by(20).take(sound.len()).collect();
-    assert!(sound == expected && sound.len() * 20 >= (to_ms - from_ms - 60) as usize, "{sound:?}");
+    let audio = times(all, Kind::Audio);
+    // The last audio packet may be after the last frame.
+    let expected: Vec<i64> = (from_ms..to_ms).step_by(20).take(audio.len()).collect();
+    assert!(audio == expected && audio.len() * 20 >= (to_ms - from_ms - 60) as usize, "{audio:?}");
 }
 
 #[test]
-fn what_was_before_comes_first_and_meets_what_waits() {
+fn the_backfill_comes_first_and_joins_the_queue() {
     let mut rig = Rig::new();
-    rig.before(&media(0, 9_000, PICTURE_BYTES));
+    rig.before(&media(0, 9_000, FRAME_BYTES));
     // The queue begins in the middle of a segment, which is finished later.
-    rig.publish(&media(9_000, 9_800, PICTURE_BYTES));
+    rig.publish(&media(9_000, 9_800, FRAME_BYTES));
     let (backfill, reading) = rig.start();
-    rig.publish(&media(9_800, 13_000, PICTURE_BYTES));
+    rig.publish(&media(9_800, 13_000, FRAME_BYTES));
     let all = take_until(&backfill, 12_960);
     reading.join().unwrap();
     assert_all(&all, 0, 13_000);
     assert_eq!(cuts(&all), [0; 0]);
     let configs: Vec<_> = all.iter().filter(|one| one.packet.is_config()).collect();
-    // The same bytes twice: before what was before, and with what waits.
+    // The configurations twice: before the backfill and before the queue.
     let records: Vec<_> = configs.iter().map(|one| one.packet.payload.clone()).collect();
     let (video, audio) = (RECORDS[0].1, RECORDS[4].1);
     assert_eq!(records, [video, audio, video, audio].map(Bytes::from_static));
@@ -222,32 +222,32 @@ fn what_was_before_comes_first_and_meets_what_waits() {
 }
 
 #[test]
-fn a_segment_that_is_gone_is_a_gap_and_nothing_else() {
+fn a_missing_segment_is_only_a_gap() {
     let mut rig = Rig::new();
-    rig.before(&media(0, 20_000, PICTURE_BYTES));
-    rig.publish(&media(20_000, 25_000, PICTURE_BYTES));
+    rig.before(&media(0, 20_000, FRAME_BYTES));
+    rig.publish(&media(20_000, 25_000, FRAME_BYTES));
     let assets = rig.opening.assets();
     let names: Vec<String> = assets.segments(0).into_iter().map(|(_, name)| name).collect();
-    // One was removed, one cannot be read, of one only half is left.
+    // One was removed, one cannot be read, one is truncated.
     assets.retract(&names[2]);
     let file = names.iter().find(|name| Path::new(name).with_extension("").to_str() == Some("106")).unwrap();
     std::fs::write(rig.folder.path().join(file), b"half").unwrap();
     let (backfill, reading) = rig.start();
     let all = take_until(&backfill, 24_960);
     reading.join().unwrap();
-    let pictures = times(&all, Kind::Video);
-    assert!(pictures.is_sorted_by(|one, next| one < next), "{pictures:?}");
-    assert_eq!(pictures.len(), 625 - 2 * 50);
+    let frames = times(&all, Kind::Video);
+    assert!(frames.is_sorted_by(|one, next| one < next), "{frames:?}");
+    assert_eq!(frames.len(), 625 - 2 * 50);
     assert_eq!(cuts(&all), [6_000, 14_000]);
 }
 
 #[test]
-fn what_left_the_window_is_not_given() {
+fn segments_outside_the_window_are_not_given() {
     let mut rig = Rig::new();
-    rig.before(&media(0, 12_000, PICTURE_BYTES));
+    rig.before(&media(0, 12_000, FRAME_BYTES));
     rig.tell(WALL_MS + 4_000);
     rig.first_ms = Some(WALL_MS + 4_000);
-    rig.publish(&media(12_000, 16_000, PICTURE_BYTES));
+    rig.publish(&media(12_000, 16_000, FRAME_BYTES));
     let (backfill, reading) = rig.start();
     let all = take_until(&backfill, 15_960);
     reading.join().unwrap();
@@ -256,39 +256,39 @@ fn what_left_the_window_is_not_given() {
 }
 
 #[test]
-fn a_break_of_the_encoder_in_the_window_stays_one() {
+fn an_encoder_gap_in_the_window_is_kept() {
     let mut rig = Rig::new();
-    rig.before(&media(0, 6_000, PICTURE_BYTES));
+    rig.before(&media(0, 6_000, FRAME_BYTES));
     rig.segmenter.gap();
-    rig.before(&media(11_000, 15_000, PICTURE_BYTES));
-    rig.publish(&media(15_000, 19_000, PICTURE_BYTES));
+    rig.before(&media(11_000, 15_000, FRAME_BYTES));
+    rig.publish(&media(15_000, 19_000, FRAME_BYTES));
     let (backfill, reading) = rig.start();
     let all = take_until(&backfill, 18_960);
     reading.join().unwrap();
     assert_eq!(cuts(&all), [11_000]);
     // What the segmenter had not finished is lost with the encoder.
-    let pictures = times(&all, Kind::Video);
-    assert_eq!(pictures.iter().filter(|at| **at >= 11_000).count(), 200);
+    let frames = times(&all, Kind::Video);
+    assert_eq!(frames.iter().filter(|at| **at >= 11_000).count(), 200);
 }
 
 #[test]
 fn no_more_is_read_than_the_driver_takes() {
     const SEGMENT_BYTES_MAX: usize = 2 * 25 * 150_100;
     let mut rig = Rig::new();
-    // Together far more than is held.
+    // Together far more than the driver may hold.
     rig.before(&media(0, 24_000, 150_000));
-    rig.publish(&media(24_000, 27_000, PICTURE_BYTES));
+    rig.publish(&media(24_000, 27_000, FRAME_BYTES));
     let (backfill, reading) = rig.start();
     let leased = || backfill.shared.state.lock().leased;
     let mut held = Vec::new();
     while leased() < LEASED_BYTES_MAX {
         take_some(&backfill, &mut held);
     }
-    // What was given before the driver held so much is the rest of one segment.
+    // Before the limit, the driver got the rest of one segment.
     while let Recv::Ready = backfill.recv(64, &mut held, DriverWaker::calling(|| {})) {}
     assert!(leased() < LEASED_BYTES_MAX + SEGMENT_BYTES_MAX);
     assert!(!reading.is_finished() && backfill.shared.state.lock().packets.is_empty());
-    // And gets more when it lets go.
+    // It gets more after it releases packets.
     backfill.released(leased());
     held.extend(take_until(&backfill, 26_960));
     reading.join().unwrap();
@@ -296,7 +296,7 @@ fn no_more_is_read_than_the_driver_takes() {
 }
 
 #[test]
-fn a_driver_that_gives_the_queue_back_ends_the_reading() {
+fn a_driver_that_abandons_the_queue_ends_the_reading() {
     let mut rig = Rig::new();
     rig.before(&media(0, 20_000, 100_000));
     let (backfill, reading) = rig.start();
@@ -309,30 +309,27 @@ fn a_driver_that_gives_the_queue_back_ends_the_reading() {
 }
 
 #[test]
-fn a_window_that_ends_before_it_comes_to_what_waits_leaves_a_gap() {
+fn a_window_that_ends_before_the_queue_leaves_a_gap() {
     let mut rig = Rig::new();
-    rig.before(&media(0, 6_000, PICTURE_BYTES));
-    rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
-    // The unfinished segment goes with the gap.
+    rig.before(&media(0, 6_000, FRAME_BYTES));
+    rig.publish(&media(6_000, 6_400, FRAME_BYTES));
+    // The unfinished segment is part of the gap.
     rig.segmenter.gap();
     let openings = satcast_drivers::published::Openings::default();
     openings.end(&rig.opening, Duration::ZERO);
     let (backfill, reading) = rig.start();
     let all = take_until(&backfill, 6_360);
     reading.join().unwrap();
-    let pictures = times(&all, Kind::Video);
-    assert!(
-        pictures.is_sorted_by(|one, next| one < next) && pictures.ends_with(&[6_320, 6_360]),
-        "{pictures:?}"
-    );
+    let frames = times(&all, Kind::Video);
+    assert!(frames.is_sorted_by(|one, next| one < next) && frames.ends_with(&[6_320, 6_360]), "{frames:?}");
     assert_eq!(cuts(&all), [6_000]);
 }
 
 #[test]
 fn a_window_that_ends_with_the_session_gives_all() {
     let mut rig = Rig::new();
-    rig.before(&media(0, 6_000, PICTURE_BYTES));
-    rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
+    rig.before(&media(0, 6_000, FRAME_BYTES));
+    rig.publish(&media(6_000, 6_400, FRAME_BYTES));
     let (backfill, reading) = rig.start();
     rig.end();
     satcast_drivers::published::Openings::default().end(&rig.opening, Duration::ZERO);
@@ -343,10 +340,10 @@ fn a_window_that_ends_with_the_session_gives_all() {
 }
 
 #[test]
-fn it_is_taken_when_the_driver_has_all_of_it() {
+fn a_backfill_is_taken_when_the_driver_has_all_packets() {
     let mut rig = Rig::new();
-    rig.before(&media(0, 6_000, PICTURE_BYTES));
-    rig.publish(&media(6_000, 8_000, PICTURE_BYTES));
+    rig.before(&media(0, 6_000, FRAME_BYTES));
+    rig.publish(&media(6_000, 8_000, FRAME_BYTES));
     rig.end();
     let backfill = rig.backfill();
     backfill.start();

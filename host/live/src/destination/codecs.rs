@@ -1,4 +1,4 @@
-//! When a destination that gave up because of a codec is tried again.
+//! Retries a destination that gave up because of a codec.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use tokio::sync::watch;
 use crate::hub::Codecs;
 use satcast_core::clock::Clock;
 
-/// Wait after a change of codec before a destination that gave up is tried again: both tracks may change, and an encoder that
-/// changes them without end must not have connections opened at that rate.
+/// Wait after a change of codec before the retry. Both tracks may change, and an encoder that changes its codecs repeatedly must not
+/// cause connections at that rate.
 const CODEC_CHANGE_WAIT: Duration = Duration::from_secs(2);
 
-/// Waits until the encoder sends another codec than a driver was `given` before it gave up, or than when the try began where it was
-/// given none: what cannot take one may take another.
+/// Waits until the encoder sends a codec that differs from those `given` to the driver before it gave up. If the driver got none, any
+/// change since the start of the attempt counts.
 pub(super) async fn another_codec(clock: &Clock, codecs: &mut watch::Receiver<Codecs>, given: Codecs) {
     let changed = match given {
         [None, None] => codecs.changed().await,
-        given => codecs.wait_for(|codecs| are_others(*codecs, given)).await.map(drop),
+        given => codecs.wait_for(|codecs| have_changed(*codecs, given)).await.map(drop),
     };
     if changed.is_ok() {
         clock.sleep(CODEC_CHANGE_WAIT).await;
     }
 }
 
-/// Whether a track of `given` has another codec now. One that only comes or goes is no other.
-fn are_others(now: Codecs, given: Codecs) -> bool {
+/// Whether a track of `given` has a different codec now. A track that only starts or ends does not count.
+fn have_changed(now: Codecs, given: Codecs) -> bool {
     now.iter().zip(given).any(|(now, given)| now.is_some() && given.is_some() && *now != given)
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use satcast_core::ids::UnixMillis;
 
     #[tokio::test]
-    async fn only_another_codec_than_the_refused_one_is_a_reason_to_try_again() {
+    async fn only_a_codec_that_differs_from_the_refused_one_causes_a_retry() {
         let (h264, hevc, aac) = (Some(Codec::H264), Some(Codec::Hevc), Some(Codec::Aac));
         for (given, now, other) in [
             ([hevc, aac], [hevc, aac], false),
@@ -46,7 +46,7 @@ mod tests {
             ([hevc, aac], [hevc, Some(Codec::Opus)], true),
             ([None, None], [hevc, aac], true),
         ] {
-            // The encoder went from H.264 to `now` while the try ran.
+            // The encoder changed from H.264 to `now` during the attempt.
             let (sender, mut codecs) = watch::channel([h264, aac]);
             sender.send_replace(now);
             let clock = Clock::manual(UnixMillis(0));

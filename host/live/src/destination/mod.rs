@@ -1,12 +1,12 @@
-//! One destination of a session: opened, watched, opened again after failures until the session ends.
+//! One destination of a session: opens it, watches it, and reopens it after failures until the session ends.
 //!
-//! Exactly this layer owns the retry; drivers end at their first failure.
+//! Only this layer retries. Drivers end at their first failure.
 
 mod codecs;
-mod losing;
+mod loss;
 mod parts;
+mod reporting;
 mod source;
-mod telling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,22 +22,22 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::codecs::another_codec;
-use self::losing::Losing;
+use self::loss::LossMonitor;
 #[cfg(test)]
-pub(super) use self::losing::WINDOW as LOSING_WINDOW;
+pub(super) use self::loss::WINDOW as LOSS_WINDOW;
 pub(super) use self::parts::Parts;
+#[cfg(test)]
+pub(super) use self::reporting::{EVENT_SHOWN_BYTES_MAX, lost_text};
 #[cfg(test)]
 pub(super) use self::source::SETTLE_MAX;
 use self::source::{Hoarding, Source};
-#[cfg(test)]
-pub(super) use self::telling::{EVENT_SHOWN_BYTES_MAX, lost_text};
 use super::backoff::{self, Next};
 use super::hub::Codecs;
 use super::mailbox::Mailbox;
+use super::notifier::Notifier;
 use super::queue::LEASED_BYTES_MAX;
 use super::shown::{DestState, DestinationSnapshot};
-use super::teller::Teller;
-use super::view::{Told, View};
+use super::view::{Reported, View};
 use satcast_core::clock::Clock;
 use satcast_core::feed::Feed;
 use satcast_core::ids::{AccountId, DestinationId, UnixMillis};
@@ -49,53 +49,54 @@ use satcast_drivers::{Counters, OpenDestination, OpenRequest, SENT_BYTES_PER_SEC
 use satcast_store::DestinationRecord;
 use satcast_usage::{Held, Orders, Usage};
 
-/// How long a driver may take over a new configuration before its destination is opened again.
+/// Time for a driver to apply a new configuration. After it, the destination is reopened.
 const CHANGE_WAIT: Duration = Duration::from_secs(2);
-/// New configurations that wait for one destination.
+/// Most new configurations that wait for one destination.
 const CHANGES_MAX: usize = 1;
-/// What is waited beyond the deadline for a driver that does not answer.
+/// Wait beyond the stop deadline for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// What is shown of a destination that would be opened while the encoder is away.
-pub(crate) const NO_MEDIA_TEXT: &str = "no media from the encoder; it connects when that is back";
-/// The same of one that is opened anew because it does not keep up.
-pub(crate) const LOSING_TEXT: &str = "it took less than four fifths of the stream for too long and is connected to anew; send at a lower bit rate, \
-    or look at the way to it";
+/// Shown while a destination waits for the encoder.
+pub(crate) const NO_MEDIA_TEXT: &str =
+    "no media from the encoder; the destination connects when the encoder sends again";
+/// Error of a destination that is reopened because it does not keep up.
+pub(crate) const SLOW_REOPEN_TEXT: &str = "the destination took less than 80% of the stream for too long, so it reconnects; lower the bit rate or \
+    check the network path to the destination";
 
 /// A destination while its session lives.
 pub(super) struct Destination {
     id: DestinationId,
     record: Mutex<Arc<DestinationRecord>>,
-    /// Where a new configuration goes while the destination is open.
+    /// Takes new configurations while the destination is open.
     changes: Mutex<Option<mpsc::Sender<Change>>>,
     view: Mutex<View>,
     counters: Arc<Counters>,
     dropped: Arc<AtomicU64>,
-    losing: Mutex<Losing>,
-    /// It loses too much, and is to be opened anew.
-    gives_up: Notify,
+    loss: Mutex<LossMonitor>,
+    /// It loses too many packets and must be reopened.
+    reopen: Notify,
     stop: CancellationToken,
-    has_given_way: AtomicBool,
+    is_replaced: AtomicBool,
     /// See [`Parts::flows`].
     flows: watch::Receiver<bool>,
-    /// Lines about states that its driver reports.
+    /// Limits log lines about states that its driver reports.
     lines: LogLimit,
     feed: Feed,
-    teller: Teller,
+    notifier: Notifier,
     troubles: Arc<Troubles<DestinationId, String>>,
     account: AccountId,
     usage: Arc<dyn Usage>,
     clock: Clock,
 }
 
-/// A new configuration on its way to the driver, and where the answer goes: whether the driver took it.
+/// A new configuration for the driver. The answer says whether the driver took it.
 struct Change {
     config: Value,
     answer: oneshot::Sender<bool>,
 }
 
 impl Destination {
-    /// Starts it; the task ends some time after [`Destination::stop`].
+    /// Starts the task. It ends some time after [`Destination::stop`].
     pub(super) fn start(record: DestinationRecord, parts: Parts) -> (Arc<Self>, tokio::task::JoinHandle<()>) {
         let stop = CancellationToken::new();
         let view = View::new(parts.clock.monotonic(), parts.clock.now());
@@ -106,14 +107,14 @@ impl Destination {
             view: Mutex::new(view),
             counters: Arc::default(),
             dropped: Arc::default(),
-            losing: Mutex::default(),
-            gives_up: Notify::new(),
-            has_given_way: AtomicBool::new(false),
+            loss: Mutex::default(),
+            reopen: Notify::new(),
+            is_replaced: AtomicBool::new(false),
             flows: parts.flows.clone(),
             lines: LogLimit::per_second(1),
             stop: stop.clone(),
             feed: parts.feed.clone(),
-            teller: parts.teller.clone(),
+            notifier: parts.notifier.clone(),
             troubles: parts.troubles.clone(),
             account: parts.account,
             usage: parts.usage.clone(),
@@ -141,8 +142,8 @@ impl Destination {
         self.record.lock().clone()
     }
 
-    /// Makes a running destination that of `wanted` without opening it again, when only its configuration differs and its driver
-    /// takes the new one.
+    /// Applies `wanted` without reopening the destination. False when more than the configuration differs, or the driver does not take
+    /// the new configuration.
     pub(super) async fn reconfigure(&self, wanted: &DestinationRecord) -> bool {
         let now = self.record();
         let same = DestinationRecord {
@@ -162,36 +163,36 @@ impl Destination {
         taken
     }
 
-    /// Another takes its place: what becomes of this one is told to nobody who watches any more.
-    pub(super) fn give_way(&self) {
-        self.has_given_way.store(true, Ordering::Relaxed);
+    /// Another instance replaces this one. Its further states are not published.
+    pub(super) fn mark_replaced(&self) {
+        self.is_replaced.store(true, Ordering::Relaxed);
     }
 
-    /// Asks for the end. What it does until then is no use any more.
+    /// Requests the end. Usage ends here.
     pub(super) fn stop(&self) {
         self.stop.cancel();
         let mut view = self.view.lock();
-        if view.told != Told::Over {
-            view.told = Told::Over;
+        if view.reported != Reported::Over {
+            view.reported = Reported::Over;
             self.usage.leaves(self.id, self.clock.monotonic());
         }
     }
 
-    /// Tells what the shown state means for its use. Under the view's lock, so that nobody tells a state that is over.
-    fn tell_usage(&self, view: &mut View, now: Duration) {
+    /// Reports usage according to the shown state. The view is locked, so reports stay in order.
+    fn report_usage(&self, view: &mut View, now: Duration) {
         let is_live = view.state == DestState::Live;
-        match view.told {
-            Told::Over => {}
-            Told::Forwards if is_live => {}
-            Told::Nothing if !is_live => {}
-            Told::Claims if view.state == DestState::Connecting => {}
+        match view.reported {
+            Reported::Over => {}
+            Reported::Forwards if is_live => {}
+            Reported::Nothing if !is_live => {}
+            Reported::Claims if view.state == DestState::Connecting => {}
             _ if is_live => {
-                view.told = Told::Forwards;
+                view.reported = Reported::Forwards;
                 self.usage.forwards(self.id, now);
             }
             _ => {
-                view.told = Told::Nothing;
-                self.usage.rests(self.id, now);
+                view.reported = Reported::Nothing;
+                self.usage.pauses(self.id, now);
             }
         }
     }
@@ -212,7 +213,7 @@ impl Destination {
         }
     }
 
-    /// What its driver counts beside the bytes sent.
+    /// Counters of its driver, without the bytes sent.
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
         self.counters.own()
     }
@@ -221,14 +222,14 @@ impl Destination {
         self.counters.bytes_sent(self.clock.monotonic())
     }
 
-    /// Looks at the bytes sent, and at what was lost of the `offered` packets of the session; called about once a second.
+    /// Samples the bytes sent and the packets lost. `offered`: packets of the session so far. Called about once a second.
     pub(super) fn sample_rate(&self, offered: u64, now: Duration, wall_now: UnixMillis) {
         let bytes = self.bytes_sent();
         if let Some(excess) = self.counters.take_excess() {
             let (destination, kind) = (self.id, self.record().kind.clone());
             tracing::warn!(
                 %destination, kind, bytes = excess,
-                "driver counts more bytes sent than can be; what is beyond {SENT_BYTES_PER_SEC_MAX} a second is left out, now and later"
+                "driver reports more bytes sent than possible; bytes above {SENT_BYTES_PER_SEC_MAX} per second are not counted"
             );
         }
         let mut view = self.view.lock();
@@ -236,21 +237,21 @@ impl Destination {
         view.sample(bytes, now, wall_now);
         let lost = self.dropped.load(Ordering::Relaxed);
         view.sample_lost(lost, now);
-        if self.losing.lock().sample(view.state == DestState::Live, offered, lost, now) {
-            self.gives_up.notify_one();
+        if self.loss.lock().sample(view.state == DestState::Live, offered, lost, now) {
+            self.reopen.notify_one();
         }
         if view.state != before {
-            self.tell_usage(&mut view, now);
+            self.report_usage(&mut view, now);
         }
         // Nothing can be sent while the encoder is away.
-        let is_idle = view.is_quieted && !*self.flows.borrow();
+        let is_idle = view.is_stalled && !*self.flows.borrow();
         if (view.state != before && !is_idle) || view.state == DestState::Live {
             self.note_trouble(&view, wall_now);
         }
-        self.tell_watchers(&mut view, now, wall_now, true);
+        self.publish_state(&mut view, now, wall_now, true);
     }
 
-    /// Keeps why it is not live, for whoever looks later.
+    /// Keeps the reason why it is not live, for later queries.
     fn note_trouble(&self, view: &View, at: UnixMillis) {
         if let Some(error) = &view.error {
             self.troubles.note(self.id, error.clone(), at);
@@ -258,7 +259,7 @@ impl Destination {
     }
 }
 
-/// The task of a destination: opened, watched, and opened anew for as long as its session lives.
+/// The task of a destination: opens, watches and reopens it until the session ends.
 struct Run {
     destination: Arc<Destination>,
     parts: Parts,
@@ -266,22 +267,24 @@ struct Run {
     orders: watch::Receiver<Orders>,
     failures: u32,
     panics: u32,
-    /// Its driver was away as this try began, and did not open it.
+    /// The driver was not available at the start of this attempt, and did not open the destination.
     began_away: bool,
-    /// What the encoder sends, as this try began.
+    /// Codecs of the encoder since the start of this attempt.
     codecs: watch::Receiver<Codecs>,
-    /// What its driver was given of them last.
+    /// Codecs that its driver got last.
     given: Codecs,
 }
 
 impl Run {
     async fn run(mut self) {
         while self.may_run().await {
-            let outcome = self.one_try().await;
+            let outcome = self.attempt().await;
             if self.is_stopping() || self.held().is_some() {
                 continue;
             }
-            let error = outcome.err().unwrap_or_else(|| Error::remote("the destination ended by itself"));
+            let error = outcome
+                .err()
+                .unwrap_or_else(|| Error::remote("the driver ended the destination without an error"));
             self.after_failure(error).await;
         }
         self.show(DestState::Stopped, None);
@@ -303,24 +306,24 @@ impl Run {
         self.orders.borrow().held.get(&self.id()).copied()
     }
 
-    /// Waits until it may be opened, and shows meanwhile why not; `false` when it is to end.
+    /// Waits until it may be opened, and shows the reason of the wait. `false` when it must end.
     async fn may_run(&mut self) -> bool {
         while !self.is_stopping() {
             {
                 let mut view = self.destination.view.lock();
-                if view.told != Told::Over {
-                    view.told = Told::Claims;
+                if view.reported != Reported::Over {
+                    view.reported = Reported::Claims;
                     self.destination.usage.claims(self.id());
                 }
             }
             let id = self.id();
             let Some(held) = self.held() else {
-                if *self.parts.flows.borrow() || self.shows_what_was() {
+                if *self.parts.flows.borrow() || self.opens_without_encoder() {
                     return true;
                 }
                 self.show(DestState::Connecting, Some(NO_MEDIA_TEXT.into()));
                 tokio::select! {
-                    // The senders outlive this.
+                    // The senders outlive this task.
                     _ = self.parts.flows.wait_for(|flows| *flows) => {}
                     _ = self.orders.wait_for(|orders| orders.held.contains_key(&id)) => {}
                     () = self.stopping.cancelled() => {}
@@ -329,7 +332,7 @@ impl Run {
             };
             self.show(DestState::Stopped, Some(held.as_str().into()));
             tokio::select! {
-                // The senders of both outlive this.
+                // The senders outlive this task.
                 _ = self.orders.wait_for(|orders| !orders.held.contains_key(&id)) => {}
                 () = self.stopping.cancelled() => {}
             }
@@ -337,21 +340,22 @@ impl Run {
         false
     }
 
-    /// It has something to do without an encoder: it has viewers, or keeps what must not be lost. Another would begin a broadcast with a
-    /// picture from before the encoder went.
-    fn shows_what_was(&self) -> bool {
+    /// Destinations with playback or a spool open without an encoder. Others would start a broadcast with a frame from before the encoder
+    /// left.
+    fn opens_without_encoder(&self) -> bool {
         let kind = &self.destination.record().kind;
         self.parts.drivers.has_playback(kind) || self.parts.drivers.spool(kind).is_some()
     }
 
-    /// From open to the end of the opening, however it came.
-    async fn one_try(&mut self) -> Result<(), Error> {
+    /// One attempt: from open to the end of the opening.
+    async fn attempt(&mut self) -> Result<(), Error> {
         let record = self.destination.record();
         let waker = self.parts.drivers.waker(&record.kind)?;
         self.show(DestState::Connecting, None);
         let mailbox = Arc::new(Mailbox::default());
         let patience = self.parts.drivers.queue(&record.kind).reopen_secs;
-        *self.destination.losing.lock() = Losing::new((patience > 0).then(|| Duration::from_secs(patience)));
+        *self.destination.loss.lock() =
+            LossMonitor::new((patience > 0).then(|| Duration::from_secs(patience)));
         self.codecs = self.parts.hub.codecs();
         let source =
             Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
@@ -374,7 +378,7 @@ impl Run {
                 self.began_away = false;
                 source.start();
                 let outcome = self.watch(open, &mailbox, &source).await;
-                // Once in a session; what broke off in the middle begins anew.
+                // A complete backfill is given once in a session. An interrupted one starts again.
                 if source.is_backfill_taken() {
                     self.parts.had_backfill.lock().insert(record.id);
                 }
@@ -386,12 +390,12 @@ impl Run {
         self.given = source.given();
         let lost = source.end(&self.parts.hub);
         if lost > 0 {
-            self.tell_lost(lost);
+            self.report_lost(lost);
         }
         outcome
     }
 
-    /// What its driver is told of whom it works for.
+    /// Context for the driver.
     fn about(&self) -> About {
         About {
             destination_id: self.id().0,
@@ -404,20 +408,20 @@ impl Run {
         }
     }
 
-    /// An opening for what viewers may fetch; others find it only when its type has playback.
+    /// Creates the opening that holds the published assets. Viewers find it only when its type has playback.
     fn begin_opening(&self) -> Arc<Opening> {
         let (session, started_at) = (self.parts.session.clone(), self.parts.started_at);
         let opening = Arc::new(Opening::new(self.id(), session, started_at));
         if self.parts.drivers.has_playback(&self.destination.record().kind)
             && let Some(oldest) = self.parts.openings.begin(opening.clone())
         {
-            // Its drop runs driver code. Nobody waits for it.
+            // The drop runs driver code, so it is not awaited.
             tokio::task::spawn_blocking(move || drop(oldest));
         }
         opening
     }
 
-    /// Follows an opening to its end.
+    /// Watches an opening until its end.
     async fn watch(
         &mut self,
         mut open: OpenDestination,
@@ -428,25 +432,25 @@ impl Run {
         let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
         *self.destination.changes.lock() = Some(sender);
         let mut hoarding = Hoarding::new();
-        let mut gives_up = false;
-        // One of an earlier try is no reason to give up this one.
-        self.destination.gives_up.notified().now_or_never();
+        let mut reopen = false;
+        // A request from an earlier attempt does not apply to this one.
+        self.destination.reopen.notified().now_or_never();
         loop {
             let change = tokio::select! {
                 () = mailbox.arrived.notified() => None,
                 () = hoarding.noticed(source) => {
                     tracing::error!(
                         session = %self.parts.session, destination = %id, kind = %self.destination.record().kind,
-                        bytes = LEASED_BYTES_MAX, "driver holds packets of a destination and lets go of none; it gets no more until it does"
+                        bytes = LEASED_BYTES_MAX, "driver holds the maximum of unreleased packets of a destination; it gets no more until it releases some"
                     );
                     None
                 }
                 change = changes.recv() => change,
-                () = self.destination.gives_up.notified() => {
-                    gives_up = true;
+                () = self.destination.reopen.notified() => {
+                    reopen = true;
                     break;
                 }
-                // The sender lives as long as the destination, which `self` holds.
+                // The sender lives as long as the destination, and `self` holds the destination.
                 () = stopping.cancelled() => break,
                 _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
             };
@@ -457,7 +461,7 @@ impl Run {
             if let Some(change) = change {
                 let taken = open.reconfigure(&change.config).await;
                 tracing::info!(session = %self.parts.session, destination = %id, taken, "new configuration for a running destination");
-                // Whoever asked may have given up.
+                // The caller may have stopped waiting.
                 let _ = change.answer.send(taken);
             }
         }
@@ -479,33 +483,33 @@ impl Run {
         match clock.timeout(limit, end).await {
             Some(outcome) => {
                 open.ended();
-                if gives_up { Err(Error::remote(LOSING_TEXT)) } else { outcome }
+                if reopen { Err(Error::remote(SLOW_REOPEN_TEXT)) } else { outcome }
             }
             None => {
                 tracing::error!(
                     session = %self.parts.session, destination = %self.id(), kind = %self.destination.record().kind,
-                    "driver did not end a destination in time; it gets nothing more of it, and what it holds stays until it lets go of it or its \
-                     process ends"
+                    "driver did not end a destination in time; it gets no more packets, and its packets stay in memory until it releases them or \
+                     its process ends"
                 );
-                Err(Error::internal("the driver did not end the destination"))
+                Err(Error::internal("the driver did not end the destination in time"))
             }
         }
     }
 
-    /// As [`Run::read_mail`] while it ends: what it says of its state no longer matters.
+    /// As [`Run::read_mail`], while the destination ends: reported states are ignored.
     fn read_last_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        self.tell_events(mail.events);
+        self.report_events(mail.events);
         mail.outcome
     }
 
-    /// Takes what the driver reported; the outcome when it has ended.
+    /// Handles the driver's reports. Returns the outcome when the driver has ended.
     fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        self.tell_events(mail.events);
+        self.report_events(mail.events);
         match mail.state {
-            // Words alone do not make it live again.
-            Some((DriverState::Live, _)) if self.destination.view.lock().is_quieted => {}
+            // After a stall only sent bytes make it live again.
+            Some((DriverState::Live, _)) if self.destination.view.lock().is_stalled => {}
             Some((DriverState::Live, _)) => self.show(DestState::Live, None),
             Some((DriverState::Connecting, reason)) => {
                 self.show(DestState::Connecting, reason.map(|reason| reason.message));
@@ -515,7 +519,7 @@ impl Run {
         mail.outcome
     }
 
-    /// Shows a failure and waits until it is time to try again, or for the end.
+    /// Shows a failure, and waits for the next attempt or the end.
     async fn after_failure(&mut self, error: Error) {
         let (now, monotonic_now) = (self.parts.clock.now(), self.parts.clock.monotonic());
         let live_from = self.destination.view.lock().live_from;
@@ -523,7 +527,8 @@ impl Run {
             self.failures = 0;
             self.panics = 0;
         }
-        // That is no failure of the destination, which comes back as fast as after its first one. Its driver may be back by now.
+        // A driver that is not available is no failure of the destination, so the back-off starts over. The driver may be available
+        // again by now.
         if std::mem::take(&mut self.began_away) || self.is_driver_away() {
             self.failures = 0;
         }
@@ -536,7 +541,7 @@ impl Run {
                 let retry_at = UnixMillis(now.0.saturating_add(wait.as_millis() as i64));
                 tracing::warn!(
                     %session, %destination, attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
-                    error = %error.message, "destination failed, will be tried again"
+                    error = %error.message, "destination failed; retrying"
                 );
                 self.show_until(DestState::Retrying, Some(error.message), Some(retry_at));
                 tokio::select! {
@@ -545,10 +550,10 @@ impl Run {
                 }
             }
             Next::GiveUp => {
-                tracing::warn!(%session, %destination, error = %error.message, "destination failed, not tried again until it or a codec is changed");
+                tracing::warn!(%session, %destination, error = %error.message, "destination failed; no retry until its configuration or a codec changes");
                 let may_be_the_codec = error.class == Class::Config;
                 self.show(DestState::Failed, Some(error.message));
-                // As above: the senders outlive this.
+                // The senders outlive this task.
                 tokio::select! {
                     () = another_codec(&self.parts.clock, &mut self.codecs, self.given), if may_be_the_codec => {}
                     () = self.stopping.cancelled() => {}
@@ -561,28 +566,28 @@ impl Run {
         self.show_until(state, error, None);
     }
 
-    /// As [`Run::show`], with the time of the next try.
+    /// As [`Run::show`], with the time of the next attempt.
     fn show_until(&self, state: DestState, error: Option<String>, next_retry_at: Option<UnixMillis>) {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let mut view = self.destination.view.lock();
-        // Another try is no reason to forget why it is needed.
-        let is_again = state == DestState::Connecting && self.failures > 0;
-        let why = || view.error.clone().filter(|why| is_again && why != NO_MEDIA_TEXT);
+        // A new attempt keeps the error of the last one.
+        let is_retry = state == DestState::Connecting && self.failures > 0;
+        let why = || view.error.clone().filter(|why| is_retry && why != NO_MEDIA_TEXT);
         let error = error.or_else(why);
         let changed = view.set(state, error, now, wall_now);
         view.next_retry_at = next_retry_at;
         self.destination.note_trouble(&view, wall_now);
-        self.destination.tell_usage(&mut view, now);
+        self.destination.report_usage(&mut view, now);
         view.attempt = match state {
             DestState::Live | DestState::Stopped => 0,
             DestState::Retrying | DestState::Failed => self.failures,
             DestState::Connecting => self.failures.saturating_add(1),
         };
-        // A driver may flip between the two as fast as it likes.
+        // A driver may switch between these two states at any rate.
         let flips = matches!(state, DestState::Live | DestState::Connecting);
-        self.destination.tell_watchers(&mut view, now, wall_now, !flips);
+        self.destination.publish_state(&mut view, now, wall_now, !flips);
         if changed && (self.destination.lines.admit(now).is_some() || !flips) {
-            tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination");
+            tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination state");
         }
     }
 }

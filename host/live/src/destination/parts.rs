@@ -1,4 +1,4 @@
-//! What a destination is made with.
+//! The dependencies of a destination.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::hub::Hub;
+use crate::notifier::Notifier;
 use crate::spool::Shares;
-use crate::teller::Teller;
 use crate::via::Via;
 use satcast_core::clock::Clock;
 use satcast_core::feed::Feed;
@@ -19,20 +19,20 @@ use satcast_drivers::Drivers;
 use satcast_drivers::published::Openings;
 use satcast_usage::Usage;
 
-/// What a destination needs of its session.
+/// What a session gives to each destination.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) drivers: Drivers,
     pub(crate) clock: Clock,
-    /// What it is given to flush and end.
+    /// Time to flush and end.
     pub(crate) stop_deadline: Duration,
     pub(crate) hub: Arc<Hub>,
     pub(crate) source: u64,
-    /// Which streams the media has come through before this one, and the mark of this one.
+    /// The streams that the media has passed through before this one; `mark` is that of this stream.
     pub(crate) via: Arc<Mutex<Via>>,
     pub(crate) mark: String,
     pub(crate) session: SessionId,
-    /// Of the stream.
+    /// Label of the stream.
     pub(crate) label: String,
     /// Time of the session's first media.
     pub(crate) started_at: UnixMillis,
@@ -40,12 +40,12 @@ pub(crate) struct Parts {
     pub(crate) spools: Arc<Shares>,
     pub(crate) troubles: Arc<Troubles<DestinationId, String>>,
     pub(crate) feed: Feed,
-    pub(crate) teller: Teller,
-    /// Whose the stream is.
+    pub(crate) notifier: Notifier,
+    /// Owner of the stream.
     pub(crate) account: AccountId,
     pub(crate) usage: Arc<dyn Usage>,
-    /// Media of the present encoder comes.
+    /// The current encoder sends media.
     pub(crate) flows: watch::Receiver<bool>,
-    /// Destinations of the session that get no backfill any more.
+    /// Destinations of the session that get no further backfill.
     pub(crate) had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
 }

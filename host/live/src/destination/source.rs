@@ -1,5 +1,4 @@
-//! Where the driver of one opening has its media from: a backfill where it wants one, then a queue; and what becomes of what waits there
-//! at the end.
+//! The media source of one opening: a backfill if the driver wants one, then the queue; and the flush of the queue at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,11 +17,11 @@ use satcast_core::config::QueueLimits;
 use satcast_core::ids::DestinationId;
 use satcast_drivers::{SpoolPlace, Waker};
 
-/// How long a driver that must not lose anything may go on taking what waits when its destination is to end.
+/// Time for a lossless driver to take the rest of its queue when its destination ends.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether all was taken.
+/// How often the queue is checked for being empty.
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
-/// How often it is looked whether a driver holds as much as it may at all.
+/// How often it is checked whether a driver holds the maximum of unreleased bytes.
 const HOARDING_LOOK: Duration = Duration::from_secs(5);
 
 const BYTES_PER_MB: usize = 1024 * 1024;
@@ -32,17 +31,17 @@ pub(super) struct Source {
     queue: Arc<Queue>,
     waker: Waker,
     backfill: Option<Arc<Backfill>>,
-    /// What its driver does not take is lost, and must not be.
+    /// The driver must not lose packets.
     is_lossless: bool,
-    /// Packets lost so far by the destination, and how many those were when the end began.
+    /// Packets lost so far by the destination; `dropped_before`: their number when the end began.
     dropped: Arc<AtomicU64>,
     dropped_before: OnceLock<u64>,
     clock: Clock,
 }
 
 impl Source {
-    /// A queue that gets what the session has from now on, with a disk behind it where the driver must not lose anything; lost packets
-    /// are added to `dropped`.
+    /// Attaches a queue that gets the session's media from now on, with a disk behind it for a lossless driver. Lost packets are added
+    /// to `dropped`.
     pub(super) fn attached(
         parts: &Parts,
         destination: DestinationId,
@@ -78,22 +77,22 @@ impl Source {
         }
     }
 
-    /// Its driver has opened.
+    /// The driver has opened: starts the backfill.
     pub(super) fn start(&self) {
         self.backfill.iter().for_each(|backfill| backfill.start());
     }
 
-    /// Codecs of video and audio that its driver was given last.
+    /// Codecs of video and audio that the driver got last.
     pub(super) fn given(&self) -> Codecs {
         self.queue.given()
     }
 
-    /// There is no backfill, or its driver has taken all of it.
+    /// There is no backfill, or the driver has taken all of it.
     pub(super) fn is_backfill_taken(&self) -> bool {
         self.backfill.as_ref().is_none_or(|backfill| backfill.is_taken())
     }
 
-    /// Lets nothing new in, and gives a driver that must not lose anything the time to take what waits.
+    /// Closes the queue, and gives a lossless driver the time to take the rest.
     pub(super) async fn settle(&self) {
         let until = self.clock.monotonic() + SETTLE_MAX;
         let is_read = || self.backfill.as_ref().is_none_or(|backfill| backfill.is_over());
@@ -103,7 +102,7 @@ impl Source {
             return;
         }
         let _ = self.dropped_before.set(self.dropped.load(Ordering::Relaxed));
-        // What is left then is counted at the end.
+        // Packets that are left then are counted in `end`.
         self.wait_for(|| self.queue.media_waiting() == 0, until).await;
     }
 
@@ -116,7 +115,7 @@ impl Source {
         self.clock.timeout_at(until, looks).await;
     }
 
-    /// The opening has ended. Gives the packets that were lost since its end began, and must not be.
+    /// The opening has ended. Returns the number of packets that a lossless driver lost since the end began.
     pub(super) fn end(&self, hub: &Hub) -> u64 {
         hub.detach(&self.queue);
         self.waker.wake(self.queue.close());
@@ -127,14 +126,14 @@ impl Source {
     }
 }
 
-/// As the operator has set it.
+/// Limits of the operator's configuration.
 fn bounds(limits: QueueLimits) -> Bounds {
     let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     let bytes = number(limits.mb).saturating_mul(BYTES_PER_MB);
     Bounds { packets: number(limits.packets), bytes, wait: Duration::from_secs(limits.secs) }
 }
 
-/// For the first opening of a destination that wants one, in a session with a DVR window.
+/// Only for the first opening of a destination whose driver wants one, in a session with a DVR window.
 fn backfill(
     parts: &Parts,
     destination: DestinationId,
@@ -142,9 +141,9 @@ fn backfill(
     queue: &Arc<Queue>,
     waker: &Waker,
 ) -> Option<Arc<Backfill>> {
-    let wants = parts.drivers.wants_past(kind) && !parts.had_backfill.lock().contains(&destination);
+    let wants = parts.drivers.wants_backfill(kind) && !parts.had_backfill.lock().contains(&destination);
     let window = parts.openings.longest_window(&parts.session).filter(|_| wants)?;
-    // A driver that does not say where its segments stand cannot be read, and is not waited for.
+    // A driver that does not publish the positions of its segments cannot be read.
     if window.assets().segments(0).is_empty() {
         return None;
     }
@@ -152,25 +151,25 @@ fn backfill(
     Some(Arc::new(Backfill::new(queue.clone(), waker.clone(), window, about)))
 }
 
-/// Whether a driver keeps all that it may hold; said once for an opening.
+/// Detects a driver that holds the maximum of unreleased bytes; reported once for an opening.
 pub(super) struct Hoarding {
     look: Interval,
-    is_said: bool,
+    is_reported: bool,
 }
 
 impl Hoarding {
     pub(super) fn new() -> Self {
         let mut look = tokio::time::interval_at(Instant::now() + HOARDING_LOOK, HOARDING_LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { look, is_said: false }
+        Self { look, is_reported: false }
     }
 
-    /// Ends when the driver holds all that it may while more waits, and not a second time.
+    /// Resolves when the driver holds the maximum while more packets wait; at most once.
     pub(super) async fn noticed(&mut self, source: &Source) {
         loop {
             self.look.tick().await;
-            if !self.is_said && source.queue.is_held_up() && source.queue.media_waiting() > 0 {
-                self.is_said = true;
+            if !self.is_reported && source.queue.is_held_up() && source.queue.media_waiting() > 0 {
+                self.is_reported = true;
                 return;
             }
         }

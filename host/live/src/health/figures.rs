@@ -1,30 +1,30 @@
-//! What comes from an encoder, in figures.
+//! Measurements of the encoder's media.
 
 use satcast_media::flv::ForeignCodec;
 
-/// The pictures as they come.
+/// Measurements of the video track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VideoHealth {
     /// Codec: `h264`, `hevc` or `av1`.
     pub codec: &'static str,
-    /// Width and height in pixels; `None` until a configuration was read that says them.
+    /// Width and height in pixels; `None` until a configuration with them was read.
     pub size: Option<(u32, u32)>,
-    /// Pictures per second over the last seconds.
+    /// Frames per second over the last seconds.
     pub frame_rate: Option<f64>,
     /// Bits per second over the last seconds.
     pub bitrate: Option<u64>,
-    /// Longest distance of the last keyframes in seconds, the group that is not yet over included.
+    /// Longest of the last keyframe intervals in seconds, including the unfinished GOP.
     pub keyframe_interval: Option<f64>,
-    /// Pictures come in another order than they are shown in.
+    /// Frames arrive in an order that differs from presentation order.
     pub b_frames: bool,
 }
 
-/// The sound as it comes.
+/// Measurements of the audio track.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AudioHealth {
     /// Codec: `aac` or `opus`.
     pub codec: &'static str,
-    /// Samples per second; `None` until a configuration was read that says them.
+    /// Samples per second; `None` until a configuration with them was read.
     pub sample_rate: Option<u32>,
     /// Channels; as `sample_rate`.
     pub channels: Option<u8>,
@@ -32,21 +32,21 @@ pub struct AudioHealth {
     pub bitrate: Option<u64>,
 }
 
-/// What comes from the encoder.
+/// Measurements of one session's media.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// `None` when no pictures come.
+    /// `None` when no video arrives.
     pub video: Option<VideoHealth>,
-    /// `None` when no sound comes.
+    /// `None` when no audio arrives.
     pub audio: Option<AudioHealth>,
-    /// Times that the encoder's clock jumped in this session; its own return is none.
+    /// Jumps of the encoder's clock in this session; a reconnect is not counted.
     pub timestamp_jumps: u64,
-    /// The last of them was a moment ago.
+    /// The last jump is recent.
     pub(crate) jumped_lately: bool,
-    /// Codecs of tracks that are left out, as nobody here takes them.
+    /// Codecs of tracks that are left out because they are not supported.
     pub(crate) foreign: Vec<ForeignCodec>,
-    /// Media has come for long enough to say that a track is missing.
+    /// Enough media arrived to decide whether a track is missing.
     pub(crate) is_settled: bool,
-    /// Nothing at all came for a while.
+    /// No media arrived for a while.
     pub(crate) is_silent: bool,
 }

@@ -1,5 +1,5 @@
-//! What the encoder sends, measured from packet headers: a few additions for each packet, no payload touched, nothing allocated
-//! but when a codec configuration changes.
+//! Measures the encoder's media from packet headers: a few additions for each packet, no access to payloads, and allocations only
+//! when a codec configuration changes.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use satcast_media::{Codec, Kind, Packet};
 use super::figures::{AudioHealth, Figures, VideoHealth};
 use super::window::{SLOT_NS, SLOTS, Window};
 
-/// A track that gave nothing for so much media time is missing; nothing at all for so long is silence.
+/// A track without packets for this much media time is missing. No packets at all for this long is silence.
 pub(crate) const MISSING_AFTER: Duration = Duration::from_secs(5);
-/// A jump of the encoder's clock is an issue for so long.
+/// How long a jump of the encoder's clock is shown as an issue.
 pub(crate) const JUMP_KEPT: Duration = Duration::from_secs(60);
-/// Keyframe distances that are kept.
+/// Number of keyframe intervals that are kept.
 pub(crate) const INTERVALS: usize = 4;
 
 /// Measures one session's media.
@@ -23,52 +23,52 @@ pub(crate) const INTERVALS: usize = 4;
 pub(crate) struct Gauge {
     video: Track,
     audio: Track,
-    pictures: Pictures,
-    /// First and newest time of the present encoder's media.
+    frames: FrameStats,
+    /// First and newest decode time of the current encoder's media, in nanoseconds.
     span: Option<(i64, i64)>,
-    /// When anything came last, on the monotonic clock.
+    /// Monotonic arrival time of the last packet.
     arrived_at: Option<Duration>,
     jumps: u64,
     jumped_at: Option<Duration>,
-    /// Codecs that nobody here takes, of the present encoder's tracks.
+    /// Unsupported codecs of the current encoder's tracks.
     foreign: Vec<ForeignCodec>,
 }
 
 #[derive(Debug, Default)]
 struct Track {
     codec: Option<Codec>,
-    /// The configuration that `details` is from.
+    /// The configuration from which `details` was read.
     record: Bytes,
     details: Option<TrackDetails>,
     newest_ns: Option<i64>,
     window: Window,
 }
 
-/// Order and keyframes of the pictures.
+/// Order and keyframes of the video frames.
 #[derive(Debug, Default)]
-struct Pictures {
+struct FrameStats {
     keyframe_ns: Option<i64>,
-    /// Distances of the last keyframes, a ring.
+    /// The last keyframe intervals in nanoseconds, a ring.
     intervals: [i64; INTERVALS],
     next: usize,
     latest_pts_ns: Option<i64>,
-    /// Decode time of the last picture that is shown before one that came earlier.
+    /// Decode time of the last frame that is presented before a frame that arrived earlier.
     reordered_ns: Option<i64>,
 }
 
 impl Gauge {
-    /// Another encoder, or the same one after a pause: only what belongs to the session stays.
+    /// A new encoder, or the same one after a pause: keeps only the counters of the session.
     pub(crate) fn new_encoder(&mut self) {
         let (jumps, jumped_at) = (self.jumps, self.jumped_at);
         *self = Self { jumps, jumped_at, ..Self::default() };
     }
 
-    /// A track has a codec that nobody here takes; told once for each kind of track and encoder.
+    /// A track has an unsupported codec; called once for each kind of track and encoder.
     pub(crate) fn foreign(&mut self, codec: ForeignCodec) {
         self.foreign.push(codec);
     }
 
-    /// Takes a packet of the encoder on the session's timeline; `jump` when that was set anew before it.
+    /// Takes a packet on the session's timeline; `jump`: the timeline was reset before it.
     pub(crate) fn take(&mut self, packet: &Packet, jump: bool, now: Duration) {
         let track = match packet.kind() {
             Kind::Video => &mut self.video,
@@ -76,39 +76,39 @@ impl Gauge {
         };
         if packet.is_config() {
             if packet.kind() == Kind::Video && track.codec.is_some_and(|codec| codec != packet.codec) {
-                self.pictures = Pictures::default();
+                self.frames = FrameStats::default();
             }
             return track.configure(packet);
         }
-        // The first packet of an encoder is placed anew in any case.
+        // The first packet of an encoder always resets the timeline.
         if jump && self.span.is_some() {
             self.jumps += 1;
             self.jumped_at = Some(now);
-            self.pictures = Pictures::default();
+            self.frames = FrameStats::default();
         }
         let (dts_ns, pts_ns) = (packet.dts_ns, packet.pts_ns);
         track.codec = Some(packet.codec);
         track.newest_ns = Some(dts_ns);
         track.window.add(dts_ns, packet.payload.len());
         if packet.kind() == Kind::Video {
-            self.pictures.take(dts_ns, pts_ns, packet.keyframe);
+            self.frames.take(dts_ns, pts_ns, packet.keyframe);
         }
         let (first, newest) = self.span.unwrap_or((dts_ns, dts_ns));
         self.span = Some((first, newest.max(dts_ns)));
         self.arrived_at = Some(now);
     }
 
-    /// What came until the monotonic time `now`.
+    /// Measurements until the monotonic time `now`.
     pub(crate) fn figures(&self, now: Duration) -> Figures {
         let silence = self.arrived_at.map(|at| now.saturating_sub(at));
         let is_silent = silence.is_some_and(|silence| silence >= MISSING_AFTER);
         let (first, newest) = self.span.unwrap_or_default();
-        let comes = |track: &&Track| {
+        let arrives = |track: &&Track| {
             !is_silent && track.newest_ns.is_some_and(|at| newest.saturating_sub(at) < nanos(MISSING_AFTER))
         };
         Figures {
-            video: Some(&self.video).filter(comes).and_then(|track| self.pictures.health(track)),
-            audio: Some(&self.audio).filter(comes).and_then(Track::audio_health),
+            video: Some(&self.video).filter(arrives).and_then(|track| self.frames.health(track)),
+            audio: Some(&self.audio).filter(arrives).and_then(Track::audio_health),
             timestamp_jumps: self.jumps,
             jumped_lately: self.jumped_at.is_some_and(|at| now.saturating_sub(at) < JUMP_KEPT),
             foreign: self.foreign.clone(),
@@ -119,36 +119,36 @@ impl Gauge {
 }
 
 impl Track {
-    /// Reads a configuration, unless it is the one that holds: encoders repeat theirs.
+    /// Reads a configuration, unless it is a repetition of the current one.
     fn configure(&mut self, packet: &Packet) {
         if self.codec == Some(packet.codec) && self.record == packet.payload {
             return;
         }
         self.codec = Some(packet.codec);
         self.record = packet.payload.clone();
-        // One that cannot be read is the destinations' to refuse.
+        // Destinations refuse a configuration that cannot be parsed.
         self.details = TrackConfig::parse(packet.codec, &packet.payload).ok().map(|config| config.details());
     }
 
     fn audio_health(&self) -> Option<AudioHealth> {
-        let said = match self.details {
+        let format = match self.details {
             Some(TrackDetails::Audio { sample_rate, channels, .. }) => Some((sample_rate, channels)),
             _ => None,
         };
         Some(AudioHealth {
             codec: self.codec?.name(),
-            sample_rate: said.map(|(sample_rate, _)| sample_rate),
-            channels: said.map(|(_, channels)| channels),
+            sample_rate: format.map(|(sample_rate, _)| sample_rate),
+            channels: format.map(|(_, channels)| channels),
             bitrate: self.window.rates().map(|rates| rates.bits_per_sec),
         })
     }
 }
 
-impl Pictures {
+impl FrameStats {
     fn take(&mut self, dts_ns: i64, pts_ns: i64, keyframe: bool) {
         if keyframe {
-            if let Some(before) = self.keyframe_ns {
-                self.intervals[self.next] = dts_ns.saturating_sub(before);
+            if let Some(previous) = self.keyframe_ns {
+                self.intervals[self.next] = dts_ns.saturating_sub(previous);
                 self.next = (self.next + 1) % INTERVALS;
             }
             self.keyframe_ns = Some(dts_ns);
@@ -162,7 +162,7 @@ impl Pictures {
     fn health(&self, track: &Track) -> Option<VideoHealth> {
         let newest = track.newest_ns?;
         let open = self.keyframe_ns.map(|at| newest.saturating_sub(at));
-        // A group that has just begun says nothing yet.
+        // A GOP that has just started does not count yet.
         let longest = self
             .intervals
             .into_iter()
@@ -225,7 +225,7 @@ mod tests {
             self.gauge.take(&packet, false, self.now);
         }
 
-        /// Video of 25 pictures a second with a keyframe each `group` of them, and sound of 50 packets.
+        /// Video of 25 frames a second with a keyframe every `group` frames, and audio of 50 packets.
         fn run(&mut self, from_ms: i64, to_ms: i64, group: i64) {
             for ms in (from_ms..to_ms).step_by(20) {
                 if ms % 40 == 0 {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_what_comes() {
+    fn figures_match_the_media() {
         let mut rig = Rig::new();
         assert_eq!(rig.gauge.figures(Duration::ZERO), Figures::default());
         let record = Packet::configuration(Codec::Aac, Bytes::from_static(AAC_RECORD));
@@ -263,12 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_the_last_groups_counts_and_the_open_one_too() {
+    fn the_longest_of_the_last_gops_counts_and_so_does_the_unfinished_one() {
         let mut rig = Rig::new();
         rig.run(0, 520, 50);
-        assert_eq!(rig.video_health().keyframe_interval, None, "it may end at any moment");
+        assert_eq!(rig.video_health().keyframe_interval, None, "the GOP may end at any moment");
         rig.run(520, 9_040, 10_000);
-        assert_eq!(rig.video_health().keyframe_interval, Some(9.0), "not over yet");
+        assert_eq!(rig.video_health().keyframe_interval, Some(9.0), "unfinished");
         rig.run(10_000, 12_040, 25);
         assert_eq!(rig.video_health().keyframe_interval, Some(10.0));
         rig.run(12_040, 15_000, 25);
@@ -276,10 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn pictures_out_of_order_are_b_frames_and_a_shift_of_all_is_not() {
+    fn reordered_frames_are_b_frames_and_a_common_shift_is_not() {
         let mut rig = Rig::new();
         (0..100).for_each(|n| rig.video(n * 40, 80, n % 50 == 0));
-        assert!(!rig.video_health().b_frames, "the same for every picture");
+        assert!(!rig.video_health().b_frames, "the same shift for every frame");
         rig.video(4_000, 160, false);
         rig.video(4_040, 40, false);
         assert!(rig.video_health().b_frames);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn another_codec_has_pictures_of_its_own() {
+    fn a_new_codec_resets_the_frame_statistics() {
         let mut rig = Rig::new();
         (0..100).for_each(|n| rig.video(n * 40, if n % 2 == 0 { 160 } else { 40 }, n % 50 == 0));
         assert!(rig.video_health().b_frames);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_track_that_stays_away_is_missing_and_so_is_all() {
+    fn a_track_without_packets_is_missing_and_so_are_both() {
         let mut rig = Rig::new();
         rig.run(0, 1_000, 50);
         (0..240).for_each(|n| rig.audio(1_000 + n * 20));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_are_counted_and_the_return_of_an_encoder_is_none() {
+    fn jumps_are_counted_and_a_reconnect_is_no_jump() {
         let mut rig = Rig::new();
         let first = |at| Packet { dts_ns: at, pts_ns: at, ..Rig::packet(Kind::Audio, 1) };
         rig.gauge.take(&first(0), true, Duration::ZERO);
@@ -327,7 +327,11 @@ mod tests {
         assert_eq!((figures.timestamp_jumps, figures.jumped_lately), (1, true));
         rig.gauge.new_encoder();
         let figures = rig.gauge.figures(JUMP_KEPT);
-        assert_eq!((figures.timestamp_jumps, figures.jumped_lately), (1, false), "they are the session's");
-        assert!(!figures.is_settled, "of the new encoder nothing is known");
+        assert_eq!(
+            (figures.timestamp_jumps, figures.jumped_lately),
+            (1, false),
+            "jumps count for the session"
+        );
+        assert!(!figures.is_settled, "nothing is known of the new encoder");
     }
 }

@@ -1,30 +1,30 @@
-//! What may be wrong with a stream, by name.
+//! The health issues of a stream, by code.
 
 use satcast_media::Kind;
 use satcast_media::flv::ForeignCodec;
 
-/// What is wrong, by a name that does not change.
+/// Stable code of an issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IssueCode {
-    /// Nothing comes although the encoder is connected.
+    /// The encoder is connected but sends nothing.
     NothingArrives,
-    /// No pictures come.
+    /// No video arrives.
     VideoMissing,
-    /// No sound comes.
+    /// No audio arrives.
     AudioMissing,
-    /// A platform does not take the video codec.
+    /// A platform does not accept the video codec.
     VideoCodec,
-    /// A platform does not take the audio codec.
+    /// A platform does not accept the audio codec.
     AudioCodec,
     /// Keyframes are too far apart.
     KeyframeInterval,
-    /// More bits of video than a platform takes.
+    /// The video bitrate is higher than a platform accepts.
     VideoBitrate,
-    /// More bits of audio than a platform takes.
+    /// The audio bitrate is higher than a platform accepts.
     AudioBitrate,
-    /// More pictures a second than a platform takes.
+    /// The frame rate is higher than a platform accepts.
     FrameRate,
-    /// A platform does not take B-frames.
+    /// A platform does not accept B-frames.
     BFrames,
     /// The encoder's clock jumped.
     TimestampJumps,
@@ -64,19 +64,18 @@ impl IssueCode {
     }
 }
 
-/// Something that is wrong with a stream.
+/// A health issue of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// Its name.
     pub code: IssueCode,
-    /// One sentence for people: the figure, and who wants what.
+    /// One sentence for users: the measurement, and the requirement of each platform.
     pub text: String,
-    /// Destination types of this stream that it breaks; none when it is bad for everyone.
+    /// Affected destination types of this stream; empty when the issue affects all.
     pub platforms: Vec<String>,
 }
 
 impl Issue {
-    /// A track is left out for its codec, which nobody here takes.
+    /// A track is left out because its codec is not supported.
     pub fn unsupported(codec: ForeignCodec) -> Self {
         let (code, track, instead, option) = match codec.kind {
             Kind::Video => (IssueCode::VideoCodec, "video", "H.264", "-c:v libx264"),

@@ -1,10 +1,10 @@
-//! How good a stream is: what its encoder sends, and what of it the platforms behind its destinations do not take.
+//! Health of a stream: measures the encoder's media, and compares it with the requirements of the destinations' platforms.
 //!
-//! - [`gauge`]: figures, taken from packet headers on the encoder's own thread.
-//! - [`verdict`]: figures and wishes to named issues.
-//! - [`watch`]: which issues are shown and told, so that what flickers is not.
+//! - [`gauge`]: figures, measured from packet headers on the encoder's own thread.
+//! - [`verdict`]: derives issues from figures and requirements.
+//! - [`watch`]: decides which issues are shown and reported, without flicker.
 //!
-//! All of it is pure: times are arguments. Nothing is enforced: a platform that is asked too much says so itself.
+//! All modules are pure: times are arguments. Nothing is enforced: a platform that does not accept the media refuses it itself.
 
 mod figures;
 mod gauge;
@@ -16,15 +16,13 @@ mod window;
 pub use figures::{AudioHealth, Figures, VideoHealth};
 pub(super) use gauge::Gauge;
 pub use issues::{Issue, IssueCode};
-pub(super) use verdict::{Wish, judge};
+pub(super) use verdict::{PlatformRequirements, judge};
 pub use watch::HealthNews;
 pub(super) use watch::Watch;
 
 /// A stream's health at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
-    /// What comes.
     pub figures: Figures,
-    /// What is wrong with it.
     pub issues: Vec<Issue>,
 }

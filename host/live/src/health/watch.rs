@@ -1,4 +1,4 @@
-//! Which issues are shown, and when that is told.
+//! Decides which issues are shown, and when changes are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,47 +6,46 @@ use std::time::Duration;
 use super::issues::{Issue, IssueCode};
 use super::verdict::Verdict;
 
-/// Looks in a row, one a second, after which an issue is shown.
+/// Consecutive bad verdicts, one a second, after which an issue is shown.
 pub(crate) const APPEARS_AFTER: u32 = 3;
-/// Looks in a row without it after which it is not.
+/// Consecutive good verdicts after which it is cleared.
 pub(crate) const CLEARS_AFTER: u32 = 5;
-/// Least time between two tellings of one session: six a minute at most.
-pub(crate) const TELL_PAUSE: Duration = Duration::from_secs(10);
+/// Least time between two reports of one session: at most six a minute.
+pub(crate) const REPORT_PAUSE: Duration = Duration::from_secs(10);
 
 /// The issues of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     shown: BTreeMap<IssueCode, Issue>,
-    /// Looks in a row that spoke against what is shown.
+    /// Consecutive verdicts that contradict the shown state.
     doubts: BTreeMap<IssueCode, u32>,
-    told: BTreeSet<IssueCode>,
-    told_at: Option<Duration>,
+    reported: BTreeSet<IssueCode>,
+    reported_at: Option<Duration>,
 }
 
-/// What is to be told.
+/// A change to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthNews {
-    /// Issues that were not there when it was last told.
+    /// New issues since the last report.
     pub appeared: Vec<IssueCode>,
-    /// Issues that are there no more.
+    /// Issues that ended since the last report.
     pub cleared: Vec<IssueCode>,
-    /// All that are there.
+    /// All current issues.
     pub issues: Vec<Issue>,
 }
 
 impl Watch {
-    /// It is an issue already.
     pub(crate) fn is_shown(&self, code: IssueCode) -> bool {
         self.shown.contains_key(&code)
     }
 
-    /// Those that are shown, in the order of their codes.
+    /// The shown issues, in the order of their codes.
     pub(crate) fn issues(&self) -> Vec<Issue> {
         self.shown.values().cloned().collect()
     }
 
-    /// Takes one look; called about once a second. What is to be told now, if anything: a change that comes too early is told
-    /// with a later look, unless it is over by then.
+    /// Takes the current verdicts; called about once a second. Returns the change to report now, if any. A change within
+    /// [`REPORT_PAUSE`] is reported by a later call, unless it was reverted by then.
     pub(crate) fn look(
         &mut self,
         verdicts: impl IntoIterator<Item = (IssueCode, Verdict)>,
@@ -56,17 +55,17 @@ impl Watch {
             self.weigh(code, verdict);
         }
         let shown: BTreeSet<IssueCode> = self.shown.keys().copied().collect();
-        let is_early = self.told_at.is_some_and(|at| now.saturating_sub(at) < TELL_PAUSE);
-        if shown == self.told || is_early {
+        let is_early = self.reported_at.is_some_and(|at| now.saturating_sub(at) < REPORT_PAUSE);
+        if shown == self.reported || is_early {
             return None;
         }
         let news = HealthNews {
-            appeared: shown.difference(&self.told).copied().collect(),
-            cleared: self.told.difference(&shown).copied().collect(),
+            appeared: shown.difference(&self.reported).copied().collect(),
+            cleared: self.reported.difference(&shown).copied().collect(),
             issues: self.issues(),
         };
-        self.told = shown;
-        self.told_at = Some(now);
+        self.reported = shown;
+        self.reported_at = Some(now);
         Some(news)
     }
 
@@ -78,7 +77,7 @@ impl Watch {
         };
         if issue.is_some() == self.is_shown(code) {
             self.doubts.remove(&code);
-            // The figure in its text, and whom it breaks, may be others.
+            // The measurement in its text and the affected platforms may have changed.
             if let Some(issue) = issue {
                 self.shown.insert(code, issue);
             }
@@ -120,7 +119,7 @@ mod tests {
             Self { watch: Watch::default(), now: Duration::ZERO }
         }
 
-        /// One look a second, as long as asked; all that was told.
+        /// One verdict a second for `secs`; returns all reports.
         fn looks(&mut self, verdict: &Verdict, secs: u32) -> Vec<HealthNews> {
             let looks = (0..secs).filter_map(|_| {
                 self.now += Duration::from_secs(1);
@@ -131,30 +130,30 @@ mod tests {
     }
 
     #[test]
-    fn an_issue_appears_after_some_looks_and_clears_after_more() {
+    fn an_issue_appears_and_clears_after_consecutive_verdicts() {
         let mut rig = Rig::new();
         assert_eq!(rig.looks(&bad("7"), APPEARS_AFTER - 1), []);
-        assert_eq!(rig.looks(&Verdict::Good, 1), [], "a single look without it begins anew");
+        assert_eq!(rig.looks(&Verdict::Good, 1), [], "a single good verdict restarts the count");
         assert_eq!(rig.looks(&bad("7"), APPEARS_AFTER - 1), []);
-        let told = rig.looks(&bad("8"), 1);
+        let reports = rig.looks(&bad("8"), 1);
         assert_eq!(
-            (told[0].appeared.as_slice(), told[0].cleared.as_slice()),
+            (reports[0].appeared.as_slice(), reports[0].cleared.as_slice()),
             ([CODE].as_slice(), [].as_slice())
         );
-        assert_eq!(told[0].issues[0].text, "8");
-        assert_eq!(rig.looks(&bad("9"), 60), [], "another figure is no news");
+        assert_eq!(reports[0].issues[0].text, "8");
+        assert_eq!(rig.looks(&bad("9"), 60), [], "a changed measurement is not reported");
         assert_eq!(rig.watch.issues()[0].text, "9");
         assert_eq!(rig.looks(&Verdict::Good, CLEARS_AFTER - 1), []);
         assert!(rig.watch.is_shown(CODE));
-        let told = rig.looks(&Verdict::Good, 1);
+        let reports = rig.looks(&Verdict::Good, 1);
         assert_eq!(
-            (told[0].cleared.as_slice(), told[0].issues.as_slice()),
+            (reports[0].cleared.as_slice(), reports[0].issues.as_slice()),
             ([CODE].as_slice(), [].as_slice())
         );
     }
 
     #[test]
-    fn what_is_not_known_changes_nothing() {
+    fn unknown_verdicts_change_nothing() {
         let mut rig = Rig::new();
         rig.looks(&bad("7"), 30);
         assert_eq!(rig.looks(&Verdict::Unknown, 300), []);
@@ -162,22 +161,23 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_six_times_a_minute_is_told() {
+    fn at_most_six_reports_a_minute() {
         let mut rig = Rig::new();
-        let mut told = 0;
+        let mut reports = 0;
         let begin = rig.now;
         while rig.now < begin + Duration::from_secs(600) {
-            told += rig.looks(&bad("7"), APPEARS_AFTER).len() + rig.looks(&Verdict::Good, CLEARS_AFTER).len();
+            reports +=
+                rig.looks(&bad("7"), APPEARS_AFTER).len() + rig.looks(&Verdict::Good, CLEARS_AFTER).len();
         }
-        assert!((30..=60).contains(&told), "{told} in ten minutes");
+        assert!((30..=60).contains(&reports), "{reports} in ten minutes");
     }
 
     #[test]
-    fn a_change_that_comes_too_early_is_told_later_unless_it_is_over() {
+    fn an_early_change_is_reported_later_unless_it_was_reverted() {
         let mut rig = Rig::new();
         assert_eq!(rig.looks(&bad("7"), APPEARS_AFTER).len(), 1);
-        assert_eq!(rig.looks(&Verdict::Good, CLEARS_AFTER), [], "cleared, but too early to tell");
-        assert_eq!(rig.looks(&bad("7"), APPEARS_AFTER), [], "back again: nothing to tell");
+        assert_eq!(rig.looks(&Verdict::Good, CLEARS_AFTER), [], "cleared, but too early to report");
+        assert_eq!(rig.looks(&bad("7"), APPEARS_AFTER), [], "back again: nothing to report");
         assert_eq!(rig.looks(&bad("7"), 60), []);
         assert_eq!(rig.looks(&Verdict::Good, CLEARS_AFTER).len(), 1);
     }

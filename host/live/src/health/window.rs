@@ -1,14 +1,14 @@
-//! Rates over the last seconds of media time, in a fixed place.
+//! Rates over the last seconds of media time, in fixed memory.
 
-/// Whole slots that a rate is taken over.
+/// Full slots in a rate.
 pub(super) const SLOTS: usize = 8;
-/// Media time of a slot.
+/// Media time of a slot in nanoseconds.
 pub(super) const SLOT_NS: i64 = 1_000_000_000;
 
-/// Packets and bytes of the last [`SLOTS`] seconds and of the one that is filling.
+/// Packets and bytes of the last [`SLOTS`] seconds, and of the slot that is being filled.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// A ring; `newest` is filling.
+    /// A ring; `newest` is being filled.
     slots: [Slot; SLOTS + 1],
     newest: usize,
     used: usize,
@@ -21,7 +21,6 @@ struct Slot {
     bytes: u64,
 }
 
-/// What comes each second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rates {
     pub(super) packets_per_sec: f64,
@@ -29,7 +28,7 @@ pub(super) struct Rates {
 }
 
 impl Window {
-    /// Counts a packet. Times of one track never fall.
+    /// Counts a packet. Times of one track never decrease.
     pub(super) fn add(&mut self, dts_ns: i64, bytes: usize) {
         if self.used == 0 || dts_ns.saturating_sub(self.slots[self.newest].begin_ns) >= SLOT_NS {
             self.newest = (self.newest + 1) % self.slots.len();
@@ -41,8 +40,8 @@ impl Window {
         slot.bytes += bytes as u64;
     }
 
-    /// Rates over the slots that are full: a slot begins with a packet, so that their sum over the time between the begin of the
-    /// first and the begin of the one that is filling is exact. `None` until one is full.
+    /// Rates over the full slots; `None` until one is full. Exact, because each slot starts with a packet: the sum is divided by the
+    /// time from the start of the first full slot to the start of the slot that is being filled.
     pub(super) fn rates(&self) -> Option<Rates> {
         let full = self.used.checked_sub(1).filter(|full| *full > 0)?;
         let nth = |back: usize| &self.slots[(self.newest + self.slots.len() - back) % self.slots.len()];

@@ -1,7 +1,7 @@
-//! The heart of a session: packets of the encoder in, on one timeline, to the queue of every destination.
+//! Fan-out of a session: puts the encoder's packets on one timeline, and into the queue of every destination.
 //!
-//! Runs on the encoder's task, under one lock that nobody holds for long; destinations take from their queues by
-//! themselves. Nothing here waits, and no payload is copied.
+//! Runs on the encoder's task, under one lock that is held only for a short time. Destinations read their queues on their own. Nothing
+//! here waits, and no payload is copied.
 
 #[cfg(test)]
 mod tests;
@@ -21,13 +21,13 @@ use super::queue::Queue;
 use super::timeline::Timeline;
 use satcast_drivers::Waker;
 
-/// Audio alone for this long in media time means that no video will come.
+/// Audio alone for this long in media time means that the stream has no video.
 pub(super) const AUDIO_ONLY_AFTER_MS: i64 = 2_000;
 /// The same when the encoder has sent the configuration of a video track.
 pub(super) const AUDIO_ONLY_AFTER_PROMISE_MS: i64 = 5_000;
-/// Most audio packets held until that is known.
+/// Most audio packets held until that is decided.
 pub(super) const HELD_PACKETS_MAX: usize = 1024;
-/// Most bytes of them.
+/// Most bytes of held audio packets.
 pub(super) const HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Fan-out of one session.
@@ -43,18 +43,19 @@ struct State {
     configs: Configs,
     group: Group,
     tracks: Tracks,
-    /// Audio that came before it was known whether video will.
+    /// Audio that arrived before it was decided whether the stream has video.
     held: Vec<Packet>,
     held_bytes: usize,
-    /// Configuration of a video track that has sent nothing yet. Destinations get it with the video: one that was told of a track waits for it.
+    /// Configuration of a video track without frames so far. Destinations get it with the first frame, because a destination that
+    /// knows of a track waits for it.
     promised: Option<Packet>,
-    /// A keyframe of the present encoder was seen; pictures before it cannot be decoded by anyone.
+    /// A keyframe of the present encoder was seen; frames before it cannot be decoded.
     has_keyframe: bool,
     /// The next media packet follows a gap in the timeline.
     cut: bool,
     sequence: u64,
     outlets: Vec<Outlet>,
-    /// Codecs of video and audio, for who gave up because of one.
+    /// Codecs of video and audio, for destinations that gave up because of one.
     codecs: watch::Sender<Codecs>,
 }
 
@@ -82,22 +83,22 @@ impl Hub {
         Self { source, state: Mutex::new(State::default()) }
     }
 
-    /// Another encoder begins, or the same one after a pause.
+    /// A new encoder starts, or the same one after a pause.
     pub(super) fn new_encoder(&self) {
         let mut state = self.state.lock();
         state.timeline.new_encoder();
         state.gauge.new_encoder();
         state.has_keyframe = false;
-        // It may come back without picture or without sound.
+        // It may return without video or without audio.
         state.tracks = Tracks::Unknown;
         state.promised = None;
         state.held.clear();
         state.held_bytes = 0;
-        // What was kept belongs to before the gap: a destination that starts now starts with the new encoder.
+        // The kept GOP is from before the gap. A destination that starts now starts with the new encoder.
         state.group.clear();
     }
 
-    /// Sends packets that came at the monotonic time `now` to all destinations.
+    /// Sends packets that arrived at the monotonic time `now` to all destinations.
     pub(super) fn publish(&self, packets: impl Iterator<Item = Packet>, now: Duration) {
         let mut wakeups = Wakeups::new();
         {
@@ -112,12 +113,12 @@ impl Hub {
         }
     }
 
-    /// A track of the present encoder has a codec that nobody here takes.
+    /// A track of the current encoder has an unsupported codec.
     pub(super) fn foreign(&self, codec: ForeignCodec) {
         self.state.lock().gauge.foreign(codec);
     }
 
-    /// What came until the monotonic time `now`.
+    /// Measurements until the monotonic time `now`.
     pub(super) fn figures(&self, now: Duration) -> Figures {
         self.state.lock().gauge.figures(now)
     }
@@ -127,12 +128,12 @@ impl Hub {
         self.state.lock().sequence
     }
 
-    /// What the encoder sends; changes when a codec does, and not when a track gets its first one.
+    /// The encoder's codecs. Notifies when a codec changes, not when a track gets its first codec.
     pub(super) fn codecs(&self) -> watch::Receiver<Codecs> {
         self.state.lock().codecs.subscribe()
     }
 
-    /// Adds a destination at the monotonic time `now`; it starts at once with the kept keyframe group, or at the next keyframe.
+    /// Adds a destination at the monotonic time `now`; it starts at once with the kept GOP, or at the next keyframe.
     pub(super) fn attach(&self, queue: Arc<Queue>, waker: Waker, now: Duration) {
         let mut state = self.state.lock();
         let wakeup = queue.begin(&state.configs, state.group.iter(), now);
@@ -142,14 +143,13 @@ impl Hub {
         waker.wake(wakeup);
     }
 
-    /// Takes a destination away.
     pub(super) fn detach(&self, queue: &Arc<Queue>) {
         self.state.lock().outlets.retain(|outlet| !Arc::ptr_eq(&outlet.queue, queue));
     }
 }
 
 impl State {
-    /// Puts a packet on the session's timeline. A configuration has no time of its own: it takes that of what is around it.
+    /// Puts a packet on the session's timeline. A configuration has no time, and gets the current end of the timeline.
     fn place(&mut self, packet: Packet, source: u64, now: Duration) -> Packet {
         let placed = if packet.is_config() {
             self.timeline.here()
@@ -178,11 +178,11 @@ impl State {
                 return;
             }
         }
-        // Encoders repeat their configuration; only a real change goes on.
+        // Encoders repeat their configuration. Only a change is forwarded.
         if packet.is_config() && !self.configs.changes(&packet) {
             return;
         }
-        // The mark goes on the next media packet that anyone gets, not on one that is left out.
+        // The mark goes on the next media packet that is forwarded, not on a dropped one.
         packet.discontinuity = !packet.is_config() && std::mem::take(&mut self.cut);
         if !packet.is_config() && self.tracks == Tracks::Unknown {
             self.hold(packet, now, wakeups);
@@ -202,7 +202,7 @@ impl State {
         }
     }
 
-    /// Video comes: its configuration goes first, then the audio that waited for it.
+    /// The first video frame: sends the configuration, then the held audio.
     fn begin_video(&mut self, now: Duration, wakeups: &mut Wakeups) {
         self.tracks = Tracks::Video;
         if let Some(config) = self.promised.take() {
@@ -211,7 +211,7 @@ impl State {
         self.release_held(now, wakeups);
     }
 
-    /// As it is delivered next: numbers grow by one for everyone.
+    /// Gives the packet the next sequence number; the numbers have no gaps.
     fn numbered(&mut self, mut packet: Packet) -> Arc<Packet> {
         packet.sequence = self.sequence;
         self.sequence += 1;
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// Keeps audio until it is known whether video will come, then sends it.
+    /// Holds audio until it is decided whether the stream has video, then sends it.
     fn hold(&mut self, packet: Packet, now: Duration, wakeups: &mut Wakeups) {
         let dts_ns = packet.dts_ns;
         let first = self.held.first().map_or(dts_ns, |first| first.dts_ns);
@@ -240,12 +240,12 @@ impl State {
             return;
         }
         self.tracks = Tracks::AudioOnly;
-        // Video of an earlier encoder is not part of what destinations get now.
+        // The video track of an earlier encoder has ended.
         self.configs.forget(Kind::Video);
         self.release_held(now, wakeups);
     }
 
-    /// A track's first codec is news to nobody who could have failed for it.
+    /// The first codec of a track does not notify: no destination can have failed because of it.
     fn note_codec(&self, track: usize, codec: Codec) {
         self.codecs
             .send_if_modified(|codecs| codecs[track].replace(codec).is_some_and(|before| before != codec));

@@ -46,11 +46,11 @@ impl Rig {
 }
 
 #[test]
-fn late_destinations_start_at_once_with_the_kept_group() {
+fn late_destinations_start_at_once_with_the_kept_gop() {
     let rig = Rig::new();
     rig.publish([config(b"v"), video(0, true), video(33, false), video(66, true), audio(70)]);
     let queue = rig.attach();
-    assert_eq!(queue.level().0, 3, "configuration, keyframe, sound after it");
+    assert_eq!(queue.level().0, 3, "configuration, keyframe, audio after it");
     rig.publish([video(99, false)]);
     assert_eq!(queue.level().0, 4);
     rig.hub.detach(&queue);
@@ -67,7 +67,7 @@ fn repeated_configurations_are_not_sent_again() {
 }
 
 #[test]
-fn sound_alone_is_sent_when_no_picture_comes() {
+fn audio_alone_is_sent_when_there_is_no_video() {
     let rig = Rig::new();
     let queue = rig.attach();
     rig.publish((0..AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
@@ -91,7 +91,7 @@ fn sound_alone_is_sent_when_no_picture_comes() {
 }
 
 #[test]
-fn a_promised_video_track_is_waited_for_and_may_come_late() {
+fn audio_waits_for_an_announced_video_track_which_may_be_late() {
     let rig = Rig::new();
     let queue = rig.attach();
     rig.publish([config(b"v")]);
@@ -101,7 +101,7 @@ fn a_promised_video_track_is_waited_for_and_may_come_late() {
     let alone = AUDIO_ONLY_AFTER_PROMISE_MS as usize / 20 + 1;
     assert_eq!(queue.level().0, alone, "audio without the configuration of the video");
     rig.publish([config(b"v"), audio(AUDIO_ONLY_AFTER_PROMISE_MS + 20)]);
-    assert_eq!(queue.level().0, alone + 1, "a repeated promise is none");
+    assert_eq!(queue.level().0, alone + 1, "a repeated configuration is not sent");
     rig.publish([video(AUDIO_ONLY_AFTER_PROMISE_MS + 40, true)]);
     assert_eq!(queue.level().0, alone + 3, "configuration and keyframe");
     let late = rig.attach();
@@ -109,7 +109,7 @@ fn a_promised_video_track_is_waited_for_and_may_come_late() {
 }
 
 #[test]
-fn audio_before_the_first_keyframe_of_a_return_is_not_lost() {
+fn audio_before_the_first_keyframe_after_a_reconnect_is_not_lost() {
     let rig = Rig::new();
     let queue = rig.attach();
     rig.publish([config(b"v"), video(0, true)]);
@@ -119,14 +119,14 @@ fn audio_before_the_first_keyframe_of_a_return_is_not_lost() {
 }
 
 #[test]
-fn an_encoder_may_return_without_picture() {
+fn an_encoder_may_return_without_video() {
     let rig = Rig::new();
     rig.publish([config(b"v"), video(0, true)]);
     rig.hub.new_encoder();
     rig.publish((0..=AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
     let late = rig.attach();
     rig.publish([audio(AUDIO_ONLY_AFTER_MS + 20)]);
-    assert_eq!(late.level().0, 1, "neither a keyframe nor an old picture is waited for");
+    assert_eq!(late.level().0, 1, "no wait for a keyframe, and no old frame");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_returning_encoder_starts_at_a_keyframe_and_marks_the_gap() {
     rig.now = Duration::from_secs(2);
     rig.publish([config(b"v"), video(0, false), video(33, true)]);
     let (count, _) = queue.level();
-    assert_eq!(count, 3, "configuration, keyframe, keyframe of the return");
+    assert_eq!(count, 3, "configuration, keyframe, keyframe after the return");
     let late = rig.attach();
-    assert_eq!(late.level().0, 2, "the kept group is that of the return");
+    assert_eq!(late.level().0, 2, "the kept GOP is that of the returned encoder");
 }

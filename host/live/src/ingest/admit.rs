@@ -1,4 +1,4 @@
-//! From what an encoder sent to a publisher, or a refusal that says why.
+//! Admission: from a publish request to a publisher, or a refusal with a reason.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -14,22 +14,22 @@ use satcast_store::{Store, StreamRecord};
 /// Random characters of a stream key after its prefix.
 const STREAM_KEY_BODY_CHARS: usize = 32;
 
-/// RTMP status: this name cannot be published now, as it already is.
+/// RTMP status: the stream key is already in use.
 pub(super) const CODE_BAD_NAME: &str = "NetStream.Publish.BadName";
-/// RTMP status: this encoder may not publish. For wrong keys too: OBS and ffmpeg treat it like [`CODE_BAD_NAME`], but whoever forwards
-/// reads that one as "still publishing" and comes back in seconds.
+/// RTMP status: this encoder may not publish. Also for wrong keys: OBS and ffmpeg treat it like [`CODE_BAD_NAME`], but forwarding
+/// services read that code as "still publishing" and return within seconds.
 pub(super) const CODE_DENIED: &str = "NetStream.Publish.Denied";
-/// RTMP status: the server could not do it; trying again may help.
+/// RTMP status: the server failed; a retry may help.
 pub(super) const CODE_FAILED: &str = "NetStream.Failed";
 
-/// Starts or continues the session of a stream whose key was right. The live sessions implement it.
+/// Starts or continues the session of a stream after its key was accepted. Implemented by the live sessions.
 pub trait Admission: Send + Sync + 'static {
-    /// What takes the packets of an accepted encoder.
+    /// Takes the packets of an accepted encoder.
     type Publisher: PacketSink;
 
-    /// A publisher for the stream, or the status its encoder gets: somebody publishes it, it was stopped, no money. `via`: which streams
-    /// its media has come through; `address`: from where it publishes. Runs to its end even when the encoder has gone meanwhile; the
-    /// publisher is then dropped.
+    /// A publisher for the stream, or the status for its encoder: already published, stopped, no credit. `via`: the streams that its
+    /// media has passed through; `address`: that of the encoder. Completes even when the encoder has left; the publisher is dropped
+    /// then.
     fn publish(
         &self,
         stream: StreamRecord,
@@ -38,28 +38,27 @@ pub trait Admission: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Publisher, Status>> + Send;
 }
 
-/// Takes the packets of one encoder; dropping it means that the encoder has gone.
+/// Takes the packets of one encoder. Dropping it means that the encoder has left.
 pub trait PacketSink: Send + Sync + 'static {
-    /// Takes all packets out of the vector, in order. Never waits.
+    /// Drains the vector in order. Never waits.
     fn push(&mut self, packets: &mut Vec<Packet>);
 
-    /// A track came whose codec nobody here takes; told once for each kind of track.
+    /// A track has an unsupported codec; called once for each kind of track.
     fn foreign(&mut self, codec: ForeignCodec);
 
     /// Resolves when the encoder has to leave. May be called and dropped any number of times.
     fn closed(&self) -> impl Future<Output = Status> + Send;
 }
 
-/// What an encoder is told when it may not publish or has to leave.
+/// The status for an encoder that may not publish or has to leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// RTMP status code, e.g. `NetStream.Publish.BadName`.
     pub code: &'static str,
-    /// One sentence for the person at the encoder; no secrets.
+    /// One sentence for the user of the encoder, without secrets.
     pub reason: String,
 }
 
-/// Why a key that no stream has is refused.
 pub(super) const UNKNOWN_KEY: &str = "unknown stream key; it may have been replaced, copy it again";
 
 impl Status {
@@ -67,20 +66,19 @@ impl Status {
         Self { code, reason: reason.into() }
     }
 
-    /// No text of a stream key's form was sent.
+    /// The request holds no text with the form of a stream key.
     pub(super) fn no_key() -> Self {
         Self::new(
             CODE_DENIED,
-            "no stream key was sent that could be right; copy the whole key of your stream into the encoder",
+            "no valid stream key was sent; copy the whole key of your stream into the encoder",
         )
     }
 
-    /// No stream has the key.
     pub(super) fn unknown_key() -> Self {
         Self::new(CODE_DENIED, UNKNOWN_KEY)
     }
 
-    /// The owner of the key named other addresses.
+    /// The owner of the stream allows other addresses only.
     pub(super) fn wrong_address() -> Self {
         Self::new(
             CODE_DENIED,
@@ -88,7 +86,7 @@ impl Status {
         )
     }
 
-    /// The service failed, not the encoder; why is for the operator's log only.
+    /// The service failed, not the encoder. The cause goes to the operator's log only.
     pub(super) fn unavailable() -> Self {
         Self::new(CODE_FAILED, "the server cannot check the stream key at the moment; try again shortly")
     }
@@ -107,15 +105,15 @@ pub(super) struct Admitted<P> {
 pub(super) enum Denied {
     /// No stream has this key. Counts against the encoder's address.
     UnknownKey,
-    /// The key is right, but its owner allows other addresses only. Counts against the encoder's address.
+    /// The key is valid, but its owner allows other addresses only. Counts against the encoder's address.
     WrongAddress,
-    /// The key is right, but its stream cannot be published now.
+    /// The key is valid, but its stream cannot be published now.
     Refused(Status),
     /// The service could not decide; the text is for the operator's log.
     Unavailable(String),
 }
 
-/// Looks the key up, asks whether it may be used from `address`, that of the socket, and asks for a publisher.
+/// Looks up the key, checks that it may be used from `address`, and requests a publisher.
 pub(super) async fn admit<A: Admission>(
     store: &Store,
     admission: &A,
@@ -130,23 +128,24 @@ pub(super) async fn admit<A: Admission>(
     }
     let (account, id) = (stream.account_id, stream.id);
     let publisher = admission.publish(stream, via, address).await.map_err(Denied::Refused)?;
-    // Whoever replaces a key ends the session that is there then. Looked up again, no encoder comes in between with the old key.
-    let still = store.stream_by_key_hash(&key.hash()).await;
-    let still = still.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
-    if !still.allowed.allow(address) {
+    // A replaced key ends the session of that moment. The second look-up refuses an encoder that entered with the old key after that.
+    let current = store.stream_by_key_hash(&key.hash()).await;
+    let current =
+        current.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
+    if !current.allowed.allow(address) {
         return Err(Denied::WrongAddress);
     }
     Ok(Admitted { account, stream: id, publisher })
 }
 
-/// A stream key of the right form, not yet looked up. Shows only its mask.
+/// A well-formed stream key that was not looked up yet. `Debug` does not show it.
 #[derive(Debug, Clone)]
 pub(super) struct StreamKey(Redacted<String>);
 
 impl StreamKey {
-    /// The key in a publish request, wherever the user pasted it: as the publish name (`rtmp://host/live` and the key),
+    /// The key in a publish request, in any place where users paste it: as the publish name (`rtmp://host/live` and the key),
     /// as `?key=` behind it, or as the last part of the app (`rtmp://host/live/KEY` and nothing, or `?key=` there).
-    /// The first text of a stream key's form wins, so a file name or a player's default name does not hide it.
+    /// The first text with the form of a stream key wins, so a file name or a default name does not hide it.
     pub(super) fn find(app: &str, name: &str, query: Option<&str>) -> Option<Self> {
         let (app_path, app_query) = split_query(app);
         let (name_path, name_query) = split_query(name);
@@ -164,7 +163,7 @@ impl StreamKey {
         .map(|text| Self(Redacted::new(text.to_owned())))
     }
 
-    /// What the database knows of the key.
+    /// The hash in the database.
     pub(super) fn hash(&self) -> [u8; 32] {
         key_hash(self.0.expose())
     }
@@ -175,7 +174,7 @@ impl StreamKey {
     }
 }
 
-/// Prefix, length and alphabet: a scanner's guess or a cut key costs no database read.
+/// Checks prefix, length and alphabet, so that a scanner's guess or a truncated key costs no database read.
 fn has_key_form(text: &str) -> bool {
     text.strip_prefix(STREAM_KEY_PREFIX).is_some_and(|body| {
         body.len() == STREAM_KEY_BODY_CHARS && body.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -195,7 +194,7 @@ fn key_parameter(query: &str) -> Option<&str> {
     query.split('&').find_map(|pair| pair.strip_prefix("key="))
 }
 
-/// Whether the encoder uses the app of the documented ingest URL; others work too, since only the key decides.
+/// Whether the encoder uses the app of the documented ingest URL. Other apps work too, since only the key decides.
 pub(super) fn is_documented_app(app: &str) -> bool {
     app.split(['/', '?']).next() == Some("live")
 }

@@ -1,7 +1,7 @@
-//! Waits that follow each other at one distance, without waking the thread for nothing.
+//! Timer for waits of equal length, without useless wake-ups of the thread.
 //!
-//! The runtime wakes itself through a system call whenever a timer is set that comes before all others. So the wait after
-//! the next is set while the next still runs, and never is the first.
+//! The runtime wakes itself through a system call whenever a new timer is earlier than all others. So the timer after the next one is
+//! set while the next one still runs, and is never the earliest.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm whose moments are usually `wait` apart. Any others work and cost one wake-up more.
+    /// Deadlines are usually `wait` apart. Other distances work, and cost one more wake-up.
     pub(super) fn new(wait: Duration) -> Self {
         let now = Instant::now();
         Self { next: Box::pin(sleep_until(now)), after: Box::pin(sleep_until(now)), wait }
@@ -56,8 +56,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_is_not_woken_to_be_told_of_its_own_timer() {
-        // A wait that ends late on a busy machine makes the next one shorter, or none: such a try says nothing.
+    async fn a_thread_is_not_woken_for_its_own_timer() {
+        // On a busy machine a wait may end late and shorten the next one. Such an attempt proves nothing.
         let mut seen = Vec::new();
         for _ in 0..TRIES_MAX {
             let simple = parks(async |due| sleep_until(due).await).await;
@@ -68,7 +68,7 @@ mod tests {
                 return;
             }
         }
-        panic!("as often as without it: {seen:?}");
+        panic!("as many wake-ups as without it: {seen:?}");
     }
 
     #[tokio::test]

@@ -1,32 +1,30 @@
-//! The memory that sockets are read into: one block for all connections of a thread, as what is read is parsed before another
-//! connection is looked at, and most payloads are put together or copied out of it. It stays in the processor's cache, and
-//! a stream needs none of its own.
+//! The read buffer: one block for all connections of a thread, because the bytes are parsed before the next connection is read, and
+//! most payloads are assembled or copied out of it. The block stays in the processor's cache, and a stream needs no buffer of its own.
 
 use std::cell::Cell;
 use std::mem;
 
 use bytes::{Bytes, BytesMut};
 
-/// Size of the block. A packet that is a large part of it keeps it, and the thread makes another.
+/// Size of the block. A packet that fills a large part of it keeps the block, and the thread allocates a new one.
 pub(super) const BLOCK_BYTES: usize = 128 * 1024;
 
 thread_local! {
     static SPARE: Cell<BytesMut> = Cell::new(BytesMut::new());
 }
 
-/// The thread's block; it goes back to the thread when this is dropped.
+/// The thread's block; returned to the thread on drop.
 pub(super) struct Block {
     /// All of it is initialised.
     bytes: BytesMut,
 }
 
 impl Block {
-    /// That of this thread.
     pub(super) fn of_thread() -> Self {
         Self { bytes: SPARE.take() }
     }
 
-    /// [`BLOCK_BYTES`] to read into.
+    /// A buffer of [`BLOCK_BYTES`].
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         if self.bytes.is_empty() {
             self.bytes = BytesMut::zeroed(BLOCK_BYTES);
@@ -54,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_used_again_unless_a_part_of_it_is_kept() {
+    fn a_block_is_reused_unless_a_part_of_it_is_kept() {
         let at = Block::of_thread().bytes().as_ptr();
         let mut block = Block::of_thread();
         assert_eq!((block.bytes().as_ptr(), block.bytes().len()), (at, BLOCK_BYTES));

@@ -1,4 +1,4 @@
-//! One encoder's connection, from its handshake to its goodbye, as one task.
+//! The task of one encoder's connection, from the handshake to the close.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use tracing::{debug, info};
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
 use super::end::End;
 use super::limits::Limits;
-use super::shared::{Shared, Whose};
-use super::threads::Seat;
+use super::shared::{Shared, Subject};
+use super::threads::ConnectionSlot;
 use super::tls::Tls;
 use super::usable::Usable;
 use super::wire::Wire;
@@ -27,7 +27,8 @@ use crate::{Issue, Via};
 use satcast_core::ids::{AccountId, StreamId};
 use satcast_core::networks::Network;
 
-/// Serves one connection until it ends, with TLS first where there is a certificate for it. `stranger` is given back when it is admitted or closed.
+/// Serves one connection until it ends, with TLS if `tls` is given. The slot `stranger` is released when the encoder is admitted or the
+/// connection ends.
 pub(super) async fn serve<A: Admission>(
     socket: TcpStream,
     tls: Option<Arc<ServerConfig>>,
@@ -35,16 +36,16 @@ pub(super) async fn serve<A: Admission>(
     shared: Arc<Shared<A>>,
     stranger: Permit<Network>,
     stop: CancellationToken,
-    seat: Seat,
+    slot: ConnectionSlot,
 ) {
     let tls = match tls.map(Tls::new).transpose() {
         Ok(tls) => tls,
-        Err(failure) => return shared.warn(peer, Whose::Unknown, &format!("refused: {failure}")),
+        Err(failure) => return shared.warn(peer, Subject::Unknown, &format!("refused: {failure}")),
     };
     let wire = Wire::new(socket, tls, shared.limits.reply_bytes_max);
     let stranger = Some(stranger);
     let mut connection =
-        Connection { wire, peer, shared, stranger, stop, seat, events: VecDeque::new(), publishes: None };
+        Connection { wire, peer, shared, stranger, stop, slot, events: VecDeque::new(), publishes: None };
     let deadline = Instant::now() + connection.shared.limits.setup;
     let end = match connection.set_up(deadline).await {
         Ok(admitted) => {
@@ -55,7 +56,7 @@ pub(super) async fn serve<A: Admission>(
             let _known = KnownNetwork::note(&connection.shared, peer);
             info!(peer = %peer, account = %account, stream = %stream, "encoder publishes");
             let end = connection.relay(publisher).await;
-            info!(peer = %peer, account = %account, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder left: {end}");
+            info!(peer = %peer, account = %account, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder disconnected: {end}");
             end
         }
         Err(end) => end,
@@ -69,10 +70,10 @@ struct Connection<A> {
     shared: Arc<Shared<A>>,
     stranger: Option<Permit<Network>>,
     stop: CancellationToken,
-    seat: Seat,
+    slot: ConnectionSlot,
     /// Events between a publish request and its decision.
     events: VecDeque<ServerEvent>,
-    /// Whose stream it publishes, once it was let in.
+    /// Account and stream of an admitted encoder.
     publishes: Option<(AccountId, StreamId)>,
 }
 
@@ -86,7 +87,7 @@ impl<A: Admission> Connection<A> {
                 if let ServerEvent::PublishRequested { id, app, stream_key, query } = event {
                     let key = StreamKey::find(&app, &stream_key, query.as_deref());
                     if !is_documented_app(&app) {
-                        debug!(peer = %self.peer, "the encoder publishes to another app than live");
+                        debug!(peer = %self.peer, "the encoder publishes to an app other than live");
                     }
                     return self.decide(id, key, deadline).await;
                 }
@@ -106,7 +107,7 @@ impl<A: Admission> Connection<A> {
         }
     }
 
-    /// Answers a publish request: yes with a publisher, or no with a reason.
+    /// Accepts a publish request with a publisher, or refuses it with a reason.
     async fn decide(
         &mut self,
         id: PublishId,
@@ -115,7 +116,12 @@ impl<A: Admission> Connection<A> {
     ) -> Result<Admitted<A::Publisher>, End> {
         let Some(key) = key else {
             self.wrong_key(deadline).await?;
-            return Err(self.refuse(id, Status::no_key(), "no text of a stream key's form".to_owned(), None));
+            return Err(self.refuse(
+                id,
+                Status::no_key(),
+                "the publish request holds no stream key".to_owned(),
+                None,
+            ));
         };
         let mask = Some(key.mask());
         match self.ask(key, deadline).await {
@@ -140,7 +146,7 @@ impl<A: Admission> Connection<A> {
         }
     }
 
-    /// Counts a wrong key, and makes its answer wait where the attempts are used up.
+    /// Counts a wrong key. Delays the answer if the attempts of the network are used up.
     async fn wrong_key(&mut self, deadline: Instant) -> Result<(), End> {
         let over = self.shared.keys.failed(Network::from(self.peer.ip()), self.shared.clock.monotonic());
         if !over {
@@ -159,8 +165,8 @@ impl<A: Admission> Connection<A> {
         End::Refused { reason, key }
     }
 
-    /// Asks store and live sessions in a task of their own: begun work is not cut off in its middle when the encoder
-    /// runs out of time; a publisher that then comes too late is dropped with the task's result.
+    /// Asks the store and the live sessions in a separate task, so that the work is not interrupted when the deadline of the encoder
+    /// passes. A publisher that is created too late is dropped with the result of the task.
     async fn ask(&self, key: StreamKey, deadline: Instant) -> Result<Admitted<A::Publisher>, Denied> {
         let shared = Arc::clone(&self.shared);
         let (limit, address) = (shared.limits.admission, self.peer.ip());
@@ -174,15 +180,15 @@ impl<A: Admission> Connection<A> {
         }
     }
 
-    /// Hands the encoder's packets to its publisher until one of them ends it.
+    /// Passes the encoder's packets to its publisher until one of both ends it.
     async fn relay(&mut self, mut publisher: A::Publisher) -> End {
-        match self.relay_turns(&mut publisher).await {
+        match self.relay_packets(&mut publisher).await {
             Ok(never) => match never {},
             Err(end) => end,
         }
     }
 
-    async fn relay_turns(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
+    async fn relay_packets(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
         if let Some(pace) = self.shared.pace {
             self.wire.unwatch(pace.wait())?;
         }
@@ -192,7 +198,7 @@ impl<A: Admission> Connection<A> {
         held.into_iter().for_each(|event| intake.add(event));
         self.wire.events(&mut |event| intake.add(event));
         let mut last_media = Instant::now();
-        let mut turn = Ok(());
+        let mut read = Ok(());
         loop {
             if intake.has_media() {
                 last_media = Instant::now();
@@ -205,12 +211,12 @@ impl<A: Admission> Connection<A> {
                 publisher.push(&mut intake.packets);
                 intake.packets.clear();
             }
-            turn?;
+            read?;
             if usable.is_hopeless(Instant::now()) {
                 return Err(End::Unusable(usable.text()));
             }
             self.wire.flush()?;
-            intake.verdict()?;
+            intake.check_end()?;
             let due = self.next_read();
             let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());
             let look_at = usable.decided_at().map_or(silence_ends, |at| at.min(silence_ends));
@@ -221,15 +227,15 @@ impl<A: Admission> Connection<A> {
                 ready = self.wire.ready(due) => ready?,
                 () = sleep_until(look_at) => {}
             }
-            turn = self.wire.take(|event| intake.add(event));
-            if turn.is_ok() && !intake.has_media() {
+            read = self.wire.take(|event| intake.add(event));
+            if read.is_ok() && !intake.has_media() {
                 let now = Instant::now();
                 check_silence(&self.shared.limits, last_media, self.wire.stuck_since(), now)?;
             }
         }
     }
 
-    /// Tells the publisher and the operator of tracks that nobody takes.
+    /// Reports unsupported tracks to the publisher and the operator.
     fn judge(&self, intake: &mut Intake, usable: &mut Usable, publisher: &mut A::Publisher) {
         if let Some(metadata) = intake.metadata.take() {
             usable.announced(metadata);
@@ -241,21 +247,21 @@ impl<A: Admission> Connection<A> {
         }
     }
 
-    /// One warning for the operator; `key`: the mask of the key that was refused.
-    fn warn(&self, key: Option<&str>, what: &str) {
-        let of_stream = self.publishes.map(|(account, stream)| Whose::Stream { account, stream });
-        let whose = of_stream.unwrap_or(key.map_or(Whose::Unknown, Whose::Key));
-        self.shared.warn(self.peer, whose, what);
+    /// One warning for the operator; `key`: the mask of a refused key.
+    fn warn(&self, key: Option<&str>, text: &str) {
+        let of_stream = self.publishes.map(|(account, stream)| Subject::Stream { account, stream });
+        let subject = of_stream.unwrap_or(key.map_or(Subject::Unknown, Subject::Key));
+        self.shared.warn(self.peer, subject, text);
     }
 
-    /// When an unwatched socket is read next.
+    /// Time of the next read of an unwatched socket.
     fn next_read(&self) -> Instant {
         let started = self.shared.started;
-        let next = self.shared.pace.map(|pace| pace.next(started.elapsed(), self.seat.connections()));
+        let next = self.shared.pace.map(|pace| pace.next(started.elapsed(), self.slot.connections()));
         next.map_or_else(Instant::now, |next| started + next)
     }
 
-    /// Says why, to the log and where possible to the encoder.
+    /// Reports the end to the log and, if possible, to the encoder.
     async fn finish(mut self, end: End) {
         if end.is_warning() {
             let key = match &end {
@@ -270,15 +276,15 @@ impl<A: Admission> Connection<A> {
             self.wire.session.end_publish(status.code, &status.reason);
         }
         if end.is_polite() {
-            self.wire.goodbye(self.shared.limits.linger).await;
+            self.wire.close(self.shared.limits.linger).await;
         } else {
-            // The connection closes either way; what the session still had to say is sent if it can be at once.
+            // The connection closes in any case. Pending replies are sent only if the socket takes them at once.
             let _sent = self.wire.flush();
         }
     }
 }
 
-/// When the encoder has been silent, or deaf to our replies, for too long.
+/// When the encoder has sent no media, or read no replies, for too long.
 fn silence_ends(limits: &Limits, last_media: Instant, stuck_since: Option<Instant>) -> Instant {
     let idle = last_media + limits.idle;
     stuck_since.map_or(idle, |since| idle.min(since + limits.write))
@@ -299,7 +305,7 @@ fn check_silence(
     Ok(())
 }
 
-/// What one turn of reading brought.
+/// Events of one read.
 #[derive(Default)]
 struct Intake {
     packets: Vec<Packet>,
@@ -321,13 +327,13 @@ impl Intake {
         }
     }
 
-    /// Whether there is sound or picture in it: a configuration record alone shows nothing and costs nothing to send.
+    /// Whether it holds media. A codec configuration alone does not count.
     fn has_media(&self) -> bool {
         self.packets.iter().any(|packet| !packet.is_config())
     }
 
-    /// Whether the encoder ended its publish with this turn.
-    fn verdict(&self) -> Result<(), End> {
+    /// Whether the encoder ended its publish with this read.
+    fn check_end(&self) -> Result<(), End> {
         if self.published_again {
             let reason = "one connection publishes one stream; open another connection";
             return Err(End::Closed(Status::new(super::admit::CODE_BAD_NAME, reason)));
@@ -336,7 +342,7 @@ impl Intake {
     }
 }
 
-/// Notes that an encoder from this network is admitted, and when dropped that it has gone.
+/// Registers an admitted encoder of the network; its drop registers that the encoder has left.
 struct KnownNetwork<A> {
     shared: Arc<Shared<A>>,
     network: Network,
@@ -361,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_and_deafness_end_at_their_own_times() {
+    fn silence_and_unread_replies_have_their_own_timeouts() {
         let limits = Limits::default();
         let start = Instant::now();
         let check = |stuck, now| check_silence(&limits, start, stuck, now).map_err(|end| end.to_string());
@@ -369,10 +375,13 @@ mod tests {
         assert_eq!(idle_ends, start + limits.idle);
         assert_eq!(check(None, idle_ends - limits.write), Ok(()));
         assert_eq!(check(None, idle_ends), Err("no media within 30000 ms".to_owned()));
-        let deaf_ends = silence_ends(&limits, start, Some(start));
-        assert_eq!(deaf_ends, start + limits.write);
-        assert_eq!(check(Some(start), deaf_ends), Err("the encoder took no reply within 5000 ms".to_owned()));
+        let unread_ends = silence_ends(&limits, start, Some(start));
+        assert_eq!(unread_ends, start + limits.write);
+        assert_eq!(
+            check(Some(start), unread_ends),
+            Err("the encoder took no reply within 5000 ms".to_owned())
+        );
         let late = start + limits.idle;
-        assert_eq!(silence_ends(&limits, start, Some(late)), late, "whichever comes first");
+        assert_eq!(silence_ends(&limits, start, Some(late)), late, "the earlier time counts");
     }
 }

@@ -1,4 +1,4 @@
-//! Why a connection ended, and what its encoder and the operator hear of it.
+//! The reasons for the end of a connection, and their texts for the encoder and the operator.
 
 use std::io::{self, ErrorKind};
 
@@ -7,27 +7,27 @@ use satcast_media::rtmp::RtmpError;
 use super::admit::{CODE_DENIED, Status};
 use super::tls;
 
-/// RTMP status of a publisher that leaves because the service stops.
+/// RTMP status when the service stops.
 const CODE_SHUTDOWN: &str = "NetConnection.Connect.AppShutdown";
-/// RTMP status of a publisher that is thrown out for sending nothing.
+/// RTMP status when a publisher is disconnected because it sends nothing.
 const CODE_IDLE: &str = "NetConnection.Connect.IdleTimeOut";
 
-/// Why a connection ended. The texts hold no secrets and nothing the peer wrote.
+/// Why a connection ended. The texts hold no secrets and no text of the peer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {
-    /// The encoder said that it is done.
+    /// The encoder ended its publish.
     #[error("the encoder unpublished")]
     Unpublished,
-    /// The encoder closed the connection without a word.
+    /// The encoder closed the connection without ending its publish.
     #[error("the encoder closed the connection")]
     PeerClosed,
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(io::Error),
-    /// TLS failed, and how.
+    /// TLS failed; the text explains it.
     #[error("{0}")]
     Tls(String),
-    /// The peer broke the protocol or one of its limits.
+    /// The peer violated the protocol or one of its limits.
     #[error("{0}")]
     Protocol(RtmpError),
     /// Handshake, connect and publish took too long.
@@ -39,24 +39,24 @@ pub(super) enum End {
     /// The publish request was refused; the status has been queued.
     #[error("publish refused: {reason}")]
     Refused {
-        /// What happened, for the operator.
+        /// The reason, for the operator.
         reason: String,
-        /// The stream key's mask, where there was one.
+        /// The mask of the stream key, if one was sent.
         key: Option<String>,
     },
-    /// No media came.
+    /// The encoder sent no media.
     #[error("no media within {0} ms")]
     Idle(u128),
     /// The encoder did not read its replies in time.
     #[error("the encoder took no reply within {0} ms")]
     WriteTimeout(u128),
     /// The encoder asks for more replies than it reads.
-    #[error("too many replies wait for the encoder")]
+    #[error("the encoder does not read its replies; too many wait")]
     RepliesFull,
-    /// Nothing of what the encoder sends can be used; which codecs, and what to set instead.
-    #[error("nothing that the encoder sends can be used: {0}")]
+    /// No track of the encoder has a supported codec; the text names the codecs and their replacements.
+    #[error("no track of the encoder has a supported codec: {0}")]
     Unusable(String),
-    /// The session has no more use for this encoder.
+    /// The session disconnects this encoder.
     #[error("{}", .0.reason)]
     Closed(Status),
     /// The service stops.
@@ -77,7 +77,7 @@ impl From<io::Error> for End {
 impl From<RtmpError> for End {
     fn from(error: RtmpError) -> Self {
         match error {
-            // The encoder changed its mind while its request was being decided.
+            // The encoder withdrew its request before the decision.
             RtmpError::NoSuchRequest => Self::Unpublished,
             error => Self::Protocol(error),
         }
@@ -93,12 +93,12 @@ impl End {
                 Some(Status::new(CODE_SHUTDOWN, "the server is shutting down; reconnect shortly"))
             }
             Self::Unusable(text) => Some(Status::new(CODE_DENIED, text.as_str())),
-            Self::Idle(_) => Some(Status::new(CODE_IDLE, "no audio or video came in time")),
+            Self::Idle(_) => Some(Status::new(CODE_IDLE, "no audio or video arrived in time")),
             _ => None,
         }
     }
 
-    /// Whether the encoder still listens and should get the time to read its last status.
+    /// Whether the encoder still reads, and gets time to read its last status.
     pub(super) fn is_polite(&self) -> bool {
         matches!(
             self,
@@ -111,7 +111,7 @@ impl End {
         )
     }
 
-    /// Whether the operator should hear of it: somebody does something wrong or cannot get in.
+    /// Whether to warn the operator: a client misbehaves or cannot publish.
     pub(super) fn is_warning(&self) -> bool {
         !matches!(self, Self::Unpublished | Self::PeerClosed | Self::Closed(_) | Self::Shutdown | Self::Io(_))
     }

@@ -1,4 +1,4 @@
-//! Which networks sent wrong stream keys, and which have encoders with a right one. Pure counters, time is an argument.
+//! Counts wrong stream keys per network, and remembers networks with admitted encoders. Pure: time is an argument.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,18 +8,17 @@ use parking_lot::Mutex;
 use super::limits::KNOWN_NETWORK_MS;
 use satcast_core::networks::Network;
 
-/// Networks remembered for wrong keys, and networks remembered for encoders that have left; beyond it the oldest is
-/// forgotten.
+/// Most remembered networks, for wrong keys and for admitted encoders each. Beyond it the oldest entry is evicted.
 pub(super) const NETWORKS_MAX: usize = 10_000;
 
-/// Length of the window in which wrong keys, and warnings about connections, are counted.
+/// Window in which wrong keys and warnings about connections are counted.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
 const KNOWN: Duration = Duration::from_millis(KNOWN_NETWORK_MS);
 
-/// Wrong keys per network and minute: a network over the limit is not talked to until its window is over, so that a
-/// guesser costs no handshake and no database read. Where encoders with a right key come from, that would lock them out
-/// together with the guesser (one address for a whole house, or a proxy in front of the service): there it is slowed only.
+/// Wrong keys per network and minute. Connections of a network over the limit are closed until its window ends, so that a guesser costs
+/// no handshake and no database read. A network with admitted encoders is only slowed down, because a block would lock them out together
+/// with the guesser (one address for a household, or a proxy in front of the service).
 #[derive(Debug)]
 pub(super) struct KeyAttempts {
     windows: Mutex<HashMap<Network, Window>>,
@@ -33,11 +32,11 @@ struct Window {
     failures: u32,
 }
 
-/// A network encoders were admitted from.
+/// A network with admitted encoders.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     publishers: usize,
-    /// When a publisher came or left last.
+    /// Last time that a publisher was admitted or left.
     last: Duration,
 }
 
@@ -51,12 +50,12 @@ impl KeyAttempts {
         self.is_over(network, now) && !self.is_known(network, now)
     }
 
-    /// Counts a wrong key from `network`; true when its attempts were used up before.
+    /// Counts a wrong key from `network`. True when its attempts were already used up.
     pub(super) fn failed(&self, network: Network, now: Duration) -> bool {
         let over = self.is_over(network, now);
         let mut windows = self.windows.lock();
         if !windows.contains_key(&network) {
-            make_room(&mut windows, |window| now < window.since + WINDOW, |window| Some(window.since));
+            evict(&mut windows, |window| now < window.since + WINDOW, |window| Some(window.since));
         }
         let window = windows.entry(network).or_insert(Window { since: now, failures: 0 });
         if now >= window.since + WINDOW {
@@ -66,23 +65,19 @@ impl KeyAttempts {
         over
     }
 
-    /// An encoder from `network` was admitted. To be followed by one [`Self::left`].
+    /// An encoder from `network` was admitted. The caller calls [`Self::left`] once for it.
     pub(super) fn admitted(&self, network: Network, now: Duration) {
         let mut known = self.known.lock();
         if !known.contains_key(&network) {
-            // Who publishes stays; the connections bound how many these are.
-            make_room(
-                &mut known,
-                |known| known.is(now),
-                |known| (known.publishers == 0).then_some(known.last),
-            );
+            // Networks with publishers are kept. The connection limits bound their number.
+            evict(&mut known, |known| known.is(now), |known| (known.publishers == 0).then_some(known.last));
         }
         let here = known.entry(network).or_default();
         here.publishers += 1;
         here.last = now;
     }
 
-    /// An admitted encoder from `network` has gone.
+    /// An admitted encoder from `network` has left.
     pub(super) fn left(&self, network: Network, now: Duration) {
         if let Some(here) = self.known.lock().get_mut(&network) {
             here.publishers = here.publishers.saturating_sub(1);
@@ -108,9 +103,9 @@ impl Known {
     }
 }
 
-/// Makes room for one more entry where it is needed: drops all that do not count any more, else the one of the earliest
-/// `since`; those without one stay.
-fn make_room<T>(
+/// Makes space for one more entry if the map is full: removes the entries that do not count any more; if there are none, the entry with
+/// the earliest `since`. Entries without a `since` are kept.
+fn evict<T>(
     entries: &mut HashMap<Network, T>,
     counts: impl Fn(&T) -> bool,
     since: impl Fn(&T) -> Option<Duration>,
@@ -152,7 +147,7 @@ mod tests {
         let start = Duration::from_secs(5);
         assert!(!keys.failed(guesser, start));
         assert!(!keys.is_blocked(guesser, start));
-        assert!(!keys.failed(guesser, start + WINDOW / 2), "the last of its attempts");
+        assert!(!keys.failed(guesser, start + WINDOW / 2), "the last attempt");
         assert!(keys.is_blocked(guesser, start + WINDOW / 2));
         assert!(keys.failed(guesser, start + WINDOW / 2), "one too many");
         assert!(!keys.is_blocked(other, start));
@@ -163,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_with_a_right_key_is_not_blocked_until_some_time_after_its_last_publish() {
+    fn a_network_with_an_admitted_encoder_is_not_blocked_until_some_time_after_its_last_publish() {
         let keys = KeyAttempts::new(1);
         let (shared, other) = (network("1.1.1.1"), network("2.2.2.2"));
         let start = Duration::from_secs(5);
@@ -193,11 +188,11 @@ mod tests {
         assert!(!keys.is_blocked(nth(9), now), "the oldest is forgotten");
         assert!(keys.is_blocked(nth(10), now));
         keys.failed(nth(usize::from(u16::MAX)), now + WINDOW);
-        assert_eq!(keys.windows.lock().len(), 1, "windows that are over make room");
+        assert_eq!(keys.windows.lock().len(), 1, "expired windows are removed");
     }
 
     #[test]
-    fn a_bounded_number_of_networks_is_remembered_for_right_keys() {
+    fn a_bounded_number_of_networks_is_remembered_for_admitted_encoders() {
         let keys = KeyAttempts::new(1);
         keys.admitted(nth(0), Duration::ZERO);
         for n in 1..NETWORKS_MAX + 10 {
@@ -206,10 +201,10 @@ mod tests {
         }
         let now = Duration::from_millis(NETWORKS_MAX as u64 + 10);
         assert_eq!(keys.known.lock().len(), NETWORKS_MAX);
-        assert!(keys.is_known(nth(0), now + KNOWN * 2), "who publishes stays");
+        assert!(keys.is_known(nth(0), now + KNOWN * 2), "a network with a publisher is kept");
         assert!(!keys.is_known(nth(10), now), "the oldest is forgotten");
         assert!(keys.is_known(nth(11), now));
         keys.admitted(nth(usize::from(u16::MAX)), now + KNOWN);
-        assert_eq!(keys.known.lock().len(), 2, "those that are over make room");
+        assert_eq!(keys.known.lock().len(), 2, "expired entries are removed");
     }
 }

@@ -1,52 +1,49 @@
-//! What one encoder, one network and all strangers together may use up at the RTMP port.
+//! Limits of one encoder, of one network, and of all strangers together at the RTMP ports.
 
 use std::time::Duration;
 
-/// Connections at once.
+/// Most connections at the same time.
 pub const CONNECTIONS_MAX: usize = 4_096;
-/// Part of the files the process may have open that connections may be: an eighth.
+/// Connections may use one part in this many of the process's limit of open files.
 pub const OPEN_FILES_PART: u64 = 8;
-/// Part of the connections that one network may have where they are few.
+/// When the limit of open files reduces the connections, one network may have one part in this many of them.
 const NETWORK_PART: usize = 2;
-/// Part of the connections, in all and per network, that those may have whose publish is not accepted (yet): a flood of
-/// them leaves the rest to encoders with a right key, and is bounded in memory by this and [`SETUP_BYTES_MAX`].
+/// Strangers, whose publish is not accepted (yet), may have one part in this many of the connections, in all and per network. A flood
+/// of them leaves the rest to admitted encoders, and its memory is bounded by this and [`SETUP_BYTES_MAX`].
 pub const STRANGERS_PART: usize = 2;
-/// Connections at once from one IPv4 address or one IPv6 /64. High enough for a relay or an address translator with
-/// hundreds of encoders behind it.
+/// Most connections at the same time from one IPv4 address or one IPv6 /64. High enough for a relay or NAT with hundreds of encoders.
 pub const CONNECTIONS_PER_NETWORK_MAX: usize = 1_024;
-/// Wrong stream keys per network and minute; after that its connections are closed before the handshake until the
-/// minute is over. From a network with an encoder that publishes, or did so within [`KNOWN_NETWORK_MS`], they are still
-/// taken, so that nobody locks out others behind the same address; wrong keys are answered after
-/// [`REFUSAL_DELAY_MS`].
+/// Wrong stream keys per network and minute. After that, connections of the network are closed before the handshake until the minute
+/// ends. Connections of a network with an encoder that publishes, or published within [`KNOWN_NETWORK_MS`], are still accepted, so that
+/// a guesser does not lock out others behind the same address. Wrong keys are then answered after [`REFUSAL_DELAY_MS`].
 pub const FAILED_KEYS_PER_MINUTE_MAX: u32 = 30;
-/// Time after its last publish for which a network counts as one that encoders with a right key come from.
+/// How long after its last publish a network counts as one with admitted encoders.
 pub const KNOWN_NETWORK_MS: u64 = 10 * 60 * 1000;
-/// Time a wrong key waits for its answer when its network has used up its attempts; never beyond [`SETUP_TIMEOUT_MS`].
+/// Delay of the answer to a wrong key when the network has used up its attempts; never beyond [`SETUP_TIMEOUT_MS`].
 pub const REFUSAL_DELAY_MS: u64 = 5_000;
 /// Warnings about refused, broken and hostile connections per minute; more are counted and summed up in one line.
 pub const WARNINGS_PER_MINUTE_MAX: u32 = 60;
 /// Time for handshake, connect and an accepted publish together.
 pub const SETUP_TIMEOUT_MS: u64 = 10_000;
-/// Time in which a trusted proxy must say whom it connects for.
+/// Time for a trusted proxy to send its PROXY protocol header.
 pub const PROXY_HEADER_TIMEOUT_MS: u64 = 3_000;
-/// Connections of trusted proxies that have not said it, at once.
+/// Most connections of trusted proxies that have not sent their header, at the same time.
 pub const PROXY_HEADERS_MAX: usize = 256;
-/// Bytes a connection may send before it asks to publish. Encoders need less than 8 KiB; while the request is decided,
-/// nothing is read.
+/// Most bytes of a connection before its publish request. Encoders need less than 8 KiB. Nothing is read while the request is decided.
 pub const SETUP_BYTES_MAX: u64 = 256 * 1024;
-/// Time for the database and the live sessions to decide about a publish.
+/// Time for the database and the live sessions to decide on a publish request.
 pub const ADMISSION_TIMEOUT_MS: u64 = 5_000;
-/// Time without a media packet after which a publisher is taken for dead.
+/// Time without a media packet after which a publisher is disconnected.
 pub const IDLE_TIMEOUT_MS: u64 = 30_000;
-/// Time in which an encoder must take a reply.
+/// Time for an encoder to read a reply.
 pub const WRITE_TIMEOUT_MS: u64 = 5_000;
-/// Bytes of replies that may wait for an encoder that does not read.
+/// Most bytes of replies that wait for an encoder that does not read.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
-/// Time an encoder gets to read the last status and to close from its side.
+/// Time for an encoder to read the last status and close the connection.
 pub const LINGER_MS: u64 = 1_000;
-/// Time for all connections to say goodbye at shutdown.
+/// Time for all connections to close at shutdown.
 pub const SHUTDOWN_TIMEOUT_MS: u64 = 3_000;
-/// Pause after the system refused to hand out a connection (no file handles left), so that the loop does not spin.
+/// Pause after a failed accept (no file handles left), so that the loop does not spin.
 pub const ACCEPT_PAUSE_MS: u64 = 100;
 
 /// The limits in force; tests shorten them.
@@ -90,7 +87,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Fewer connections where the process may have only so many files open.
+    /// Reduces the connection limits to fit the process's limit of open files.
     pub(crate) fn within(mut self, open_files: u64) -> Self {
         let files = usize::try_from(open_files / OPEN_FILES_PART).unwrap_or(usize::MAX).max(NETWORK_PART);
         self.connections_max = self.connections_max.min(files);

@@ -1,7 +1,7 @@
-//! Where encoders come in: the RTMP listener and the one with TLS, their common caps and deadlines.
+//! Ingest: the RTMP and RTMPS listeners, with common caps and deadlines.
 //!
-//! A connection is one task: socket (-> `tls`) -> [`satcast_media::rtmp::server`] -> packets -> the stream's publisher. What a
-//! stranger sends is bounded in time and size until its stream key was right; what it breaks is its own connection.
+//! A connection is one task: socket (-> `tls`) -> [`satcast_media::rtmp::server`] -> packets -> the stream's publisher. Before the stream
+//! key is accepted, a client is limited in time and bytes. A client can break only its own connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -28,7 +28,7 @@ mod admit;
 mod alarm;
 mod block;
 mod conn;
-mod door;
+mod connections;
 mod end;
 mod keys;
 mod limits;
@@ -44,13 +44,13 @@ mod wire;
 pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
 
-use door::{Door, Room};
+use connections::{Acceptor, ConnectionLimiter};
 use keys::KeyAttempts;
 use pace::Pace;
-use shared::{Shared, Whose};
+use shared::{Shared, Subject};
 use threads::Threads;
 
-/// Where and how encoders are listened to.
+/// Settings of the listeners.
 #[derive(Debug)]
 pub struct Settings {
     listen: SocketAddr,
@@ -69,42 +69,42 @@ impl Settings {
         Self { listen, secure: None, read_wait, proxies: Vec::new(), limits: Limits::default() }
     }
 
-    /// The same with fewer connections where the process may have only so many files open.
+    /// Reduces the connection limits to fit the process's limit of open files.
     #[must_use]
     pub fn within(self, open_files: u64) -> Self {
         Self { limits: self.limits.within(open_files), ..self }
     }
 
-    /// What `[ingest]` says; reads the certificate where one is set, and warns of one that is out of its time at `now`.
+    /// Settings of `[ingest]`. Reads the certificate if one is set, and warns if it is not valid at `now`.
     ///
     /// # Errors
-    /// Names the file that cannot be used.
+    /// A file of the certificate cannot be used; the error names it.
     pub fn of(config: &config::Ingest, now: UnixMillis) -> Result<Self, CertificateError> {
         let settings =
             Self::new(config.rtmp_listen, config.read_batch_ms).behind(config.proxy_protocol_from.clone());
         let Some((listen, cert, key)) = config.rtmps() else { return Ok(settings) };
         if let Some(objection) = Certificates::objection(Section::Ingest, cert, key, now)? {
             let file = cert.display();
-            warn!(%file, "the RTMPS certificate {objection}; encoders that check it will not connect");
+            warn!(%file, "the RTMPS certificate {objection}; encoders that check certificates will not connect");
         }
         Ok(settings.with_tls(listen, Certificates::load(Section::Ingest, cert, key)?))
     }
 
-    /// Believes what connections from these networks say of whom they are for, and takes none from there that does not say it: as `[ingest]
+    /// Connections from these networks must send a PROXY protocol header, and the address in it is trusted: `[ingest]
     /// proxy_protocol_from`.
     #[must_use]
     pub fn behind(self, proxies: Vec<IpNet>) -> Self {
         Self { proxies, ..self }
     }
 
-    /// Listens for RTMPS too: at `listen` as `[ingest] rtmps_listen`, with this certificate.
+    /// Listens for RTMPS too, on `listen` (`[ingest] rtmps_listen`) with this certificate.
     #[must_use]
     pub fn with_tls(self, listen: SocketAddr, certificates: Certificates) -> Self {
         Self { secure: Some((listen, certificates)), ..self }
     }
 }
 
-/// A port cannot be had.
+/// A port cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot listen for encoders on {address}: {source}; free the port or set [ingest] {setting} to another"
@@ -112,19 +112,18 @@ impl Settings {
 pub struct BindError {
     /// `rtmp_listen` or `rtmps_listen`.
     pub setting: &'static str,
-    /// The address asked for.
     pub address: SocketAddr,
-    /// The system's answer.
+    /// Error of the system.
     pub source: io::Error,
 }
 
-/// The bound ports; encoders can connect, and are served once [`Listener::run`] runs.
+/// The bound ports. Encoders can connect, and are served by [`Listener::run`].
 #[derive(Debug)]
 pub struct Listener<A> {
     socket: TcpListener,
     secure: Option<Secure>,
     shared: Arc<Shared<A>>,
-    room: Room,
+    limiter: ConnectionLimiter,
     threads: Threads,
     proxies: Vec<IpNet>,
 }
@@ -137,7 +136,7 @@ struct Secure {
 }
 
 impl Secure {
-    /// The next connection to `secure`, with the certificate it is to be shown; never where there is none.
+    /// The next connection to `secure`, with the current certificate. Never resolves when `secure` is `None`.
     async fn accept(secure: &Option<Self>) -> io::Result<(TcpStream, SocketAddr, Arc<ServerConfig>)> {
         let Some(secure) = secure else { return std::future::pending().await };
         let (socket, peer) = secure.socket.accept().await?;
@@ -146,10 +145,8 @@ impl Secure {
 }
 
 impl<A: Admission> Listener<A> {
-    /// Takes the port.
-    ///
     /// # Errors
-    /// The port is taken, or the address is not this machine's.
+    /// The port is in use, or the address is not local.
     pub async fn bind(
         settings: Settings,
         store: Store,
@@ -168,7 +165,7 @@ impl<A: Admission> Listener<A> {
         let threads =
             Threads::start().map_err(|source| BindError { setting: "rtmp_listen", address, source })?;
         let limits = settings.limits;
-        let room = Room::new(&limits);
+        let limiter = ConnectionLimiter::new(&limits);
         let shared = Arc::new(Shared {
             store,
             admission,
@@ -179,38 +176,38 @@ impl<A: Admission> Listener<A> {
             warnings: LogLimit::new(limits.warnings_max, keys::WINDOW),
             limits,
         });
-        Ok(Self { socket, secure, shared, room, threads, proxies: settings.proxies })
+        Ok(Self { socket, secure, shared, limiter, threads, proxies: settings.proxies })
     }
 
-    /// The address listened on, with the port the system chose when 0 was asked for.
+    /// With the port that the system chose if the configured port is 0.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system call failed.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Connections at once from one network that are taken.
+    /// Most connections from one network at the same time.
     pub fn per_network(&self) -> usize {
         self.shared.limits.connections_per_network_max
     }
 
-    /// The address of the port with TLS, if there is one.
+    /// The address of the RTMPS port, if there is one.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system call failed.
     pub fn secure_addr(&self) -> io::Result<Option<SocketAddr>> {
         self.secure.as_ref().map(|secure| secure.socket.local_addr()).transpose()
     }
 
-    /// Serves encoders until `shutdown` resolves; then stops accepting, tells every publisher, and returns when all
-    /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
+    /// Serves encoders until `shutdown` resolves. Then stops accepting, sends a status to every publisher, and returns when all
+    /// connections have ended, at the latest after [`SHUTDOWN_TIMEOUT_MS`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, secure, shared, room, threads, proxies } = self;
+        let Self { socket, secure, shared, limiter, threads, proxies } = self;
         let stopped = CancellationToken::new();
-        let door = Door {
+        let acceptor = Acceptor {
             shared: Arc::clone(&shared),
-            room: Arc::new(room),
+            limiter: Arc::new(limiter),
             stopped: stopped.clone(),
             threads,
             proxies,
@@ -225,11 +222,11 @@ impl<A: Admission> Listener<A> {
                 () = &mut shutdown => break,
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = socket.accept() => match accepted {
-                    Ok((socket, peer)) => door.accept(socket, None, peer, &mut tasks),
+                    Ok((socket, peer)) => acceptor.accept(socket, None, peer, &mut tasks),
                     Err(failure) => pause_after(failure, &shared, socket.local_addr().ok()).await,
                 },
                 accepted = Secure::accept(&secure) => match accepted {
-                    Ok((socket, peer, tls)) => door.accept(socket, Some(tls), peer, &mut tasks),
+                    Ok((socket, peer, tls)) => acceptor.accept(socket, Some(tls), peer, &mut tasks),
                     Err(failure) => pause_after(failure, &shared, None).await,
                 },
                 never = &mut renewing => match never {},
@@ -251,12 +248,12 @@ impl<A: Admission> Listener<A> {
 }
 
 async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
-    // The receive buffer is left to the kernel: fixed at a size that `net.core.rmem_max` cuts, it would hold less than one
-    // wait of a fast stream; left alone, it grows with the stream.
+    // The receive buffer is left to the kernel, so that it grows with the stream. A fixed size is cut by `net.core.rmem_max`, and would
+    // hold less than a fast stream sends between two reads.
     TcpListener::bind(address).await.map_err(|source| BindError { setting, address, source })
 }
 
-/// Renews the certificate; does nothing for ever where there is none.
+/// Renews the certificate; waits for ever if there is none.
 async fn keep_fresh(certificates: Option<Arc<Certificates>>) -> Infallible {
     match certificates {
         Some(certificates) => certificates.keep_fresh().await,
@@ -264,25 +261,25 @@ async fn keep_fresh(certificates: Option<Arc<Certificates>>) -> Infallible {
     }
 }
 
-/// A connection that failed before it was accepted harms nobody; a lack of file handles passes by waiting.
+/// A connection that failed before it was accepted needs no pause. A lack of file handles does.
 async fn pause_after<A>(failure: io::Error, shared: &Shared<A>, local: Option<SocketAddr>) {
     if matches!(failure.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
         return;
     }
     let local = local.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-    shared.warn(local, Whose::Unknown, &not_accepted(&failure));
+    shared.warn(local, Subject::Unknown, &not_accepted(&failure));
     sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
 }
 
 fn not_accepted(failure: &io::Error) -> String {
-    format!("cannot accept: {failure}; raise the limit of open files")
+    format!("cannot accept connections: {failure}; raise the limit of open files")
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(failure) = ended
         && failure.is_panic()
     {
-        error!("an RTMP connection's task panicked; other connections go on");
+        error!("the task of an RTMP connection panicked; other connections are not affected");
     }
 }
 

@@ -1,33 +1,32 @@
-//! When a publishing connection is read next. Pure arithmetic on time since the service started.
+//! Times of the reads of publishing connections. Pure arithmetic on the time since the service started.
 
 use std::time::Duration;
 
-/// Moments within one wait at which connections may be read, where there are many. Connections that share a moment share the
-/// wake-ups of its thread and of the drivers; several moments keep the bursts towards the destinations small.
+/// Phases of one wait in which connections may be read, if there are many. Connections in one phase share the wake-ups of their thread
+/// and of the drivers. Several phases keep the bursts towards the destinations small.
 pub(super) const PHASES: u32 = 4;
 
-/// Connections of a thread for which one moment is enough.
+/// Connections of a thread for each phase.
 pub(super) const CONNECTIONS_A_PHASE: usize = 16;
 
-/// The grid on which connections are read.
+/// The grid of read times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     step: Duration,
 }
 
 impl Pace {
-    /// Reads about `wait` apart; `None` for a wait of zero, when every byte is read as it comes.
+    /// Reads about `wait` apart; `None` for a wait of zero, which reads bytes as they arrive.
     pub(super) fn new(wait: Duration) -> Option<Self> {
         (!wait.is_zero()).then(|| Self { step: (wait / PHASES).max(Duration::from_nanos(1)) })
     }
 
-    /// The distance of reads that come in time.
+    /// The usual time between two reads.
     pub(super) fn wait(self) -> Duration {
         self.step * PHASES
     }
 
-    /// The next moment to read after `now` on a thread with so many `connections`: the wait, less what is needed to stay on
-    /// the grid.
+    /// The next read after `now` on a thread with this many `connections`: after the wait, rounded down to the grid.
     pub(super) fn next(self, now: Duration, connections: usize) -> Duration {
         let phases = phases(connections);
         let step = self.step * (PHASES / phases);
@@ -37,7 +36,7 @@ impl Pace {
     }
 }
 
-/// Moments that so many connections need; each grid holds the moments of the coarser ones.
+/// Phases for this many connections. Each grid includes the times of the coarser ones.
 fn phases(connections: usize) -> u32 {
     match connections.div_ceil(CONNECTIONS_A_PHASE) {
         0 | 1 => 1,
@@ -54,7 +53,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Connections that take every moment.
+    /// Enough connections for all phases.
     const MANY: usize = 2 * CONNECTIONS_A_PHASE + 1;
 
     #[test]
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn few_connections_share_a_moment() {
+    fn few_connections_share_a_phase() {
         let pace = Pace::new(ms(100)).unwrap();
         for (connections, next) in [
             (0, 200),

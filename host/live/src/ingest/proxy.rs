@@ -1,4 +1,4 @@
-//! The PROXY protocol (versions 1 and 2): in whose name a trusted proxy connects. Its header comes before everything else, TLS too.
+//! The PROXY protocol (versions 1 and 2): the client's address from a trusted proxy. Its header precedes all other bytes, also TLS.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,29 +7,29 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// Longest header of version 1 with its line break, in bytes (2.1 of its specification).
 const LINE_BYTES_MAX: usize = 107;
-/// Longest rest of a header of version 2 that is taken, in bytes: addresses need 36, what proxies add of their own a few hundred at most.
+/// Longest accepted variable part of a version 2 header, in bytes. Addresses need 36; extensions of proxies at most a few hundred.
 const REST_BYTES_MAX: usize = 1024;
-/// How version 2 begins.
+/// Start of version 2.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// How version 1 begins.
+/// Start of version 1.
 const LINE_START: &[u8] = b"PROXY ";
-/// Bytes read before it is known which version it is; both have more.
+/// Bytes read to find the version. Headers of both versions are longer.
 const START_BYTES: usize = SIGNATURE.len();
-/// Length of the fixed rest of version 2: version and command, family and protocol, bytes that follow.
+/// Length of the fixed part of version 2 after the signature: version and command, family and protocol, length.
 const FIXED_BYTES: usize = 4;
 
-/// Why no address is known. The texts hold nothing that the peer wrote.
+/// Why the address is not known. The texts hold no text of the peer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// The connection ended before anything came: the proxy looked whether the port is open.
-    #[error("the proxy closed the connection without a word")]
+    /// The connection ended before the first byte: a port check of the proxy.
+    #[error("the proxy closed the connection without sending anything")]
     Nothing,
-    /// Something else came.
+    /// The first bytes are no header.
     #[error(
-        "no PROXY protocol header came from this proxy; let it send one, or take it out of [ingest] proxy_protocol_from"
+        "the proxy sent no PROXY protocol header; enable it on the proxy, or remove the proxy from [ingest] proxy_protocol_from"
     )]
     Missing,
-    /// Too long, of another version, or not as specified.
+    /// Too long, an unknown version, or not as specified.
     #[error("the PROXY protocol header is malformed: {0}")]
     Malformed(&'static str),
     /// The connection ended or failed.
@@ -37,11 +37,10 @@ pub(super) enum Fault {
     Io(#[from] io::Error),
 }
 
-/// Reads the header and nothing behind it. `None`: the proxy speaks for itself, as it does to see whether the port is open, or does not
-/// know whom it speaks for.
+/// Reads the header and no byte after it. `None`: the proxy connects for itself, e.g. for a health check, or does not know the client.
 ///
 /// # Errors
-/// Any [`Fault`]; the connection is of no use then.
+/// Any [`Fault`]; close the connection then.
 pub(super) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> Result<Option<SocketAddr>, Fault> {
     let mut start = [0; START_BYTES];
     let Ok(read @ 1..) = socket.read(&mut start).await else { return Err(Fault::Nothing) };
@@ -65,14 +64,14 @@ pub(super) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> Result<Option
 async fn read_second(socket: &mut (impl AsyncRead + Unpin)) -> Result<Option<SocketAddr>, Fault> {
     let mut fixed = [0; FIXED_BYTES];
     socket.read_exact(&mut fixed).await?;
-    let [what, family, high, low] = fixed;
+    let [command, family, high, low] = fixed;
     let bytes = usize::from(u16::from_be_bytes([high, low]));
     if bytes > REST_BYTES_MAX {
         return Err(Fault::Malformed("it is too long"));
     }
     let mut rest = vec![0; bytes];
     socket.read_exact(&mut rest).await?;
-    second(what, family, &rest)
+    second(command, family, &rest)
 }
 
 /// Version 1: one line of text.
@@ -92,9 +91,9 @@ fn first(line: &[u8]) -> Result<Option<SocketAddr>, Fault> {
     source.zip(port).map(|address| Some(SocketAddr::from(address))).ok_or(malformed)
 }
 
-/// Version 2, behind its signature; `rest` is what its length covers.
-fn second(what: u8, family: u8, rest: &[u8]) -> Result<Option<SocketAddr>, Fault> {
-    match what {
+/// Version 2 after its signature. `rest`: the variable part.
+fn second(command: u8, family: u8, rest: &[u8]) -> Result<Option<SocketAddr>, Fault> {
+    match command {
         0x20 => return Ok(None),
         0x21 => {}
         _ => return Err(Fault::Malformed("it has another version or command")),
@@ -104,7 +103,7 @@ fn second(what: u8, family: u8, rest: &[u8]) -> Result<Option<SocketAddr>, Fault
         0x00 => return Ok(None),
         0x11 => (12, fixed::<4>(rest, 0).map(IpAddr::from), fixed(rest, 8)),
         0x21 => (36, fixed::<16>(rest, 0).map(IpAddr::from), fixed(rest, 32)),
-        _ => return Err(Fault::Malformed("it names no TCP address")),
+        _ => return Err(Fault::Malformed("it holds no TCP address")),
     };
     match source.zip(port).filter(|_| rest.len() >= bytes) {
         Some((source, port)) => Ok(Some(SocketAddr::new(source, u16::from_be_bytes(port)))),
@@ -112,7 +111,7 @@ fn second(what: u8, family: u8, rest: &[u8]) -> Result<Option<SocketAddr>, Fault
     }
 }
 
-/// So many bytes from `at` on.
+/// `BYTES` bytes from `at` on.
 fn fixed<const BYTES: usize>(rest: &[u8], at: usize) -> Option<[u8; BYTES]> {
     rest.get(at..at + BYTES)?.try_into().ok()
 }
@@ -121,7 +120,7 @@ fn fixed<const BYTES: usize>(rest: &[u8], at: usize) -> Option<[u8; BYTES]> {
 mod tests {
     use super::*;
 
-    /// What a header says, and how many bytes were left behind it.
+    /// The parsed header, and the number of bytes left after it.
     async fn said(bytes: &[u8]) -> (Result<Option<SocketAddr>, Fault>, usize) {
         let mut socket = bytes;
         let said = read(&mut socket).await;
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_versions_name_the_client_and_nothing_behind_them_is_read() {
+    async fn both_versions_name_the_client_and_no_byte_after_them_is_read() {
         let four = [203, 0, 113, 7, 10, 0, 0, 1, 0x30, 0x39, 7, 0x8f];
         let mut six = [0; 36];
         six[..2].copy_from_slice(&[0x20, 1]);
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_header_is_told_from_one_that_is_wrong() {
+    async fn a_missing_header_differs_from_a_malformed_one() {
         let (said_of_rtmp, left) = said(&[3; 1537]).await;
         assert!(matches!(said_of_rtmp, Err(Fault::Missing)), "{said_of_rtmp:?}");
         assert_eq!(left, 1537 - START_BYTES);
@@ -215,7 +214,7 @@ mod tests {
                 let at = (seed >> 16) as usize % bytes.len();
                 bytes[at] = (seed >> 8) as u8;
             }
-            // No panic, and no more than there is.
+            // No panic.
             let _ = said(&bytes).await;
         }
     }

@@ -1,4 +1,4 @@
-//! The live sessions as the port sees them.
+//! Implements admission with the live sessions.
 
 use std::net::IpAddr;
 

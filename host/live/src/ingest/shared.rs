@@ -1,4 +1,4 @@
-//! What all connections of the ports share.
+//! State shared by all connections of the ports.
 
 use std::net::SocketAddr;
 
@@ -13,28 +13,27 @@ use satcast_core::ids::{AccountId, StreamId};
 use satcast_core::log_limit::LogLimit;
 use satcast_store::Store;
 
-/// What all connections share.
 #[derive(Debug)]
 pub(super) struct Shared<A> {
     pub(super) store: Store,
     pub(super) admission: A,
     pub(super) clock: Clock,
     pub(super) limits: Limits,
-    /// How publishing connections are read; `None`: at once.
+    /// Times of the reads of publishing connections; `None`: as bytes arrive.
     pub(super) pace: Option<Pace>,
-    /// Zero of the pace's grid.
+    /// Start of the grid of `pace`.
     pub(super) started: Instant,
     pub(super) keys: KeyAttempts,
     pub(super) warnings: LogLimit,
 }
 
-/// Whose connection a warning is about.
+/// The connection that a warning is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Whose<'a> {
+pub(super) enum Subject<'a> {
     Unknown,
-    /// It sent this key, masked.
+    /// Refused with this key, masked.
     Key(&'a str),
-    /// It was let in.
+    /// Admitted.
     Stream {
         account: AccountId,
         stream: StreamId,
@@ -42,17 +41,17 @@ pub(super) enum Whose<'a> {
 }
 
 impl<A> Shared<A> {
-    /// One warning about a connection, unless a flood of them is going on.
-    pub(super) fn warn(&self, peer: SocketAddr, whose: Whose<'_>, what: &str) {
+    /// Logs one warning about a connection, subject to the log limit.
+    pub(super) fn warn(&self, peer: SocketAddr, subject: Subject<'_>, text: &str) {
         let Some(withheld) = self.warnings.admit(self.clock.monotonic()) else { return };
         if withheld > 0 {
             warn!("{withheld} more warnings about RTMP connections were left out");
         }
-        match whose {
-            Whose::Unknown => warn!(peer = %peer, "RTMP connection: {what}"),
-            Whose::Key(key) => warn!(peer = %peer, key, "RTMP connection: {what}"),
-            Whose::Stream { account, stream } => {
-                warn!(peer = %peer, account = %account, stream = %stream, "RTMP connection: {what}");
+        match subject {
+            Subject::Unknown => warn!(peer = %peer, "RTMP connection: {text}"),
+            Subject::Key(key) => warn!(peer = %peer, key, "RTMP connection: {text}"),
+            Subject::Stream { account, stream } => {
+                warn!(peer = %peer, account = %account, stream = %stream, "RTMP connection: {text}");
             }
         }
     }

@@ -1,9 +1,8 @@
-//! The threads connections run on: each with a runtime of its own, so that a batch of packets goes from the socket to the
-//! queues without a hop. On a runtime of several workers every timer and socket event also wakes a second worker that
-//! looks for work, finds none and sleeps again; at ten small batches a second that was most of the cost of a stream.
+//! The threads of connections. Each has its own runtime, so a batch of packets goes from the socket to the queues without a change of
+//! thread. On a runtime with several workers, each timer and socket event also wakes a second worker, which finds no work and sleeps
+//! again. With ten small batches a second this was most of the cost of a stream.
 //!
-//! A few connections share one thread, so that one wake-up serves them all; drivers are woken once for what a thread took
-//! from all that were due.
+//! Connections share a thread, so that one wake-up serves all that are due. Drivers are then woken once for all their packets.
 
 use std::io;
 use std::thread;
@@ -14,13 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Most threads, however many cores there are: beyond it the network is the limit.
+/// Most threads on any number of cores: beyond it the network is the limit.
 pub(super) const THREADS_MAX: usize = 8;
 
-/// Connections that a thread gets before the next one gets any.
+/// Connections of a thread before the next thread is used.
 pub(super) const CONNECTIONS_BEFORE_SPREADING: usize = 32;
 
-/// Running threads; they end when this is dropped, with whatever still runs on them.
+/// Running threads. On drop they end together with their tasks.
 #[derive(Debug)]
 pub(super) struct Threads {
     threads: Vec<Thread>,
@@ -33,18 +32,18 @@ struct Thread {
     connections: Arc<AtomicUsize>,
 }
 
-/// A connection's place on its thread; it ends when this is dropped.
+/// The slot of a connection on its thread; released on drop.
 #[derive(Debug)]
-pub(super) struct Seat(Arc<AtomicUsize>);
+pub(super) struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Seat {
+impl ConnectionSlot {
     /// Connections on this thread now, this one included.
     pub(super) fn connections(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -62,22 +61,22 @@ impl Threads {
             threads._running.push(running);
             runtime.spawn(satcast_drivers::gather_wakeups());
             thread::Builder::new().name(format!("ingest-{number}")).spawn(move || {
-                // Nothing is ever sent: the dropped sender is the end.
+                // Nothing is sent: the dropped sender ends the thread.
                 let _ = runtime.block_on(ended);
             })?;
         }
         Ok(threads)
     }
 
-    /// A place on the thread that fills up, or on the one with the fewest connections once all have
-    /// [`CONNECTIONS_BEFORE_SPREADING`].
-    pub(super) fn seat(&self) -> (Handle, Seat) {
+    /// A slot on the first thread with fewer than [`CONNECTIONS_BEFORE_SPREADING`] connections. If there is none, on the thread with the
+    /// fewest connections.
+    pub(super) fn slot(&self) -> (Handle, ConnectionSlot) {
         let filled = |thread: &&Thread| {
             thread.connections.load(Ordering::Relaxed).max(CONNECTIONS_BEFORE_SPREADING - 1)
         };
         let thread = self.threads.iter().min_by_key(filled).expect("a thread for each core");
         thread.connections.fetch_add(1, Ordering::Relaxed);
-        (thread.handle.clone(), Seat(Arc::clone(&thread.connections)))
+        (thread.handle.clone(), ConnectionSlot(Arc::clone(&thread.connections)))
     }
 }
 
@@ -89,7 +88,7 @@ impl Thread {
 
 #[cfg(test)]
 impl Threads {
-    /// No threads: work runs where this is called, so that a test sees its log lines.
+    /// No threads: work runs on the current runtime, so that a test sees its log lines.
     pub(super) fn here() -> Self {
         Self { threads: vec![Thread::new(Handle::current())], _running: Vec::new() }
     }
@@ -104,19 +103,19 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_fills_before_the_next_and_then_all_grow_alike() {
+    fn threads_fill_one_after_the_other_and_then_evenly() {
         let runtime = Builder::new_current_thread().build().unwrap();
         let three = (0..3).map(|_| Thread::new(runtime.handle().clone())).collect();
         let threads = Threads { threads: three, _running: Vec::new() };
-        let mut seats: Vec<_> = (0..CONNECTIONS_BEFORE_SPREADING).map(|_| threads.seat().1).collect();
+        let mut slots: Vec<_> = (0..CONNECTIONS_BEFORE_SPREADING).map(|_| threads.slot().1).collect();
         assert_eq!(names(&threads), ["32", "0", "0"]);
-        assert_eq!(seats[0].connections(), CONNECTIONS_BEFORE_SPREADING);
-        seats.extend((0..2 * CONNECTIONS_BEFORE_SPREADING + 3).map(|_| threads.seat().1));
+        assert_eq!(slots[0].connections(), CONNECTIONS_BEFORE_SPREADING);
+        slots.extend((0..2 * CONNECTIONS_BEFORE_SPREADING + 3).map(|_| threads.slot().1));
         assert_eq!(names(&threads), ["33", "33", "33"]);
-        seats.drain(..2);
+        slots.drain(..2);
         assert_eq!(names(&threads), ["31", "33", "33"]);
-        let (_, seat) = threads.seat();
-        assert_eq!(seat.connections(), CONNECTIONS_BEFORE_SPREADING, "the place that became free");
+        let (_, slot) = threads.slot();
+        assert_eq!(slot.connections(), CONNECTIONS_BEFORE_SPREADING, "the released slot");
     }
 
     #[test]
@@ -124,7 +123,7 @@ mod tests {
         let threads = Threads::start().unwrap();
         assert!((1..=THREADS_MAX).contains(&threads.threads.len()));
         let driver = Builder::new_current_thread().build().unwrap();
-        let (handle, _seat) = threads.seat();
+        let (handle, _slot) = threads.slot();
         let name = handle.spawn(async { thread::current().name().map(str::to_owned) });
         assert_eq!(driver.block_on(name).unwrap().unwrap(), "ingest-0");
         let unending = handle.spawn(std::future::pending::<()>());

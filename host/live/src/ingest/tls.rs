@@ -1,4 +1,4 @@
-//! TLS of one encoder's connection, between its socket and the read block. No socket in here: bytes go through what it is given.
+//! TLS of one encoder's connection, between the socket and the read block. It owns no socket.
 
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::ops::Range;
@@ -7,27 +7,27 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use tokio_rustls::rustls::{self, ServerConfig, ServerConnection};
 
-/// Encrypted bytes read at once: a record and a little more. TLS itself would read a quarter of it.
+/// Encrypted bytes of one read: a little more than a record. The TLS library itself would read a quarter of it.
 const READ_BYTES: usize = 20 * 1024;
 
 /// The server's side of TLS on one connection.
 pub(super) struct Tls {
     session: ServerConnection,
-    /// What was read and not decrypted yet.
+    /// Encrypted bytes; those in `unread` are not decrypted yet.
     raw: Box<[u8]>,
     unread: Range<usize>,
 }
 
 impl Tls {
     /// # Errors
-    /// The configuration allows no connection, which loading it has ruled out.
+    /// The configuration is not usable; loading has already checked that.
     pub(super) fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         let session = ServerConnection::new(config)?;
         Ok(Self { session, raw: vec![0; READ_BYTES].into(), unread: 0..0 })
     }
 
-    /// Fills `block` with decrypted bytes from a socket that does not block. Fewer than it holds only where the socket has no
-    /// more, so that a short read means what it means without TLS. Zero at the encoder's goodbye.
+    /// Fills `block` with decrypted bytes from a non-blocking socket. A short read means that the socket has no more bytes, as without
+    /// TLS. Zero after the encoder's close notify.
     pub(super) fn read(&mut self, socket: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         loop {
@@ -46,7 +46,7 @@ impl Tls {
                 },
                 Err(error) => Err(error),
             };
-            // What came before the end counts; the end itself comes again with the next read.
+            // Bytes before the end are returned first. The next read returns the end again.
             return if filled > 0 { Ok(filled) } else { end };
         }
     }
@@ -65,14 +65,14 @@ impl Tls {
         processed.map(drop).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
     }
 
-    /// Whether there is something to send, be there words of ours or not.
+    /// Whether TLS has bytes to send, even without new plain bytes.
     pub(super) fn has_output(&self) -> bool {
         self.session.wants_write()
     }
 
-    /// Encrypts `plain` behind what is in `sent` already, with what TLS itself has to say.
+    /// Encrypts `plain` and appends it to `sent`, with pending TLS messages.
     pub(super) fn seal(&mut self, plain: &[u8], sent: &mut BytesMut) -> io::Result<()> {
-        // The writer takes a bounded part at once, and has room again when that is out.
+        // The writer takes a bounded part at a time, and takes more after that part was written out.
         let mut left = plain;
         loop {
             let taken = self.session.writer().write(left)?;
@@ -90,7 +90,7 @@ impl Tls {
         }
     }
 
-    /// Encrypts the last words and says goodbye behind them.
+    /// Encrypts the last bytes and appends the close notify.
     pub(super) fn seal_end(&mut self, plain: &[u8], sent: &mut BytesMut) -> io::Result<()> {
         self.seal(plain, sent)?;
         self.session.send_close_notify();
@@ -111,12 +111,12 @@ impl io::Write for Appending<'_> {
     }
 }
 
-/// What an error of [`Tls::read`] means, where it is one of TLS and not of the socket.
+/// Explains an error of [`Tls::read`] if it is a TLS error, not a socket error.
 pub(super) fn explained(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
         rustls::Error::InvalidMessage(_) => {
-            "it does not speak TLS; rtmps:// goes to this port, rtmp:// to the other".to_owned()
+            "the encoder does not use TLS on the RTMPS port; use rtmps:// with this port, or rtmp:// with the RTMP port".to_owned()
         }
         rustls::Error::AlertReceived(alert) => {
             format!("the encoder does not accept the certificate: {alert:?}")

@@ -1,4 +1,4 @@
-//! Whether anything of what an encoder sends can be used: with codecs that nobody here takes alone, nobody would ever see the stream.
+//! Checks that an encoder sends at least one track with a supported codec. Without one, the stream would have no media.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use tokio::time::Instant;
 
 use crate::Issue;
 
-/// How long a track that can be used may come later than one that cannot.
+/// How long the service waits for a supported track after the first unsupported one.
 pub(super) const USABLE_WAIT: Duration = Duration::from_secs(5);
 
-/// What has come of one encoder.
+/// The tracks of one encoder.
 #[derive(Debug, Default)]
 pub(super) struct Usable {
     has_usable: bool,
     foreign: Vec<ForeignCodec>,
-    /// When the first track came that cannot be used.
+    /// Time of the first unsupported track.
     since: Option<Instant>,
     metadata: Option<Metadata>,
 }
 
 impl Usable {
-    /// A packet came that can be used.
+    /// A packet of a supported track arrived.
     pub(super) fn packet(&mut self) {
         self.has_usable = true;
     }
 
-    /// A track came that cannot be used; told once for each kind.
+    /// An unsupported track arrived; called once for each kind.
     pub(super) fn foreign(&mut self, codec: ForeignCodec, now: Instant) {
         self.foreign.push(codec);
         self.since.get_or_insert(now);
     }
 
-    /// What the encoder says that it will send.
+    /// The encoder's metadata names its tracks.
     pub(super) fn announced(&mut self, metadata: Metadata) {
         self.metadata = Some(metadata);
     }
 
-    /// When [`Usable::is_hopeless`] becomes true if nothing else comes.
+    /// When [`Usable::is_hopeless`] becomes true if no supported track arrives.
     pub(super) fn decided_at(&self) -> Option<Instant> {
         self.since.filter(|_| !self.has_usable).map(|since| since + USABLE_WAIT)
     }
 
-    /// Nothing can be used, and nothing will come that can.
+    /// No track is supported, and none will follow.
     pub(super) fn is_hopeless(&self, now: Instant) -> bool {
         let kinds = [Kind::Video, Kind::Audio];
         let no_hope = || kinds.into_iter().all(|kind| self.will_not_come(kind));
         self.decided_at().is_some_and(|at| now >= at || (self.all_are_named() && no_hope()))
     }
 
-    /// Every track that the encoder says it sends and nobody takes has come, so that one refusal names them all.
+    /// All unsupported tracks in the metadata have arrived, so that one refusal names them all.
     fn all_are_named(&self) -> bool {
         let named = |kind| self.foreign.iter().any(|codec| codec.kind == kind);
         self.metadata.is_none_or(|metadata| {
@@ -59,7 +59,7 @@ impl Usable {
         })
     }
 
-    /// What is said of it: which codecs came, and what to set instead.
+    /// Text of the refusal: the codecs and their replacements.
     pub(super) fn text(&self) -> String {
         let mut foreign = self.foreign.clone();
         foreign.sort_by_key(|codec| codec.kind == Kind::Audio);
@@ -67,18 +67,18 @@ impl Usable {
         texts.join("; ")
     }
 
-    /// No track of this kind that can be used is to be expected: this one cannot, or the encoder names the codecs of all its tracks, and
-    /// none of ours for this kind.
+    /// No supported track of this kind is expected: it arrived with an unsupported codec, or the metadata names the codecs of all tracks
+    /// and no supported one for this kind.
     fn will_not_come(&self, kind: Kind) -> bool {
         let announced = self.metadata.filter(|metadata| {
             let codecs = metadata.video_codec.is_some() || metadata.audio_codec.is_some();
             codecs || metadata.foreign_video || metadata.foreign_audio
         });
-        let ours = announced.map(|metadata| match kind {
+        let supported = announced.map(|metadata| match kind {
             Kind::Video => metadata.video_codec,
             Kind::Audio => metadata.audio_codec,
         });
-        self.foreign.iter().any(|codec| codec.kind == kind) || ours == Some(None)
+        self.foreign.iter().any(|codec| codec.kind == kind) || supported == Some(None)
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_can_be_used_is_known_at_once_when_the_encoder_says_so() {
+    fn an_encoder_with_announced_unsupported_tracks_is_refused_at_once() {
         let now = Instant::now();
         let mut both = Usable::default();
         both.foreign(sorenson(), now);
@@ -115,19 +115,22 @@ mod tests {
         assert!(announced.text().find("H.263") < announced.text().find("MP3"), "{}", announced.text());
         let hopeless = |metadata| {
             let mut usable = Usable { metadata: Some(metadata), ..Usable::default() };
-            assert!(!usable.is_hopeless(now), "nothing has come");
+            assert!(!usable.is_hopeless(now), "no track arrived");
             usable.foreign(sorenson(), now);
             usable.is_hopeless(now)
         };
         let video = Metadata { foreign_video: true, ..Metadata::default() };
         assert!(hopeless(video), "no audio is announced");
-        assert!(!hopeless(Metadata { foreign_audio: true, ..video }), "the audio is named too");
+        assert!(!hopeless(Metadata { foreign_audio: true, ..video }), "the announced audio has not arrived");
         assert!(!hopeless(Metadata { audio_codec: Some(Codec::Aac), ..video }));
-        assert!(!hopeless(Metadata { width: Some(640), ..Metadata::default() }), "it names no codec");
+        assert!(
+            !hopeless(Metadata { width: Some(640), ..Metadata::default() }),
+            "the metadata names no codec"
+        );
     }
 
     #[test]
-    fn without_a_word_of_the_encoder_it_is_known_after_some_time() {
+    fn without_metadata_the_decision_waits() {
         let now = Instant::now();
         let mut usable = Usable::default();
         assert_eq!(usable.decided_at(), None);

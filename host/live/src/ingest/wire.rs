@@ -1,8 +1,7 @@
 //! The socket of one encoder with the protocol state behind it: bytes in, events out, replies back.
 //!
-//! While its encoder publishes and a wait between reads is set, the socket is taken out of the runtime's event queue
-//! and read by the clock: left inside, every arriving segment would still wake the process, and waiting would save
-//! nothing (measured: 2 to 3 times the CPU).
+//! While its encoder publishes and a read wait is set, the socket is outside the runtime's event queue and is read on a timer. Inside,
+//! each TCP segment would still wake the process, and the wait would save nothing (measured: 2 to 3 times the CPU).
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::pin::Pin;
@@ -20,44 +19,43 @@ use super::block::{BLOCK_BYTES, Block};
 use super::end::End;
 use super::tls::Tls;
 
-/// What is taken of a connection in one turn until its publish is accepted: a stranger has not earned more, and what comes
-/// behind its request waits in the kernel for the decision.
-const SETUP_TURN_BYTES: usize = 16 * 1024;
-/// Bytes taken from one connection before others get their turn.
-pub(super) const TURN_BYTES_MAX: usize = 1024 * 1024;
+/// Most bytes of one read before the publish is accepted. Later bytes wait in the kernel for the decision.
+const SETUP_ROUND_BYTES: usize = 16 * 1024;
+/// Most bytes of one connection before other connections are read.
+pub(super) const ROUND_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes read at once while the goodbye waits for the encoder's.
+/// Bytes of one read while the close waits for the encoder.
 const DRAIN_BYTES: usize = 4 * 1024;
 
 /// One connection's socket, protocol state and unsent replies.
 pub(super) struct Wire {
     socket: Socket,
     tls: Option<Tls>,
-    /// The publish was accepted: a turn reads all that has come.
+    /// The publish was accepted: a round reads all available bytes.
     admitted: bool,
-    /// The last turn ended before a short read: more bytes may be there already.
+    /// The last round ended without a short read: more bytes may be available.
     more: bool,
-    /// The protocol state; replies it makes leave with the next [`Wire::flush`].
+    /// The protocol state. Its replies are sent by the next [`Wire::flush`].
     pub(super) session: ServerSession,
-    /// As they go over the wire: with TLS, encrypted.
+    /// Unsent replies; encrypted with TLS.
     replies: BytesMut,
     replies_max: usize,
     stuck_since: Option<Instant>,
 }
 
 enum Socket {
-    /// In the runtime's event queue: read as soon as bytes come.
+    /// In the runtime's event queue: read as bytes arrive.
     Watched(TcpStream),
-    /// Outside of it: read when the time has come. Non-blocking.
+    /// Outside the event queue: read on a timer. Non-blocking.
     Unwatched(std::net::TcpStream, Alarm),
-    /// Lost between the two, which only a failing system call does.
+    /// Lost in the change between both, by a failed system call.
     Lost,
 }
 
 impl Wire {
     pub(super) fn new(socket: TcpStream, tls: Option<Tls>, replies_max: usize) -> Self {
         let mut session = ServerSession::new(ServerConfig::default());
-        // A queue counts payloads, not the blocks they hold in memory.
+        // A queue counts payload bytes, not the blocks that payloads keep in memory.
         session.set_block_bytes(BLOCK_BYTES);
         Self {
             socket: Socket::Watched(socket),
@@ -71,12 +69,12 @@ impl Wire {
         }
     }
 
-    /// The encoder may publish: from now on it gets longer turns.
+    /// The publish was accepted: from now on rounds are longer.
     pub(super) fn admit(&mut self) {
         self.admitted = true;
     }
 
-    /// Takes the socket out of the runtime's event queue; from now on it is read by the clock, usually `wait` apart.
+    /// Takes the socket out of the runtime's event queue. From now on it is read on a timer, usually `wait` apart.
     pub(super) fn unwatch(&mut self, wait: Duration) -> io::Result<()> {
         if let Socket::Watched(socket) = std::mem::replace(&mut self.socket, Socket::Lost) {
             self.socket = Socket::Unwatched(socket.into_std()?, Alarm::new(wait));
@@ -84,8 +82,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits until there may be bytes to [`Self::take`], or room to send stuck replies. An unwatched socket is read at `due`, one
-    /// of which more is there at once, when others had their turn. Nothing is lost when the future is dropped.
+    /// Waits until there may be bytes to [`Self::take`], or space to send stuck replies. An unwatched socket is read at `due`, or after
+    /// other tasks ran if more bytes may be available. Cancel safe.
     pub(super) async fn ready(&mut self, due: Instant) -> Result<(), End> {
         let interest = match self.replies.is_empty() {
             true => Interest::READABLE,
@@ -100,20 +98,20 @@ impl Wire {
         Ok(())
     }
 
-    /// Hands what has come to the session, until a read comes up short or the turn is over; events go to `on_event`.
+    /// Reads into the session until a short read or the end of the round; passes events to `on_event`.
     pub(super) fn take(&mut self, mut on_event: impl FnMut(ServerEvent)) -> Result<(), End> {
         let mut block = Block::of_thread();
-        let turn_max = if self.admitted { TURN_BYTES_MAX } else { SETUP_TURN_BYTES };
-        let mut left = turn_max;
+        let round_max = if self.admitted { ROUND_BYTES_MAX } else { SETUP_ROUND_BYTES };
+        let mut left = round_max;
         self.more = true;
         while self.more && left > 0 {
-            let room = if self.admitted { BLOCK_BYTES } else { left };
-            let read = match self.read_now(&mut block.bytes()[..room]) {
+            let size = if self.admitted { BLOCK_BYTES } else { left };
+            let read = match self.read_now(&mut block.bytes()[..size]) {
                 Err(error) if is_transient(&error) => 0,
                 read => read?,
             };
-            // With TLS a short read may stand before the end, of which the socket says nothing.
-            self.more = read == room || (self.tls.is_some() && read > 0);
+            // With TLS, the end may follow a short read without a socket event.
+            self.more = read == size || (self.tls.is_some() && read > 0);
             left = left.saturating_sub(read);
             if read > 0 {
                 let fed = block.lend(read, |bytes| self.session.input(bytes));
@@ -124,7 +122,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Events that wait without new bytes.
+    /// Pending events.
     pub(super) fn events(&mut self, on_event: &mut impl FnMut(ServerEvent)) {
         while let Some(event) = self.session.poll_event() {
             on_event(event);
@@ -141,7 +139,7 @@ impl Wire {
         })
     }
 
-    /// Sends what the session has to say, as far as the socket takes it without waiting.
+    /// Sends the session's replies, as far as the socket takes them without waiting.
     pub(super) fn flush(&mut self) -> Result<(), End> {
         let output = self.session.take_output();
         let from_tls = self.tls.as_ref().is_some_and(Tls::has_output);
@@ -181,7 +179,7 @@ impl Wire {
         }
     }
 
-    /// Since when replies wait for the encoder to read them.
+    /// Since when replies are stuck because the encoder does not read.
     pub(super) fn stuck_since(&self) -> Option<Instant> {
         self.stuck_since
     }
@@ -191,12 +189,12 @@ impl Wire {
         self.session.stats().bytes_in
     }
 
-    /// Sends the last words, closes our half and waits for the encoder to close its own, all within `linger`. Closing
-    /// at once with bytes unread would reset the connection and lose the status on its way.
-    pub(super) async fn goodbye(mut self, linger: Duration) {
+    /// Sends the last replies, closes the write side, and waits for the encoder to close, all within `linger`. An immediate close with
+    /// unread bytes would reset the connection and lose the status.
+    pub(super) async fn close(mut self, linger: Duration) {
         let output = self.session.take_output();
         match &mut self.tls {
-            // What cannot be said any more is not said.
+            // If TLS fails here, the last replies are dropped.
             Some(tls) => tls.seal_end(&output, &mut self.replies).unwrap_or_default(),
             None => self.replies.extend_from_slice(&output),
         }
@@ -206,26 +204,26 @@ impl Wire {
             Socket::Lost => return,
         };
         let Ok(mut socket) = socket else { return };
-        let farewell = async {
+        let closing = async {
             socket.write_all(&self.replies).await?;
             socket.shutdown().await?;
             let mut rest = vec![0; DRAIN_BYTES];
             while socket.read(&mut rest).await? > 0 {}
             Ok::<(), io::Error>(())
         };
-        // Whatever goes wrong here, the connection is over.
-        let _outcome = timeout(linger, farewell).await;
+        // Errors do not matter: the connection ends.
+        let _outcome = timeout(linger, closing).await;
     }
 }
 
-/// Reads what has come to a socket in the runtime's event queue.
+/// Reads from a socket in the runtime's event queue without waiting.
 struct Trying<'a>(&'a mut TcpStream);
 
 impl io::Read for Trying<'_> {
-    /// As the runtime reads itself, which takes a short read for the last one; `try_read` would need another to see that.
+    /// Reads as the runtime does, which takes a short read as the last one. `try_read` would need one more read.
     fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(block);
-        // Who waits for bytes asks again for them with a waker of its own.
+        // `ready` registers its own waker.
         match Pin::new(&mut *self.0).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer) {
             Poll::Ready(read) => read.map(|()| buffer.filled().len()),
             Poll::Pending => Err(ErrorKind::WouldBlock.into()),
@@ -233,7 +231,7 @@ impl io::Read for Trying<'_> {
     }
 }
 
-/// A read of nothing is the end of the stream.
+/// A read of zero bytes is the end of the stream.
 fn ended(read: io::Result<usize>) -> io::Result<usize> {
     match read {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn usual_packets_leave_the_block_to_the_next_read() {
+    async fn usual_packets_do_not_keep_the_block() {
         let (mut wire, mut socket, mut client) = publishing().await;
         wire.admit();
         let block = Block::of_thread().bytes().as_ptr();
@@ -288,7 +286,7 @@ mod tests {
             client.send(&sent).unwrap();
             let output = client.output().take();
             socket.write_all(&output).await.unwrap();
-            wait_until_all_has_come(&wire, output.len()).await;
+            wait_until_all_arrived(&wire, output.len()).await;
             let mut arrived = Vec::new();
             let keep = |event| {
                 if let ServerEvent::Packet(packet) = event {
@@ -301,9 +299,9 @@ mod tests {
         }
     }
 
-    /// So that one read gets it all.
-    async fn wait_until_all_has_come(wire: &Wire, bytes: usize) {
-        let Socket::Watched(socket) = &wire.socket else { panic!("read by the clock") };
+    /// Waits until one read gets all bytes.
+    async fn wait_until_all_arrived(wire: &Wire, bytes: usize) {
+        let Socket::Watched(socket) = &wire.socket else { panic!("an unwatched socket") };
         let mut seen = vec![0; bytes];
         timeout(Duration::from_secs(20), async {
             while socket.peek(&mut seen).await.unwrap() < bytes {

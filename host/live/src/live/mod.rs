@@ -1,4 +1,4 @@
-//! The live sessions of the service, by stream: looked at, stopped, and told of changes.
+//! The live sessions of the service, by stream: queries, stops and changes.
 
 #[cfg(test)]
 mod tests;
@@ -25,10 +25,10 @@ use satcast_drivers::published::{Opening, Openings};
 use satcast_store::{Store, StreamLimits};
 use satcast_usage::{Gate, Unmetered};
 
-/// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
+/// Longest time that a shutdown waits for sessions to end. It covers the flush of queues and the end of destinations.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
 
-/// What a destination is given to flush and end.
+/// Time for a destination to flush and end.
 const STOP_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Times of `[ingest]`.
@@ -36,8 +36,8 @@ const STOP_DEADLINE: Duration = Duration::from_secs(2);
 pub struct Settings {
     /// How long a session waits for its encoder to return.
     pub reconnect_window: Duration,
-    /// How long an encoder must be quiet after its stream was stopped.
-    pub refuse_quiet: Duration,
+    /// How long encoders are refused after their stream was stopped (`refuse_quiet_secs`).
+    pub cooldown: Duration,
 }
 
 /// The live sessions; cheap to clone.
@@ -51,46 +51,45 @@ pub(super) struct Inner {
     pub(super) drivers: Drivers,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
-    /// What a destination is given to flush and end.
+    /// Time for a destination to flush and end.
     pub(super) stop_deadline: Duration,
     pub(super) gate: Arc<dyn Gate>,
     pub(super) sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
-    /// Streams that were stopped, and the monotonic time until which their encoder is refused.
-    pub(super) quiet: Mutex<HashMap<StreamId, Quiet>>,
+    /// Streams whose encoders are refused after a stop.
+    pub(super) cooldowns: Mutex<HashMap<StreamId, Cooldown>>,
     pub(super) next_number: AtomicU64,
     pub(super) openings: Arc<Openings>,
     pub(super) spools: Arc<spool::Shares>,
     pub(super) troubles: Arc<Troubles<DestinationId, String>>,
-    /// Streams whose last encoder sent nothing that can be used, and why.
+    /// Streams whose last encoder sent no supported track, and the issues of its tracks.
     pub(super) unusable: Troubles<StreamId, Vec<Issue>>,
     pub(super) marks: Marks,
-    /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
+    /// Runtime of the session tasks. The thread of the encoder may end before the session.
     pub(super) runtime: tokio::runtime::Handle,
 }
 
-/// Until when an encoder is refused that was cut off, and why it was.
+/// Encoders of a stopped stream are refused until the monotonic time `until`; `reason`: why the stream was stopped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quiet {
+pub(super) struct Cooldown {
     pub(super) until: Duration,
     pub(super) reason: EndReason,
 }
 
-pub(super) fn needs_quiet(reason: EndReason) -> bool {
+pub(super) fn needs_cooldown(reason: EndReason) -> bool {
     matches!(reason, EndReason::Stopped | EndReason::MaxSats | EndReason::MaxDuration)
 }
 
 impl Live {
-    /// No sessions yet, and nothing is metered. Those to come run on the runtime this is called on.
+    /// Without sessions and metering. Sessions run on the current runtime.
     pub fn new(store: Store, drivers: Drivers, clock: Clock, settings: Settings) -> Self {
         Self::metered(store, drivers, clock, settings, Arc::new(Unmetered::default()))
     }
 
-    /// The drivers that serve destinations.
     pub fn drivers(&self) -> &Drivers {
         &self.inner.drivers
     }
 
-    /// As [`Live::new`], for sessions that ask `gate` what they may use.
+    /// As [`Live::new`], with sessions that `gate` admits and meters.
     pub fn metered(
         store: Store,
         drivers: Drivers,
@@ -106,7 +105,7 @@ impl Live {
             stop_deadline: STOP_DEADLINE,
             gate,
             sessions: Mutex::default(),
-            quiet: Mutex::default(),
+            cooldowns: Mutex::default(),
             next_number: AtomicU64::new(1),
             openings: Arc::default(),
             spools: Arc::default(),
@@ -126,7 +125,7 @@ impl Live {
         self.inner.sessions.lock().values().cloned().collect()
     }
 
-    /// The session of a stream, once media has come.
+    /// The session of a stream, after its first media.
     pub fn session(&self, stream: StreamId) -> Option<SessionSnapshot> {
         self.find(stream)?.snapshot()
     }
@@ -136,17 +135,17 @@ impl Live {
         self.find(stream)?.destination(destination)
     }
 
-    /// Why a destination was not live when it last was not, in a session that runs or is over; forgotten at a restart.
+    /// The last reason why a destination was not live, in a running or ended session. It is lost at a restart.
     pub fn last_trouble(&self, destination: DestinationId) -> Option<Trouble<String>> {
         self.inner.troubles.of(destination)
     }
 
-    /// What a destination of a live session waits for because of its delays.
+    /// Whether a destination of a live session waits for its start or stop delay.
     pub fn delayed(&self, stream: StreamId, destination: DestinationId) -> Option<Delayed> {
         self.find(stream)?.delayed(destination)
     }
 
-    /// How good a stream is; `None` unless its encoder is there, or the last one sent nothing that can be used.
+    /// `None` unless the encoder is connected, or the last encoder sent no supported track.
     pub fn health(&self, stream: StreamId) -> Option<Health> {
         let unusable = || {
             let trouble = self.inner.unusable.of(stream)?;
@@ -170,53 +169,51 @@ impl Live {
         sessions
     }
 
-    /// States of all sessions.
     pub fn session_states(&self) -> Vec<SessionState> {
         let states = self.all().into_iter().filter_map(|session| session.snapshot());
         states.map(|session| session.state).collect()
     }
 
-    /// Destinations of all sessions, by stream and number.
+    /// Destinations of all sessions, sorted by stream and id.
     pub fn destinations(&self) -> Vec<LiveDestination> {
         let mut all: Vec<_> = self.all().iter().flat_map(|session| session.destinations()).collect();
         all.sort_by_key(|seen| (seen.stream, seen.id));
         all
     }
 
-    /// What viewers of a destination can fetch now; `None` when it is not live or has no playback.
+    /// The published assets of a destination; `None` when it is not live or has no playback.
     pub fn opening(&self, destination: DestinationId) -> Option<Arc<Opening>> {
         self.inner.openings.open(destination)
     }
 
-    /// Where viewers of a destination's session find the piece `name`, for [`KEPT_AFTER_END`] after its end too.
+    /// The opening that published the asset `name` in a session, also for `KEPT_AFTER_END` after its end.
     pub fn opening_of(&self, destination: DestinationId, session: &str, name: &str) -> Option<Arc<Opening>> {
         self.inner.openings.of(destination, session, name, self.inner.clock.monotonic())
     }
 
-    /// Sessions that are live or waiting for their encoder.
+    /// Number of sessions that are live or wait for their encoder.
     pub fn count(&self) -> usize {
         self.all().iter().filter(|session| session.snapshot().is_some()).count()
     }
 
-    /// Ends the session of a stream, also one whose encoder has sent no media yet, and waits for its end; `false` when there is none.
+    /// Ends the session of a stream, also before its first media, and waits for its end. `false` when there is no session.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
         let Some(session) = self.find(stream) else { return false };
         session.command(|done| Command::Stop { reason, done }).await
     }
 
-    /// Reads the destinations of a stream again and starts and stops what changed.
+    /// Reads the destinations of a stream again, and starts and stops those that changed.
     pub async fn destinations_changed(&self, stream: StreamId) {
         if let Some(session) = self.find(stream) {
             session.command(|done| Command::Reload { done }).await;
         }
     }
 
-    /// The hard limits of a stream changed: they hold for its session at once, and an encoder that was refused because of the
-    /// old ones may come.
+    /// The hard limits of a stream changed. They apply to its session at once, and its cooldown ends.
     pub async fn limits_changed(&self, stream: StreamId, limits: StreamLimits) {
-        // Kept with a time that has passed, so that the history is not asked again; nobody is told the reason.
-        let over = Quiet { until: self.inner.clock.monotonic(), reason: EndReason::Stopped };
-        self.inner.quiet.lock().insert(stream, over);
+        // Kept as expired, so that the database is not read again. The reason is never shown.
+        let expired = Cooldown { until: self.inner.clock.monotonic(), reason: EndReason::Stopped };
+        self.inner.cooldowns.lock().insert(stream, expired);
         if let Some(session) = self.find(stream) {
             session.command(|done| Command::Limits { limits, done }).await;
         }
@@ -230,26 +227,26 @@ impl Live {
             .map(|session| session.command(|done| Command::Stop { reason: EndReason::Shutdown, done }));
         let all = futures_util::future::join_all(ends);
         if tokio::time::timeout(SHUTDOWN_WAIT, all).await.is_err() {
-            tracing::error!("not all sessions ended in time; the next start records their end");
+            tracing::error!("some sessions did not end in time; the next start records their end");
         }
     }
 }
 
 impl Inner {
-    /// Takes a session that has ended out of the registry, and calls `gone` before anyone can look for it or begin another one.
+    /// Removes an ended session from the registry. Calls `gone` under the lock, before a lookup or a new session can follow.
     pub(super) fn forget(&self, session: &Arc<Session>, reason: EndReason, gone: impl FnOnce()) {
         let stream = session.stream.id;
         let mut sessions = self.sessions.lock();
         if sessions.get(&stream).is_some_and(|held| Arc::ptr_eq(held, session)) {
-            // Before it has gone: an encoder that finds no session must find why there is none.
-            let mut quiet = self.quiet.lock();
-            if needs_quiet(reason) {
-                let until = self.clock.monotonic() + self.settings.refuse_quiet;
-                quiet.insert(stream, Quiet { until, reason });
+            // Before the removal: an encoder that finds no session must find the cooldown.
+            let mut cooldowns = self.cooldowns.lock();
+            if needs_cooldown(reason) {
+                let until = self.clock.monotonic() + self.settings.cooldown;
+                cooldowns.insert(stream, Cooldown { until, reason });
             } else {
-                quiet.remove(&stream);
+                cooldowns.remove(&stream);
             }
-            drop(quiet);
+            drop(cooldowns);
             sessions.remove(&stream);
         }
         gone();
@@ -258,16 +255,16 @@ impl Inner {
 
 #[cfg(test)]
 impl Live {
-    /// The same with another limit for destinations that are to end. No session may have begun.
+    /// Changes the time for destinations to end. Call it before the first session.
     fn with_stop_deadline(mut self, stop_deadline: Duration) -> Self {
-        Arc::get_mut(&mut self.inner).expect("a live that nobody else has").stop_deadline = stop_deadline;
+        Arc::get_mut(&mut self.inner).expect("the only reference").stop_deadline = stop_deadline;
         self
     }
 }
 
 #[cfg(any(test, feature = "testing"))]
 impl Live {
-    /// An opening that no driver fills.
+    /// An opening without a driver.
     pub fn begin_opening(
         &self,
         destination: DestinationId,
@@ -278,7 +275,7 @@ impl Live {
         opening
     }
 
-    /// As when its destination ends.
+    /// Ends an opening as the end of its destination does.
     pub fn end_opening(&self, opening: &Opening) {
         self.inner.openings.end(opening, self.inner.clock.monotonic());
     }

@@ -1,4 +1,4 @@
-//! What a queue without a disk behind it holds before it leaves packets out.
+//! Limits of a queue without a disk behind it.
 
 use std::time::Duration;
 
@@ -9,13 +9,12 @@ pub(in super::super) struct Bounds {
     pub(in super::super) packets: usize,
     /// Most bytes waiting.
     pub(in super::super) bytes: usize,
-    /// Longest time a packet may wait. Counted in time that passes and not in that of the media: what comes all at once does
-    /// not make a destination slow.
+    /// Longest wait of a packet. In clock time, not media time: a burst of packets does not make a destination slow.
     pub(in super::super) wait: Duration,
 }
 
 impl Bounds {
-    /// Where nothing else is set: what an encoder catches up at once after a minute without network.
+    /// The default: enough for the burst of an encoder after a minute without network.
     pub(in super::super) const USUAL: Self =
         Self { packets: 8192, bytes: 32 * 1024 * 1024, wait: Duration::from_secs(5) };
 }

@@ -13,14 +13,14 @@ use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 use satcast_plugin_api::{Codec, Kind, Packet};
 
 pub(super) use self::bounds::Bounds;
-pub(super) use self::spill::{Disk, Surroundings};
+pub(super) use self::spill::{Disk, SpillBackend};
 #[cfg(test)]
 pub(super) use self::spill::{FRONT_BYTES_MAX, TAIL_BYTES_MAX, TAIL_PACKETS_MAX};
 use self::spill::{Spill, Tail};
 use super::group::Configs;
 use super::locks::{AtomicUsize, Mutex, MutexGuard};
 
-/// Most bytes a driver may hold at once; it gets no more until it lets go of some.
+/// Most unreleased bytes of a driver; it gets no more packets until it releases some.
 pub(super) const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The queue of one opening of one destination.
@@ -28,14 +28,14 @@ pub(super) struct Queue {
     core: Arc<Core>,
 }
 
-/// What waits in a queue, to be handed out first.
+/// The first packets of a queue.
 #[derive(Default)]
 pub(super) struct Head {
     /// Newest configuration of each track.
     pub(super) configs: Configs,
-    /// First packet of pictures.
+    /// First video packet.
     pub(super) video: Option<Arc<Packet>>,
-    /// First packet of sound.
+    /// First audio packet.
     pub(super) audio: Option<Arc<Packet>>,
 }
 
@@ -44,7 +44,7 @@ struct Core {
     bounds: Bounds,
     leased_bytes: AtomicUsize,
     dropped: Arc<AtomicU64>,
-    /// Where packets go that find no room.
+    /// Takes the packets that do not fit into the queue.
     spill: Option<Spill>,
 }
 
@@ -54,25 +54,25 @@ struct State {
     bytes: usize,
     closed: bool,
     waker: Option<DriverWaker>,
-    /// Media is left out until a video keyframe comes.
+    /// Media is dropped until the next video keyframe.
     waiting: bool,
-    /// Media was handed in before, so what is left out now is a loss.
+    /// Media was queued before, so drops count as losses.
     started: bool,
     /// The next media packet follows a loss.
     cut: bool,
     /// Newest configuration of each track, queued or not.
     configs: Configs,
-    /// Configuration that holds just before the first queued packet.
+    /// Configurations in force before the first queued packet.
     head_configs: Configs,
-    /// What the first group may exceed the limits by, until the queue was empty once.
+    /// By how much the first GOP may exceed the limits, until the queue is empty for the first time.
     burst: Burst,
-    /// What is behind a full queue that spills.
+    /// Packets behind a full queue that spills.
     tail: Tail,
 }
 
 struct Queued {
     delivery: Delivery,
-    /// Monotonic time at which it came.
+    /// Monotonic arrival time.
     at: Duration,
 }
 
@@ -88,9 +88,9 @@ impl Queue {
         Self::with(dropped, bounds, None)
     }
 
-    /// The same for a destination that must not lose what it cannot take at once.
-    pub(super) fn spilling(dropped: Arc<AtomicU64>, around: Arc<dyn Surroundings>) -> Self {
-        Self::with(dropped, Bounds::USUAL, Some(Spill::new(around)))
+    /// As [`Queue::new`], for a destination that must not lose packets.
+    pub(super) fn spilling(dropped: Arc<AtomicU64>, backend: Arc<dyn SpillBackend>) -> Self {
+        Self::with(dropped, Bounds::USUAL, Some(Spill::new(backend)))
     }
 
     fn with(dropped: Arc<AtomicU64>, bounds: Bounds, spill: Option<Spill>) -> Self {
@@ -102,8 +102,7 @@ impl Queue {
         self.core.lock()
     }
 
-    /// Puts in what a destination needs to start at once at the monotonic time `now`: `configs`, then the kept `group`,
-    /// keyframe first.
+    /// Queues the packets with which a destination starts at the monotonic time `now`: `configs`, then the kept GOP, keyframe first.
     pub(super) fn begin<'a>(
         &self,
         configs: &Configs,
@@ -121,8 +120,8 @@ impl Queue {
         state.waker_if_ready()
     }
 
-    /// Puts in a packet that came at the monotonic time `now`. Without video in the session (`has_video` false) nothing
-    /// waits for a keyframe.
+    /// Queues a packet that arrived at the monotonic time `now`. Without video in the session (`has_video` false) the queue does not
+    /// wait for a keyframe.
     pub(super) fn push(&self, packet: &Arc<Packet>, has_video: bool, now: Duration) -> Option<DriverWaker> {
         let mut state = self.lock();
         if state.closed {
@@ -134,8 +133,8 @@ impl Queue {
                 return None;
             }
         } else if state.is_over(packet, now, self.core.bounds) {
-            // Configurations count as well: an encoder may change them without end.
-            let lost = state.make_room(has_video);
+            // Configurations count as well: an encoder may change them repeatedly.
+            let lost = state.drop_to_keyframe(has_video);
             self.core.dropped.fetch_add(lost, Ordering::Relaxed);
         }
         if packet.is_config() {
@@ -151,12 +150,12 @@ impl Queue {
         state.waker_if_ready()
     }
 
-    /// Codecs of video and audio in what was handed out last; `None` for a track of which nothing was.
+    /// Codecs of video and audio as last handed out; `None` for a track without packets so far.
     pub(super) fn given(&self) -> [Option<Codec>; 2] {
         self.lock().head_configs.codecs()
     }
 
-    /// What will be handed out first.
+    /// The packets that will be handed out first.
     pub(super) fn head(&self) -> Head {
         let state = self.lock();
         let first = |kind: Kind| {
@@ -166,27 +165,27 @@ impl Queue {
         Head { configs: state.configs.clone(), video: first(Kind::Video), audio: first(Kind::Audio) }
     }
 
-    /// Packets of media that wait, wherever.
+    /// Media packets that wait, in memory and on disk.
     pub(super) fn media_waiting(&self) -> u64 {
         let state = self.lock();
         let front = state.packets.iter().filter(|queued| !queued.delivery.packet.is_config()).count();
         front as u64 + state.tail.media()
     }
 
-    /// Its driver holds as much as it may.
+    /// The driver holds the maximum of unreleased bytes.
     pub(super) fn is_held_up(&self) -> bool {
         self.core.leased_bytes.load(Ordering::Acquire) >= LEASED_BYTES_MAX
     }
 
-    /// No more packets come; those inside are still handed out.
+    /// Takes no more packets. Queued ones are still handed out.
     pub(super) fn close(&self) -> Option<DriverWaker> {
         let mut state = self.lock();
         state.closed = true;
         state.waker.take()
     }
 
-    /// Its destination has ended, whatever its driver still does with it: what waits is not handed out any more, and is lost where it
-    /// must not be. The driver that sleeps is to be woken: it has to learn that there is nothing more.
+    /// The destination has ended, even if its driver still runs. Waiting packets are not handed out any more; for a lossless destination
+    /// they count as lost. The caller wakes a sleeping driver, which must see the end.
     pub(super) fn give_up(&self) -> Option<DriverWaker> {
         let mut state = self.lock();
         self.discard(&mut state);
@@ -195,7 +194,7 @@ impl Queue {
         waker
     }
 
-    /// Closes it and leaves nothing in memory.
+    /// Closes the queue and drops its packets.
     fn discard(&self, state: &mut State) {
         state.closed = true;
         if self.core.spill.is_some() {
@@ -218,7 +217,7 @@ impl State {
         if self.packets.is_empty() && !self.has_ended() { None } else { self.waker.take() }
     }
 
-    /// Nothing is left and nothing comes.
+    /// Closed and empty.
     fn has_ended(&self) -> bool {
         self.closed && self.packets.is_empty() && !self.tail.is_active
     }
@@ -230,7 +229,7 @@ impl State {
             || first.is_some_and(|first| now.saturating_sub(first.at) > bounds.wait)
     }
 
-    /// Configurations are never lost: while media waits for a keyframe they wait with it.
+    /// Configurations are never lost. Before a keyframe they are kept and queued with it.
     fn take_config(&mut self, packet: &Arc<Packet>, now: Duration) {
         self.configs.replace(packet);
         if !self.waiting {
@@ -238,7 +237,7 @@ impl State {
         }
     }
 
-    /// Queues a media packet, or leaves it out while waiting for a keyframe.
+    /// Queues a media packet, or drops it while waiting for a keyframe.
     fn take(&mut self, packet: &Arc<Packet>, now: Duration) -> bool {
         if self.waiting {
             if !(packet.keyframe && packet.kind() == Kind::Video) {
@@ -252,7 +251,7 @@ impl State {
         true
     }
 
-    /// Ends the waiting: the configurations that hold now go first.
+    /// Ends the wait for a keyframe: queues the current configurations first.
     fn open(&mut self, now: Duration) {
         self.waiting = false;
         let configs = self.configs.clone();
@@ -271,8 +270,8 @@ impl State {
         packets.push_back(queued);
     }
 
-    /// Drops from the head to the newest queued keyframe; without one, everything. Returns the media packets lost.
-    fn make_room(&mut self, has_video: bool) -> u64 {
+    /// Drops packets from the front up to the newest queued keyframe; without one, all. Returns the number of media packets lost.
+    fn drop_to_keyframe(&mut self, has_video: bool) -> u64 {
         self.burst = Burst::default();
         let keep_from = if has_video { self.newest_keyframe() } else { Some(self.packets.len() / 2) };
         let mut lost = 0;
@@ -314,7 +313,7 @@ impl State {
 impl MediaSource for Queue {
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
         let mut state = self.lock();
-        // Checked under the lock, and released() locks after it has counted down: no wake-up is lost.
+        // Checked under the lock. released() takes the lock after it has counted down, so no wake-up is lost.
         let holds_too_much = self.core.leased_bytes.load(Ordering::Acquire) >= LEASED_BYTES_MAX;
         if state.has_ended() {
             return Recv::Closed;
@@ -322,7 +321,7 @@ impl MediaSource for Queue {
         if state.packets.is_empty() || holds_too_much {
             let old = state.waker.replace(waker);
             drop(state);
-            // Foreign code: not under the lock.
+            // Driver code: not under the lock.
             drop(old);
             return Recv::Empty;
         }
@@ -341,7 +340,7 @@ impl MediaSource for Queue {
             state.burst = Burst::default();
         }
         self.core.leased_bytes.fetch_add(taken_bytes, Ordering::AcqRel);
-        self.core.tell_spill(state);
+        self.core.wake_spiller(state);
         drop(waker);
         Recv::Ready
     }
@@ -353,7 +352,7 @@ impl MediaSource for Queue {
         }
         let waker = self.lock().waker_if_ready();
         if let Some(waker) = waker {
-            // This already is a thread of the driver.
+            // This is already a thread of the driver.
             waker.wake();
         }
     }
@@ -375,12 +374,12 @@ impl Queue {
         (state.packets.len(), state.bytes)
     }
 
-    /// Packets in memory behind it.
+    /// Packets in the tail in memory.
     pub(crate) fn tail_packets(&self) -> usize {
         self.lock().tail.packets.len()
     }
 
-    /// Takes everything that waits as `(sequence, config, discontinuity)`.
+    /// Takes all queued packets as `(sequence, config, discontinuity)`.
     pub(crate) fn drain(&self) -> Vec<(u64, bool, bool)> {
         let mut state = self.lock();
         state.bytes = 0;

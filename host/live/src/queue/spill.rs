@@ -1,9 +1,9 @@
-//! What comes behind a full queue whose destination must not lose anything: a tail in memory, and a disk between it and the queue.
+//! The overflow of a full queue whose destination must not lose packets: a tail in memory, and a disk between the queue and the tail.
 //!
-//! Once the queue is full, everything new goes to its tail. A thread of the queue's own writes the tail to the disk, and puts what is
-//! there, then the tail itself, back into the queue as it gets room. Nobody but that thread waits for the disk, the order stays, and when
-//! the tail is empty the thread ends and the queue is again like any other. Where tail or disk hold no more, what comes is left out up to
-//! a keyframe, as it is for others, and what waits is kept.
+//! When the queue is full, new packets go to the tail. A thread of the queue writes the tail to the disk. When the queue has free space,
+//! the thread moves packets from the disk, then from the tail, back into the queue. Only that thread waits for the disk, and the order is
+//! kept. When the tail is empty, the thread ends, and the queue works like any other. When the tail or the disk is full, new packets are
+//! dropped up to a keyframe, and waiting packets are kept.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,61 +17,60 @@ use satcast_plugin_api::host::{Delivery, DriverWaker};
 use super::super::locks::{Condvar, MutexGuard};
 use super::{Bounds, Core, Queued, State};
 
-/// Most bytes in memory before what comes goes to the tail; without a disk a queue may hold more, as then it is all there is.
+/// Most bytes in the queue before new packets go to the tail. A queue without a disk may hold more.
 pub(in super::super) const FRONT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most bytes of the tail: what comes while the disk writes.
+/// Most bytes of the tail, which takes the packets that arrive while the disk writes.
 pub(in super::super) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most packets of the tail.
 pub(in super::super) const TAIL_PACKETS_MAX: usize = 16 * 1024;
-/// Written at once, so that the disk is not asked for every packet.
+/// Bytes of one write, so that there is not one write for each packet.
 const WRITE_BYTES: usize = 1024 * 1024;
-/// Written at once also when there are so many, so that a tail of small packets goes to the disk long before it is full.
+/// This many packets are written as well, so that a tail of small packets goes to the disk long before it is full.
 const WRITE_PACKETS: usize = 4096;
-/// Pause before a disk that took nothing is asked again.
+/// Pause before a failed write is retried.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A place for packets that is slow, and may fail. Its drop gives everything back.
+/// Slow storage for packets, which may fail. Dropping it frees the space.
 pub(in super::super) trait Disk: Send {
-    /// Bytes that it takes up now; 0 only when nothing is on it.
+    /// Bytes in use; 0 only when it holds no packets.
     fn bytes(&self) -> u64;
-    /// Puts packets at the end. On an error none of them is there.
+    /// Appends packets. After an error it holds none of them.
     fn append(&mut self, packets: &[Delivery]) -> io::Result<()>;
-    /// Takes packets from the front, at least one. On an error everything that was there is lost.
+    /// Takes at least one packet from the front. After an error all its packets are lost.
     fn take(&mut self) -> io::Result<Vec<Delivery>>;
 }
 
-/// What a queue that must not lose anything has around it.
-pub(in super::super) trait Surroundings: Send + Sync + 'static {
-    /// Most bytes that may wait beside the queue.
+/// Resources for the spill of one queue.
+pub(in super::super) trait SpillBackend: Send + Sync + 'static {
+    /// Most bytes in tail and disk together.
     fn bytes_max(&self) -> u64;
-    /// An empty disk. Does not wait.
+    /// Creates an empty disk. Does not wait.
     fn disk(&self) -> Box<dyn Disk>;
     /// Runs `body` on a thread of its own.
     fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
-    /// Wakes a driver.
     fn wake(&self, waker: DriverWaker);
-    /// Packets are lost from now on, until there is room again.
+    /// Packets are lost from now on, until there is free space again.
     fn overflows(&self);
-    /// The disk takes nothing for now, or lost what it had.
+    /// A write or a read of the disk failed.
     fn failed(&self, error: &io::Error);
 }
 
 pub(super) struct Spill {
-    pub(super) around: Arc<dyn Surroundings>,
-    /// There may be something to do for the thread.
+    pub(super) backend: Arc<dyn SpillBackend>,
+    /// Signals work to the thread.
     work: Condvar,
 }
 
 impl Spill {
-    pub(super) fn new(around: Arc<dyn Surroundings>) -> Self {
-        Self { around, work: Condvar::new() }
+    pub(super) fn new(backend: Arc<dyn SpillBackend>) -> Self {
+        Self { backend, work: Condvar::new() }
     }
 }
 
-/// What came after the queue was full, under the queue's lock.
+/// Packets that arrived after the queue was full. Protected by the queue's lock.
 #[derive(Default)]
 pub(super) struct Tail {
-    /// Everything new goes here.
+    /// New packets go to the tail.
     pub(super) is_active: bool,
     pub(super) packets: VecDeque<Queued>,
     pub(super) bytes: usize,
@@ -79,19 +78,19 @@ pub(super) struct Tail {
     on_disk: u64,
     /// Media packets on the disk.
     media_on_disk: u64,
-    /// Nothing more is taken until there is room again for more than a moment.
+    /// Takes no packets until an eighth is free.
     is_full: bool,
-    /// The disk took nothing when it was asked last.
+    /// The last write failed.
     is_blocked: bool,
-    /// The thread waits for something to do.
+    /// The thread waits for work.
     sleeps: bool,
     has_thread: bool,
-    /// Nobody takes from the queue any more.
+    /// The destination has ended.
     is_given_up: bool,
 }
 
 impl Tail {
-    /// Whether `bytes` more find no room. Once full it stays so until an eighth is free: a gap now and then is better than one in every group.
+    /// Whether `bytes` more do not fit. Once full, it stays full until an eighth is free: rare gaps are better than one in each GOP.
     fn is_full_for(&mut self, bytes: usize, bytes_max: u64) -> bool {
         let all = self.on_disk + self.bytes as u64;
         let part = |most: u64| if self.is_full { most - most / 8 } else { most };
@@ -107,7 +106,7 @@ impl Tail {
         self.media_on_disk + media.count() as u64
     }
 
-    /// What is to be written next.
+    /// The packets of the next write.
     fn batch(&self) -> Vec<Delivery> {
         let mut bytes = 0;
         let fits = |queued: &&Queued| {
@@ -118,7 +117,7 @@ impl Tail {
         self.packets.iter().take_while(fits).map(|queued| queued.delivery.clone()).collect()
     }
 
-    /// There is enough to be worth a write.
+    /// Enough packets for a write.
     fn is_worth_writing(&self) -> bool {
         self.bytes >= WRITE_BYTES || self.packets.len() >= WRITE_PACKETS
     }
@@ -131,19 +130,19 @@ impl Tail {
 }
 
 impl State {
-    /// As [`State::is_over`], for a queue with a disk behind it: how long a packet waited does not matter.
+    /// As [`State::is_over`], for a queue with a disk behind it: the wait of a packet does not matter.
     pub(super) fn is_front_full(&self, packet: &Packet) -> bool {
         self.packets.len() >= Bounds::USUAL.packets + self.burst.packets
             || self.bytes + packet.payload.len() > FRONT_BYTES_MAX + self.burst.bytes
     }
 
-    /// Puts a packet into the tail. Returns the media packets lost.
+    /// Puts a packet into the tail. Returns the number of media packets lost.
     fn spill(&mut self, packet: &Arc<Packet>, has_video: bool, bytes_max: u64, now: Duration) -> u64 {
         self.tail.is_active = true;
         let is_full = self.tail.is_full_for(packet.payload.len(), bytes_max);
         self.waiting |= is_full;
         if packet.is_config() {
-            // What finds no room comes with the keyframe that is waited for.
+            // A configuration that does not fit is queued with the next keyframe.
             self.take_config(packet, now);
             return 0;
         }
@@ -157,7 +156,7 @@ impl State {
         u64::from(self.started)
     }
 
-    fn has_room(&self) -> bool {
+    fn has_space(&self) -> bool {
         self.packets.len() < Bounds::USUAL.packets / 2 && self.bytes < FRONT_BYTES_MAX / 2
     }
 
@@ -166,10 +165,10 @@ impl State {
         self.packets.push_back(queued);
     }
 
-    /// Moves packets from the tail into the queue; false when there is none.
+    /// Moves packets from the tail into the queue; false when it moved none.
     fn refill(&mut self) -> bool {
         let before = self.tail.packets.len();
-        while self.has_room()
+        while self.has_space()
             && let Some(queued) = self.tail.packets.pop_front()
         {
             self.tail.bytes -= queued.delivery.packet.payload.len();
@@ -178,14 +177,12 @@ impl State {
         self.tail.packets.len() < before
     }
 
-    /// The thread has something to do.
     fn has_work(&self) -> bool {
-        self.tail.is_given_up || self.has_room() || (self.tail.is_worth_writing() && !self.tail.is_blocked)
+        self.tail.is_given_up || self.has_space() || (self.tail.is_worth_writing() && !self.tail.is_blocked)
     }
 }
 
 impl Core {
-    /// Puts a packet behind a full queue.
     pub(super) fn push_behind(
         self: &Arc<Self>,
         spill: &Spill,
@@ -195,34 +192,34 @@ impl Core {
         now: Duration,
     ) {
         let was_full = state.tail.is_full;
-        let lost = state.spill(packet, has_video, spill.around.bytes_max(), now);
+        let lost = state.spill(packet, has_video, spill.backend.bytes_max(), now);
         let overflows = state.tail.is_full && !was_full;
         self.dropped.fetch_add(lost, Ordering::Relaxed);
         if !state.tail.has_thread {
-            let (core, around) = (self.clone(), spill.around.clone());
-            let spiller = Spiller { disk: around.disk(), core, around };
-            match spill.around.start(Box::new(move || spiller.run())) {
+            let (core, backend) = (self.clone(), spill.backend.clone());
+            let spiller = Spiller { disk: backend.disk(), core, backend };
+            match spill.backend.start(Box::new(move || spiller.run())) {
                 Ok(()) => state.tail.has_thread = true,
-                // The next packet asks again.
-                Err(error) => spill.around.failed(&error),
+                // The next packet retries.
+                Err(error) => spill.backend.failed(&error),
             }
         }
-        self.tell_spill(state);
+        self.wake_spiller(state);
         if overflows {
-            spill.around.overflows();
+            spill.backend.overflows();
         }
     }
 
-    /// Lets the thread look again if it has something to do.
-    pub(super) fn tell_spill(&self, state: MutexGuard<'_, State>) {
-        let tells = state.tail.sleeps && state.has_work();
+    /// Wakes the thread if it has work.
+    pub(super) fn wake_spiller(&self, state: MutexGuard<'_, State>) {
+        let wakes = state.tail.sleeps && state.has_work();
         drop(state);
-        if let (Some(spill), true) = (&self.spill, tells) {
+        if let (Some(spill), true) = (&self.spill, wakes) {
             spill.work.notify_one();
         }
     }
 
-    /// Nobody takes from the tail any more: it is lost, and the disk is given back.
+    /// The destination has ended: the tail is lost, and the disk is freed.
     pub(super) fn give_up(&self, mut state: MutexGuard<'_, State>) {
         if !state.tail.is_active {
             return;
@@ -232,16 +229,16 @@ impl Core {
         state.tail = Tail { has_thread, sleeps, is_given_up: has_thread, ..Tail::default() };
         state.closed = true;
         let waker = state.waker_if_ready();
-        self.tell_spill(state);
+        self.wake_spiller(state);
         if let (Some(spill), Some(waker)) = (&self.spill, waker) {
-            spill.around.wake(waker);
+            spill.backend.wake(waker);
         }
     }
 }
 
-/// What the thread does next.
+/// Next step of the thread.
 enum Step {
-    /// The queue was given new packets.
+    /// Packets were moved into the queue.
     Moved,
     Read,
     Write(Vec<Delivery>),
@@ -252,7 +249,7 @@ enum Step {
 struct Spiller {
     core: Arc<Core>,
     disk: Box<dyn Disk>,
-    around: Arc<dyn Surroundings>,
+    backend: Arc<dyn SpillBackend>,
 }
 
 impl Spiller {
@@ -266,7 +263,7 @@ impl Spiller {
             };
             let waker = self.core.lock().waker_if_ready();
             if let Some(waker) = waker {
-                self.around.wake(waker);
+                self.backend.wake(waker);
             }
             if is_end {
                 return;
@@ -277,13 +274,13 @@ impl Spiller {
     fn next(&self) -> Step {
         let Some(spill) = &self.core.spill else { return Step::End };
         let has_read = self.disk.bytes() == 0;
-        let (mut state, mut rested) = (self.core.lock(), false);
+        let (mut state, mut has_waited) = (self.core.lock(), false);
         loop {
             if state.tail.is_given_up {
                 state.tail = Tail::default();
                 return Step::End;
             }
-            if state.has_room() {
+            if state.has_space() {
                 if !has_read {
                     return Step::Read;
                 }
@@ -293,17 +290,17 @@ impl Spiller {
                 state.tail = Tail::default();
                 return Step::End;
             }
-            if state.tail.is_worth_writing() && (rested || !state.tail.is_blocked) {
+            if state.tail.is_worth_writing() && (has_waited || !state.tail.is_blocked) {
                 return Step::Write(state.tail.batch());
             }
             state.tail.sleeps = true;
             let waited = spill.work.wait_timeout(state, RETRY_PAUSE).unwrap_or_else(PoisonError::into_inner);
-            (state, rested) = (waited.0, waited.1.timed_out());
+            (state, has_waited) = (waited.0, waited.1.timed_out());
             state.tail.sleeps = false;
         }
     }
 
-    /// Never the end.
+    /// Always false: the thread goes on.
     fn write(&mut self, packets: &[Delivery]) -> bool {
         let written = self.disk.append(packets);
         let mut state = self.core.lock();
@@ -319,18 +316,18 @@ impl Spiller {
                 state.tail.is_blocked = false;
             }
             Err(error) => {
-                // They stay where they are.
+                // The packets stay in the tail.
                 let was_blocked = std::mem::replace(&mut state.tail.is_blocked, true);
                 drop(state);
                 if !was_blocked {
-                    self.around.failed(&error);
+                    self.backend.failed(&error);
                 }
             }
         }
         false
     }
 
-    /// Never the end.
+    /// Always false: the thread goes on.
     fn read(&mut self) -> bool {
         let taken = self.disk.take();
         let mut state = self.core.lock();
@@ -347,13 +344,13 @@ impl Spiller {
                 packets.into_iter().map(queued).for_each(|queued| state.put_back(queued));
             }
             Err(error) => {
-                // What comes after a hole is no use before the next keyframe.
+                // After a gap, packets before the next keyframe cannot be decoded.
                 self.core.dropped.fetch_add(state.tail.media(), Ordering::Relaxed);
                 state.tail = Tail { is_active: true, has_thread: true, ..Tail::default() };
                 (state.waiting, state.cut) = (true, true);
                 drop(state);
-                self.disk = self.around.disk();
-                self.around.failed(&error);
+                self.disk = self.backend.disk();
+                self.backend.failed(&error);
             }
         }
         false

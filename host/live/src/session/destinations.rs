@@ -1,30 +1,29 @@
-//! Which destinations of a session run: those of the database.
+//! Keeps the running destinations of a session equal to those in the database.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::schedule::{Wait, Waits, Wanted};
+use super::schedule::{Pending, Wait, Wanted};
 use super::{Run, millis};
 use crate::destination::{Destination, Parts};
-use crate::shown::Delayed;
-use crate::shown::DestState;
+use crate::shown::{Delayed, DestState};
 use satcast_core::ids::{DestinationId, UnixMillis};
 use satcast_store::{Delays, DestinationRecord};
 
 impl Run {
-    /// Starts, stops and restarts destinations so that they are those of the database, each after its delay.
+    /// Starts, stops and restarts destinations to match the database, each after its delay.
     pub(super) async fn reload(&mut self) {
         let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
             Ok(wanted) => wanted,
             Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "destinations cannot be read, tried again in a moment");
+                tracing::error!(session = %self.session.id, %error, "cannot read the destinations; retrying soon");
                 self.reload_due = true;
                 return;
             }
         };
         self.reload_due = false;
-        self.read_wishes(wanted.iter().filter(|destination| destination.enabled));
-        // Whoever is to start later wants nothing of before.
+        self.read_requirements(wanted.iter().filter(|destination| destination.enabled));
+        // A destination with a start delay gets no backfill.
         let late = wanted.iter().filter(|destination| destination.delays.start_secs > 0);
         self.had_backfill.lock().extend(late.map(|late| late.id));
         let wanted = self.due(wanted);
@@ -38,7 +37,7 @@ impl Run {
             };
             if !same {
                 if wanted.contains_key(&record.id) {
-                    destination.give_way();
+                    destination.mark_replaced();
                 }
                 self.stop_destination(record.id);
                 stopped.push(record.id);
@@ -54,8 +53,8 @@ impl Run {
         self.note_forwarding(&started, &stopped).await;
     }
 
-    /// Those of all destinations that are to run now. What runs is the same whatever its delays are, and goes on as enabled while
-    /// its stop is delayed.
+    /// The destinations that must run now. Records are returned without delays and as enabled, so that a change of delays or a
+    /// delayed stop does not restart a running destination.
     fn due(&mut self, all: Vec<DestinationRecord>) -> BTreeMap<DestinationId, DestinationRecord> {
         let now = self.live.clock.monotonic();
         let running = self.session.shared.lock().destinations.clone();
@@ -75,16 +74,16 @@ impl Run {
         .collect()
     }
 
-    /// The rows of the history. They follow the destinations, which wait for no database.
+    /// Writes the history rows. Destinations do not wait for the database.
     async fn note_forwarding(&self, started: &[DestinationId], stopped: &[DestinationId]) {
         let (store, session, now) = (&self.live.store, &self.session.id, self.live.clock.now());
         for destination in stopped {
             if let Err(error) = store.end_forwarding(session, *destination, now).await {
-                tracing::error!(%session, %destination, %error, "the end of a destination cannot be recorded");
+                tracing::error!(%session, %destination, %error, "cannot record the end of a destination");
             }
         }
         if let Err(error) = store.begin_forwarding(session, started, now).await {
-            tracing::error!(%session, %error, "destinations of a session cannot be recorded");
+            tracing::error!(%session, %error, "cannot record the destinations of a session");
         }
     }
 
@@ -100,13 +99,13 @@ impl Run {
             mark: self.live.marks.of(self.session.stream.id),
             session: self.session.id.clone(),
             label: self.session.stream.label.clone(),
-            // Destinations start after the session has begun.
+            // Always set: destinations start after the session.
             started_at: self.session.shared.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
             openings: self.live.openings.clone(),
             spools: self.live.spools.clone(),
             troubles: self.live.troubles.clone(),
             feed: self.live.store.feed().clone(),
-            teller: self.teller.clone(),
+            notifier: self.notifier.clone(),
             account: self.session.stream.account_id,
             usage: self.usage.clone(),
             flows: self.session.flows.subscribe(),
@@ -117,7 +116,7 @@ impl Run {
         self.tasks.insert(id, task);
     }
 
-    // Its task flushes and ends by itself within the stop deadline; the others are not held up by it.
+    // The task flushes and ends within the stop deadline, and delays no other destination.
     fn stop_destination(&mut self, id: DestinationId) {
         if let Some(destination) = self.session.shared.lock().destinations.remove(&id) {
             destination.stop();
@@ -126,12 +125,12 @@ impl Run {
     }
 }
 
-/// A wait on the clock that people read.
+/// Converts a wait to wall clock time.
 fn delayed(wait: Wait, now: Duration, wall_now: UnixMillis) -> Delayed {
     let left = i64::try_from(millis(wait.until.saturating_sub(now))).unwrap_or(i64::MAX);
     let at = UnixMillis(wall_now.0.saturating_add(left));
-    match wait.what {
-        Waits::ToStart => Delayed::StartsAt(at),
-        Waits::ToStop => Delayed::StopsAt(at),
+    match wait.kind {
+        Pending::ToStart => Delayed::StartsAt(at),
+        Pending::ToStop => Delayed::StopsAt(at),
     }
 }

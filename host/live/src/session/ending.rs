@@ -1,4 +1,4 @@
-//! The end of a session, written to the database: at once, or for as long as that takes.
+//! Writes the end of a session to the database, with retries.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use satcast_core::clock::Clock;
 use satcast_core::ids::{EndReason, SessionId, UnixMillis};
 use satcast_store::Store;
 
-/// Tries to record an end while the session still stands.
+/// Attempts to record the end before the session is removed.
 const TRIES_MAX: u32 = 5;
-/// Wait between them.
+/// Wait between these attempts.
 const RETRY_WAIT: Duration = Duration::from_millis(200);
-/// Tries beside everything else, after the session is gone: more than a day of them. What is not recorded then, or when the
-/// service ends, is found at the next start and closed as interrupted.
+/// Attempts in the background, after the session was removed: more than a day. An end that is still not recorded, also when the
+/// service ends before, is closed as interrupted at the next start.
 const LATER_TRIES_MAX: u32 = 50_000;
-/// Wait between those.
+/// Wait between attempts in the background.
 const LATER_WAIT: Duration = Duration::from_secs(2);
 
-/// An end that is to be recorded.
+/// An end to record.
 #[derive(Clone)]
 struct Ending {
     store: Store,
@@ -28,7 +28,7 @@ struct Ending {
 }
 
 impl Run {
-    /// Records the end of the session. A database that is away does not hold up the stream: the rest is tried in the background.
+    /// Records the end of the session. If the database is not available, retries go on in the background.
     pub(super) async fn record_end(&self, ended_at: UnixMillis, reason: EndReason) {
         let (store, clock) = (self.live.store.clone(), self.live.clock.clone());
         let ending = Ending { store, clock, session: self.session.id.clone(), ended_at, reason };
@@ -39,13 +39,13 @@ impl Run {
 }
 
 impl Ending {
-    /// False when no try succeeded.
+    /// False when no attempt succeeded.
     async fn record(&self, tries: u32, wait: Duration) -> bool {
         for attempt in 1..=tries {
             match self.store.end_session(&self.session, self.ended_at, self.reason).await {
                 Ok(()) => return true,
                 Err(error) => {
-                    tracing::error!(session = %self.session, attempt, %error, "end of session cannot be recorded yet");
+                    tracing::error!(session = %self.session, attempt, %error, "cannot record the end of the session; retrying");
                 }
             }
             self.clock.sleep(wait).await;
@@ -55,9 +55,9 @@ impl Ending {
 
     async fn record_later(self) {
         if self.record(LATER_TRIES_MAX, LATER_WAIT).await {
-            tracing::info!(session = %self.session, reason = %self.reason, "end of session recorded after all");
+            tracing::info!(session = %self.session, reason = %self.reason, "end of session recorded after retries");
         } else {
-            tracing::error!(session = %self.session, "end of session is given up; the next start closes it as interrupted");
+            tracing::error!(session = %self.session, "cannot record the end of the session; the next start closes it as interrupted");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One session: from the first media of a stream key's encoder to its recorded end, over reconnects of the encoder.
+//! One session: from the first media of an encoder to the recorded end, across reconnects of the encoder.
 //!
-//! An actor: one task ([`Run`]) owns the session's life; commands reach it through a bounded channel, the encoder's coming and going
-//! through shared state ([`Session`]) and a notification. The media itself does not pass through the task (see `hub`).
+//! An actor: one task ([`Run`]) owns the session. Commands reach it through a bounded channel. Encoders connect and leave through the
+//! shared state ([`Session`]) and a notification. Media does not pass through the task (see `hub`).
 
 mod destinations;
 mod ending;
@@ -25,38 +25,38 @@ use self::schedule::Schedule;
 use self::timer::Timer;
 use super::codes::{self, Closed};
 use super::destination::Destination;
-use super::health::{Health, Issue, Watch, Wish};
+use super::health::{Health, Issue, PlatformRequirements, Watch};
 use super::hub::Hub;
 use super::live::Inner;
+use super::notifier::Notifier;
 use super::shown::{Delayed, DestinationSnapshot, LiveDestination, SessionSnapshot, SessionState};
-use super::teller::Teller;
 use super::via::Via;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
-use satcast_store::{Happening, Limit, NewSession, StreamLimits, StreamRecord, Terms};
+use satcast_store::{Limit, NewSession, NoticeKind, StreamLimits, StreamRecord, Terms};
 use satcast_usage::{Beginning, Orders, Unmetered, Usage};
 
-/// Commands waiting for one session.
+/// Most commands that wait for one session.
 pub(super) const COMMANDS_QUEUED_MAX: usize = 64;
-/// An encoder that has sent nothing for this long gives way to a newer one.
+/// A newer encoder replaces one that has sent nothing for this long.
 pub(super) const TAKE_OVER_AFTER: Duration = Duration::from_secs(2);
-/// Media of an encoder for longer than this after another one came is not what was still on its way, in a socket that is read once a
-/// second at the least: it is there.
+/// An encoder that sends media for longer than this after another one connected is present. Earlier media may have been in flight:
+/// sockets are read at least once a second.
 pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(1_250);
-/// How often it is looked whether it has gone.
-const REST_POLL: Duration = Duration::from_millis(20);
-/// Longest wait until what a session used is settled; what is left then is settled without it.
+/// How often the encoder's silence is checked.
+const SILENCE_POLL: Duration = Duration::from_millis(20);
+/// Longest wait of an ending session for the settlement of its usage. The settlement goes on without the session.
 const SETTLE_WAIT: Duration = Duration::from_secs(3);
-/// Longest wait of a session that begins until what was used before it is settled; what is left then may count as its own.
-const PAST_WAIT: Duration = Duration::from_millis(500);
+/// Longest wait of a new session for the settlement of earlier usage. Usage that is not settled then may count for the new session.
+const SETTLE_EARLIER_WAIT: Duration = Duration::from_millis(500);
 /// How often bit rates are sampled.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Why a session lets no encoder in.
+/// Why a session does not accept an encoder.
 pub(super) enum Refusal {
-    /// Another one is publishing.
+    /// Another encoder publishes.
     Busy,
-    /// It is ending.
+    /// The session is ending.
     Closing,
 }
 
@@ -66,12 +66,12 @@ pub(super) enum Command {
     Limits { limits: StreamLimits, done: oneshot::Sender<()> },
 }
 
-/// The part of a session that others see.
+/// The shared part of a session.
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) stream: StreamRecord,
     hub: Arc<Hub>,
-    /// Which streams the present encoder's media has come through.
+    /// The streams that the current encoder's media has passed through.
     via: Arc<Mutex<Via>>,
     number: u64,
     shared: Mutex<Shared>,
@@ -80,9 +80,9 @@ pub(super) struct Session {
     /// Monotonic time of the last packets in milliseconds.
     last_media_ms: AtomicU64,
     has_media: AtomicBool,
-    /// Media of the present encoder has come.
+    /// The current encoder has sent media.
     flows: watch::Sender<bool>,
-    /// Whom the session tells what it uses, once it has begun.
+    /// Receives the usage reports; set when the session starts.
     usage: OnceLock<Arc<dyn Usage>>,
 }
 
@@ -94,24 +94,24 @@ struct Shared {
     encoder: Option<Encoder>,
     encoders: u64,
     gone_since: Option<Duration>,
-    /// No encoder is let in any more.
+    /// No further encoder is accepted.
     closing: bool,
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
-    /// What is wrong with the stream.
+    /// Current health issues.
     issues: Vec<Issue>,
-    /// Destinations that wait for their delay.
+    /// Destinations that wait for their start or stop delay.
     delayed: BTreeMap<DestinationId, Delayed>,
 }
 
 struct Encoder {
     number: u64,
-    /// From where it publishes, where that is known.
+    /// `None` if not known.
     address: Option<IpAddr>,
     close: watch::Sender<Option<Closed>>,
 }
 
 impl Session {
-    /// Makes a session that waits for its first media; `run` must be spawned.
+    /// Creates a session that waits for its first media. The caller spawns `run`.
     pub(super) fn new(stream: StreamRecord, number: u64, live: Arc<Inner>) -> (Arc<Self>, Run) {
         let (commands, queue) = mpsc::channel(COMMANDS_QUEUED_MAX);
         let session = Arc::new(Self {
@@ -132,31 +132,31 @@ impl Session {
         (session, run)
     }
 
-    /// Resolves when the session is out of the registry.
+    /// Resolves when the session was removed from the registry.
     pub(super) async fn gone(&self) {
         self.commands.closed().await;
     }
 
-    /// Whether the encoder that is there has gone or is silent for [`TAKE_OVER_AFTER`] before `until`; answers sooner when it
-    /// goes on sending.
-    pub(super) async fn encoder_rests(&self, clock: &Clock, until: Duration) -> bool {
-        let came = millis(clock.monotonic());
+    /// True when the current encoder leaves or is silent for [`TAKE_OVER_AFTER`] before `until`. False earlier when the encoder
+    /// still sends.
+    pub(super) async fn encoder_gives_way(&self, clock: &Clock, until: Duration) -> bool {
+        let start = millis(clock.monotonic());
         while clock.monotonic() < until {
-            tokio::time::sleep(REST_POLL).await;
+            tokio::time::sleep(SILENCE_POLL).await;
             let last = self.last_media_ms.load(Ordering::Acquire);
             if self.shared.lock().encoder.is_none()
                 || millis(clock.monotonic()).saturating_sub(last) >= millis(TAKE_OVER_AFTER)
             {
                 return true;
             }
-            if last.saturating_sub(came) > millis(ON_ITS_WAY) {
+            if last.saturating_sub(start) > millis(ON_ITS_WAY) {
                 break;
             }
         }
         false
     }
 
-    /// It never had media and takes no encoder any more: a new one may stand in its place.
+    /// The session never had media and accepts no encoder. A new session may replace it.
     pub(super) fn is_void(&self) -> bool {
         let shared = self.shared.lock();
         shared.closing && shared.state.is_none()
@@ -171,7 +171,7 @@ impl Session {
         })
     }
 
-    /// How good the stream is at the monotonic time `now`; `None` unless its encoder is there.
+    /// Health at the monotonic time `now`; `None` while the encoder is away.
     pub(super) fn health(&self, now: Duration) -> Option<Health> {
         let issues = {
             let shared = self.shared.lock();
@@ -197,18 +197,17 @@ impl Session {
         seen.collect()
     }
 
-    /// What a destination waits for.
     pub(super) fn delayed(&self, id: DestinationId) -> Option<Delayed> {
         self.shared.lock().delayed.get(&id).copied()
     }
 
-    /// Sends a command and waits for it; false when the session has ended meanwhile.
+    /// Sends a command and waits until it is done; false when the session ended before.
     pub(super) async fn command(&self, make: impl FnOnce(oneshot::Sender<()>) -> Command) -> bool {
         let (done, waiting) = oneshot::channel();
         self.commands.send(make(done)).await.is_ok() && waiting.await.is_ok()
     }
 
-    /// Media of the encoder comes from `at` on, or no longer does.
+    /// The encoder sends media from `at` on, or stopped sending.
     fn set_flow(&self, flows: bool, at: Duration) {
         self.flows.send_replace(flows);
         if let Some(usage) = self.usage.get() {
@@ -216,7 +215,7 @@ impl Session {
         }
     }
 
-    /// Sends the encoder away if its address is such; whether it was.
+    /// Disconnects the encoder if `is_such` holds for its address. Returns whether it did.
     pub(super) fn close_encoder_if(&self, closed: Closed, is_such: impl FnOnce(IpAddr) -> bool) -> bool {
         let mut shared = self.shared.lock();
         let address = shared.encoder.as_ref().and_then(|encoder| encoder.address);
@@ -241,22 +240,22 @@ pub(crate) struct Run {
     live: Arc<Inner>,
     queue: mpsc::Receiver<Command>,
     tasks: BTreeMap<DestinationId, JoinHandle<()>>,
-    /// The destinations could not be read; tried again at the next tick.
+    /// The destinations could not be read. The next tick retries.
     reload_due: bool,
     /// Monotonic time of the first media.
     began: Duration,
     /// Hard limits in force.
     limits: StreamLimits,
     timer: Timer,
-    /// Whom the session tells what it uses; nobody until it has begun.
+    /// Receives the usage reports; unmetered until the session starts.
     usage: Arc<dyn Usage>,
     orders: watch::Receiver<Orders>,
-    teller: Teller,
-    /// What the services behind the enabled destinations ask of the stream.
-    wishes: Vec<Wish>,
+    notifier: Notifier,
+    /// Requirements of the platforms of the enabled destinations.
+    requirements: Vec<PlatformRequirements>,
     watch: Watch,
     schedule: Schedule,
-    /// Destinations that get no backfill any more.
+    /// Destinations that get no further backfill.
     had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
 }
 
@@ -272,8 +271,8 @@ impl Run {
         let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
         let orders = usage.orders();
         let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
-        let teller = Teller::start(live.store.clone(), session.id.clone());
-        let (wishes, watch, schedule) = (Vec::new(), Watch::default(), Schedule::default());
+        let notifier = Notifier::start(live.store.clone(), session.id.clone());
+        let (requirements, watch, schedule) = (Vec::new(), Watch::default(), Schedule::default());
         Self {
             session,
             live,
@@ -285,8 +284,8 @@ impl Run {
             timer,
             usage,
             orders,
-            teller,
-            wishes,
+            notifier,
+            requirements,
             watch,
             schedule,
             had_backfill: Arc::default(),
@@ -304,14 +303,14 @@ impl Run {
         self.finish(end).await;
     }
 
-    /// Waits for the first media; an end when the encoder leaves or is stopped before.
+    /// Waits for the first media. Returns an end when the encoder leaves or is stopped before.
     async fn wait_for_media(&mut self) -> Option<End> {
         loop {
             if self.session.has_media.load(Ordering::Acquire) {
                 return None;
             }
             {
-                // Under one lock: an encoder that comes now must find a session that takes it, or none.
+                // Under one lock: a new encoder must find a session that accepts it, or none.
                 let mut shared = self.session.shared.lock();
                 if shared.encoder.is_none() {
                     shared.closing = true;
@@ -322,7 +321,7 @@ impl Run {
                 () = self.session.changed.notified() => {}
                 command = self.queue.recv() => match command {
                     Some(Command::Stop { reason, done }) => return Some(End { reason, done: Some(done) }),
-                    // Destinations are read when the session begins. Nobody waits when the caller has gone.
+                    // Destinations are read when the session starts. The caller may have stopped waiting.
                     Some(Command::Reload { done }) => { let _ = done.send(()); }
                     Some(Command::Limits { limits, done }) => {
                         self.limits = limits;
@@ -334,11 +333,11 @@ impl Run {
         }
     }
 
-    /// Records the session and starts its destinations; an end when that cannot be.
+    /// Records the session and starts its destinations. Returns an end when that fails.
     async fn begin(&mut self) -> Option<End> {
-        let past = self.live.gate.settle_past(self.session.stream.account_id);
-        if tokio::time::timeout(PAST_WAIT, past).await.is_err() {
-            tracing::warn!(session = %self.session.id, "what was used before the session is not settled yet; it begins without waiting");
+        let settled = self.live.gate.settle_earlier(self.session.stream.account_id);
+        if tokio::time::timeout(SETTLE_EARLIER_WAIT, settled).await.is_err() {
+            tracing::warn!(session = %self.session.id, "earlier usage is not settled yet; the session starts without waiting");
         }
         let started_at = self.live.clock.now();
         self.began = self.live.clock.monotonic();
@@ -347,7 +346,7 @@ impl Run {
         let new = NewSession { id, stream_id, started_at, terms };
         let begun = self.live.store.begin_session(new).await;
         if let Err(error) = begun {
-            tracing::error!(session = %self.session.id, %error, "session cannot be recorded, refused");
+            tracing::error!(session = %self.session.id, %error, "cannot record the session; the encoder is refused");
             self.session.close_encoder(Closed {
                 code: codes::FAILED,
                 reason: "the service cannot record the session; try again in a moment".into(),
@@ -359,16 +358,16 @@ impl Run {
             shared.started_at = Some(started_at);
             shared.state = Some(SessionState::Live);
         }
-        self.tell("stream.started", started_at, json!({}));
+        self.publish_event("stream.started", started_at, json!({}));
         tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
-        // The stream may have been deleted between the check of its key and now, when nobody could find this session.
+        // The stream may have been deleted after its key was checked. Until now the deletion could not find this session.
         match self.live.store.stream(self.session.stream.id).await {
             Ok(None) => return Some(End { reason: EndReason::KeyRevoked, done: None }),
-            // They may have been changed since then, too.
+            // The limits may have changed as well.
             Ok(Some(stream)) => self.limits = stream.limits,
-            // Those of the admission hold.
+            // The limits of the admission stay in force.
             Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "the stream's limits cannot be read")
+                tracing::error!(session = %self.session.id, %error, "cannot read the limits of the stream; the earlier ones stay in force")
             }
         }
         self.meter(terms).await;
@@ -376,7 +375,7 @@ impl Run {
         None
     }
 
-    /// From here on the session tells what it uses.
+    /// Starts the usage reports.
     async fn meter(&mut self, terms: Terms) {
         let stream = &self.session.stream;
         let beginning = Beginning {
@@ -389,13 +388,13 @@ impl Run {
         };
         self.usage = self.live.gate.begin(beginning).await;
         self.orders = self.usage.orders();
-        // Under the lock in which encoders come and go: what they told before nobody heard.
+        // Under the lock under which encoders connect and leave, because their earlier reports were dropped.
         let _encoders = self.session.shared.lock();
         let usage = self.session.usage.get_or_init(|| self.usage.clone());
         usage.flows(*self.session.flows.borrow(), self.live.clock.monotonic());
     }
 
-    /// The life of a running session, until something ends it.
+    /// Runs the session until something ends it.
     async fn follow(&mut self) -> End {
         let mut tick = self.live.clock.monotonic();
         loop {
@@ -403,11 +402,11 @@ impl Run {
                 Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
                 left => left,
             };
-            // It goes on while the encoder is away.
+            // The duration includes the time without an encoder.
             let lasted = self.live.clock.monotonic().saturating_sub(self.began);
             let duration = self.timer.due(self.limits.max_duration_minutes, lasted);
             if duration.warns {
-                self.teller.tell(Happening::LimitWarning(Limit::MaxDuration), self.live.clock.now());
+                self.notifier.notify(NoticeKind::LimitWarning(Limit::MaxDuration), self.live.clock.now());
             }
             if duration.left.is_some_and(|left| left.is_zero()) {
                 return End { reason: EndReason::MaxDuration, done: None };
@@ -417,7 +416,7 @@ impl Run {
             }
             let next = [left, duration.left, duration.warns_in].into_iter().flatten().min();
             tokio::select! {
-                // The other end is held by `usage`.
+                // `usage` holds the sender.
                 _ = self.orders.changed() => {}
                 () = self.session.changed.notified() => {}
                 () = self.live.clock.sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
@@ -433,7 +432,7 @@ impl Run {
                     Some(Command::Stop { reason, done }) => return End { reason, done: Some(done) },
                     Some(Command::Reload { done }) => {
                         self.reload().await;
-                        // Nobody waits when the caller has gone.
+                        // The caller may have stopped waiting.
                         let _ = done.send(());
                     }
                     Some(Command::Limits { limits, done }) => {
@@ -447,7 +446,7 @@ impl Run {
         }
     }
 
-    /// Time until the session ends because no encoder is there; `None` while one is.
+    /// Time until the session ends without an encoder; `None` while an encoder is connected.
     fn reconnect_time_left(&self) -> Option<Duration> {
         let now = self.live.clock.monotonic();
         let mut shared = self.session.shared.lock();
@@ -460,12 +459,12 @@ impl Run {
             let session = &self.session.id;
             match left {
                 Some(left) => {
-                    self.tell("stream.reconnecting", self.live.clock.now(), json!({}));
-                    tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder has gone, waiting for its return")
+                    self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
+                    tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder disconnected, waiting for it to reconnect")
                 }
                 None => {
-                    self.tell("stream.reconnected", self.live.clock.now(), json!({}));
-                    tracing::info!(%session, "encoder is back");
+                    self.publish_event("stream.reconnected", self.live.clock.now(), json!({}));
+                    tracing::info!(%session, "encoder reconnected");
                 }
             }
         }
@@ -494,41 +493,41 @@ impl Run {
         let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
         destinations.iter().for_each(|destination| destination.stop());
         for (_, task) in std::mem::take(&mut self.tasks) {
-            // A destination's task ends within its deadline; a panic in it must not keep the session from ending.
+            // A destination's task ends within its deadline. A panic in it must not keep the session from ending.
             let _ = task.await;
         }
         if started {
             if tokio::time::timeout(SETTLE_WAIT, self.usage.settled()).await.is_err() {
-                tracing::error!(session = %self.session.id, "what the session used is not settled yet; it ends without waiting");
+                tracing::error!(session = %self.session.id, "usage of the session is not settled yet; the session ends without waiting");
             }
             self.record_end(ended_at, end.reason).await;
         }
         self.live.forget(&self.session, end.reason, || {
-            // Who reads the stream when told finds it idle.
+            // Inside the removal: a client that reads the stream after this event finds it idle.
             if started {
-                self.tell("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
+                self.publish_event("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
             }
         });
         if started {
             tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
         }
-        // Late commands learn that there is no session any more by their dropped answer.
+        // Late commands get a dropped answer, which means that the session has ended.
         self.queue.close();
         if let Some(done) = end.done {
-            // Nobody waits when the caller has gone.
+            // The caller may have stopped waiting.
             let _ = done.send(());
         }
     }
 
-    /// Tells those who watch the account what became of the session.
-    fn tell(&self, name: &str, at: UnixMillis, mut data: Value) {
+    /// Sends an event of the session to the event feed of the account.
+    fn publish_event(&self, name: &str, at: UnixMillis, mut data: Value) {
         let stream = &self.session.stream;
         data["streamId"] = json!(stream.id.0);
         data["sessionId"] = json!(self.session.id.as_str());
         self.live.store.feed().send(stream.account_id, name, at, data);
     }
 
-    /// An unpublished session ended with its last packet, not with the window that waited for more.
+    /// A session without an encoder ended with its last packet, not with the reconnect window.
     fn end_time(&self, reason: EndReason) -> UnixMillis {
         let now = self.live.clock.now();
         if reason != EndReason::Unpublished {
@@ -546,7 +545,7 @@ fn millis(time: Duration) -> u64 {
 
 #[cfg(test)]
 impl Session {
-    /// The moment between giving up and leaving the registry, which is too short to be met by chance.
+    /// Simulates the short moment between closing and leaving the registry.
     pub(super) fn give_up(&self) {
         self.shared.lock().closing = true;
     }

@@ -1,4 +1,4 @@
-//! The encoder's end of a session.
+//! The encoder's side of a session.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::via::Via;
 use satcast_core::ids::SessionId;
 
 impl Session {
-    /// Lets an encoder in: the first one, one that returns, or a newer one in place of a silent one.
+    /// Accepts an encoder: the first one, one that returns, or a newer one that replaces a silent one.
     pub(crate) fn let_in(
         self: &Arc<Self>,
         live: &Arc<Inner>,
@@ -54,14 +54,14 @@ impl Session {
     }
 }
 
-/// The encoder's end of a session. Dropping it means that the encoder has gone.
+/// The encoder's side of a session. Dropping it means that the encoder has left.
 pub struct Publisher {
     session: Arc<Session>,
     live: Arc<Inner>,
     number: u64,
     closed: watch::Receiver<Option<Closed>>,
     has_sent: bool,
-    /// Codecs of tracks that are left out.
+    /// Codecs of tracks that are left out because they are not supported.
     foreign: Vec<ForeignCodec>,
 }
 
@@ -80,14 +80,14 @@ impl Publisher {
         &self.session.id
     }
 
-    /// Takes all packets out of the vector, in order. Never waits. Packets of an encoder that was sent away are dropped.
+    /// Drains the vector in order. Never waits. Packets of an encoder that was disconnected are dropped.
     pub fn push(&mut self, packets: &mut Vec<Packet>) {
         if self.closed.borrow().is_some() {
             packets.clear();
             return;
         }
         let now = self.live.clock.monotonic();
-        // Configurations alone do not make an encoder present.
+        // Codec configurations alone do not count as media.
         let has_media = packets.iter().any(|packet| !packet.is_config());
         self.session.hub.publish(packets.drain(..), now);
         if has_media {
@@ -102,7 +102,7 @@ impl Publisher {
         }
     }
 
-    /// A track has a codec that nobody here takes; told once for each kind of track.
+    /// A track has an unsupported codec; called once for each kind of track.
     pub fn foreign(&mut self, codec: ForeignCodec) {
         self.foreign.push(codec);
         self.session.hub.foreign(codec);

@@ -1,7 +1,7 @@
-//! Which destinations run now: those that are enabled, each with its delays.
+//! Decides which destinations run now, from their enabled flags and delays.
 //!
-//! Pure: times are arguments. The end of a session waits for no delay, nor does what the money or a limit orders; a destination
-//! that was deleted stops at once.
+//! Pure: times are arguments. The end of a session and orders of billing or a limit ignore the delays. A deleted destination stops at
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,33 +9,30 @@ use std::time::Duration;
 use satcast_core::ids::DestinationId;
 use satcast_store::Delays;
 
-/// What is wanted of one destination, and what it does.
+/// The configured and the current state of one destination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) id: DestinationId,
     pub(super) enabled: bool,
     pub(super) delays: Delays,
-    /// It was started.
     pub(super) runs: bool,
-    /// It forwards.
+    /// Its state is live.
     pub(super) forwards: bool,
 }
 
-/// What a destination waits for.
+/// The transition that a destination waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    /// To start.
+pub(super) enum Pending {
     ToStart,
-    /// To stop.
     ToStop,
 }
 
 /// A destination that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
-    pub(super) what: Waits,
+    pub(super) kind: Pending,
     since: Duration,
-    /// Until then, on the monotonic clock.
+    /// Monotonic time.
     pub(super) until: Duration,
 }
 
@@ -46,8 +43,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The destinations that are to run at the monotonic time `now`, of all there are. Another delay counts from when the wait
-    /// began.
+    /// Takes all destinations, and returns those that must run at the monotonic time `now`. A changed delay counts from the start of
+    /// the wait.
     pub(super) fn plan(
         &mut self,
         all: impl Iterator<Item = Wanted>,
@@ -57,36 +54,35 @@ impl Schedule {
         let mut due = BTreeSet::new();
         for wanted in all {
             let known = before.get(&wanted.id);
-            let goes_on = wanted.forwards || known.is_some_and(|wait| wait.what == Waits::ToStop);
-            let (what, secs) = match (wanted.enabled, wanted.runs) {
+            let goes_on = wanted.forwards || known.is_some_and(|wait| wait.kind == Pending::ToStop);
+            let (kind, secs) = match (wanted.enabled, wanted.runs) {
                 (false, false) => continue,
                 (true, true) => {
                     due.insert(wanted.id);
                     continue;
                 }
-                (true, false) => (Waits::ToStart, wanted.delays.start_secs),
-                // What did not forward has nothing to go on with.
-                (false, true) => (Waits::ToStop, if goes_on { wanted.delays.stop_secs } else { 0 }),
+                (true, false) => (Pending::ToStart, wanted.delays.start_secs),
+                // A destination that does not forward stops without delay.
+                (false, true) => (Pending::ToStop, if goes_on { wanted.delays.stop_secs } else { 0 }),
             };
-            let since = known.filter(|wait| wait.what == what).map_or(now, |wait| wait.since);
+            let since = known.filter(|wait| wait.kind == kind).map_or(now, |wait| wait.since);
             let until = since.saturating_add(Duration::from_secs(u64::from(secs)));
             let is_over = until <= now;
             if !is_over {
-                self.waits.insert(wanted.id, Wait { what, since, until });
+                self.waits.insert(wanted.id, Wait { kind, since, until });
             }
-            if is_over == (what == Waits::ToStart) {
+            if is_over == (kind == Pending::ToStart) {
                 due.insert(wanted.id);
             }
         }
         due
     }
 
-    /// Some wait is over.
+    /// At least one wait is over.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         self.waits.values().any(|wait| wait.until <= now)
     }
 
-    /// The destinations that wait.
     pub(super) fn waits(&self) -> impl Iterator<Item = (DestinationId, Wait)> {
         self.waits.iter().map(|(id, wait)| (*id, *wait))
     }
@@ -106,52 +102,52 @@ mod tests {
         Wanted { id: ID, enabled, delays: Delays { start_secs: 10, stop_secs: 20 }, runs, forwards: runs }
     }
 
-    /// Whether the destination runs, and how many seconds it waits for what.
-    fn planned(schedule: &mut Schedule, wanted: Wanted, now: u64) -> (bool, Option<(Waits, u64)>) {
+    /// Whether the destination runs; the transition that it waits for, and the seconds left.
+    fn planned(schedule: &mut Schedule, wanted: Wanted, now: u64) -> (bool, Option<(Pending, u64)>) {
         let due = schedule.plan([wanted].into_iter(), secs(now));
         let wait = schedule.waits().next();
-        (due.contains(&ID), wait.map(|(_, wait)| (wait.what, (wait.until - secs(now)).as_secs())))
+        (due.contains(&ID), wait.map(|(_, wait)| (wait.kind, (wait.until - secs(now)).as_secs())))
     }
 
     #[test]
     fn it_starts_and_stops_after_its_delays() {
         let mut schedule = Schedule::default();
-        assert_eq!(planned(&mut schedule, wanted(true, false), 100), (false, Some((Waits::ToStart, 10))));
+        assert_eq!(planned(&mut schedule, wanted(true, false), 100), (false, Some((Pending::ToStart, 10))));
         assert!(!schedule.is_due(secs(109)));
-        assert_eq!(planned(&mut schedule, wanted(true, false), 109), (false, Some((Waits::ToStart, 1))));
+        assert_eq!(planned(&mut schedule, wanted(true, false), 109), (false, Some((Pending::ToStart, 1))));
         assert!(schedule.is_due(secs(110)));
         assert_eq!(planned(&mut schedule, wanted(true, false), 110), (true, None));
         assert_eq!(planned(&mut schedule, wanted(true, true), 111), (true, None));
-        assert_eq!(planned(&mut schedule, wanted(false, true), 200), (true, Some((Waits::ToStop, 20))));
-        assert_eq!(planned(&mut schedule, wanted(false, true), 219), (true, Some((Waits::ToStop, 1))));
+        assert_eq!(planned(&mut schedule, wanted(false, true), 200), (true, Some((Pending::ToStop, 20))));
+        assert_eq!(planned(&mut schedule, wanted(false, true), 219), (true, Some((Pending::ToStop, 1))));
         assert_eq!(planned(&mut schedule, wanted(false, true), 220), (false, None));
         assert_eq!(planned(&mut schedule, wanted(false, false), 221), (false, None));
     }
 
     #[test]
-    fn a_change_of_mind_ends_the_wait_and_another_delay_counts_from_its_begin() {
+    fn a_reverted_change_ends_the_wait_and_a_new_delay_counts_from_its_start() {
         let mut schedule = Schedule::default();
         planned(&mut schedule, wanted(true, false), 100);
         assert_eq!(planned(&mut schedule, wanted(false, false), 105), (false, None));
-        assert_eq!(planned(&mut schedule, wanted(true, false), 106), (false, Some((Waits::ToStart, 10))));
+        assert_eq!(planned(&mut schedule, wanted(true, false), 106), (false, Some((Pending::ToStart, 10))));
         let sooner = Wanted { delays: Delays::default(), ..wanted(true, false) };
         assert_eq!(planned(&mut schedule, sooner, 107), (true, None));
         planned(&mut schedule, wanted(false, true), 200);
         assert_eq!(planned(&mut schedule, wanted(true, true), 210), (true, None), "enabled again");
         planned(&mut schedule, wanted(false, true), 300);
         let later = Wanted { delays: Delays { stop_secs: 50, start_secs: 0 }, ..wanted(false, true) };
-        assert_eq!(planned(&mut schedule, later, 310), (true, Some((Waits::ToStop, 40))));
+        assert_eq!(planned(&mut schedule, later, 310), (true, Some((Pending::ToStop, 40))));
     }
 
     #[test]
-    fn what_does_not_forward_stops_at_once_and_so_does_what_is_gone() {
+    fn destinations_that_do_not_forward_or_were_deleted_stop_at_once() {
         let mut schedule = Schedule::default();
         let retrying = Wanted { forwards: false, ..wanted(false, true) };
         assert_eq!(planned(&mut schedule, retrying, 1), (false, None));
         planned(&mut schedule, wanted(false, true), 1);
         assert_eq!(
             planned(&mut schedule, retrying, 2),
-            (true, Some((Waits::ToStop, 19))),
+            (true, Some((Pending::ToStop, 19))),
             "it may forward again"
         );
         planned(&mut schedule, wanted(false, true), 2);

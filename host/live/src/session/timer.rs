@@ -1,35 +1,35 @@
-//! How long a session may last: when it ends, and when its owner hears that most of its time is used.
+//! The maximum duration of a session: its end, and the warning before it.
 
 use std::time::Duration;
 
-/// Part of the longest duration in percent at which the owner is warned.
+/// Percentage of the maximum duration at which the owner is warned.
 pub(crate) const WARNED_AT_PERCENT: u32 = 80;
 
-/// The time of one session. Pure: who asks says how long it has lasted.
+/// Timer of one session. Pure: the caller gives the elapsed time.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    /// The limit whose near end was told; another one is told anew.
+    /// The limit that was warned about. A different limit is warned about again.
     warned: Option<i64>,
 }
 
-/// What the limit of a session means for it.
+/// Result of [`Timer::due`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Time until it has lasted as long as its owner allows; `None` without a limit.
+    /// Time until the maximum duration; `None` without a limit.
     pub(super) left: Option<Duration>,
-    /// Its owner is to be warned now.
+    /// Send the warning now.
     pub(super) warns: bool,
-    /// Time until its owner is to be warned.
+    /// Time until the warning.
     pub(super) warns_in: Option<Duration>,
 }
 
 impl Timer {
-    /// What is due after the session has `lasted` so long under a limit of so many minutes.
+    /// `minutes`: the limit; `lasted`: the elapsed time of the session.
     pub(super) fn due(&mut self, minutes: Option<i64>, lasted: Duration) -> Due {
         let Some(limit) = minutes else { return Due::default() };
         let longest = Duration::from_secs(u64::try_from(limit).unwrap_or(0).saturating_mul(60));
         let left = Some(longest.saturating_sub(lasted));
-        // Its end tells more than a warning.
+        // No warning when the session ends now.
         if self.warned == minutes || lasted >= longest {
             return Due { left, ..Due::default() };
         }

@@ -13,31 +13,31 @@ use satcast_plugin_api::host::Delivery;
 use satcast_plugin_api::{Codec, Packet, Role};
 use satcast_quota::Permit;
 
-use super::share::no_room;
+use super::share::account_full;
 use crate::queue::Disk;
 use satcast_core::ids::AccountId;
 
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1024 * 1024;
-/// Bytes before each payload.
+/// Bytes of the header before each payload.
 const HEAD_BYTES: usize = 45;
 
 const MARK_CONFIG: u8 = 1;
 const MARK_KEYFRAME: u8 = 1 << 1;
 const MARK_DISCONTINUITY: u8 = 1 << 2;
-/// Of this destination only.
+/// The discontinuity of this destination only.
 const MARK_CUT: u8 = 1 << 3;
 
-/// Numbers of the files of this process, for the moment in which they have names.
+/// Numbers for the temporary names of files.
 static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
 
-/// The file; it is made when the first packet comes.
+/// The file of a spool. It is created with the first packet.
 pub(super) struct SpoolFile {
     folder: PathBuf,
     file: Option<File>,
-    /// It is left so much room beside it.
+    /// Bytes that stay free on the file system.
     free_bytes_min: u64,
-    /// The file system takes back what was read.
+    /// The file system frees the part that was read.
     gives_back: bool,
     read_at: u64,
     write_at: u64,
@@ -69,20 +69,20 @@ impl SpoolFile {
         self.read_at += bytes;
         if self.read_at == self.write_at {
             (self.read_at, self.write_at) = (0, 0);
-            // What stays on disk is written over.
+            // If this fails, the space is overwritten.
             let _ = file.set_len(0);
         } else if self.gives_back {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             self.gives_back = rustix::fs::fallocate(file, flags, from, bytes).is_ok();
         }
-        // Less than before always finds room.
+        // A smaller size always fits.
         let _ = self.share.resize(self.bytes());
     }
 }
 
 impl Disk for SpoolFile {
     fn bytes(&self) -> u64 {
-        // Where nothing is given back, all of it counts until all was read.
+        // Without freed parts the whole file counts until all was read.
         if self.gives_back { self.write_at - self.read_at } else { self.write_at }
     }
 
@@ -93,13 +93,13 @@ impl Disk for SpoolFile {
             self.file = Some(nameless(&self.folder)?);
         }
         let file = self.file.as_ref().ok_or_else(torn)?;
-        let room = rustix::fs::fstatvfs(file)?;
-        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        let stats = rustix::fs::fstatvfs(file)?;
+        let free = stats.f_bavail.saturating_mul(stats.f_frsize);
         if free < self.free_bytes_min.saturating_add(block.len() as u64) {
-            return Err(left_to_others(free, self.free_bytes_min));
+            return Err(too_little_free(free, self.free_bytes_min));
         }
         let before = self.bytes();
-        self.share.resize(before + block.len() as u64).map_err(no_room)?;
+        self.share.resize(before + block.len() as u64).map_err(account_full)?;
         if let Err(error) = file.write_all_at(&block, self.write_at) {
             let _ = self.share.resize(before);
             return Err(error);
@@ -130,18 +130,18 @@ impl Disk for SpoolFile {
     }
 }
 
-fn left_to_others(free: u64, free_min: u64) -> io::Error {
-    let text = format!("{free} bytes are free, of which {free_min} are left to others");
+fn too_little_free(free: u64, free_min: u64) -> io::Error {
+    let text = format!("only {free} bytes are free, and {free_min} must stay free for other data");
     io::Error::new(io::ErrorKind::StorageFull, text)
 }
 
-/// An open file below `folder`, which is made, that has no name.
+/// Opens a file without a name below `folder`, and creates the folder.
 fn nameless(folder: &Path) -> io::Result<File> {
     std::fs::create_dir_all(folder)?;
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
-        // A file system without such files.
+        // The file system does not support `O_TMPFILE`.
         Err(_) => unnamed(folder),
     }
 }
@@ -156,7 +156,7 @@ fn unnamed(folder: &Path) -> io::Result<File> {
 }
 
 fn torn() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "what waited on disk is not what was written")
+    io::Error::new(io::ErrorKind::InvalidData, "the packets on disk are damaged")
 }
 
 fn write_record(block: &mut Vec<u8>, delivery: &Delivery) -> io::Result<()> {
@@ -179,7 +179,7 @@ fn write_record(block: &mut Vec<u8>, delivery: &Delivery) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes of the record that begins here; `None` when not even its length is there.
+/// Bytes of the record at the start of `block`; `None` when its length is incomplete.
 fn record_bytes(block: &[u8]) -> Option<usize> {
     let (len, _) = block.split_first_chunk()?;
     Some(HEAD_BYTES + u32::from_le_bytes(*len) as usize)
@@ -230,7 +230,7 @@ mod tests {
         Delivery { packet: packet.into(), discontinuity: sequence.is_multiple_of(11) }
     }
 
-    /// All but the payload, and the payload.
+    /// The fields without the payload, and the payload.
     fn facts(delivery: &Delivery) -> (String, Bytes) {
         let packet = Packet { payload: Bytes::new(), ..(*delivery.packet).clone() };
         (format!("{packet:?} {}", delivery.discontinuity), delivery.packet.payload.clone())
@@ -241,7 +241,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("below");
         let mut spool = spool(&below);
-        assert!(!below.exists(), "nothing is made before it is needed");
+        assert!(!below.exists(), "the folder is created on demand");
         let sizes = [0, 1, 1000, BLOCK_BYTES - HEAD_BYTES, BLOCK_BYTES, 3 * BLOCK_BYTES, 7, 0];
         let all: Vec<_> =
             sizes.iter().enumerate().map(|(n, size)| delivery(n as u64, vec![n as u8; *size])).collect();
@@ -257,11 +257,11 @@ mod tests {
                 (back.iter().map(facts).collect(), all.iter().map(facts).collect());
             assert!(back == all, "round {round}");
         }
-        assert_eq!(spool.file.unwrap().metadata().unwrap().len(), 0, "all was given back");
+        assert_eq!(spool.file.unwrap().metadata().unwrap().len(), 0, "all space was freed");
     }
 
     #[test]
-    fn what_was_read_takes_no_room_or_counts_until_all_was_read() {
+    fn read_parts_are_freed_or_count_until_all_was_read() {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let mut spool = spool(folder.path());
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_what_was_written_is_an_error() {
+    fn damaged_data_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = spool(folder.path());
         spool.append(&[delivery(1, vec![1; 10])]).unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_or_nearly_so_takes_nothing() {
+    fn a_full_or_nearly_full_disk_refuses_writes() {
         let folder = tempfile::tempdir().unwrap();
         let full = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
         let mut spool = SpoolFile { file: Some(full), ..spool(folder.path()) };
@@ -309,12 +309,15 @@ mod tests {
         let mut spool = SpoolFile::below(folder.path(), u64::MAX, Shares::default().of(AccountId(1)));
         let error = spool.append(&packets).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert_eq!(error.raw_os_error(), None, "not what the system says of a full disk");
+        assert_eq!(error.raw_os_error(), None, "not the error of the system");
         assert_eq!(spool.bytes(), 0);
     }
 
     #[test]
-    fn what_is_left_to_others_text() {
-        assert_eq!(left_to_others(7, 9).to_string(), "7 bytes are free, of which 9 are left to others");
+    fn too_little_free_text() {
+        assert_eq!(
+            too_little_free(7, 9).to_string(),
+            "only 7 bytes are free, and 9 must stay free for other data"
+        );
     }
 }

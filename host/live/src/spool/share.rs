@@ -1,4 +1,4 @@
-//! What the destinations of one account may have on disk together, so that one account's slow ones do not take it from the others.
+//! The disk quota of each account for its destinations together, so that slow destinations of one account do not fill the disk.
 
 use std::io;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use satcast_quota::{Full, Permit, Quota};
 use satcast_core::ids::AccountId;
 use satcast_core::log_limit::LogLimits;
 
-/// Most bytes that may wait for all destinations of one account.
+/// Most bytes on disk for all destinations of one account.
 pub(super) const ACCOUNT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
-/// Least time between two lines of one kind about the destinations of one account: a disk that fails, or a destination that stalls and
-/// goes on, does so again and again.
+/// Least time between two lines of one kind about the destinations of one account, because a failing disk or a destination that stalls
+/// repeatedly would flood the log.
 const LINES_PAUSE: Duration = Duration::from_secs(10);
 
-/// What the log says of what waits on disk.
+/// Kinds of log lines about packets on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Line {
-    /// It begins to wait on disk, and has gone from there.
+    /// Packets start to wait on disk, or none are left there.
     Waits,
-    /// More waits than may.
+    /// The spool is full.
     Overflow,
     /// The disk fails.
     Disk,
 }
 
-/// Bytes on disk, by account, and what was said of them. There is no total: see what stays free.
+/// Bytes on disk by account, and the log limit. There is no total limit, because `FREE_BYTES_MIN` stays free.
 #[derive(Debug)]
 pub(crate) struct Shares {
     bytes: Quota<AccountId>,
@@ -40,15 +40,17 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// What one spool has of its account's: nothing yet.
+    /// An empty share of the account's quota, for one spool.
     pub(crate) fn of(&self, account: AccountId) -> Permit<AccountId> {
         self.bytes.nothing(account)
     }
 }
 
-/// The account's other destinations leave no room.
-pub(super) fn no_room(_: Full) -> io::Error {
-    let text = format!("{ACCOUNT_BYTES_MAX} bytes may wait on disk for the destinations of one account");
+/// The quota of the account is used up.
+pub(super) fn account_full(_: Full) -> io::Error {
+    let text = format!(
+        "the destinations of one account may hold {ACCOUNT_BYTES_MAX} bytes on disk, and this limit is reached"
+    );
     io::Error::new(io::ErrorKind::QuotaExceeded, text)
 }
 
@@ -68,12 +70,12 @@ mod tests {
     }
 
     #[test]
-    fn no_room_text() {
-        let refused = no_room(Full::Share);
+    fn account_full_text() {
+        let refused = account_full(Full::Share);
         assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
         assert_eq!(
             refused.to_string(),
-            "4294967296 bytes may wait on disk for the destinations of one account"
+            "the destinations of one account may hold 4294967296 bytes on disk, and this limit is reached"
         );
     }
 }

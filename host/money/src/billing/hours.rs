@@ -1,5 +1,5 @@
-//! Passes over clock hours of playback: at each minute of the UTC clock, and when a session ends. Bytes are charged to the hour in
-//! which they were sent, however late they are seen; so the pass after an hour's end closes it.
+//! Passes over clock hours of playback: at each minute of the UTC clock, and when a session ends. Bytes are charged to
+//! the hour in which they were sent, even if they are counted later; so the pass after the end of an hour closes it.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -13,26 +13,25 @@ use satcast_store::{HourOutcome, HourTerms};
 
 /// Hours of accounts that are read at one time.
 pub const HOURS_MAX: i64 = 64;
-/// Times that more are read in one pass, a minute's worth of charges on a slow disk; what is left waits for the next.
+/// Reads in one pass, a minute's worth of charges on a slow disk; the next pass charges the remaining hours.
 const READS_MAX: u32 = 128;
-/// Milliseconds of a clock minute.
 const MINUTE_MS: i64 = 60_000;
 
-/// What is run before a pass.
+/// Runs before each pass.
 pub type BeforePass = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 #[derive(Default)]
 pub(super) struct Hours {
     before: OnceLock<BeforePass>,
-    /// One hour at a time, and what it cost is told before the next one: two would only wait for each other in the database,
-    /// and a session must hear its totals in the order in which they came about. Whoever waits longest is next, so that a
-    /// session that ends goes in between the hours of a pass over everybody.
+    /// One hour at a time, and its charges are reported before the next hour starts: two hours would only wait for each
+    /// other in the database, and a session must receive its totals in order. The lock is fair, so a session that ends
+    /// gets it between two hours of a pass over all accounts.
     charging: tokio::sync::Mutex<()>,
 }
 
 impl Hours {
     pub(super) fn set_before(&self, before: BeforePass) {
-        // The first one stays.
+        // The first call wins.
         let _ = self.before.set(before);
     }
 }
@@ -50,16 +49,16 @@ pub(super) async fn keep(billing: &Arc<Inner>, shutdown: impl Future<Output = ()
 }
 
 impl Inner {
-    /// One pass, over the hours of one account or of all. Whoever waits for it may give up: what was charged must be told to the
-    /// sessions, so it goes on without him.
+    /// Runs one pass, over the hours of one account or of all. The caller may stop waiting: the pass continues, because
+    /// the sessions must get the charges.
     pub(super) async fn bill_playback(self: &Arc<Self>, account: Option<AccountId>) {
         let billing = self.clone();
         if let Err(error) = tokio::spawn(async move { billing.pass(account, READS_MAX).await }).await {
-            tracing::error!(%error, "a pass over playback broke off; the next one charges what it left");
+            tracing::error!(%error, "a pass over playback failed; the next pass charges the remaining bytes");
         }
     }
 
-    /// Reads so many times at most; what is left, and what fails, is seen by the next one.
+    /// Makes at most `reads` reads. Hours that remain or fail are charged by the next pass.
     pub(super) async fn pass(&self, account: Option<AccountId>, reads: u32) {
         if let Some(before) = self.hours.before.get() {
             before().await;
@@ -68,7 +67,7 @@ impl Inner {
             let hours = match self.store.unbilled_hours(account, HOURS_MAX).await {
                 Ok(hours) => hours,
                 Err(error) => {
-                    tracing::error!(%error, "hours of playback cannot be read; they are charged at the next pass");
+                    tracing::error!(%error, "hours of playback cannot be read; the next pass charges them");
                     return;
                 }
             };
@@ -76,7 +75,7 @@ impl Inner {
             for (account, hour) in &hours {
                 failed |= !self.bill_hour(*account, *hour).await;
             }
-            // One that failed would be read again and again.
+            // A failed hour would be read again and again.
             if failed || i64::try_from(hours.len()).unwrap_or(i64::MAX) < HOURS_MAX {
                 return;
             }
@@ -84,24 +83,24 @@ impl Inner {
     }
 
     async fn bill_hour(&self, account: AccountId, hour: UnixMillis) -> bool {
-        // Where nothing is charged, bytes are still marked as seen: they must not be charged once something is.
+        // Without prices, bytes are still marked as counted: they must not be charged when prices are set later.
         let terms = self.prices.map_or_else(HourTerms::default, |prices| prices.playback);
         let _alone = self.hours.charging.lock().await;
         let now = self.clock.now();
         match self.store.bill_hour(account, hour, terms, now, &overage::decide).await {
             Ok(outcome) => {
-                self.tell_sessions(&outcome);
+                self.report_to_sessions(&outcome);
                 true
             }
             Err(error) => {
-                tracing::error!(%account, hour = hour.0, %error, "playback cannot be charged; it is at the next pass");
+                tracing::error!(%account, hour = hour.0, %error, "playback cannot be charged; the next pass retries it");
                 false
             }
         }
     }
 
-    /// Sessions hear what they were charged, and whether they end.
-    fn tell_sessions(&self, outcome: &HourOutcome) {
+    /// Reports charges to the sessions, and ends those without money.
+    fn report_to_sessions(&self, outcome: &HourOutcome) {
         let meter = |session: &SessionId| self.meters.lock().get(session).cloned();
         for (session, totals) in &outcome.totals {
             if let Some(meter) = meter(session) {

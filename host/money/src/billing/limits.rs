@@ -1,32 +1,32 @@
-//! What a budget and a balance allow. Pure.
+//! Rules for budgets and balances. Pure.
 
 use std::time::Duration;
 
 use super::minutes::MINUTE;
 use satcast_core::ids::Msat;
 
-/// Part of a budget in percent at which its owner is warned.
+/// Used part of a budget, in percent, at which its owner is warned.
 pub const WARNED_AT_PERCENT: i128 = 80;
 
-/// Why a destination may not forward.
+/// Reason why a destination may not forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
-    /// The session would cost more than its owner allows.
+    /// The session would exceed its budget.
     Budget,
-    /// The account has too little.
+    /// The balance is too small.
     Funds,
 }
 
-/// What a session may still spend.
+/// The money that a session may still spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
     /// Charged so far.
     pub charged: Msat,
-    /// Of charges that wait to be posted.
+    /// Sum of the charges that are not posted yet.
     pub waiting: Msat,
-    /// What the session may cost in all.
+    /// Limit of the session's total cost.
     pub budget: Option<Msat>,
-    /// What the account had when it was last heard; `None` before.
+    /// The balance when it was read last; `None` before.
     pub balance: Option<Msat>,
 }
 
@@ -35,8 +35,8 @@ impl Means {
         i128::from(self.charged.0) + i128::from(self.waiting.0)
     }
 
-    /// Whether a minute that costs `opening` may open: a budget that is used up ends the session even if it costs nothing.
-    /// The balance is asked when the charge is posted.
+    /// Whether a minute that costs `opening` may open. A used-up budget ends the session even if the minute costs
+    /// nothing. The balance is checked when the charge is posted.
     pub fn may_open(&self, opening: Msat) -> bool {
         self.budget.is_none_or(|budget| {
             let budget = i128::from(budget.0);
@@ -47,7 +47,7 @@ impl Means {
     /// Whether `cost` more fits the budget, and the balance as far as it is known.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason.
     pub fn allows(&self, cost: Msat) -> Result<(), Short> {
         if cost.0 <= 0 {
             return Ok(());
@@ -60,18 +60,19 @@ impl Means {
         if self.balance.is_some_and(|balance| left(balance) < cost) { Err(Short::Funds) } else { Ok(()) }
     }
 
-    /// Whether the session has cost more than a budget that was lowered: it ends at once.
+    /// Whether the session has exceeded a budget that was lowered: then it ends at once.
     pub fn is_exceeded(&self) -> bool {
         self.budget.is_some_and(|budget| self.spent() > i128::from(budget.0))
     }
 
-    /// Whether the owner should hear that the budget is nearly used up.
+    /// Whether most of the budget is used.
     pub fn is_near_budget(&self) -> bool {
         self.budget.is_some_and(|budget| self.spent() * 100 >= i128::from(budget.0) * WARNED_AT_PERCENT)
     }
 
-    /// The monotonic time at which the session will end for lack of budget or money, if nothing changes: at the opening of the
-    /// first minute it cannot pay. `rate` is what a minute costs it, `all` what one costs the whole account.
+    /// The monotonic time at which the session will end for budget or balance, if nothing changes: the opening of the
+    /// first minute that it cannot pay. `rate` is the session's cost of a minute, `all` the cost of a minute for the
+    /// whole account.
     pub fn ends_at(&self, next_opening: Duration, rate: Msat, all: Msat) -> Option<Duration> {
         let whole =
             |left: i128, rate: Msat| u32::try_from(left.max(0) / i128::from(rate.0)).unwrap_or(u32::MAX);
@@ -99,13 +100,13 @@ mod tests {
     #[test]
     fn a_used_up_budget_opens_no_minute_even_if_it_costs_nothing() {
         let opens = |charged, cost| means(charged, Some(8_000), 0).may_open(Msat(cost));
-        assert_eq!([opens(3_500, 4_000), opens(3_501, 4_000)], [true, false], "what waits counts");
+        assert_eq!([opens(3_500, 4_000), opens(3_501, 4_000)], [true, false], "queued charges count");
         assert_eq!([opens(7_499, 0), opens(7_500, 0)], [true, false]);
-        assert!(means(i64::MAX, None, 0).may_open(Msat(i64::MAX)), "the balance is asked when it is charged");
+        assert!(means(i64::MAX, None, 0).may_open(Msat(i64::MAX)), "the balance is checked by the charge");
     }
 
     #[test]
-    fn more_is_allowed_as_far_as_budget_and_balance_go() {
+    fn charges_are_allowed_up_to_budget_and_balance() {
         let allows = |cost| means(1_000, Some(4_000), 2_500).allows(Msat(cost));
         assert_eq!([allows(0), allows(2_000)], [Ok(()), Ok(())]);
         assert_eq!([allows(2_001), allows(2_501)], [Err(Short::Funds), Err(Short::Budget)]);
@@ -131,6 +132,6 @@ mod tests {
         assert_eq!(ends(Some(9_000), 4_500, 4_000, 4_000), Some(120));
         assert_eq!(ends(None, 24_500, 4_000, 8_000), Some(240), "others of the account spend as well");
         assert_eq!([ends(None, 0, 0, 0), ends(Some(9_000), 0, 0, 0)], [None, None]);
-        assert_eq!(ends(Some(1_000), 0, 0, 0), Some(60), "nothing is left for the next one");
+        assert_eq!(ends(Some(1_000), 0, 0, 0), Some(60), "the next minute cannot be paid");
     }
 }

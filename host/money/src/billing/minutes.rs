@@ -1,12 +1,13 @@
-//! Which minutes of a session are to be charged, slot by slot. Pure: times are arguments, nothing is posted here.
+//! The minutes of a session that are charged, slot by slot. Pure: times are arguments, nothing is posted here.
 //!
-//! Minute k runs from 60k to 60(k+1) seconds after the session's first media. Its slots are as many as destinations forwarded
-//! at one time in it; the first ones are free. When a minute opens, all destinations that forward take slots, those that have
-//! forwarded for longest first; each that comes inside it takes one more unless another has left. A slot is charged once,
-//! for the destination that took it, whatever comes and goes after.
+//! Minute k runs from 60k to 60(k+1) seconds after the session's first media. It has as many slots as destinations that
+//! forwarded at the same time in it; the first slots are free. When a minute opens, all destinations that forward take
+//! slots, those that have forwarded longest first. Each destination that starts inside the minute takes one more slot,
+//! unless another has stopped. A slot is charged once, for the destination that took it, whatever starts and stops
+//! later.
 //!
-//! Charges wait here until somebody posts them, oldest first and one at a time, so that a database which fails neither loses
-//! nor repeats any: they are asked for again, under the same minute and slot, until they are posted or refused.
+//! Charges are queued here until they are posted, oldest first and one at a time, so that a failing database neither
+//! loses nor repeats any: the same charge, with its minute and slot, is returned until it is posted or refused.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,11 +15,10 @@ use std::time::Duration;
 use satcast_core::ids::DestinationId;
 use satcast_store::Slot;
 
-/// Length of a minute.
 pub const MINUTE: Duration = Duration::from_secs(60);
 
-/// Charges of a session that wait to be posted, at most: what some hours without a database come to. Over it the session has
-/// to end, as nothing more can be kept.
+/// Most queued charges of a session: some hours without a database. Above this the session has to end, because no more
+/// can be stored.
 pub const WAITING_MAX: usize = 10_000;
 
 /// Slots to be charged together.
@@ -26,7 +26,7 @@ pub const WAITING_MAX: usize = 10_000;
 pub struct Due {
     /// Number of the minute, from 0.
     pub minute: u64,
-    /// The slots of its opening; otherwise the one of a destination that came inside the minute.
+    /// The slots of its opening, or the one slot of a destination that started inside the minute.
     pub opening: bool,
     /// At least one.
     pub slots: Vec<Slot>,
@@ -38,21 +38,21 @@ pub struct Minutes {
     /// Monotonic time of the first media.
     began: Duration,
     free: usize,
-    /// Destinations that forward while media flows, those that have for longest first.
+    /// Destinations that forward while media flows, those that have forwarded longest first.
     forwarding: Vec<DestinationId>,
     flows: bool,
-    /// Minutes with charges that wait, oldest first, and behind them the one that is open.
+    /// Minutes with queued charges, oldest first, and then the open minute.
     open: VecDeque<Minute>,
 }
 
 #[derive(Debug, Default)]
 struct Minute {
     number: u64,
-    /// Who took each slot.
+    /// The destination of each slot.
     slots: Vec<DestinationId>,
-    /// So many of them when the minute opened.
+    /// Number of slots at the opening of the minute.
     opened: usize,
-    /// So many are done with, free ones included.
+    /// Number of slots that are settled, free ones included.
     done: usize,
 }
 
@@ -63,14 +63,14 @@ impl Minute {
 }
 
 impl Minutes {
-    /// Minute 0 is open; nothing forwards yet. The first `free` slots of each minute cost nothing.
+    /// Minute 0 is open and nothing forwards yet. The first `free` slots of each minute cost nothing.
     pub fn new(began: Duration, free: u32) -> Self {
         let free = usize::try_from(free).unwrap_or(usize::MAX);
         let first = Minute { done: free, ..Minute::default() };
         Self { began, free, forwarding: Vec::new(), flows: true, open: VecDeque::from([first]) }
     }
 
-    /// Number of the minute that is open.
+    /// Number of the open minute.
     pub fn number(&self) -> u64 {
         self.open.back().map_or(0, |minute| minute.number)
     }
@@ -91,17 +91,16 @@ impl Minutes {
         self.forwarding().saturating_sub(self.free)
     }
 
-    /// Slots of the open minute that are taken or free: so many may forward without a further charge.
+    /// Slots of the open minute that are taken or free: this many destinations may forward without a further charge.
     pub fn covered(&self) -> usize {
         self.open.back().map_or(0, |minute| minute.slots.len()).max(self.free)
     }
 
-    /// Slots that wait to be charged.
+    /// Number of queued slots.
     pub fn waiting(&self) -> usize {
         self.open.iter().map(Minute::waiting).sum()
     }
 
-    /// Opens the next minute.
     pub fn open_next(&mut self) {
         let slots = if self.flows { self.forwarding.clone() } else { Vec::new() };
         let number = self.number().saturating_add(1);
@@ -111,7 +110,6 @@ impl Minutes {
         self.open.push_back(Minute { number, opened: slots.len(), slots, done: self.free });
     }
 
-    /// A destination forwards from now on.
     pub fn starts(&mut self, destination: DestinationId) {
         if !self.forwarding.contains(&destination) {
             self.forwarding.push(destination);
@@ -119,18 +117,17 @@ impl Minutes {
         }
     }
 
-    /// A destination no longer forwards.
-    pub fn rests(&mut self, destination: DestinationId) {
+    pub fn pauses(&mut self, destination: DestinationId) {
         self.forwarding.retain(|id| *id != destination);
     }
 
-    /// Media of the encoder comes, or not: without it nothing is forwarded.
+    /// Media of the encoder flows or stops; without it nothing is forwarded.
     pub fn flows(&mut self, flows: bool) {
         self.flows = flows;
         self.grow();
     }
 
-    /// Gives slots to those that forward beyond the slots taken.
+    /// Adds slots for destinations that forward beyond the slots taken.
     fn grow(&mut self) {
         let forwarding = self.forwarding();
         let Some(minute) = self.open.back_mut() else { return };
@@ -139,7 +136,7 @@ impl Minutes {
         }
     }
 
-    /// The charge that is to be posted now. The same until it is [`posted`](Self::posted) or refused.
+    /// The charge to be posted now. It stays the same until it is [`posted`](Self::posted) or refused.
     pub fn due(&self) -> Option<Due> {
         let minute = self.open.iter().find(|minute| minute.waiting() > 0)?;
         let opening = minute.done < minute.opened;
@@ -151,7 +148,6 @@ impl Minutes {
         Some(Due { minute: minute.number, opening, slots: (minute.done..end).map(slot).collect() })
     }
 
-    /// The charge that was due is posted.
     pub fn posted(&mut self) {
         let Some(index) = self.open.iter().position(|minute| minute.waiting() > 0) else { return };
         let minute = &mut self.open[index];
@@ -159,8 +155,8 @@ impl Minutes {
         self.forget_done();
     }
 
-    /// The charge that was due for a destination inside a minute is refused: it did not take part, and does not from now on.
-    /// Others that took slots after it move up.
+    /// The due charge, of a destination that started inside a minute, is refused: the destination took no part and
+    /// stops. Destinations that took later slots move up.
     pub fn refused(&mut self) -> Option<DestinationId> {
         let first = self.open.iter().position(|minute| minute.waiting() > 0)?;
         if self.open[first].done < self.open[first].opened {
@@ -174,15 +170,15 @@ impl Minutes {
                 minute.opened -= usize::from(index < minute.opened);
             }
         }
-        self.rests(destination);
-        // One that came after it may have stood in its slot.
+        self.pauses(destination);
+        // A later destination may have used its slot.
         self.grow();
         self.forget_done();
         Some(destination)
     }
 
-    /// Nothing that waits will be posted any more.
-    pub fn forgive(&mut self) {
+    /// Drops all queued charges.
+    pub fn drop_queued(&mut self) {
         let number = self.number();
         self.open.clear();
         self.open.push_back(Minute { number, done: self.free, ..Minute::default() });

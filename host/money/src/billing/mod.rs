@@ -1,12 +1,13 @@
-//! What sessions cost: charges for minutes, for playback above the allowance, and what budgets and balances allow.
+//! Billing: charges for minutes and for playback above the allowance, and the rules of budgets and balances.
 //!
 //! - [`minutes`], [`overage`], [`limits`]: the decisions, pure.
-//! - [`meter`]: one session. It hears from `live` what forwards, charges it in the background, and orders what has to stop.
+//! - [`meter`]: one session. It receives changes from `live`, charges them in the background, and orders stops.
 //! - [`hours`]: passes over clock hours of playback.
-//! - [`notices`]: what owners should hear.
+//! - [`notices`]: log lines for owners.
 //!
-//! Knows no packets, no sessions of `satcast-live` but what they tell in [`satcast_usage`], and no HTTP. The media path waits for
-//! nothing here: a destination that goes live forwards at once, is charged a moment later, and is stopped if the charge is refused.
+//! It knows no packets and no HTTP, and sessions of `satcast-live` only through [`satcast_usage`]. The media path waits
+//! for nothing here: a destination that goes live forwards at once, is charged a moment later, and is stopped if the
+//! charge is refused.
 
 mod hours;
 pub mod limits;
@@ -35,7 +36,7 @@ use satcast_core::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
 use satcast_store::{HourTerms, Store, StreamRecord, Terms};
 use satcast_usage::{Beginning, Gate, Unmetered, Usage};
 
-/// Why an encoder is not let in.
+/// Reasons for refusing an encoder.
 pub(crate) const REFILLING: &str =
     "the account's balance is being refilled by its wallet; try again in a moment";
 pub(crate) const STARVED: &str =
@@ -52,11 +53,11 @@ pub struct Billing {
 struct Inner {
     store: Store,
     clock: Clock,
-    /// `None` when nothing is charged.
+    /// `None` without charges.
     prices: Option<Prices>,
     meters: Mutex<HashMap<SessionId, Arc<Meter>>>,
     hours: hours::Hours,
-    /// Nobody refills before it is set.
+    /// Nothing is refilled before it is set.
     refills: OnceLock<Arc<dyn Refills>>,
 }
 
@@ -75,7 +76,7 @@ impl Prices {
         let gb = u64::try_from(pricing.bandwidth_limit_gb_per_hour).unwrap_or(0);
         match config.billing.mode {
             BillingMode::Off => None,
-            // Wallets only refill the credit that charges take.
+            // Wallets only refill the credit; charges take it as in the mode `credit`.
             BillingMode::Credit | BillingMode::Wallet => Some(Self {
                 minute: Terms {
                     price: msat(pricing.cost_per_platform),
@@ -90,12 +91,12 @@ impl Prices {
     }
 }
 
-/// What a live session costs.
+/// Cost of a live session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// What a full minute costs with the destinations that forward now.
+    /// Cost of a full minute with the destinations that forward now.
     pub rate: Msat,
-    /// When the session will end for lack of budget or money if nothing changes; `None` when it will not.
+    /// When the session will end for budget or balance if nothing changes; `None` if it will not.
     pub ends_at: Option<UnixMillis>,
 }
 
@@ -113,32 +114,33 @@ impl Billing {
         Self { inner: Arc::new(inner) }
     }
 
-    /// As `live` asks it.
+    /// The interface for `live`.
     pub fn gate(&self) -> Arc<dyn Gate> {
         Arc::new(self.clone())
     }
 
-    /// What is run before each pass over hours of playback: brings the bytes counted so far into the store.
+    /// Sets the work that runs before each pass over hours of playback: it brings the bytes counted so far into the
+    /// store.
     pub fn set_before_pass(&self, before: BeforePass) {
         self.inner.hours.set_before(before);
     }
 
-    /// Who refills accounts that spend; the first one stays.
+    /// Sets the refills of accounts that spend; the first call wins.
     pub fn set_refills(&self, refills: Arc<dyn Refills>) {
         let _ = self.inner.refills.set(refills);
     }
 
-    /// One pass over all hours with bytes that were not seen.
+    /// One pass over all hours with uncounted bytes.
     pub async fn bill_playback(&self) {
         self.inner.bill_playback(None).await;
     }
 
-    /// A pass at each minute of the UTC clock, until `shutdown` resolves.
+    /// Runs a pass at each minute of the UTC clock, until `shutdown` resolves.
     pub async fn keep_hours(self, shutdown: impl Future<Output = ()>) {
         hours::keep(&self.inner, shutdown).await;
     }
 
-    /// What a session costs; `None` when it does not run or nothing is charged.
+    /// Cost of a session; `None` if it does not run or nothing is charged.
     pub fn cost(&self, session: &SessionId) -> Option<Cost> {
         let meter = self.inner.meters.lock().get(session).cloned()?;
         let all = self.inner.rate_of(meter.account());
@@ -153,7 +155,7 @@ impl Billing {
 }
 
 impl Inner {
-    /// What a minute costs with all destinations of the account that forward now.
+    /// Cost of a minute with all destinations of the account that forward now.
     fn rate_of(&self, account: AccountId) -> Msat {
         let meters: Vec<_> = self.meters.lock().values().cloned().collect();
         let own = meters.iter().filter(|meter| meter.account() == account);
@@ -164,14 +166,14 @@ impl Inner {
         self.meters.lock().remove(session);
     }
 
-    /// The account was charged, or `more` a minute is wanted. No meter may be locked.
+    /// The account was charged, or needs `more` a minute. No meter may be locked.
     fn has_spent(&self, account: AccountId, more: Msat) {
         if let Some(refills) = self.refills.get() {
             refills.look_at(account, Msat(self.rate_of(account).0.saturating_add(more.0)));
         }
     }
 
-    /// Why a stream of the account may not be published for want of money.
+    /// Why the balance does not allow a stream of the account to be published.
     async fn wants_money(
         &self,
         stream: &StreamRecord,
@@ -186,12 +188,12 @@ impl Inner {
     }
 }
 
-/// Why a stream may not be published.
+/// Reason why a stream may not be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// Its last session ended for want of money, and none came since.
+    /// Its last session ended for insufficient funds, and the account has received no credit since.
     Starved,
-    /// Not even one destination could run.
+    /// The balance does not cover even one destination.
     TooLittle,
 }
 
@@ -216,23 +218,23 @@ impl Gate for Billing {
             Ok(Some(Want::Starved)) => Err(STARVED.into()),
             Ok(Some(Want::TooLittle)) => Err(TOO_LITTLE.into()),
             Err(error) => {
-                // The stream was read from the same database a moment ago, and every charge is refused by itself if there is
-                // no money: refusing here would only add to the trouble.
-                tracing::error!(stream = %stream.id, %error, "the balance cannot be read; the stream is let in");
+                // The stream was read from the same database a moment ago, and every charge is refused anyway if the
+                // balance is too small: a refusal here would only make an outage worse.
+                tracing::error!(stream = %stream.id, %error, "the balance cannot be read; the stream is accepted without a check");
                 Ok(())
             }
         }
     }
 
-    async fn settle_past(&self, account: AccountId) {
-        // A pass gives bytes to the newest session of their destination.
+    async fn settle_earlier(&self, account: AccountId) {
+        // A pass assigns bytes to the newest session of their destination.
         self.inner.bill_playback(Some(account)).await;
     }
 
     async fn begin(&self, session: Beginning) -> Arc<dyn Usage> {
         if self.inner.prices.is_none() {
             let (billing, account) = (self.inner.clone(), session.account);
-            // The bytes of its last seconds go to the store, where what it ended with is read.
+            // The bytes of its last seconds go to the store before its final data is read.
             return Arc::new(Unmetered::settling(Arc::new(move || {
                 let billing = billing.clone();
                 Box::pin(async move { billing.bill_playback(Some(account)).await })
@@ -241,7 +243,7 @@ impl Gate for Billing {
         let balance = match self.inner.store.balance(session.account).await {
             Ok(balance) => Some(balance),
             Err(error) => {
-                tracing::error!(session = %session.session, %error, "the balance cannot be read; charges will show it");
+                tracing::error!(session = %session.session, %error, "the balance cannot be read; the first charge reads it");
                 None
             }
         };
@@ -249,7 +251,7 @@ impl Gate for Billing {
         let meter = Arc::new(Meter::new(self.inner.clone(), session, balance));
         self.inner.meters.lock().insert(id, meter.clone());
         tokio::spawn(meter.clone().run());
-        // A destination will want a slot.
+        // A destination will need a slot.
         self.inner.has_spent(account, price);
         meter
     }

@@ -1,8 +1,8 @@
-//! What playback above the allowance costs, and whom. Pure.
+//! Prices of playback above the allowance, and the sessions that pay. Pure.
 //!
-//! The price is floored once, on all bytes of the account's clock hour; what earlier passes charged and waived is taken off, and
-//! so is what the bytes cost that no pass is to charge: those from before the service charged.
-//! So passes of any number come to the same sum as one, and what is below a millisat at the end of the hour is dropped.
+//! The price is floored once, on all bytes of the account's clock hour. Charges and waived amounts of earlier passes
+//! are subtracted, and so is the cost of bytes that no pass may charge: those from before prices were set. So any
+//! number of passes gives the same sum as one, and the part below a millisat at the end of the hour is dropped.
 
 use satcast_core::ids::{EndReason, Msat, SessionId};
 use satcast_store::{HourDecision, HourFacts, HourTerms, OveragePart, Served, ServingSession};
@@ -10,15 +10,15 @@ use satcast_store::{HourDecision, HourFacts, HourTerms, OveragePart, Served, Ser
 /// Bytes of a GB.
 pub const GB_BYTES: u64 = 1_000_000_000;
 
-/// What `bytes` of an account and hour cost in all.
+/// Total cost of `bytes` of an account and hour.
 pub fn cost(bytes: u64, terms: &HourTerms) -> Msat {
     let over = u128::from(bytes.saturating_sub(terms.limit_bytes));
     let price = u128::try_from(terms.price_per_gb.0).unwrap_or(0);
-    // Above 2^64 bytes at 2^63 millisats the product still fits.
+    // Even 2^64 bytes at 2^63 millisats fit.
     Msat(i64::try_from(over * price / u128::from(GB_BYTES)).unwrap_or(i64::MAX))
 }
 
-/// Splits an amount in proportion to `weights`, each part rounded down, the rest to the first.
+/// Splits an amount in proportion to `weights`, each part rounded down; the first part gets the remainder.
 pub fn split(amount: Msat, weights: &[u64]) -> Vec<Msat> {
     let all: i128 = weights.iter().map(|weight| i128::from(*weight)).sum();
     let part = |weight: &u64| {
@@ -33,13 +33,13 @@ pub fn split(amount: Msat, weights: &[u64]) -> Vec<Msat> {
     parts
 }
 
-/// Decides about a pass: what is due is split among the sessions that served, lowest id first, and inside a session among its
-/// destinations. A running session is charged up to its budget, every one up to what the balance holds; the rest is waived,
-/// and the session ends.
+/// Decides about a pass: the amount due is split among the sessions that served, lowest id first, and inside a session
+/// among its destinations. A running session is charged up to its budget, every session up to the balance; the rest is
+/// waived, and the session ends.
 pub fn decide(facts: &HourFacts) -> HourDecision {
     let fresh = facts.served.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
-    // What earlier passes charged and waived. Of bytes that were seen without a pass, those from before the service charged, there
-    // is neither: they are waived here, and only use the allowance up.
+    // Charges and waived amounts of earlier passes. Counted bytes from before prices were set have neither: they are
+    // waived here, and only use up the allowance.
     let seen = cost(facts.bytes.saturating_sub(fresh), &facts.terms).0;
     let known = facts.charged.0.saturating_add(facts.waived.0).max(seen);
     let due = cost(facts.bytes, &facts.terms).0.saturating_sub(known);
@@ -49,7 +49,7 @@ pub fn decide(facts: &HourFacts) -> HourDecision {
     }
     let mut groups: Vec<(Option<&ServingSession>, Vec<&Served>)> = Vec::new();
     let mut served: Vec<&Served> = facts.served.iter().collect();
-    // Bytes that no session is known for come last.
+    // Bytes without a known session come last.
     served.sort_by_key(|one| {
         (one.session.is_none(), one.session.as_ref().map(|session| &session.id), one.destination)
     });
@@ -66,11 +66,12 @@ pub fn decide(facts: &HourFacts) -> HourDecision {
         groups.iter().map(|(_, members)| members.iter().map(|one| one.bytes).sum()).collect();
     let mut balance = facts.balance.0;
     for ((session, members), share) in groups.iter().zip(split(Msat(due), &weights)) {
-        let room = session.and_then(room).unwrap_or(i64::MAX);
-        let charge = share.0.min(room).min(balance).max(0);
+        let budget_left = session.and_then(budget_left).unwrap_or(i64::MAX);
+        let charge = share.0.min(budget_left).min(balance).max(0);
         balance -= charge;
         if let Some(session) = session.filter(|session| session.running && charge < share.0) {
-            let reason = if charge == room { EndReason::MaxSats } else { EndReason::InsufficientFunds };
+            let reason =
+                if charge == budget_left { EndReason::MaxSats } else { EndReason::InsufficientFunds };
             decision.ends.push((session.id.clone(), reason));
         }
         let weights: Vec<u64> = members.iter().map(|one| one.bytes).collect();
@@ -87,7 +88,7 @@ pub fn decide(facts: &HourFacts) -> HourDecision {
     decision
 }
 
-/// What a session's budget has left.
-fn room(session: &ServingSession) -> Option<i64> {
+/// Rest of a session's budget; `None` without one.
+fn budget_left(session: &ServingSession) -> Option<i64> {
     Some(session.budget?.0.saturating_sub(session.charged.0).max(0))
 }

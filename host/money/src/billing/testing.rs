@@ -1,4 +1,4 @@
-//! For tests, of other modules too: an account with a stream, a clock moved by hand, and sessions played by hand.
+//! For tests, of other crates too: an account with a stream, a manual clock, and simulated sessions.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::future::{Future, poll_fn};
@@ -25,34 +25,33 @@ use satcast_usage::{Beginning, Gate as _, Held, Orders, Usage};
 pub const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
 /// Start of an hour.
 pub const START: UnixMillis = UnixMillis(1_800_000_000_000);
-/// Looks at something that is waited for, some milliseconds apart, before a test fails.
+/// Polls of a condition, some milliseconds apart, before a test fails.
 pub const TRIES_MAX: usize = 2_000;
 
 impl Billing {
-    /// Everything that a session told is posted.
-    pub fn is_quiet(&self, session: &SessionId) -> bool {
+    /// Whether every change of the session is posted.
+    pub fn is_settled(&self, session: &SessionId) -> bool {
         let meter = self.inner.meters.lock().get(session).cloned();
-        meter.is_none_or(|meter| meter.is_quiet())
+        meter.is_none_or(|meter| meter.is_settled())
     }
 }
 
-/// One account with a stream, and a clock moved by hand.
+/// One account with a stream, and a manual clock.
 pub struct Rig {
     /// On the engine that the tests run on.
     pub store: Store,
     /// At the prices of `config`.
     pub billing: Billing,
-    /// Moved by hand.
+    /// The manual clock.
     pub clock: Clock,
-    /// What the test asked for.
+    /// The configuration of the test.
     pub config: Config,
-    /// Whose the stream is.
+    /// The owner of the stream.
     pub account: AccountId,
-    /// The stream.
     pub stream: StreamId,
-    /// Its destinations, in the order they were made.
+    /// In the order in which they were created.
     pub destinations: Vec<DestinationId>,
-    /// Where the database is.
+    /// Address of the database.
     pub folder: TempDir,
 }
 
@@ -74,7 +73,7 @@ impl Rig {
         let options = OpenOptions { url, durability: Durability::Normal, vault, low_balance };
         let store = satcast_store::open(options).await.unwrap();
         let clock = Clock::manual(START);
-        // A minute of a session is not one of the clock.
+        // Minutes of a session and of the clock begin at different times.
         clock.advance(Duration::from_millis(7_654));
         let new = NewAccount {
             name: "a".into(),
@@ -88,12 +87,12 @@ impl Rig {
         Self { store, billing, clock, config, account, stream, destinations, folder }
     }
 
-    /// The stream as the store has it.
+    /// The stored stream.
     pub async fn record(&self) -> StreamRecord {
         self.store.stream(self.stream).await.unwrap().unwrap()
     }
 
-    /// A session of the stream, whose media flows.
+    /// A session of the stream, with media.
     pub async fn begin(&self, max_sats: Option<i64>) -> Session<'_> {
         self.begin_of(self.stream, StreamLimits { max_sats, max_duration_minutes: None }).await
     }
@@ -111,7 +110,7 @@ impl Rig {
         Session { rig: self, id, usage, began }
     }
 
-    /// What the account has, in millisats.
+    /// The balance in millisats.
     pub async fn balance(&self) -> i64 {
         self.store.balance(self.account).await.unwrap().0
     }
@@ -122,12 +121,12 @@ impl Rig {
         self.store.credit(&Actor::command(self.account, self.clock.now()), Sats(sats), idem).await.unwrap();
     }
 
-    /// Somebody else who writes to the database.
+    /// Writes to the database that bypass the store.
     pub async fn intruder(&self) -> Intruder {
         Intruder::open(&self.folder.path().join("t.db")).await
     }
 
-    /// Recomputes everything.
+    /// Checks the ledger.
     pub async fn check(&self) {
         let file = self.folder.path().join("t.db");
         let inspector = satcast_store::testing::inspector(&file).await;
@@ -171,30 +170,29 @@ pub async fn stream(
     store.create_stream(&Actor::command(account, START), new).await.unwrap()
 }
 
-/// A session whose media and destinations are played by hand.
+/// A session whose media and destinations are simulated.
 pub struct Session<'a> {
-    /// Whose session it is.
+    /// The account of the session.
     pub rig: &'a Rig,
-    /// Its id.
     pub id: SessionId,
-    /// What it tells of itself.
+    /// The calls that the session makes.
     pub usage: Arc<dyn Usage>,
     /// Monotonic time of its start.
     pub began: Duration,
 }
 
 impl Session<'_> {
-    /// Moves the clock to so many seconds after the start, as far as it is not there, and waits until all is posted.
+    /// Moves the clock to so many seconds after the start, unless it is later, and waits until all is posted.
     pub async fn at(&self, secs: u64) {
         let at = self.began + Duration::from_secs(secs);
         self.rig.clock.advance(at.saturating_sub(self.rig.clock.monotonic()));
-        self.quiet().await;
+        self.wait_settled().await;
     }
 
     /// Waits until all is posted.
-    pub async fn quiet(&self) {
+    pub async fn wait_settled(&self) {
         for _ in 0..TRIES_MAX {
-            if self.rig.billing.is_quiet(&self.id) {
+            if self.rig.billing.is_settled(&self.id) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -214,26 +212,26 @@ impl Session<'_> {
         if self.held(index).is_none() {
             self.usage.forwards(destination, self.now());
         }
-        self.quiet().await;
+        self.wait_settled().await;
     }
 
     /// A destination no longer forwards.
     pub async fn off(&self, index: usize) {
-        self.usage.rests(self.rig.destinations[index], self.now());
-        self.quiet().await;
+        self.usage.pauses(self.rig.destinations[index], self.now());
+        self.wait_settled().await;
     }
 
-    /// What it has to do.
+    /// The orders to the session.
     pub fn orders(&self) -> Orders {
         self.usage.orders().borrow().clone()
     }
 
-    /// Why a destination may not run.
+    /// Why a destination is held.
     pub fn held(&self, index: usize) -> Option<Held> {
         self.orders().held.get(&self.rig.destinations[index]).copied()
     }
 
-    /// Why it has to end.
+    /// Why the session has to end.
     pub fn end(&self) -> Option<EndReason> {
         self.orders().end
     }
@@ -248,7 +246,7 @@ impl Session<'_> {
         Msat(self.msat().await).to_sats_floor().0
     }
 
-    /// Ends it as its task does.
+    /// Ends the session as its task does.
     pub async fn finish(&self) {
         self.usage.ends(self.now());
         self.usage.settled().await;
@@ -256,7 +254,7 @@ impl Session<'_> {
     }
 }
 
-/// Polls a future so many times at most, and drops it then: a crash between any two of its steps.
+/// Polls a future so many times at most, and then drops it: a crash between any two of its steps.
 pub async fn chopped<T>(future: impl Future<Output = T>, polls: u64) -> Option<T> {
     let (mut future, mut left) = (pin!(future), polls);
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! The address of a wallet's server or of a relay, taken apart.
+//! The parsed address of a wallet's server or of a relay.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use satcast_net::outbound::http::Place;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HttpAddress {
     scheme: &'static str,
-    /// The one spelling that is connected to.
+    /// The normalized host that is connected to.
     host: String,
     port: Option<u16>,
     /// Empty, or begins with a slash and does not end with one.
@@ -36,7 +36,7 @@ impl HttpAddress {
         schemes: [&'static str; 2],
         (malformed, scheme): (ConnectionFault, ConnectionFault),
     ) -> Result<Self, ConnectionFault> {
-        // The parser would leave them out without a word.
+        // The URL parser would silently remove these characters.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(malformed);
         }
@@ -54,7 +54,7 @@ impl HttpAddress {
         Ok(Self { scheme, host, port: url.port(), path })
     }
 
-    /// Whether it may be connected to, as far as this can be known without a resolver.
+    /// Whether the address may be connected to, as far as this can be decided without a name lookup.
     pub(super) fn check(&self, guard: &Guard) -> Result<(), ConnectionFault> {
         if !self.is_tls() && !guard.is_listed(&self.host) {
             let relay = self.scheme == "ws";
@@ -73,7 +73,7 @@ impl HttpAddress {
         Place { host: &self.host, port: self.port.unwrap_or(if tls { 443 } else { 80 }), tls }
     }
 
-    /// Host and port as they stand in the header `Host`.
+    /// Host and port for the header `Host`.
     pub(super) fn authority(&self) -> String {
         match self.port {
             Some(port) => format!("{}:{port}", self.host),

@@ -1,56 +1,57 @@
-//! What an invoice says (BOLT 11). Pure: no clock, no network.
+//! Reads invoices (BOLT 11). Pure: no clock, no network.
 //!
-//! The reader is that of the Lightning Development Kit, without its check of feature bits: wallets write invoices without
-//! any, and whoever pays checks them anyway. Every network is read, for which one a wallet is on is its owner's choice:
-//! two wallets of different networks cannot pay each other, and only what the receiving one got is ever credited.
+//! The parser is that of the Lightning Development Kit, without its check of feature bits: some wallets write invoices
+//! without any, and the payer checks them anyway. Invoices of every network are accepted, because the owner chooses the
+//! network of a wallet: two wallets on different networks cannot pay each other, and only money that the receiving
+//! wallet got is ever credited.
 
 use lightning_invoice::{RawBolt11Invoice, SignedRawBolt11Invoice, TaggedField};
 
 use super::lightning::Invoice;
 use satcast_core::ids::{JSON_INTEGER_MAX, Msat, UnixMillis};
 
-/// Longest invoice that is read, in bytes; usual ones have 200 to 700.
+/// Largest accepted invoice, in bytes; usual ones have 200 to 700.
 pub const INVOICE_BYTES_MAX: usize = 4_096;
-/// How long an invoice can be paid that does not say so, in seconds (BOLT 11).
+/// Default expiry of an invoice, in seconds (BOLT 11).
 const EXPIRY_SECS_DEFAULT: u64 = 3_600;
-/// How long after its end an invoice is still taken for open: a payment that came in time may still be settling.
+/// How long after its expiry an invoice still counts as open: a payment that came in time may still be settling.
 pub const EXPIRY_GRACE_MS: i64 = 60_000;
-/// Parts of a millisat in which amounts are written: 10^-12 bitcoin.
+/// The unit of amounts in parts of a millisat: 10^-12 bitcoin.
 const PICO_PER_MSAT: u64 = 10;
 
-/// Why an invoice is not taken. Repeats nothing of it.
+/// Reason why an invoice is refused. Repeats no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Bolt11Error {
     /// Longer than [`INVOICE_BYTES_MAX`].
-    #[error("has more than {INVOICE_BYTES_MAX} bytes")]
+    #[error("is longer than {INVOICE_BYTES_MAX} bytes")]
     TooLong,
     /// Not readable, or its checksum is wrong.
     #[error("cannot be read")]
     Malformed,
-    /// Signed by nobody, or not by whom it names.
+    /// Not signed, or not by the payee that it names.
     #[error("has a wrong signature")]
     Signature,
-    /// No amount, nothing, a part of a millisat, or more than there can be.
+    /// No amount, zero, a part of a millisat, or more than all bitcoin.
     #[error("has no usable amount")]
     NoAmount,
     /// No payment hash, or several.
-    #[error("has no single payment hash")]
+    #[error("must have exactly one payment hash")]
     NoHash,
-    /// Its times cannot be written.
-    #[error("ends at no time that can be written")]
+    /// Its times are out of range.
+    #[error("has an expiry out of range")]
     NoEnd,
-    /// Over another amount than was asked for.
-    #[error("is over another amount than was asked for")]
+    /// Over another amount than requested.
+    #[error("has a different amount than requested")]
     WrongAmount,
-    /// With another payment hash than the one it was given under.
-    #[error("is another one than the wallet or the caller says")]
+    /// With another payment hash than the wallet or the caller gave.
+    #[error("does not match its payment hash")]
     WrongHash,
-    /// It can no longer be paid.
-    #[error("has run out")]
+    /// It has expired.
+    #[error("has expired")]
     Expired,
 }
 
-/// Reads an invoice: checksum, signature, amount, payment hash and end.
+/// Parses an invoice: checksum, signature, amount, payment hash and expiry.
 ///
 /// # Errors
 /// [`Bolt11Error`]; never one of the last three.
@@ -71,7 +72,7 @@ pub fn read(text: &str) -> Result<Invoice, Bolt11Error> {
     })
 }
 
-/// Reads an invoice that a wallet made, and compares it with what was asked for and what the wallet said of it.
+/// Parses an invoice that a wallet made, and compares it with the request and with the wallet's answer.
 pub(super) fn made(
     text: &str,
     amount: Msat,
@@ -91,7 +92,7 @@ pub(super) fn made(
     Ok(invoice)
 }
 
-/// Whether an invoice may be paid: what is kept of it is what its text says, and it has not run out.
+/// Whether an invoice may be paid: the stored fields match its text, and it has not expired.
 pub(super) fn payable(invoice: &Invoice, now: UnixMillis) -> Result<(), Bolt11Error> {
     let read = made(&invoice.bolt11, invoice.amount, Some(&invoice.payment_hash), now)?;
     if read.expires_at != invoice.expires_at {
@@ -100,7 +101,7 @@ pub(super) fn payable(invoice: &Invoice, now: UnixMillis) -> Result<(), Bolt11Er
     Ok(())
 }
 
-/// Whether the invoice of that hash has run out for good: it cannot be paid, and no payment is on its way any more.
+/// Whether the invoice of that hash has finally expired: it cannot be paid, and no payment is in progress.
 pub(super) fn has_ended(text: &str, payment_hash: &str, now: UnixMillis) -> bool {
     read(text).is_ok_and(|invoice| {
         let end = invoice.expires_at.0.saturating_add(EXPIRY_GRACE_MS);

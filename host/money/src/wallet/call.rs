@@ -14,7 +14,7 @@ use satcast_net::outbound::http::Client;
 /// Largest body of an answer in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1_024;
 
-/// A server with what it knows us by.
+/// A server with our authentication header.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     client: Client,
@@ -22,11 +22,11 @@ pub(super) struct Server {
     auth: (HeaderName, HeaderValue),
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
-    /// `Null` when the body is no JSON.
+    /// `Null` if the body is not JSON.
     pub(super) json: Value,
 }
 
@@ -35,14 +35,14 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// A text of the answer, or nothing.
+    /// A string of the answer, or "".
     pub(super) fn text(&self, field: &str) -> &str {
         self.json[field].as_str().unwrap_or_default()
     }
 }
 
 impl Server {
-    /// `auth` holds a secret: it is marked so that nothing prints it.
+    /// `auth` holds a secret: it is marked as sensitive so that it is never printed.
     pub(super) fn new(client: Client, address: HttpAddress, auth: (HeaderName, HeaderValue)) -> Self {
         let (name, mut value) = auth;
         value.set_sensitive(true);
@@ -108,7 +108,7 @@ impl Server {
     }
 }
 
-/// A whole number that wallets may give: of either sign, and exact in every JSON reader.
+/// A whole number from a wallet: of either sign, and exact in every JSON reader.
 pub(super) fn whole(value: &Value) -> Option<i64> {
     value.as_i64().filter(|number| number.unsigned_abs() <= JSON_INTEGER_MAX.unsigned_abs())
 }

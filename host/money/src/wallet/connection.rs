@@ -1,4 +1,4 @@
-//! Which wallet: kind, address and secret; what of it may be shown.
+//! The connection of a wallet: kind, address and secret, and its display form.
 
 use super::address::HttpAddress;
 use super::nwc::uri::Uri;
@@ -8,25 +8,25 @@ use satcast_core::ids::WalletKind;
 use satcast_core::secret::{Redacted, mask_key};
 use satcast_net::outbound::Guard;
 
-/// How a wallet is reached. The secret of one that pays is as good as the money in it.
+/// How a wallet is reached. The secret of a wallet that pays gives access to its money.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// What it speaks.
+    /// The wallet's protocol.
     pub kind: WalletKind,
-    /// Where: `https://host[:port][/path]` for LNbits and phoenixd; for NWC the whole `nostr+walletconnect://` URI, which
+    /// `https://host[:port][/path]` for LNbits and phoenixd; for NWC the whole `nostr+walletconnect://` URI, which
     /// holds the secret too.
     pub url: Redacted<String>,
     /// LNbits' admin or invoice key, phoenixd's password; empty for NWC.
     pub secret: Redacted<String>,
 }
 
-/// Why a wallet cannot be connected; names the field, repeats nothing of its value but an address that the guard refuses.
+/// Reason why a wallet cannot be connected. It names the field, and repeats no part of its value except an address that
+/// the guard refuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {reason}")]
 pub struct ConnectionError {
     /// `url` or `secret`.
     pub field: &'static str,
-    /// What is wrong with it.
     pub reason: ConnectionFault,
 }
 
@@ -41,10 +41,10 @@ impl ConnectionFault {
 }
 
 impl Connection {
-    /// A connection of which everything is right that can be known without the network. `secret` is empty for NWC.
+    /// Checks a connection as far as this is possible without the network. `secret` is empty for NWC.
     ///
     /// # Errors
-    /// The first thing against it.
+    /// The first fault.
     pub fn checked(
         kind: WalletKind,
         url: &str,
@@ -69,8 +69,8 @@ impl Connection {
         Ok(Self { kind, url: hidden(url), secret: hidden(secret) })
     }
 
-    /// What its owner, and whoever else may read it, is shown: scheme, host and path; for NWC the hosts of the relays and
-    /// both ends of the wallet's public key. `***` for what cannot be read.
+    /// The display form, also for other readers than the owner: scheme, host and path; for NWC the hosts of the relays
+    /// and both ends of the wallet's public key. `***` for an unreadable connection.
     pub fn shown(&self) -> String {
         let url = self.url.expose();
         let shown = match self.kind {

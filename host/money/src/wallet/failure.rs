@@ -1,5 +1,5 @@
-//! From what went wrong to words for the owner of the wallet. Nothing that the wallet itself wrote is repeated: it may hold
-//! an invoice, a key or a stranger's text.
+//! Error texts for the owner of the wallet. The wallet's own words are never repeated: they may hold an invoice, a key
+//! or text of strangers.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use super::lightning::{Fault, WalletError};
 use satcast_net::outbound::GuardError;
 use satcast_net::outbound::http::{HttpError, OpenError};
 
-/// Longest time for a balance.
+/// Longest time to read a balance.
 pub const BALANCE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest time to look up an invoice or a payment.
 pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time to make an invoice.
 pub const INVOICE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time to pay. The last [`LOOKUP_TIMEOUT`] of it is kept for asking what became of a payment.
+/// Longest time to pay. The last [`LOOKUP_TIMEOUT`] of it is reserved for a lookup of the payment.
 pub const PAY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest wait for a connection, within each of these: when it is over, nothing was sent.
+/// Longest time to connect, within each of these: if it is exceeded, nothing was sent.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(2_500);
 
-/// How long each kind of call may take; tests take less.
+/// Time limits of the calls; tests use shorter ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) connect: Duration,
@@ -37,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// What a wallet was asked.
+/// The request to a wallet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Balance,
@@ -49,28 +49,26 @@ pub(super) enum Task {
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Balance => "tell its balance",
+            Self::Balance => "report its balance",
             Self::Pay => "pay an invoice",
-            Self::MakeInvoice => "make an invoice",
+            Self::MakeInvoice => "create an invoice",
             Self::Lookup => "look up an invoice",
         })
     }
 }
 
-/// Why no answer came that could be read.
+/// Reason why there was no readable answer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// There was no connection.
     Open(OpenError),
-    /// The connection took too long.
+    /// Connecting took too long.
     OpenLate,
-    /// It broke, or was no good, before the request was sent.
+    /// The connection broke, or was unusable, before the request was sent.
     BrokeBefore,
-    /// No answer in time.
     Late,
     /// The connection broke after the request was sent.
     Broke,
-    /// An answer, or noise before it, above its limit.
+    /// An answer, or data before it, above its limit.
     TooMuch,
 }
 
@@ -90,44 +88,58 @@ impl Trouble {
     }
 }
 
-/// A wallet's name in sentences, e.g. `the LNbits wallet at wallet.example.com`.
+/// A wallet's name in texts, e.g. `the LNbits wallet at wallet.example.com`.
 #[derive(Clone, Debug)]
 pub(super) struct Name(pub(super) String);
 
 impl Name {
-    /// A fault in the words that fit every wallet. Certain unless it was asked to pay.
+    /// A fault with the text for every kind of wallet. Certain, unless the wallet was asked to pay.
     pub(super) fn fault(&self, task: Task, fault: Fault) -> WalletError {
         let name = &self.0;
         let message = match fault {
-            Fault::AddressRefused => format!("{name} may not be reached from here; ask the operator"),
+            Fault::AddressRefused => {
+                format!("{name} has an address that this service may not connect to; ask the operator")
+            }
             Fault::Unreachable => {
-                format!("{name} cannot be reached; check that it runs and that its address is right")
+                format!("{name} cannot be reached; check that the wallet runs and that its address is right")
             }
             Fault::Timeout if task == Task::Pay => format!(
-                "{name} did not say whether it paid; look there, and pay nothing again until the invoice has run out"
+                "{name} did not report whether it paid; check the wallet, and do not pay again until the invoice has expired"
             ),
-            Fault::Timeout => format!("{name} did not answer in time; check that it runs, then try again"),
+            Fault::Timeout => {
+                format!("{name} did not answer in time; check that the wallet runs, then try again")
+            }
             Fault::Unauthorized => {
-                format!("{name} does not accept the key; connect it again with a valid one")
+                format!("{name} does not accept the key; connect the wallet again with a valid key")
             }
             Fault::Restricted => {
-                format!("{name} does not let this connection {task}; connect it again with a key that may")
+                format!(
+                    "{name} does not allow this connection to {task}; connect the wallet again with a key that has this right"
+                )
             }
             Fault::InsufficientBalance => {
-                format!("{name} holds too little for the amount and its fee; add funds to it")
+                format!(
+                    "the balance of {name} is too small for the amount and its fee; add funds to the wallet"
+                )
             }
             Fault::QuotaExceeded => {
-                format!("{name} has used up what this connection may spend; raise its budget there, or wait")
+                format!(
+                    "the budget of this connection in {name} is used up; raise the budget in the wallet, or wait"
+                )
             }
             Fault::RateLimited => format!("{name} gets too many requests; try again in some minutes"),
             Fault::PaymentFailed => {
-                format!("{name} could not make the payment; look there for the reason, then try again")
+                format!(
+                    "{name} could not make the payment; look in the wallet for the reason, then try again"
+                )
             }
             Fault::NotSupported => {
                 format!("{name} does not {task} for this service; connect another wallet")
             }
             Fault::Internal => {
-                format!("{name} failed to {task}, or answered what cannot be used; look there for the reason")
+                format!(
+                    "{name} failed to {task}, or sent an invalid answer; look in the wallet for the reason"
+                )
             }
         };
         WalletError { fault, message, certain: task != Task::Pay }
@@ -138,11 +150,11 @@ impl Name {
         WalletError { certain: true, ..self.fault(task, fault) }
     }
 
-    /// What trouble on the way means.
+    /// The error for trouble on the connection.
     pub(super) fn trouble(&self, task: Task, trouble: Trouble) -> WalletError {
         match trouble {
             Trouble::Open(OpenError::Guard(GuardError::Refused(refused))) => WalletError {
-                message: format!("{} may not be reached from here: {refused}", self.0),
+                message: format!("{} has an address that this service may not connect to: {refused}", self.0),
                 ..self.proven(task, Fault::AddressRefused)
             },
             Trouble::Open(OpenError::Guard(GuardError::NotLookedUp { because, .. })) => WalletError {
@@ -151,7 +163,7 @@ impl Name {
             },
             Trouble::Open(OpenError::Name | OpenError::Tls(_)) => WalletError {
                 message: format!(
-                    "{} cannot be reached: its TLS certificate is not valid for its name; mend it there",
+                    "{} cannot be reached: its TLS certificate is not valid for its name; renew the certificate",
                     self.0
                 ),
                 ..self.proven(task, Fault::Unreachable)
@@ -164,15 +176,19 @@ impl Name {
         }
     }
 
-    /// An invoice that the wallet made, and that is not what was asked for.
+    /// The wallet made an invoice that differs from the request.
     pub(super) fn bad_invoice(&self, why: Bolt11Error) -> WalletError {
-        let message = format!("{} made an invoice that {why}; look there for the reason", self.0);
+        let message = format!(
+            "{} created an invoice that is not usable: the invoice {why}; look in the wallet for the reason",
+            self.0
+        );
         WalletError { fault: Fault::Internal, message, certain: true }
     }
 
-    /// An invoice that is not given to the wallet.
+    /// An invoice that is not sent to the wallet.
     pub(super) fn not_payable(&self, why: Bolt11Error) -> WalletError {
-        let message = format!("{} was not asked to pay, because the invoice {why}; make a new one", self.0);
+        let message =
+            format!("{} was not asked to pay, because the invoice {why}; create a new invoice", self.0);
         WalletError { fault: Fault::PaymentFailed, message, certain: true }
     }
 }

@@ -1,4 +1,4 @@
-//! What every wallet can do, and how it fails.
+//! The interface of all wallets, and their errors.
 
 use std::time::Duration;
 
@@ -6,66 +6,65 @@ use async_trait::async_trait;
 
 use satcast_core::ids::{Msat, UnixMillis};
 
-/// A BOLT11 invoice that a wallet made, or that was read.
+/// A BOLT11 invoice that a wallet made, or that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoice {
-    /// The invoice as text, lower case.
+    /// The BOLT11 text in lower case.
     pub bolt11: String,
-    /// Payment hash, 64 lower-case hexadecimal digits: the invoice's name in every wallet.
+    /// Payment hash, 64 lower-case hexadecimal digits: it identifies the invoice in every wallet.
     pub payment_hash: String,
-    /// What it asks for; above zero.
+    /// The requested amount; above zero.
     pub amount: Msat,
-    /// When it can no longer be paid.
     pub expires_at: UnixMillis,
 }
 
-/// What the receiving wallet says about an invoice of its own.
+/// The receiving wallet's answer about an invoice that it made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvoiceState {
-    /// Nobody has paid it yet; it may still be paid.
+    /// It is not paid, and may still be paid.
     Open,
-    /// The money is there.
+    /// It is paid.
     Settled {
-        /// What was received, as the wallet says; a wallet that does not say gives the invoice's amount.
+        /// The received amount; if the wallet does not report one, the invoice's amount.
         received: Msat,
     },
-    /// It ran out or was cancelled, and can no longer be paid.
+    /// It expired or was cancelled, and can no longer be paid.
     Expired,
     /// The wallet does not know it.
     Unknown,
 }
 
-/// What a paying wallet answered. No proof for the one who receives.
+/// The answer of a paying wallet. It proves nothing to the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paid {
-    /// What the payment cost above the amount; `None` when the wallet does not say.
+    /// The fee of the payment; `None` if the wallet does not report it.
     pub fee: Option<Msat>,
 }
 
-/// Why a wallet did not do what it was asked. The name is shown to the owner of the wallet.
+/// Reason why a wallet failed. The owner of the wallet sees its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The address guard refuses the wallet's address.
     AddressRefused,
     /// It cannot be reached, or the connection broke before the request was sent.
     Unreachable,
-    /// No answer in time, or the connection broke after the request was sent. A payment may yet go through.
+    /// No answer in time, or the connection broke after the request was sent. A payment may still succeed.
     Timeout,
-    /// The secret is wrong or was taken back.
+    /// The secret is wrong or revoked.
     Unauthorized,
     /// The secret does not allow this: an invoice key cannot pay.
     Restricted,
-    /// The wallet holds too little.
+    /// The wallet's balance is too small.
     InsufficientBalance,
     /// The wallet's own budget for this connection is used up.
     QuotaExceeded,
     /// Too many requests.
     RateLimited,
-    /// The payment found no way, or the fee would be above its limit.
+    /// No route was found, or the fee would exceed its limit.
     PaymentFailed,
-    /// The wallet does not do this.
+    /// The wallet does not support this.
     NotSupported,
-    /// An answer that makes no sense, or a failure the wallet gives no name.
+    /// An invalid answer, or a failure without a known code.
     Internal,
 }
 
@@ -85,7 +84,6 @@ impl Fault {
         Self::Internal,
     ];
 
-    /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AddressRefused => "address_refused",
@@ -103,40 +101,39 @@ impl Fault {
     }
 }
 
-/// A failure in words for the owner of the wallet; holds no secret and no invoice.
+/// A failure as a text for the owner of the wallet; holds no secret and no invoice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct WalletError {
-    /// What kind.
     pub fault: Fault,
-    /// Who, what, and what to do next.
+    /// The wallet, what happened, and what to do next.
     pub message: String,
-    /// Whether nothing can have been paid by this very call. `false` leaves it open: only the receiving wallet knows.
+    /// Whether this call certainly paid nothing. With `false` the outcome is open: only the receiving wallet knows.
     pub certain: bool,
 }
 
-/// One wallet. Every call ends by itself, within the wallet's time-out, and may be dropped at any time.
+/// One wallet. Every call ends within the wallet's time-out, and may be dropped at any time.
 #[async_trait]
 pub trait Lightning: Send + Sync {
-    /// What the wallet holds.
+    /// The wallet's balance.
     ///
     /// # Errors
     /// [`WalletError`].
     async fn balance(&self) -> Result<Msat, WalletError>;
-    /// Pays an invoice. Asking again for an invoice that was paid pays nothing. None of the protocols has a place for a limit of
-    /// the fee: [`Paid::fee`] is judged afterwards.
+    /// Pays an invoice. Paying the same invoice again has no effect. None of the protocols supports a limit of the fee:
+    /// [`Paid::fee`] is checked afterwards.
     ///
     /// # Errors
-    /// [`WalletError`]; unless it is `certain`, the payment may have gone or may yet go through.
+    /// [`WalletError`]; unless it is `certain`, the payment may have succeeded or may still succeed.
     async fn pay(&self, invoice: &Invoice) -> Result<Paid, WalletError>;
     /// Makes an invoice over whole sats that can be paid for `expiry`.
     ///
     /// # Errors
-    /// [`WalletError`]; also when the invoice that came back is not what was asked for.
+    /// [`WalletError`]; also if the returned invoice differs from the request.
     async fn make_invoice(&self, amount: Msat, memo: &str, expiry: Duration) -> Result<Invoice, WalletError>;
-    /// What became of an invoice that this wallet made.
+    /// The state of an invoice that this wallet made.
     ///
     /// # Errors
-    /// [`WalletError`]: nothing is known then.
+    /// [`WalletError`]: then nothing is known.
     async fn lookup(&self, payment_hash: &str) -> Result<InvoiceState, WalletError>;
 }

@@ -1,7 +1,7 @@
-//! LNbits over its REST API, version 1. The admin key pays; the invoice key makes invoices and tells the balance.
+//! LNbits over its REST API, version 1. The admin key pays; the invoice key makes invoices and reads the balance.
 //!
-//! LNbits has no place for a limit of the fee: its operator sets what is kept back for fees. It never pays an invoice twice,
-//! and its failures to pay (status 520) leave open what happened, so the payment is then looked up by its hash.
+//! LNbits has no limit of the fee in its API: its operator sets the reserve for fees. It never pays an invoice twice. A
+//! failed payment (status 520) leaves the outcome open, so the payment is then looked up by its hash.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use satcast_core::ids::{MSAT_PER_SAT, Msat};
 /// The status of a payment that failed.
 const FAILED: u16 = 520;
 const PAYMENTS: &str = "/api/v1/payments";
-/// LNbits' word for a payment that it never heard of.
+/// LNbits' text for an unknown payment.
 const NOT_KNOWN: &str = "Payment does not exist.";
 
 /// A wallet of an LNbits instance.
@@ -33,14 +33,14 @@ pub(super) struct Lnbits {
     setup: Setup,
 }
 
-/// What the wallet knows of a payment of its own.
+/// The wallet's answer about its payment.
 enum Payment {
     Paid(Paid),
     Failed,
     Pending,
-    /// It never heard of it.
+    /// The payment is unknown.
     None,
-    /// It did not say.
+    /// No usable answer.
     Unclear,
 }
 
@@ -60,17 +60,17 @@ impl Lnbits {
         &self.setup.limits
     }
 
-    /// What an answer other than success means, whatever was asked.
+    /// The error for an answer other than success, for any request.
     fn refused(&self, task: Task, reply: &Reply) -> WalletError {
         let fault = match reply.status {
             401 => Fault::Unauthorized,
-            // A key that no wallet has.
+            // A key that belongs to no wallet.
             404 if reply.text("detail") == "Wallet not found." => Fault::Unauthorized,
             403 => Fault::Restricted,
             429 => Fault::RateLimited,
             _ => return self.name.fault(task, Fault::Internal),
         };
-        // It looked at the key, or at nothing.
+        // It checked only the key, or nothing.
         self.name.proven(task, fault)
     }
 
@@ -93,7 +93,7 @@ impl Lnbits {
         }
     }
 
-    /// What became of a payment whose answer did not tell.
+    /// Looks up a payment whose answer left the outcome open.
     async fn settle(
         &self,
         hash: &str,
@@ -105,7 +105,7 @@ impl Lnbits {
             Payment::Paid(paid) => Ok(paid),
             Payment::Failed => Err(WalletError { certain: true, ..error }),
             Payment::Pending => Err(self.name.fault(Task::Pay, Fault::Timeout)),
-            // Without an answer to the payment it may still be on its way in.
+            // Without an answer the payment request may still be on its way.
             Payment::None if answered => Err(WalletError { certain: true, ..error }),
             Payment::None | Payment::Unclear => Err(error),
         }
@@ -116,7 +116,7 @@ fn fee(payment: &Value) -> Option<Msat> {
     whole(&payment["fee"]).map(|fee| Msat(fee.abs()))
 }
 
-/// What a 520 says of why nothing was paid.
+/// The reason in a 520 that proves that nothing was paid.
 fn failure(reply: &Reply) -> Fault {
     let words = reply.text("detail");
     let has = |part: &str| words.contains(part);
@@ -148,7 +148,7 @@ impl Lightning for Lnbits {
         let end = Instant::now() + self.limits().pay;
         let body = json!({ "out": true, "bolt11": invoice.bolt11 });
         let sent = self.server.post_json(PAYMENTS, &body, end - self.limits().lookup).await;
-        // Anything else may come from a proxy before it, with the request still on its way.
+        // Other answers may come from a proxy, while the request is still on its way.
         let answered = matches!(&sent, Ok(reply) if reply.status == FAILED);
         let error = match sent {
             Ok(reply) if reply.is_success() => match reply.text("status") {
@@ -174,7 +174,7 @@ impl Lightning for Lnbits {
         let until = Instant::now() + self.limits().invoice;
         let reply = self.server.post_json(PAYMENTS, &body, until).await;
         let reply = reply.map_err(|trouble| self.name.trouble(task, trouble))?;
-        // Older instances have another name for it.
+        // Older instances use another name.
         let texts = [reply.text("bolt11"), reply.text("payment_request")];
         let text = texts.into_iter().find(|text| !text.is_empty()).filter(|_| reply.is_success());
         let text = text.ok_or_else(|| self.refused(task, &reply))?;
@@ -197,7 +197,7 @@ impl Lightning for Lnbits {
         };
         let details = &reply.json["details"];
         if details["payment_hash"].as_str() != Some(payment_hash) {
-            // It answers everyone; only the wallet's own key gets the details.
+            // LNbits answers everyone; only the wallet's own key gets the details.
             return Err(self.name.fault(Task::Lookup, Fault::Unauthorized));
         }
         let Some(received) = call::amount(&details["amount"]).filter(|amount| *amount >= MSAT_PER_SAT) else {

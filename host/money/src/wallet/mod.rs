@@ -1,14 +1,14 @@
-//! Lightning wallets: those of customers, which refill prepaid credit, and the operator's, which receives.
+//! Lightning wallets: customers' wallets, which refill prepaid credit, and the operator's wallet, which receives.
 //!
-//! - [`connection`]: which wallet, with its secret; how it is written and shown.
-//! - [`lightning`]: what every wallet can do, whatever it speaks, and how it fails.
-//! - [`bolt11`]: what an invoice says; every one is read before it is believed or paid.
-//! - [`Wallets`]: from a connection to a wallet of its kind.
-//! - [`rules`]: when credit is refilled and what answers mean, pure.
-//! - [`desk`]: top-ups, refills, and the watch over invoices until each is credited or over.
+//! - [`connection`]: kind, address and secret of a wallet, and their display form.
+//! - [`lightning`]: the interface of all wallets, and their errors.
+//! - [`bolt11`]: parses invoices; each one is checked before it is trusted or paid.
+//! - [`Wallets`]: opens a wallet of the right kind for a connection.
+//! - [`rules`]: when credit is refilled and how answers are interpreted, pure.
+//! - [`topups`]: top-ups, refills, and the watch over invoices until each is credited or over.
 //!
-//! A charge never waits for a wallet: charges take ledger credit, and wallets only refill it. Only what the operator's wallet
-//! says was received is credited; what a paying wallet answers is never proof of anything.
+//! A charge never waits for a wallet: charges take ledger credit, and wallets only refill it. Only money that the
+//! operator's wallet reports as received is credited; the answer of a paying wallet never proves anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,6 @@ mod address;
 pub mod bolt11;
 mod call;
 pub mod connection;
-pub mod desk;
 mod failure;
 pub mod lightning;
 mod lnbits;
@@ -43,6 +42,7 @@ pub mod rules;
 mod setup;
 #[cfg(test)]
 mod tests;
+pub mod topups;
 
 pub use call::ANSWER_BYTES_MAX;
 pub use failure::{BALANCE_TIMEOUT, CONNECT_TIMEOUT, INVOICE_TIMEOUT, LOOKUP_TIMEOUT, PAY_TIMEOUT};
@@ -50,36 +50,36 @@ pub use nwc::{MESSAGE_BYTES_MAX, MESSAGES_MAX, REQUEST_LIFE};
 pub use refusal::RELAYS_MAX;
 pub use setup::MEMO_CHARS_MAX;
 
-/// Opens wallets; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Wallets {
-    /// `None` when TLS could not be set up: every wallet then says so.
+    /// `None` if TLS could not be set up: then every wallet reports that.
     client: Option<Client>,
     clock: Clock,
     limits: Limits,
 }
 
 impl Wallets {
-    /// With the guard of `[outbound] allow`; the clock tells which invoices have run out.
+    /// With the guard of `[outbound] allow`; the clock decides which invoices have expired.
     pub fn new(guard: Guard, clock: Clock) -> Self {
         Self::with_limits(guard, clock, Limits::default())
     }
 
     fn with_limits(guard: Guard, clock: Clock, limits: Limits) -> Self {
         let client = Client::new(guard, limits.connect);
-        let client = client.inspect_err(|error| tracing::error!(%error, "no wallet will work"));
+        let client =
+            client.inspect_err(|error| tracing::error!(%error, "TLS cannot be set up; no wallet will work"));
         Self { client: client.ok(), clock, limits }
     }
 
-    /// These, as `asker` opens them.
+    /// Wallets that `asker` opens.
     #[must_use]
     pub fn asked_by(&self, asker: Asker) -> Self {
         let client = self.client.as_ref().map(|client| client.asked_by(asker));
         Self { client, ..self.clone() }
     }
 
-    /// The wallet of a connection. Nothing is sent yet. A connection that
-    /// [`Connection::checked`] would refuse gives a wallet that fails at every call.
+    /// The wallet of a connection. Nothing is sent yet. A connection that [`Connection::checked`] would refuse gives a
+    /// wallet that fails at every call.
     pub fn open(&self, connection: &Connection) -> Arc<dyn Lightning> {
         let unusable = |message: String| {
             Arc::new(Unusable(WalletError { fault: Fault::Internal, message, certain: true }))
@@ -97,14 +97,14 @@ impl Wallets {
         };
         opened.unwrap_or_else(|fault| {
             unusable(format!(
-                "the connection of the {} wallet cannot be used: it {fault}; connect it again",
+                "the connection of the {} wallet cannot be used: {fault}; connect the wallet again",
                 connection.kind
             ))
         })
     }
 }
 
-/// A wallet whose connection cannot be read: says why at every call.
+/// A wallet whose connection cannot be read: each call returns the reason.
 struct Unusable(WalletError);
 
 #[async_trait]

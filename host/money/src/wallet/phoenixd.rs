@@ -1,8 +1,8 @@
-//! phoenixd over its HTTP API. The full password pays; the limited one makes invoices and tells the balance.
+//! phoenixd over its HTTP API. The full password pays; the limited one makes invoices and reads the balance.
 //!
-//! phoenixd has no place for a limit of the fee: it charges its own fixed rate. It promises nothing about an invoice that it is
-//! told to pay twice, so what it knows of the payment hash is asked before, and again when an answer leaves it open. A
-//! failed payment comes with status 200 and a `reason`.
+//! phoenixd has no limit of the fee in its API: it charges its own fixed rate. It does not promise to pay an invoice
+//! only once, so the payment hash is looked up before a payment, and again if an answer leaves the outcome open. A
+//! failed payment has status 200 and a `reason`.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ pub(super) struct Phoenixd {
     setup: Setup,
 }
 
-/// What the node knows of a payment.
+/// The node's answer about a payment.
 enum Payment {
     Paid(Paid),
     Pending,
-    /// It failed, or the node never heard of it.
+    /// It failed, or the node does not know it.
     None,
 }
 
@@ -53,7 +53,7 @@ impl Phoenixd {
         &self.setup.limits
     }
 
-    /// What an answer that cannot be used means, whatever was asked.
+    /// The error for an unusable answer, for any request.
     fn refused(&self, task: Task, reply: &Reply) -> WalletError {
         let fault = match reply.status {
             401 => Fault::Unauthorized,
@@ -80,7 +80,7 @@ impl Phoenixd {
         }
     }
 
-    /// What became of a payment whose answer did not tell. `answered`: the node said that it failed.
+    /// Looks up a payment whose answer left the outcome open. `answered`: the node reported a failure.
     async fn settle(
         &self,
         hash: &str,
@@ -182,7 +182,7 @@ impl Lightning for Phoenixd {
     }
 }
 
-/// What a reason in words means.
+/// The meaning of a reason text.
 fn failure(reason: &str) -> Fault {
     let reason = reason.to_lowercase();
     if ["balance", "funds"].iter().any(|word| reason.contains(word)) {

@@ -1,4 +1,4 @@
-//! What may be wrong with what somebody connects a wallet by.
+//! Faults of the settings of a wallet connection.
 
 use satcast_net::outbound::Refused;
 
@@ -6,10 +6,10 @@ use satcast_net::outbound::Refused;
 pub const URL_BYTES_MAX: usize = 2_048;
 /// Longest key or password of a wallet in bytes.
 pub const SECRET_BYTES_MAX: usize = 256;
-/// Relays of one URI that are tried; one with more is refused.
+/// Most relays of one URI; a URI with more is refused.
 pub const RELAYS_MAX: usize = 5;
 
-/// What is wrong with a field; a part of a sentence that begins with the field.
+/// The fault of a field; completes a sentence that begins with the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionFault {
     /// Longer than [`URL_BYTES_MAX`].
@@ -18,7 +18,7 @@ pub enum ConnectionFault {
     /// Longer than [`SECRET_BYTES_MAX`].
     #[error("must have at most {SECRET_BYTES_MAX} bytes")]
     SecretTooLong,
-    /// No address of a server.
+    /// Not the address of a server.
     #[error("must be the address of the wallet's server such as https://wallet.example.com, without spaces")]
     Malformed,
     /// User or password in the url.
@@ -30,25 +30,25 @@ pub enum ConnectionFault {
     /// Another scheme, or `http` to a host that is not listed.
     #[error("must begin with https://; for http ask the operator to add its host to {setting}", setting = SETTING)]
     NotHttps,
-    /// The guard refuses the host, or that of a relay.
+    /// The guard refuses the host, or the host of a relay.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// No NIP-47 URI.
+    /// Not a NIP-47 URI.
     #[error("must be the whole connection text of the wallet, which begins with nostr+walletconnect://")]
     NotNwc,
-    /// No key of the wallet, or of ours, in the URI.
+    /// The URI lacks the wallet's key or our key.
     #[error("is cut off or changed: its keys must have 64 hexadecimal digits; copy it from the wallet again")]
     NwcKeys,
-    /// No relay in the URI, or more than are tried.
+    /// No relay in the URI, or more than [`RELAYS_MAX`].
     #[error("must name 1 to {max} relays; copy it from the wallet again", max = RELAYS_MAX)]
     NwcRelays,
-    /// A relay that is not spoken to with TLS.
+    /// A relay without TLS.
     #[error("names a relay that does not begin with wss://; for ws ask the operator to add its host to {setting}", setting = SETTING)]
     NotWss,
-    /// A key or password is needed.
+    /// A key or password is required.
     #[error("must hold the wallet's key or password")]
     NoSecret,
-    /// It cannot stand in a header.
+    /// It cannot be sent in a header.
     #[error("must consist of visible ASCII characters without spaces; copy it from the wallet again")]
     BadSecret,
     /// The URI holds the secret.
@@ -56,7 +56,7 @@ pub enum ConnectionFault {
     SecretInUrl,
 }
 
-/// The setting that lets private hosts and addresses without TLS through.
+/// The setting that allows private hosts and addresses without TLS.
 const SETTING: &str = "[outbound] allow";
 
 /// Whether a text can be sent as a key or password.

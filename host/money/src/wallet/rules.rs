@@ -1,68 +1,68 @@
-//! When credit is refilled, what an answer of the receiving wallet means, and when it is asked again. Pure.
+//! When credit is refilled, how an answer of the receiving wallet is interpreted, and when it is asked again. Pure.
 
 use super::lightning::InvoiceState;
 use satcast_core::ids::{Msat, Sats, UnixMillis};
 use satcast_store::{InvoiceRecord, NoRefill, Purpose, RefillFacts, RefillPlan, Stage};
 
-/// Minutes of an account's rate that its credit is kept above, whatever its owner set: a refill takes time.
+/// The balance is kept above so many minutes of the account's rate, whatever its owner set: a refill takes time.
 pub const COVERED_MINUTES: i64 = 5;
-/// What a payment may cost: this share of its amount in percent, and at least [`FEE_MIN`].
+/// Largest fee of a payment, as a share of its amount in percent, but at least [`FEE_MIN`].
 pub const FEE_PERCENT: i64 = 1;
-/// What a payment may always cost.
+/// A fee up to this amount is always allowed.
 pub const FEE_MIN: Sats = Sats(10);
-/// Rest of a wallet that says it paid more than that: no protocol lets us name the limit to it.
-pub const FEE_REST_MS: i64 = 3_600_000;
-/// What somebody paid above an invoice's amount is credited up to this many times the amount. The network itself allows twice
-/// as much.
+/// Pause of a wallet that reports a larger fee: no protocol lets us give it the limit.
+pub const FEE_PAUSE_MS: i64 = 3_600_000;
+/// A payment above an invoice's amount is credited up to this many times the amount. The network itself allows twice
+/// the amount.
 pub const OVERPAID_TIMES_MAX: i64 = 2;
 
-/// Wait after a refill that failed, by the number of those that failed in a row; the last one for all further ones.
+/// Wait after a failed refill, by the number of failures in a row; the last value repeats.
 pub const RETRY_WAITS_MS: [i64; 5] = [30_000, 120_000, 600_000, 1_800_000, 3_600_000];
-/// Wait after the service's own wallet made no invoice: the customer's wallet is not to blame.
+/// Wait after the service's own wallet made no invoice: the customer's wallet is not at fault.
 pub const OWN_FAULT_WAIT_MS: i64 = 30_000;
 
-/// After this an invoice that the receiving wallet was asked for is given up: longer than any wallet's time-out.
+/// A row without an invoice is given up after this time: longer than any wallet's time-out.
 pub const MAKING_MAX_MS: i64 = 120_000;
-/// After an invoice's end, before "not paid" is believed: clocks differ, and a payment may arrive at the last moment.
+/// Time after an invoice's expiry before "not paid" is trusted: clocks differ, and a payment may arrive at the last
+/// moment.
 pub const END_MARGIN_MS: i64 = 60_000;
-/// So long after an invoice's end the receiving wallet is asked about it: money that came late is credited.
+/// How long after an invoice's expiry the receiving wallet is still asked about it: late payments are credited.
 pub const LATE_MS: i64 = 24 * 3_600_000;
-/// So long it is asked when it does not answer: after that somebody has to look.
+/// How long a receiving wallet that does not answer is asked: after that the operator has to check.
 pub const SILENT_MS: i64 = 30 * 24 * 3_600_000;
-/// Time between two questions about an invoice while it is so young.
+/// Time between two lookups of an invoice while it is this young.
 pub const ASK_WAITS_MS: [(i64, i64); 3] = [(60_000, 2_000), (300_000, 5_000), (i64::MAX, 15_000)];
-/// The same for one that has ended; further on it is asked ever more seldom.
+/// Time between two lookups of an expired invoice; it grows further.
 pub const ASK_LATE_MS: i64 = 600_000;
-/// The same for one that its payer says it certainly did not pay: before the next refill begins.
+/// Time between two lookups of an invoice whose payer reports that it certainly did not pay: before the next refill
+/// begins.
 pub const ASK_FAILED_MS: i64 = 15_000;
-/// An invoice may be payable so much longer than was asked for: clocks differ.
+/// How much longer than requested an invoice may be payable: clocks differ.
 pub const LONGER_MS: i64 = 120_000;
-/// Time until the receiving wallet is asked again after it did not answer.
+/// Time until the next lookup after the receiving wallet did not answer.
 pub const SILENCE_WAIT_MS: i64 = 15_000;
 
-/// Milliseconds in a UTC day.
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// Start of the UTC day.
 pub fn day_start(now: UnixMillis) -> UnixMillis {
     UnixMillis(now.0.saturating_sub(now.0.rem_euclid(DAY_MS)))
 }
 
-/// What a payment of `amount` may cost above it.
+/// Largest fee of a payment of `amount`.
 pub fn fee_max(amount: Msat) -> Msat {
     let share = amount.0.max(0) / 100 * FEE_PERCENT;
     Msat(share.max(FEE_MIN.to_msat().map_or(0, |min| min.0)))
 }
 
-/// Below this the account is refilled while it spends `rate` a minute.
+/// The threshold of an account that spends `rate` a minute.
 pub fn threshold(own: Msat, rate: Msat) -> Msat {
     Msat(own.0.max(rate.0.saturating_mul(COVERED_MINUTES)))
 }
 
-/// Whether a refill begins.
+/// Decides whether a refill begins.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub fn refill(facts: &RefillFacts, rate: Msat, now: UnixMillis) -> Result<RefillPlan, NoRefill> {
     if facts.under_way {
         return Err(NoRefill::UnderWay);
@@ -71,7 +71,7 @@ pub fn refill(facts: &RefillFacts, rate: Msat, now: UnixMillis) -> Result<Refill
         return Err(NoRefill::Enough);
     }
     if facts.retry_at > now {
-        return Err(NoRefill::Resting);
+        return Err(NoRefill::Paused);
     }
     let amount = facts.rules.amount;
     if facts.spent.0.saturating_add(amount.0) > facts.rules.daily_cap.0 {
@@ -86,19 +86,19 @@ pub fn retry_at(failures: i64, now: UnixMillis) -> UnixMillis {
     UnixMillis(now.0.saturating_add(RETRY_WAITS_MS[index]))
 }
 
-/// What to do with an invoice after the receiving wallet was asked about it.
+/// The next step after a lookup of an invoice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Credit so much.
     Credit(Msat),
     /// It was not paid, and will not be.
     Close,
-    /// Nothing is known yet.
+    /// Not known yet.
     Wait,
 }
 
-/// What an answer means. Money that came is credited whatever was thought of the invoice: at least its amount, as whoever paid
-/// it paid at least that, and at most [`OVERPAID_TIMES_MAX`] times as much.
+/// Interprets an answer. Received money is credited in whatever state the invoice is: at least the invoice's amount,
+/// since no payment can be smaller, and at most [`OVERPAID_TIMES_MAX`] times as much.
 pub fn verdict(invoice: &InvoiceRecord, answer: InvoiceState, now: UnixMillis) -> Verdict {
     let Some(made) = &invoice.made else { return Verdict::Wait };
     let is_over = now.0 > made.expires_at.0.saturating_add(END_MARGIN_MS);
@@ -110,7 +110,7 @@ pub fn verdict(invoice: &InvoiceRecord, answer: InvoiceState, now: UnixMillis) -
         }
         _ if !invoice.stage.is_under_way() => Verdict::Wait,
         InvoiceState::Expired => Verdict::Close,
-        // A wallet that forgot it may remember.
+        // A wallet that lost the invoice may find it again.
         InvoiceState::Open | InvoiceState::Unknown if is_over => Verdict::Close,
         InvoiceState::Open | InvoiceState::Unknown => Verdict::Wait,
     }
@@ -129,15 +129,15 @@ pub fn ask_again(invoice: &InvoiceRecord, now: UnixMillis) -> Option<UnixMillis>
     (now.0 <= end.saturating_add(LATE_MS)).then_some(UnixMillis(at))
 }
 
-/// The same after it did not answer.
+/// The same after the wallet did not answer.
 pub fn ask_after_silence(invoice: &InvoiceRecord, now: UnixMillis) -> Option<UnixMillis> {
     let end = invoice.made.as_ref()?.expires_at.0;
     let wait = if now.0 > end.saturating_add(LATE_MS) { ASK_LATE_MS } else { SILENCE_WAIT_MS };
     (now.0 <= end.saturating_add(SILENT_MS)).then_some(UnixMillis(now.0.saturating_add(wait)))
 }
 
-/// Whether a refill that ends unpaid is the fault of its wallet: it said that it would pay, or it said nothing.
-pub fn blames_wallet(invoice: &InvoiceRecord) -> bool {
+/// Whether an unpaid refill is the fault of its wallet: it promised to pay, or it did not answer.
+pub fn is_wallets_fault(invoice: &InvoiceRecord) -> bool {
     invoice.purpose == Purpose::Refill && invoice.stage == Stage::Paying
 }
 
@@ -187,16 +187,13 @@ mod tests {
         assert_eq!(decide(facts()), Ok(plan));
         assert_eq!(decide(RefillFacts { balance: Msat(100_000), ..facts() }), Err(NoRefill::Enough));
         assert_eq!(decide(RefillFacts { spent: Msat(2_000_001), ..facts() }), Err(NoRefill::Capped));
-        assert_eq!(
-            decide(RefillFacts { retry_at: UnixMillis(NOW.0 + 1), ..facts() }),
-            Err(NoRefill::Resting)
-        );
+        assert_eq!(decide(RefillFacts { retry_at: UnixMillis(NOW.0 + 1), ..facts() }), Err(NoRefill::Paused));
         let all = RefillFacts { balance: Msat(i64::MAX), under_way: true, ..facts() };
         assert_eq!(decide(all), Err(NoRefill::UnderWay), "first of all");
     }
 
     #[test]
-    fn the_threshold_covers_the_next_minutes_of_what_is_spent() {
+    fn the_threshold_covers_the_next_minutes_of_spending() {
         let rich = RefillFacts { balance: Msat(149_999), ..facts() };
         assert_eq!(refill(&rich, Msat(29_999), NOW), Err(NoRefill::Enough));
         assert!(refill(&rich, Msat(30_000), NOW).is_ok());
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_credited_whatever_was_thought_and_within_its_bounds() {
+    fn received_money_is_credited_in_every_state_and_within_bounds() {
         let settled = |received| InvoiceState::Settled { received: Msat(received) };
         for stage in [Stage::Open, Stage::Paying, Stage::Expired, Stage::Failed] {
             let credit = |received| verdict(&invoice(stage), settled(received), UnixMillis(i64::MAX));
@@ -227,11 +224,15 @@ mod tests {
             assert_eq!(credit(1_999), Verdict::Credit(Msat(1_999)));
             assert_eq!(credit(i64::MAX), Verdict::Credit(Msat(2_000)));
         }
-        assert_eq!(verdict(&invoice(Stage::Settled), settled(1_000), NOW), Verdict::Wait, "it was already");
+        assert_eq!(
+            verdict(&invoice(Stage::Settled), settled(1_000), NOW),
+            Verdict::Wait,
+            "it is settled already"
+        );
     }
 
     #[test]
-    fn unpaid_ones_are_closed_when_that_is_certain() {
+    fn invoices_are_closed_when_they_are_certainly_unpaid() {
         let end = NOW.0 + 600_000 + END_MARGIN_MS;
         for answer in [InvoiceState::Open, InvoiceState::Unknown] {
             let at = |now| verdict(&invoice(Stage::Paying), answer, UnixMillis(now));
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_become_rarer_and_end() {
+    fn lookups_become_rarer_and_end() {
         let wait = |stage, at: i64| {
             ask_again(&invoice(stage), UnixMillis(NOW.0 + at)).map(|next| next.0 - NOW.0 - at)
         };

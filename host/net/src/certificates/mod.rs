@@ -1,4 +1,4 @@
-//! The certificates that encoders and viewers are shown: read from their files, and read again when they change.
+//! The certificates for encoders and viewers: read from their files, and read again when the files change.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,34 +20,34 @@ use tracing::{info, warn};
 use satcast_core::clock::Clock;
 use satcast_core::ids::UnixMillis;
 
-/// Time between two looks at the files.
+/// Milliseconds between two checks of the files.
 pub const CERTIFICATE_LOOK_MS: u64 = 5_000;
-/// Looks after which what is wrong with a pair is told again: an hour.
-const CERTIFICATE_TOLD_LOOKS: u32 = 720;
-/// Time before its end from which on a certificate is told to end: seven days.
+/// Checks after which a lasting fault is logged again: one hour.
+const CERTIFICATE_REPORT_LOOKS: u32 = 720;
+/// Milliseconds before the expiry of a certificate from which on a warning is logged: seven days.
 const CERTIFICATE_SOON_MS: i64 = 7 * 24 * 3_600_000;
 /// Name of HTTP/2 inside TLS (RFC 9113 section 3.2).
 pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 /// Largest file of a certificate or key.
 pub const CERTIFICATE_BYTES_MAX: u64 = 1024 * 1024;
-/// Why a larger one is not read.
+/// Reason for refusing a larger file.
 const TOO_LARGE: &str = "it is larger than 1 MiB";
-/// What the two files should hold.
+/// The expected contents of the two files.
 const WANTED_CERT: &str = "certificate in PEM";
 const WANTED_KEY: &str = "unencrypted private key in PEM";
 
-/// Whose certificate it is, named as the section of the configuration.
+/// The section of the configuration with the certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// The API and playback, by HTTP/2 or HTTP/1.1 as the client wishes.
+    /// The API and playback, by HTTP/2 or HTTP/1.1 as the client requires.
     Http,
     /// Encoders, by RTMPS.
     Ingest,
 }
 
 impl Section {
-    /// What may be spoken inside TLS (RFC 7301), best first.
+    /// Protocols inside TLS (RFC 7301), preferred first.
     fn protocols(self) -> Vec<Vec<u8>> {
         match self {
             Section::Http => vec![HTTP_2.to_vec(), HTTP_1.to_vec()],
@@ -65,37 +65,37 @@ impl fmt::Display for Section {
     }
 }
 
-/// Why the files cannot be used. Holds nothing of what is in them.
+/// Why the files cannot be used. Contains nothing from the files.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
     #[error("cannot read [{section}] {setting} {}: {reason}; correct the path or the file's rights", .file.display())]
     Unreadable {
-        /// Whose certificate it is.
+        /// Section of the certificate.
         section: Section,
         /// `tls_cert` or `tls_key`.
         setting: &'static str,
         /// The file.
         file: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         reason: String,
     },
-    /// It holds nothing of the kind.
+    /// The file does not contain what the setting requires.
     #[error("[{section}] {setting} {} holds no {wanted}; name the right file", .file.display())]
     Empty {
-        /// Whose certificate it is.
+        /// Section of the certificate.
         section: Section,
         /// `tls_cert` or `tls_key`.
         setting: &'static str,
         /// The file.
         file: PathBuf,
-        /// What should be in it.
+        /// The expected content.
         wanted: &'static str,
     },
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     #[error("[{section}] tls_key {} does not belong to the certificate in tls_cert {}; use the two that were made together", .key.display(), .cert.display())]
     Mismatch {
-        /// Whose certificate it is.
+        /// Section of the certificate.
         section: Section,
         /// The certificate's file.
         cert: PathBuf,
@@ -105,11 +105,11 @@ pub enum CertificateError {
     /// TLS cannot use them.
     #[error("[{section}] tls_cert {} cannot be used: {reason}", .file.display())]
     Unusable {
-        /// Whose certificate it is.
+        /// Section of the certificate.
         section: Section,
         /// The certificate's file.
         file: PathBuf,
-        /// The TLS library's words.
+        /// The TLS library's error.
         reason: String,
     },
 }
@@ -126,30 +126,30 @@ pub struct Certificates {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
-    /// Of both files.
+    /// Digest of both files.
     digest: [u8; 32],
 }
 
-/// Whether a pair that cannot be used is told.
+/// Decides when the fault of an unusable pair is logged.
 #[derive(Debug, Default)]
-struct Telling {
+struct FaultReports {
     fault: Option<CertificateError>,
     looks: u32,
 }
 
-impl Telling {
-    /// A look found this fault. Between the writing of the two files they do not fit, so that the first time may be nothing;
-    /// what lasts is told with the second look, and from time to time as long as it does.
-    fn tells(&mut self, fault: &CertificateError) -> bool {
+impl FaultReports {
+    /// Whether to log this fault of a check. While the two files are being replaced they do not match, so the first check is ignored;
+    /// a lasting fault is logged at the second check and then once an hour.
+    fn is_due(&mut self, fault: &CertificateError) -> bool {
         if self.fault.as_ref() != Some(fault) {
             *self = Self { fault: Some(fault.clone()), looks: 0 };
         }
         self.looks = self.looks.saturating_add(1);
-        self.looks > 1 && (self.looks - 2).is_multiple_of(CERTIFICATE_TOLD_LOOKS)
+        self.looks > 1 && (self.looks - 2).is_multiple_of(CERTIFICATE_REPORT_LOOKS)
     }
 }
 
-/// What a look at the files found.
+/// Result of a check of the files.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Same,
@@ -160,14 +160,14 @@ impl Certificates {
     /// Reads certificate chain and private key, both in PEM.
     ///
     /// # Errors
-    /// Names the file and what is wrong with it.
+    /// Names the file and its fault.
     pub fn load(section: Section, cert: &Path, key: &Path) -> Result<Self, CertificateError> {
         let files = Files::read(section, cert, key)?;
         let current = RwLock::new(Current { config: files.config()?, digest: files.digest() });
         Ok(Self { section, cert: cert.to_owned(), key: key.to_owned(), current })
     }
 
-    /// What is wrong with the certificate's time at `now`, if anything.
+    /// The fault of the certificate's validity period at `now`, if any.
     ///
     /// # Errors
     /// As [`Certificates::load`].
@@ -182,46 +182,46 @@ impl Certificates {
         Ok(files.objection(now))
     }
 
-    /// What a connection that begins now is to use.
+    /// The TLS configuration for new connections.
     pub fn current(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current.read().config)
     }
 
-    /// Looks at the files again and again. A pair that cannot be used leaves the one in use where it is.
+    /// Checks the files periodically. While the new pair is unusable, the current one stays in use.
     pub async fn keep_fresh(self: Arc<Self>) -> Infallible {
-        let mut telling = Telling::default();
+        let mut reports = FaultReports::default();
         let mut looks = 0_u32;
         loop {
             sleep(Duration::from_millis(CERTIFICATE_LOOK_MS)).await;
             let this = Arc::clone(&self);
-            let is_time = looks.is_multiple_of(CERTIFICATE_TOLD_LOOKS);
+            let is_time = looks.is_multiple_of(CERTIFICATE_REPORT_LOOKS);
             looks = looks.wrapping_add(1);
             let look = move || {
                 let look = this.look();
                 let is_due = is_time || look == Ok(Look::Renewed);
                 (look, is_due.then(|| this.end(Clock::system().now())).flatten())
             };
-            // A panic would have been a bug in reading; the certificate in use stays.
+            // A panic would be a bug in reading; the current certificate stays in use.
             let Ok((look, end)) = tokio::task::spawn_blocking(look).await else { continue };
             if let Some(end) = end {
                 warn!(section = %self.section, file = %self.cert.display(), "the certificate {end}");
             }
             match look {
-                Ok(Look::Same) => telling = Telling::default(),
+                Ok(Look::Same) => reports = FaultReports::default(),
                 Ok(Look::Renewed) => {
-                    telling = Telling::default();
-                    info!(section = %self.section, "the certificate was renewed; connections from now on get the new one");
+                    reports = FaultReports::default();
+                    info!(section = %self.section, "the certificate was renewed; new connections use it");
                 }
                 Err(error) => {
-                    if telling.tells(&error) {
-                        warn!("the certificate in use stays as it was: {error}");
+                    if reports.is_due(&error) {
+                        warn!("the certificate in use is kept: {error}");
                     }
                 }
             }
         }
     }
 
-    /// What is wrong with its time at `now`, or will be soon. Of files that cannot be read something else is told.
+    /// The fault of the validity period at `now` or soon after. `None` for unreadable files: their error is logged elsewhere.
     fn end(&self, now: UnixMillis) -> Option<&'static str> {
         let files = Files::read(self.section, &self.cert, &self.key).ok()?;
         let soon = UnixMillis(now.0.saturating_add(CERTIFICATE_SOON_MS));
@@ -241,7 +241,7 @@ impl Certificates {
     }
 }
 
-/// The two files as they were read. Not `Debug`: one holds a secret.
+/// Contents of the two files. Not `Debug`: one is a secret.
 struct Files<'a> {
     section: Section,
     cert: (&'a Path, Vec<u8>),
@@ -301,7 +301,7 @@ impl<'a> Files<'a> {
         Ok(Arc::new(config))
     }
 
-    /// A verifier that trusts the certificate itself finds nothing else in it than its time.
+    /// The verifier trusts the certificate itself, so it can only object to its validity period.
     fn objection(&self, now: UnixMillis) -> Option<&'static str> {
         let chain = self.chain();
         let (leaf, rest) = chain.split_first()?;

@@ -5,7 +5,7 @@ use super::*;
 
 const NOW: UnixMillis = UnixMillis(1_763_596_800_000);
 
-/// A folder with the files of a certificate of its own making.
+/// A folder with a self-signed certificate.
 struct Pair {
     folder: TempDir,
 }
@@ -53,7 +53,7 @@ fn every_fault_names_its_file() {
     pair.load().unwrap();
     let good_key = std::fs::read_to_string(pair.path("key.pem")).unwrap();
     let good_cert = std::fs::read_to_string(pair.path("cert.pem")).unwrap();
-    // The setting whose file holds nothing of the kind; `None`: TLS cannot use what it holds.
+    // The setting whose file lacks the expected content; `None`: TLS cannot use the content.
     for (name, text, empty) in [
         ("cert.pem", "", Some("tls_cert")),
         ("cert.pem", good_key.as_str(), Some("tls_cert")),
@@ -119,7 +119,7 @@ fn faults_of_certificates_texts() {
 }
 
 #[test]
-fn a_certificate_out_of_its_time_is_objected_to() {
+fn a_certificate_outside_its_validity_is_reported() {
     assert_eq!(Pair::new(|_| {}).objection(), None);
     let late = Pair::new(|params| params.not_after = date_time_ymd(2020, 1, 1));
     assert_eq!(late.objection(), Some("has expired; renew it"));
@@ -129,7 +129,7 @@ fn a_certificate_out_of_its_time_is_objected_to() {
 }
 
 #[test]
-fn the_end_of_a_certificate_in_use_is_told_before_it_comes() {
+fn a_warning_comes_before_the_certificate_expires() {
     // NOW is 20 November 2025.
     let end = |pair: Pair| pair.load().unwrap().end(NOW);
     assert_eq!(end(Pair::new(|_| {})), None);
@@ -140,7 +140,7 @@ fn the_end_of_a_certificate_in_use_is_told_before_it_comes() {
 }
 
 #[test]
-fn a_renewed_pair_is_taken_and_a_broken_one_is_not() {
+fn a_renewed_pair_is_used_and_a_broken_one_is_not() {
     let pair = Pair::new(|_| {});
     let certificates = pair.load().unwrap();
     let first = certificates.current();
@@ -152,22 +152,22 @@ fn a_renewed_pair_is_taken_and_a_broken_one_is_not() {
     let good = std::fs::read_to_string(pair.path("key.pem")).unwrap();
     std::fs::copy(Pair::new(|_| {}).path("key.pem"), pair.path("key.pem")).unwrap();
     assert!(matches!(certificates.look(), Err(CertificateError::Mismatch { .. })));
-    assert!(Arc::ptr_eq(&second, &certificates.current()), "what is in use stays");
+    assert!(Arc::ptr_eq(&second, &certificates.current()), "the current pair stays in use");
     pair.write("key.pem", &good);
     assert_eq!(certificates.look(), Ok(Look::Same));
 }
 
 #[test]
-fn a_pair_that_stays_wrong_is_told_again_and_again() {
+fn a_lasting_fault_is_reported_repeatedly() {
     let fault = |reason: &str| CertificateError::Unusable {
         section: Section::Ingest,
         file: "cert.pem".into(),
         reason: reason.into(),
     };
-    let mut telling = Telling::default();
-    let told: Vec<u32> =
-        (1..=2 * CERTIFICATE_TOLD_LOOKS + 2).filter(|_| telling.tells(&fault("a"))).collect();
-    assert_eq!(told, [2, 2 + CERTIFICATE_TOLD_LOOKS, 2 + 2 * CERTIFICATE_TOLD_LOOKS]);
-    assert!(!telling.tells(&fault("b")) && telling.tells(&fault("b")), "another fault begins anew");
-    assert!(!telling.tells(&fault("a")), "half-written files alternate");
+    let mut reports = FaultReports::default();
+    let reported: Vec<u32> =
+        (1..=2 * CERTIFICATE_REPORT_LOOKS + 2).filter(|_| reports.is_due(&fault("a"))).collect();
+    assert_eq!(reported, [2, 2 + CERTIFICATE_REPORT_LOOKS, 2 + 2 * CERTIFICATE_REPORT_LOOKS]);
+    assert!(!reports.is_due(&fault("b")) && reports.is_due(&fault("b")), "another fault starts again");
+    assert!(!reports.is_due(&fault("a")), "half-written files alternate");
 }

@@ -1,8 +1,8 @@
 //! Deadlines for the streams of one HTTP/2 connection.
 //!
-//! With HTTP/2 a peer can hold back a stream by its window while the socket takes everything, so that the deadline for
-//! writes never sees it; and it can keep a connection open without asking for anything. Both are looked at here, from
-//! what the streams' bodies do.
+//! An HTTP/2 peer can block a stream by its flow-control window while the socket accepts everything, so the deadline for
+//! writes never expires; it can also keep a connection open without requests. Both are checked here, based on
+//! the bodies of the streams.
 
 use std::io;
 use std::pin::Pin;
@@ -19,22 +19,22 @@ use tokio::time::{Instant, sleep};
 
 use super::ServerLimits;
 
-/// Looks at a connection in the shortest of its deadlines.
+/// Checks of a connection within the shortest of its deadlines.
 const LOOKS: u32 = 4;
-/// Most bytes of an answer that are taken as one. Each has the time of a stalled write, so that this asks for about 2 KiB
-/// a second and stream, as HTTP/1.1 does.
-const PIECE_BYTES_MAX: usize = 64 * 1024;
+/// Largest chunk of an answer in bytes. Each chunk has the time limit of a stalled write, which requires about 2 KiB
+/// per second and stream, as with HTTP/1.1.
+const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a connection should end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// No request for the time a request's head may take.
+    /// No request within the time limit of a request head.
     Idle,
-    /// A stream's bytes were not taken for the time a write may wait.
+    /// The peer accepted no bytes of a stream within the time limit of a write.
     Stalled,
 }
 
-/// What the streams of a connection do.
+/// State of the streams of a connection.
 #[derive(Debug)]
 pub(super) struct Flows {
     began: Instant,
@@ -62,8 +62,8 @@ impl Flows {
     /// A request came.
     pub(super) fn begin(self: &Arc<Self>) -> Flow {
         self.open.fetch_add(1, Ordering::Relaxed);
-        let (since, pieces) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Flow(Arc::new(Stream { flows: self.clone(), since, pieces }))
+        let (since, pending) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Flow(Arc::new(Stream { flows: self.clone(), since, pending }))
     }
 
     /// Waits until the connection should end.
@@ -81,7 +81,7 @@ impl Flows {
         let mut stalled = false;
         self.answers.lock().retain(|stream| {
             let Some(stream) = stream.upgrade() else { return false };
-            let is_waiting = stream.pieces.load(Ordering::Relaxed) > 0;
+            let is_waiting = stream.pending.load(Ordering::Relaxed) > 0;
             let since = stream.since.load(Ordering::Relaxed);
             stalled |= is_waiting && now.saturating_sub(since) >= millis(self.stall);
             true
@@ -89,8 +89,8 @@ impl Flows {
         if stalled {
             return Some(Fault::Stalled);
         }
-        let quiet = now.saturating_sub(self.ended.load(Ordering::Relaxed));
-        (self.open.load(Ordering::Relaxed) == 0 && quiet >= millis(self.idle)).then_some(Fault::Idle)
+        let idle = now.saturating_sub(self.ended.load(Ordering::Relaxed));
+        (self.open.load(Ordering::Relaxed) == 0 && idle >= millis(self.idle)).then_some(Fault::Idle)
     }
 
     fn now(&self) -> u64 {
@@ -106,10 +106,10 @@ fn millis(duration: Duration) -> u64 {
 #[derive(Debug)]
 struct Stream {
     flows: Arc<Flows>,
-    /// Milliseconds after the connection began at which a piece was given or taken last.
+    /// Milliseconds after the connection began at which a chunk was last given or taken.
     since: AtomicU64,
-    /// Pieces that were given and are not taken yet.
-    pieces: AtomicUsize,
+    /// Chunks that were given and are not taken yet.
+    pending: AtomicUsize,
 }
 
 impl Drop for Stream {
@@ -119,15 +119,15 @@ impl Drop for Stream {
     }
 }
 
-/// A request that runs.
+/// A running request.
 #[derive(Debug)]
 pub(super) struct Flow(Arc<Stream>);
 
 impl Flow {
-    /// The body of its answer, looked at from now on.
+    /// The body of its answer, observed from now on.
     pub(super) fn around(self, inner: BoxBody<Bytes, io::Error>) -> Watched {
         let mut answers = self.0.flows.answers.lock();
-        // Answers that ended since the last look are let go of here too, so that fast ones do not pile up.
+        // Answers that ended since the last check are also removed here, so that fast ones do not accumulate.
         if answers.len() == answers.capacity() {
             answers.retain(|stream| stream.strong_count() > 0);
         }
@@ -137,33 +137,33 @@ impl Flow {
     }
 }
 
-/// A body whose bytes go in pieces that note when they were taken.
+/// A body split into chunks that record when they were taken.
 #[derive(Debug)]
 pub(super) struct Watched {
     inner: BoxBody<Bytes, io::Error>,
-    /// Bytes of the inner body that are not given on yet.
+    /// Bytes of the inner body that are not passed on yet.
     given: Bytes,
     stream: Arc<Stream>,
 }
 
 impl Watched {
-    fn piece(&mut self) -> Option<Frame<Piece>> {
-        let bytes = self.given.split_to(self.given.len().min(PIECE_BYTES_MAX));
-        (!bytes.is_empty()).then(|| Frame::data(Piece::new(bytes, self.stream.clone())))
+    fn next_chunk(&mut self) -> Option<Frame<Chunk>> {
+        let bytes = self.given.split_to(self.given.len().min(CHUNK_BYTES_MAX));
+        (!bytes.is_empty()).then(|| Frame::data(Chunk::new(bytes, self.stream.clone())))
     }
 }
 
 impl Body for Watched {
-    type Data = Piece;
+    type Data = Chunk;
     type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Piece>, io::Error>>> {
+    ) -> Poll<Option<Result<Frame<Chunk>, io::Error>>> {
         loop {
-            if let Some(piece) = self.piece() {
-                return Poll::Ready(Some(Ok(piece)));
+            if let Some(chunk) = self.next_chunk() {
+                return Poll::Ready(Some(Ok(chunk)));
             }
             match ready!(Pin::new(&mut self.inner).poll_frame(context)).transpose()? {
                 None => return Poll::Ready(None),
@@ -171,7 +171,7 @@ impl Body for Watched {
                     Ok(bytes) => self.given = bytes,
                     Err(other) => {
                         let stream = self.stream.clone();
-                        return Poll::Ready(Some(Ok(other.map_data(|bytes| Piece::new(bytes, stream)))));
+                        return Poll::Ready(Some(Ok(other.map_data(|bytes| Chunk::new(bytes, stream)))));
                     }
                 },
             }
@@ -195,27 +195,27 @@ impl Body for Watched {
 
 /// Bytes on their way; dropped when the socket has them.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Chunk {
     bytes: Bytes,
     stream: Arc<Stream>,
 }
 
-impl Piece {
+impl Chunk {
     fn new(bytes: Bytes, stream: Arc<Stream>) -> Self {
         stream.since.store(stream.flows.now(), Ordering::Relaxed);
-        stream.pieces.fetch_add(1, Ordering::Relaxed);
+        stream.pending.fetch_add(1, Ordering::Relaxed);
         Self { bytes, stream }
     }
 }
 
-impl Drop for Piece {
+impl Drop for Chunk {
     fn drop(&mut self) {
         self.stream.since.store(self.stream.flows.now(), Ordering::Relaxed);
-        self.stream.pieces.fetch_sub(1, Ordering::Relaxed);
+        self.stream.pending.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Buf for Piece {
+impl Buf for Chunk {
     fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -239,7 +239,7 @@ mod tests {
         Flows::new(&ServerLimits::default())
     }
 
-    /// Never has anything, as events that do not happen.
+    /// A body that never has data, like an event stream without events.
     struct Silent;
 
     impl Body for Silent {
@@ -259,22 +259,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_without_requests_is_idle_after_the_time_of_a_head() {
+    async fn a_connection_without_requests_is_idle_after_the_head_timeout() {
         let flows = flows();
         let limits = ServerLimits::default();
         tokio::time::advance(limits.head_timeout - Duration::from_millis(1)).await;
         assert_eq!(flows.look(), None);
         let flow = flows.begin();
         tokio::time::advance(limits.head_timeout * 2).await;
-        assert_eq!(flows.look(), None, "an answer that takes long is no idle connection");
+        assert_eq!(flows.look(), None, "a long answer is not an idle connection");
         drop(flow);
-        assert_eq!(flows.look(), None, "the time begins anew");
+        assert_eq!(flows.look(), None, "the time starts again");
         tokio::time::advance(limits.head_timeout).await;
         assert_eq!(flows.look(), Some(Fault::Idle));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_that_are_not_taken_end_the_connection_and_waiting_for_ones_own_does_not() {
+    async fn bytes_not_taken_end_the_connection_and_waiting_for_data_does_not() {
         let flows = flows();
         let stall = ServerLimits::default().write_stall_timeout;
         let mut silent = flows.begin().around(BoxBody::new(Silent));
@@ -282,23 +282,23 @@ mod tests {
         tokio::time::advance(stall * 3).await;
         assert_eq!(flows.look(), None, "an event stream without events");
         let mut full = flows.begin().around(body(b"abc"));
-        let piece = full.frame().await.unwrap().unwrap();
+        let chunk = full.frame().await.unwrap().unwrap();
         assert!(full.frame().await.is_none());
         drop(full);
         tokio::time::advance(stall - Duration::from_millis(1)).await;
         assert_eq!(flows.look(), None);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(flows.look(), Some(Fault::Stalled), "the last bytes of a body too");
-        drop(piece);
-        assert_eq!(flows.look(), None, "they were taken after all");
+        drop(chunk);
+        assert_eq!(flows.look(), None, "the bytes were taken");
         drop(silent);
         assert_eq!(flows.watch().await, Fault::Idle);
-        assert!(flows.answers.lock().is_empty(), "nothing is kept of what ended");
+        assert!(flows.answers.lock().is_empty(), "ended answers are removed");
     }
 
     #[tokio::test]
-    async fn a_body_goes_in_pieces_and_whole() {
-        let sent: Vec<u8> = (0..3 * PIECE_BYTES_MAX + 1).map(|index| index as u8).collect();
+    async fn a_body_is_sent_completely_in_chunks() {
+        let sent: Vec<u8> = (0..3 * CHUNK_BYTES_MAX + 1).map(|index| index as u8).collect();
         let whole = Full::new(Bytes::from(sent.clone())).map_err(|never| match never {});
         let mut watched = flows().begin().around(BoxBody::new(whole));
         let mut came = Vec::new();
@@ -307,14 +307,14 @@ mod tests {
                 watched.size_hint().exact(),
                 Some((sent.len() - came.len()) as u64 - frame_len(&frame))
             );
-            let piece = frame.unwrap().into_data().unwrap();
-            assert!(piece.remaining() <= PIECE_BYTES_MAX);
-            came.extend_from_slice(piece.chunk());
+            let chunk = frame.unwrap().into_data().unwrap();
+            assert!(chunk.remaining() <= CHUNK_BYTES_MAX);
+            came.extend_from_slice(chunk.chunk());
         }
         assert!(came == sent && watched.is_end_stream());
     }
 
-    fn frame_len(frame: &Result<Frame<Piece>, io::Error>) -> u64 {
+    fn frame_len(frame: &Result<Frame<Chunk>, io::Error>) -> u64 {
         frame.as_ref().unwrap().data_ref().unwrap().remaining() as u64
     }
 }

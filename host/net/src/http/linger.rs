@@ -1,8 +1,8 @@
-//! Reads away what is left of a request's body once the answer is known.
+//! Reads and discards the rest of a request body once the answer is known.
 //!
-//! A connection that is closed while bytes of its peer are unread is reset, and a reset destroys the answer that was on its way:
-//! a client that still sends would learn of a lost connection instead of "too large". What is left is read for a short time
-//! beside the answer, and thrown away.
+//! Closing a connection with unread bytes resets it, and a reset can destroy the answer on its way:
+//! a client that still sends would see a lost connection instead of "too large". The rest is read for a short time
+//! while the answer is sent, and discarded.
 
 use std::io;
 use std::pin::Pin;
@@ -14,20 +14,20 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// Most bytes of a request's body that are read away after its answer; a peer that sends more may see a reset.
+/// Most bytes of a request's body that are discarded after its answer; a peer that sends more may see a reset.
 pub(super) const LINGER_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Longest time for that. One body at a time of each connection is read away, so that the cap on connections bounds them.
+/// Longest time for that. Each connection discards one body at a time, so the cap on connections bounds them.
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A request's body that is read to its end when whoever reads it has had enough.
+/// A request body whose rest is discarded when its reader drops it.
 pub(super) struct Lingering {
     inner: Option<BoxBody<Bytes, io::Error>>,
-    /// Reading is what asks a peer that waits for `100 Continue` to send its body.
+    /// Reading would send `100 Continue` to a peer that waits for it.
     asked_first: bool,
 }
 
 impl Lingering {
-    /// `asks_first`: the peer sends nothing until it is told to go on.
+    /// `asks_first`: the peer waits for `100 Continue` before it sends.
     pub(super) fn new(inner: BoxBody<Bytes, io::Error>, asks_first: bool) -> Self {
         Self { inner: Some(inner), asked_first: asks_first }
     }
@@ -44,7 +44,7 @@ impl Body for Lingering {
         let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
         let polled = Pin::new(inner).poll_frame(cx);
         match &polled {
-            // Broken off or at its end: nothing is left.
+            // Failed or at its end: nothing is left.
             Poll::Ready(None | Some(Err(_))) => self.inner = None,
             Poll::Ready(Some(Ok(_))) | Poll::Pending => self.asked_first = false,
         }
@@ -65,7 +65,7 @@ impl Drop for Lingering {
         if self.asked_first || self.is_end_stream() {
             return;
         }
-        // Outside a runtime the service is ending, and nobody waits for the answer.
+        // Without a runtime the service is ending, and no peer waits for the answer.
         if let (Some(left), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(LINGER_TIMEOUT, read_away(left)));
         }

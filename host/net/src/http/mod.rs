@@ -2,8 +2,8 @@
 //!
 //! Ours and not poem's server, because that one costs memory per connection and loses vectored writes. Every
 //! connection has a deadline for its request head, which also closes idle ones, and one for taking its answers. There
-//! is a cap on connections, and one on those of a single network, so that no stranger takes every place.
-//! With a certificate the port speaks TLS and nothing else.
+//! is a cap on all connections, and one per network, so that no client takes every slot.
+//! With a certificate the port accepts TLS only.
 
 mod flow;
 mod linger;
@@ -35,28 +35,28 @@ use satcast_core::networks::Network;
 
 /// Connections open at one time; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// Part of the files the process may have open that connections may be: a fourth. The others are for what they fetch, encoders,
-/// destinations, drivers and the database, from which no stranger may take them.
+/// Share of the process's open files for connections: a fourth. The rest is for files they fetch, encoders,
+/// destinations, drivers and the database.
 pub const OPEN_FILES_PART: u64 = 4;
-/// Part of the connections that one network may have where they are few.
+/// Share of the connections for one network when few are allowed: a half.
 const NETWORK_PART: usize = 2;
 /// Connections open at one time from one network (an IPv4 address or an IPv6 /64); further ones are closed at once.
-/// Trusted proxies speak for many and are exempt. Room for the players of a household or a small company.
+/// Trusted proxies serve many clients and are exempt. Enough for the players of a household or a small company.
 pub const CONNECTIONS_PER_NETWORK_MAX: usize = 512;
 /// Longest time a write may wait for the peer to take any of it. The socket takes more when half of
-/// [`UNSENT_BYTES_MAX`] has gone, so that this alone asks for about 2 KiB a second where the system knows that option.
+/// [`UNSENT_BYTES_MAX`] has gone, so this alone requires about 2 KiB per second where the system supports that option.
 pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Least a peer must take of its answers in [`WRITE_RATE_WINDOW`] of waiting for it: no medium plays at 1 KiB a second.
-/// Without it a peer could hold its place for hours with a byte now and then.
+/// Fewest bytes a peer must take per [`WRITE_RATE_WINDOW`] of waiting: no media plays at 1 KiB per second.
+/// Without it a peer could keep its slot for hours by reading single bytes.
 pub const WRITE_RATE_BYTES_MIN: u64 = 60 * 1024;
-/// Time spent waiting for a peer after which what it took is looked at.
+/// Time spent waiting for a peer after which its rate is checked.
 pub const WRITE_RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Bytes that may wait unsent in a socket before writes to it wait. Few, so that an answer that is broken off has cost
 /// little, and that what is written is nearly what was sent; enough for the wake-ups between.
 pub const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 /// Longest time for the head of a request, counted from the end of the one before: the life of an idle connection.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time running requests get when the service stops.
+/// Longest time for running requests when the service stops.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 /// Largest request head in bytes; also the read buffer's limit.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -77,7 +77,7 @@ pub enum HttpError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The certificate cannot be used.
@@ -119,7 +119,7 @@ impl Default for ServerLimits {
 }
 
 impl ServerLimits {
-    /// The defaults, with fewer connections where the process may have only so many files open.
+    /// The defaults, with fewer connections when the limit of open files is low.
     pub fn within(open_files: u64) -> Self {
         let files = usize::try_from(open_files / OPEN_FILES_PART).unwrap_or(usize::MAX);
         let connections_max = CONNECTIONS_MAX.min(files).max(NETWORK_PART);
@@ -129,7 +129,7 @@ impl ServerLimits {
 }
 
 /// Bytes a connection has handed to its socket since it began, heads of answers included. Every request carries it in
-/// its extensions, for those who count what was sent.
+/// its extensions, for metering.
 #[derive(Clone, Debug, Default)]
 pub struct Sent(Arc<AtomicU64>);
 
@@ -139,7 +139,6 @@ impl Sent {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Notes bytes that were written.
     pub fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -172,7 +171,7 @@ impl Server {
         Ok(Self { listener, address, trusted_proxies, certificates, limits })
     }
 
-    /// Connections at once from one network that are taken.
+    /// Connections accepted at one time from one network.
     pub fn per_network(&self) -> usize {
         self.limits.per_network_max
     }
@@ -182,13 +181,13 @@ impl Server {
         self.address
     }
 
-    /// The place of a connection from `peer` among those of its network; none is needed by a trusted proxy.
-    fn place(&self, places: &Quota<Network>, peer: SocketAddr) -> Result<Option<Permit<Network>>, Full> {
+    /// The permit of a connection from `peer` among those of its network; a trusted proxy needs none.
+    fn permit(&self, permits: &Quota<Network>, peer: SocketAddr) -> Result<Option<Permit<Network>>, Full> {
         let address = peer.ip().to_canonical();
         if self.trusted_proxies.iter().any(|proxies| proxies.contains(&address)) {
             return Ok(None);
         }
-        places.try_take(Network::from(address), 1).map(Some)
+        permits.try_take(Network::from(address), 1).map(Some)
     }
 
     /// Serves `endpoint` until `shutdown` completes, then lets running requests finish for the grace time.
@@ -198,7 +197,7 @@ impl Server {
     {
         let endpoint = Arc::new(endpoint);
         let slots = Arc::new(Semaphore::new(self.limits.connections_max));
-        let places = Quota::new(u64::MAX, self.limits.per_network_max as u64);
+        let permits = Quota::new(u64::MAX, self.limits.per_network_max as u64);
         let stopped = CancellationToken::new();
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
@@ -215,7 +214,7 @@ impl Server {
                 Some(ended) = connections.join_next() => report(ended),
                 Some((accepted, slot)) = next => match accepted {
                     Ok((socket, peer)) => {
-                        let Ok(place) = self.place(&places, peer) else {
+                        let Ok(permit) = self.permit(&permits, peer) else {
                             tracing::debug!(%peer, "an http connection above its network's cap was closed");
                             continue;
                         };
@@ -225,7 +224,7 @@ impl Server {
                             limits: self.limits,
                             stopped: stopped.clone(),
                             tls: self.certificates.as_ref().map(|certificates| certificates.current()),
-                            _held: Held { _slot: slot, _place: place },
+                            _held: Held { _slot: slot, _permit: permit },
                         };
                         connections.spawn(serving.run(socket));
                     }
@@ -249,7 +248,7 @@ impl Server {
     }
 }
 
-/// Looks after the certificate, if there is one.
+/// Keeps the certificate current, if there is one.
 async fn keep_fresh(certificates: Option<Arc<Certificates>>) -> Infallible {
     match certificates {
         Some(certificates) => certificates.keep_fresh().await,

@@ -1,6 +1,6 @@
 //! One connection: TLS where it is configured, then HTTP/1.1 or HTTP/2, until one side ends it.
 //!
-//! HTTP/2 only inside TLS, where both sides agree on it (ALPN): no browser speaks it in clear, and proxies speak HTTP/1.1.
+//! HTTP/2 only inside TLS, negotiated by ALPN: no browser uses it in clear text, and proxies use HTTP/1.1.
 
 use std::convert::Infallible;
 use std::io;
@@ -44,13 +44,13 @@ pub(super) struct Peers {
     pub(super) remote: SocketAddr,
 }
 
-/// What a connection occupies, free again when it ends.
+/// The permits of a connection, released when it ends.
 pub(super) struct Held {
     pub(super) _slot: OwnedSemaphorePermit,
-    pub(super) _place: Option<Permit<Network>>,
+    pub(super) _permit: Option<Permit<Network>>,
 }
 
-/// What a connection is served with.
+/// Context for serving a connection.
 pub(super) struct Serving<E> {
     pub(super) endpoint: Arc<E>,
     pub(super) peers: Peers,
@@ -80,7 +80,7 @@ impl<E: Endpoint + 'static> Serving<E> {
         }
     }
 
-    /// The TLS handshake, in the time of a request's head.
+    /// The TLS handshake, within the time limit of a request head.
     async fn greet<T>(&mut self, tls: Arc<ServerConfig>, socket: T) -> Option<TlsStream<T>>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -172,7 +172,7 @@ impl<E: Endpoint + 'static> Serving<E> {
                         leaving = true;
                         serving.as_mut().graceful_shutdown();
                     }
-                    // What was given already is not taken, or the peer was asked to leave and stays.
+                    // The peer does not take the data it was given, or does not leave after it was asked to.
                     Fault::Idle | Fault::Stalled => return,
                 },
             }

@@ -1,4 +1,4 @@
-//! Deadlines for writes: a peer that does not take its answer loses the connection, and with it the place it holds.
+//! Deadlines for writes: a peer that does not read its response loses the connection and its slot.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,9 +10,9 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Sent, ServerLimits};
 
-/// A socket whose pending write must make progress within a time, and enough of it over a longer one. A slow reader of
-/// a large answer is not cut, as whatever it takes starts the first time anew; one that only pretends to read is.
-/// Also counts what was written.
+/// A socket whose pending write must make progress within a time limit, and at a minimum rate over a longer window. A slow
+/// reader of a large answer is not cut off, as any progress restarts the first limit; one that only pretends to read is.
+/// Also counts the written bytes.
 #[derive(Debug)]
 pub(super) struct WriteDeadline<T> {
     socket: T,
@@ -21,9 +21,9 @@ pub(super) struct WriteDeadline<T> {
     rate_bytes_min: u64,
     sent: Sent,
     timer: Pin<Box<Sleep>>,
-    /// Since when the write that is pending has waited.
+    /// Start of the pending write's wait.
     waiting: Option<Instant>,
-    /// Time waited, and bytes written, since the rate was looked at last.
+    /// Time waited, and bytes written, since the last check of the rate.
     waited: Duration,
     written: u64,
 }
@@ -43,7 +43,7 @@ impl<T> WriteDeadline<T> {
         }
     }
 
-    /// Passes on what a write of so many bytes came to.
+    /// Passes on the result of a write and counts its bytes.
     fn wrote(
         &mut self,
         context: &mut Context<'_>,
@@ -56,7 +56,7 @@ impl<T> WriteDeadline<T> {
         self.watch(context, written)
     }
 
-    /// Passes on what a write came to; one that is pending for too long, or too often, becomes an error.
+    /// Passes on the result of a write; a write that is pending for too long, or too slow, becomes an error.
     fn watch<R>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if written.is_ready() {
             if let Some(since) = self.waiting.take() {
@@ -76,7 +76,7 @@ impl<T> WriteDeadline<T> {
         Poll::Ready(Err(too_slow()))
     }
 
-    /// Looks at the bytes of a window of waiting, and begins the next one.
+    /// Checks the bytes of a window of waiting, and begins the next window.
     fn is_fast_enough(&mut self) -> bool {
         let enough = self.written >= self.rate_bytes_min;
         (self.waited, self.written) = (Duration::ZERO, 0);
@@ -85,7 +85,7 @@ impl<T> WriteDeadline<T> {
 }
 
 fn too_slow() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the peer does not take its answer")
+    io::Error::new(io::ErrorKind::TimedOut, "the peer does not read its response")
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for WriteDeadline<T> {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = WRITE_STALL_TIMEOUT;
-    /// What two sockets hold between them.
+    /// Buffer between the two sockets.
     const BUFFER_BYTES: usize = 4 * 1024;
 
     fn pair(sent: &Sent) -> (WriteDeadline<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
@@ -148,7 +148,7 @@ mod tests {
         (WriteDeadline::new(socket, &ServerLimits::default(), sent.clone()), peer)
     }
 
-    /// Reads `bytes` every `pause` until the end; how many there were.
+    /// Reads `bytes` every `pause` until the end; returns the total.
     async fn read_slowly(mut peer: impl AsyncRead + Unpin, bytes: usize, pause: Duration) -> usize {
         let mut part = vec![0; bytes];
         let mut total = 0;
@@ -173,10 +173,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_that_reads_on_is_served_to_the_end_and_counted() {
+    async fn a_slow_but_steady_reader_is_served_to_the_end_and_counted() {
         let sent = Sent::default();
         let (mut socket, peer) = pair(&sent);
-        // A little above the floor, in pieces with long pauses.
+        // A little above the minimum rate, in bursts with long pauses.
         let pause = Duration::from_millis(BUFFER_BYTES as u64 * 1_000 * 9 / 10 / 1_024);
         let reader = tokio::spawn(read_slowly(peer, BUFFER_BYTES, pause));
         let (first, second) = ([0; 500], [0; 500]);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_takes_a_byte_now_and_then_loses_its_place() {
+    async fn a_reader_of_single_bytes_loses_its_slot() {
         let sent = Sent::default();
         let (mut socket, peer) = pair(&sent);
         let reader = tokio::spawn(read_slowly(peer, 1, LIMIT - Duration::from_secs(1)));

@@ -1,7 +1,7 @@
 //! The one guard for every address a user can give: RTMP destinations, webhooks, wallets, archive endpoints.
 //!
 //! A user's host is resolved here and nowhere else; every address of the answer is checked, and exactly the checked
-//! addresses are connected to, so a name that changes its mind between check and connect gains nothing. Addresses
+//! addresses are used for the connection, so changing a name between check and connect has no effect. Addresses
 //! that are not public are refused unless the operator lists them.
 
 use std::io;
@@ -30,12 +30,12 @@ use target::{AllowList, Target};
 pub const LOOKUP_TIMEOUT_MS: u64 = 5_000;
 /// Addresses of one name that are tried; further ones are checked, too, but not used.
 pub const ADDRESSES_TRIED_MAX: usize = 8;
-/// Longest time one [`Guard::connect`] may take, whatever its caller asks for.
+/// Longest time of one [`Guard::connect`], even if its caller allows more.
 pub const CONNECT_TIMEOUT_MAX_MS: u64 = 60_000;
 
 /// The setting named in refusals when [`Guard::new`] is used.
 const OUTBOUND_SETTING: &str = "[outbound] allow";
-/// Who asks where nobody else is named.
+/// Asker when no other is set.
 const HOST_ITSELF: &str = "host";
 
 /// Checks hosts, resolves them and connects to them. Cheap to clone.
@@ -47,26 +47,26 @@ pub struct Guard {
     asker: Asker,
 }
 
-/// What a resolver that a test made up answers, one look-up after the other.
+/// Answers of a test resolver, one per look-up.
 #[cfg(any(test, feature = "testing"))]
 /// Addresses that a name has, one answer after the other.
 pub type Answers = Arc<parking_lot::Mutex<std::collections::VecDeque<Vec<IpAddr>>>>;
 
-/// A destination this host must not connect to. Safe to show to the user who gave it: it repeats nothing of a text that
-/// may be a whole URL with its key, and does not tell to which internal address a name leads.
+/// A destination this host must not connect to. Safe to show to its owner: it repeats no part of a text that
+/// may be a whole URL with its key, and does not reveal the internal address of a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The text is no host at all.
-    #[error("destination host is no valid host name or IP address; give it without user, port or path")]
+    #[error("destination host is not a valid host name or IP address; give it without user, port or path")]
     Malformed,
     /// A literal address in a forbidden range.
     #[error("destination address {address} is {why}; ask the operator to add it to {setting}")]
     Address {
-        /// The address meant by the user's spelling.
+        /// The parsed address.
         address: IpAddr,
-        /// What the address is, e.g. `private`.
+        /// Class of the address, e.g. `private`.
         why: &'static str,
-        /// The setting that would let it through.
+        /// The setting that can allow it.
         setting: &'static str,
     },
     /// A name with at least one address in a forbidden range.
@@ -78,9 +78,9 @@ pub enum Refused {
         name: String,
         /// The offending address, for the operator's log only.
         address: IpAddr,
-        /// What the address is, e.g. `loopback`.
+        /// Class of the address, e.g. `loopback`.
         why: &'static str,
-        /// The setting that would let it through.
+        /// The setting that can allow it.
         setting: &'static str,
     },
 }
@@ -88,7 +88,7 @@ pub enum Refused {
 /// Why a destination cannot be resolved or reached.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GuardError {
-    /// Forbidden: the same answer comes until the destination or the allow list is changed.
+    /// Forbidden until the destination or the allow list changes.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The name has no address, or the resolver failed.
@@ -96,10 +96,10 @@ pub enum GuardError {
     Dns {
         /// The name as asked for.
         name: String,
-        /// The resolver's words.
+        /// The resolver's error.
         reason: String,
     },
-    /// Every address refused the connection or was out of reach.
+    /// Every address refused the connection or was unreachable.
     #[error("cannot connect to {host} port {port}: {source}")]
     Connect {
         /// Name or address.
@@ -110,21 +110,21 @@ pub enum GuardError {
         source: Arc<io::Error>,
     },
     /// The resolver did not answer in time.
-    #[error("the name server does not answer for {name} within {after_ms} ms; check the name")]
+    #[error("the name server did not answer for {name} within {after_ms} ms; check the name")]
     NameServer {
         /// The name as asked for.
         name: String,
-        /// How long the look-up has run in milliseconds.
+        /// Duration of the look-up in milliseconds.
         after_ms: u64,
     },
-    /// The resolver was not asked in time. Says nothing of the name, nor of where it leads.
+    /// The resolver was not asked in time, so nothing is known about the name.
     #[error("the name {name} was not looked up within {after_ms} ms because {because}; it is tried again")]
     NotLookedUp {
         /// The name as asked for.
         name: String,
         /// Time waited in milliseconds.
         after_ms: u64,
-        /// Whose look-ups are in the way.
+        /// The look-ups that use all permits.
         because: Crowd,
     },
     /// No answer of the destination in time.
@@ -170,19 +170,19 @@ impl Guard {
         })
     }
 
-    /// This guard, as `asker` uses it: the look-ups are shared out, and `asker` has its own share.
+    /// This guard on behalf of `asker`, with the asker's share of the look-ups.
     #[must_use]
     pub fn asked_by(&self, asker: Asker) -> Self {
         Self { asker, ..self.clone() }
     }
 
-    /// The same with a resolver that a test made up.
+    /// The same with a test resolver.
     #[cfg(any(test, feature = "testing"))]
     pub fn resolving(self, resolver: Resolver) -> Self {
         Self { lookups: Arc::new(Lookups::with_resolver(resolver)), ..self }
     }
 
-    /// The same with one that has its answers already.
+    /// The same with a test resolver that has fixed answers.
     #[cfg(any(test, feature = "testing"))]
     pub fn answering(self, answers: Answers) -> Self {
         self.resolving(Arc::new(move |_| {
@@ -191,8 +191,8 @@ impl Guard {
         }))
     }
 
-    /// Checks what can be known without a resolver: literal addresses in every spelling, and `localhost`. For the
-    /// moment a destination is registered; [`Guard::connect`] checks again.
+    /// Checks without a resolver: literal addresses in every spelling, and `localhost`. For the
+    /// registration of a destination; [`Guard::connect`] checks again.
     ///
     /// # Errors
     /// The text is no host, or means a forbidden address.
@@ -205,7 +205,7 @@ impl Guard {
         }
     }
 
-    /// The same for the host of a URL; a text that is none passes.
+    /// The same for the host of a URL; a text that is not a URL passes.
     ///
     /// # Errors
     /// The URL's host means a forbidden address.
@@ -214,7 +214,7 @@ impl Guard {
         url.host_str().filter(|host| !host.is_empty()).map_or(Ok(()), |host| self.check_literal(host))
     }
 
-    /// Whether the operator lists this host itself, by name or by literal address: rules that hold for strangers only
+    /// Whether the operator lists this host, by name or by literal address: rules for unlisted hosts only
     /// (such as https for webhooks) may then be relaxed.
     #[must_use]
     pub fn is_listed(&self, host: &str) -> bool {
@@ -225,7 +225,7 @@ impl Guard {
         }
     }
 
-    /// All addresses `host` leads to, in the resolver's order, each of them checked; at most [`ADDRESSES_TRIED_MAX`].
+    /// All addresses of `host`, in the resolver's order, each of them checked; at most [`ADDRESSES_TRIED_MAX`].
     /// Waits at most `limit`, and never longer than [`LOOKUP_TIMEOUT_MS`].
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl Guard {
         self.judge(name, port, limit, found)
     }
 
-    /// What the outcome of a look-up means for a caller that waited at most `limit` for it.
+    /// Turns the result of a look-up into addresses or an error; the caller waited at most `limit`.
     fn judge(
         &self,
         name: String,
@@ -266,7 +266,7 @@ impl Guard {
             Err(Unknown::Silent(ran)) => {
                 return Err(GuardError::NameServer { name, after_ms: whole_ms(ran) });
             }
-            Err(Unknown::NoPlace(because)) => {
+            Err(Unknown::NoPermit(because)) => {
                 return Err(GuardError::NotLookedUp { name, after_ms: whole_ms(limit), because });
             }
         };
@@ -292,7 +292,7 @@ impl Guard {
         let deadline = began + limit;
         let shown = || Target::parse(host).map_or_else(String::new, |target| target.to_string());
         let addresses = self.resolve(host, port, limit).await?;
-        // The time that the look-up took is not laid to the destination.
+        // The time of the look-up does not count against the destination.
         let after_ms = whole_ms(limit).saturating_sub(whole_ms(began.elapsed()));
         let late = || GuardError::Timeout { host: shown(), port, after_ms };
         match connect_first(&addresses, deadline).await {

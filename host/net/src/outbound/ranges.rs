@@ -1,4 +1,4 @@
-//! The address ranges no user may make this host connect to, and the address that is meant behind a translated one.
+//! The address ranges that users must not make this host connect to, and the IPv4 address behind a translated one.
 //!
 //! Source: the IANA special-purpose registries (RFC 6890 and its updates), plus the fixed addresses at which cloud
 //! providers answer their machines. Pure tables, no I/O.
@@ -36,7 +36,7 @@ const FORBIDDEN_V4: [(Ipv4Net, &str); 16] = [
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// Forbidden IPv6 ranges. The first match names the reason, so the narrow entries of a block stand before it.
+/// Forbidden IPv6 ranges. The first match names the reason, so the narrow entries of a block come before it.
 const FORBIDDEN_V6: [(Ipv6Net, &str); 15] = [
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),

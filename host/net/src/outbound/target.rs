@@ -1,11 +1,11 @@
-//! From the text a user typed as a host to an address or a name, and the operator's list of exceptions.
+//! Parses the host text of a user into an address or a name, and the operator's list of exceptions.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Longest host text looked at: a DNS name has at most 253 characters (RFC 1035), and a root dot.
+/// Longest host text: a DNS name has at most 253 characters (RFC 1035), and a root dot.
 pub(super) const HOST_BYTES_MAX: usize = 254;
 
 /// A host in the one spelling that is checked and then used. Nothing else of the user's text reaches the resolver, so
@@ -19,9 +19,9 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Reads a host as URLs of http know it: decimal, hexadecimal, octal and short IPv4 forms, IPv6 with and without
-    /// brackets, percent escapes and full-width digits are all seen as the address they mean. `None` for text that is
-    /// no host, with user, port, path or zone index among it.
+    /// Parses a host like an http URL: decimal, hexadecimal, octal and short IPv4 forms, IPv6 with and without
+    /// brackets, percent escapes and full-width digits are all parsed as their address. `None` for text that is
+    /// not a host, also with user, port, path or zone index.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.is_empty() || text.len() > HOST_BYTES_MAX {
             return None;
@@ -55,7 +55,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What the operator lets through although the address table forbids it.
+/// Targets that the operator allows although the address table forbids them.
 #[derive(Debug, Default)]
 pub(super) struct AllowList {
     networks: Vec<IpNet>,
@@ -65,10 +65,10 @@ pub(super) struct AllowList {
 /// An entry of the allow list that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{setting}: \"{entry}\" is no address, network or host name; write for example \"10.1.2.0/24\", \"10.1.2.3\" or \"nas.example.net\", without port, path or wildcard"
+    "{setting}: \"{entry}\" is not an address, network or host name; write for example \"10.1.2.0/24\", \"10.1.2.3\" or \"nas.example.net\", without port, path or wildcard"
 )]
 pub struct AllowError {
-    /// The setting the entry stands in, e.g. `[outbound] allow`.
+    /// The setting with the entry, e.g. `[outbound] allow`.
     pub setting: &'static str,
     /// The entry as written.
     pub entry: String,
@@ -94,18 +94,18 @@ impl AllowList {
         Ok(list)
     }
 
-    /// Whether the operator listed a network that holds `address` (unwrapped from its IPv4-mapped form).
+    /// Whether the operator listed a network that contains `address` (unwrapped from its IPv4-mapped form).
     pub(super) fn holds_address(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// Whether the operator listed this very name: it may then lead anywhere.
+    /// Whether the operator listed this name: it may then resolve to any address.
     pub(super) fn holds_name(&self, name: &str) -> bool {
         self.names.iter().any(|listed| listed == name)
     }
 }
 
-/// The network as addresses are compared with it: an IPv4-mapped network becomes the IPv4 network it means.
+/// The network in canonical form: an IPv4-mapped network becomes the IPv4 network.
 fn canonical(network: IpNet) -> Option<IpNet> {
     let address = network.addr().to_canonical();
     if address.is_ipv4() == network.addr().is_ipv4() {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_host_is_refused() {
+    fn invalid_host_texts_are_refused() {
         let long = format!("{}.example", "a".repeat(HOST_BYTES_MAX));
         let label = format!("{}.example", "a".repeat(64));
         for text in [

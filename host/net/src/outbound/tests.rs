@@ -55,7 +55,7 @@ fn literal_addresses_are_refused_in_every_spelling() {
 }
 
 #[test]
-fn refusals_say_what_to_do_and_keep_secrets_in_their_texts() {
+fn refusals_name_the_fix_and_show_no_secrets_in_their_texts() {
     let open = guard(&[]);
     assert_eq!(
         open.check_literal("10.5").unwrap_err().to_string(),
@@ -87,7 +87,7 @@ fn one_forbidden_address_condemns_the_answer() {
 }
 
 #[test]
-fn allow_list_opens_what_it_names_and_no_more() {
+fn allow_list_opens_only_its_entries() {
     let lan = guard(&["10.1.2.0/24", "nas.example", "localhost"]);
     for host in ["10.1.2.3", "[::ffff:10.1.2.3]", "0x0a010203", "localhost"] {
         assert_eq!(lan.check_literal(host), Ok(()), "{host}");
@@ -148,15 +148,15 @@ fn resolver_answers_become_addresses_or_errors() {
         ),
         (
             Unknown::Silent(LONG),
-            "the name server does not answer for a.example within 5000 ms; check the name",
+            "the name server did not answer for a.example within 5000 ms; check the name",
         ),
         (
-            Unknown::NoPlace(Crowd::All),
-            "the name a.example was not looked up within 5000 ms because too many other look-ups wait for answers; it is tried again",
+            Unknown::NoPermit(Crowd::All),
+            "the name a.example was not looked up within 5000 ms because too many other look-ups are waiting for answers; it is tried again",
         ),
         (
-            Unknown::NoPlace(Crowd::Own),
-            "the name a.example was not looked up within 5000 ms because too many other names of its owner are not answered (check those names); it is tried again",
+            Unknown::NoPermit(Crowd::Own),
+            "the name a.example was not looked up within 5000 ms because too many other names of the same owner got no answer (check those names); it is tried again",
         ),
     ] {
         assert_eq!(judge(Err(unknown)).unwrap_err().to_string(), words);
@@ -177,7 +177,7 @@ fn waiting_resolver(address: [u8; 4]) -> (Resolver, tokio::sync::watch::Sender<b
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_shared_look_up_finds_is_checked_for_everybody() {
+async fn results_of_a_shared_look_up_are_checked_for_every_asker() {
     let (resolver, tell) = waiting_resolver([10, 0, 0, 1]);
     let guard = guard(&[]).resolving(resolver);
     let asking = [1, 2].map(|account| {
@@ -320,7 +320,7 @@ fn a_failed_connect_text() {
 fn crowds_texts() {
     assert_eq!(
         Crowd::Own.to_string(),
-        "too many other names of its owner are not answered (check those names)"
+        "too many other names of the same owner got no answer (check those names)"
     );
-    assert_eq!(Crowd::All.to_string(), "too many other look-ups wait for answers");
+    assert_eq!(Crowd::All.to_string(), "too many other look-ups are waiting for answers");
 }

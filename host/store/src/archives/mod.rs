@@ -1,4 +1,4 @@
-//! Recordings in the cloud archive, as their driver last told of them.
+//! Recordings in the cloud archive, as their driver last reported them.
 
 pub(crate) mod recoveries;
 pub(crate) mod state;
@@ -13,99 +13,87 @@ use crate::engine::{self, Query, Row, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::store::Store;
 use crate::webhooks::EventType;
-use crate::webhooks::events::{TOLD_ERROR_CHARS_MAX, emit_of_session};
+use crate::webhooks::events::{EVENT_ERROR_CHARS_MAX, emit_of_session};
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
 
-/// Longest name of a recording in characters. An S3 store takes keys of 1024 bytes; what is made here is ASCII.
+/// Longest name of a recording in characters. S3 allows keys of 1024 bytes; names made here are ASCII.
 pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
 const MS_PER_SEC: f64 = 1_000.0;
 
-/// What a driver tells of a recording.
+/// A driver's report about a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveReport {
-    /// Id of the driver that made it and keeps it.
+    /// Id of the driver that made and keeps the recording.
     pub driver: String,
     /// The destination that records.
     pub destination_id: DestinationId,
-    /// The session that is recorded.
+    /// The recorded session.
     pub session_id: SessionId,
-    /// The object's key below the prefix of its store, 1 to [`ARCHIVE_NAME_CHARS_MAX`] characters; unique in the account.
+    /// The object's key below the prefix of its store, 1 to [`ARCHIVE_NAME_CHARS_MAX`] characters; unique in the
+    /// account.
     pub file_name: String,
-    /// What became of it.
     pub state: ArchiveState,
     /// Bytes recorded.
     pub size_bytes: u64,
-    /// Of these, bytes the store has.
+    /// Bytes that the store has.
     pub uploaded_bytes: u64,
-    /// Its length in milliseconds.
+    /// Length in milliseconds.
     pub duration_ms: u64,
-    /// Why it failed, or why its upload waits for its next try; for one that is gone, why, when it is not that its days were over.
+    /// Why the recording failed, or why its upload is waiting for a retry. For a removed recording: the reason, unless
+    /// its retention time was over.
     pub error: Option<String>,
-    /// Whose failure it is, in the words of the driver contract; kept of failed ones.
+    /// Class of the error, in the terms of the driver contract; kept for failed recordings.
     pub error_class: Option<String>,
-    /// Where it lies, `s3://bucket/key`; `None` before the store has it.
+    /// `s3://bucket/key`; `None` until the store has it.
     pub url: Option<String>,
-    /// Time of its first media.
+    /// Time of the first media.
     pub started_at: UnixMillis,
-    /// When this was so; an older report than the last one changes nothing.
+    /// Time of this state. A report that is older than the last one changes nothing.
     pub changed_at: UnixMillis,
-    /// Retries that the driver took up.
+    /// Retries that the driver has started.
     pub attempt: u32,
-    /// The store opened the upload of the last of them.
+    /// The store opened the upload of the newest retry.
     pub attempt_opened: bool,
 }
 
-/// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveRecord {
-    /// Its id.
     pub id: i64,
-    /// What its driver last told.
+    /// The last report.
     pub report: ArchiveReport,
-    /// A retry was asked for and has not ended.
+    /// A retry was requested and has not ended.
     pub recovering: bool,
 }
 
-/// What became of a driver's word on a recording.
+/// Result of recording a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It is written down, for the recording of that id.
+    /// It is stored, for the recording of that id.
     Taken(i64),
-    /// It changes nothing: it is older than what is known, or the recording was deleted.
+    /// It changes nothing: it is older than the last report, or the recording was deleted.
     Late,
-    /// Its destination is of a type of which the driver may not tell.
-    Foreign {
-        /// The type.
-        kind: String,
-    },
-    /// Another driver has a recording of that name, or had one.
-    NameTaken {
-        /// That driver.
-        driver: String,
-    },
+    /// The destination has a type for which the driver may not report.
+    Foreign { kind: String },
+    /// Another driver has, or had, a recording of that name.
+    NameTaken { driver: String },
 }
 
-/// As much of a recording as tells whether its driver knows more.
+/// The part of a recording that shows whether its driver has newer data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownArchive {
-    /// Its id.
     pub id: i64,
-    /// Its name.
     pub file_name: String,
-    /// What became of it.
     pub state: ArchiveState,
-    /// When its driver last told.
+    /// Time of the driver's last report.
     pub changed_at: UnixMillis,
 }
 
-/// A destination, for the driver that keeps recordings of it.
+/// A destination, for the driver that keeps its recordings.
 #[derive(Clone, PartialEq)]
 pub struct RecordedDestination {
-    /// Its id.
     pub id: DestinationId,
-    /// Its type.
     pub kind: String,
-    /// The driver's configuration in clear; `None` when it was deleted.
+    /// The driver's configuration in clear; `None` if the destination was deleted.
     pub config: Option<Value>,
 }
 
@@ -116,7 +104,7 @@ impl std::fmt::Debug for RecordedDestination {
     }
 }
 
-/// Whose the destination is, and of which type, if it had that session.
+/// Account and type of the destination, if it took part in the session.
 const OWNER: &str = "SELECT s.account_id, d.kind FROM destinations d JOIN streams s ON s.id = d.stream_id
     JOIN sessions e ON e.stream_id = s.id WHERE d.id = $1 AND e.id = $2";
 const FIND: &str = "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms FROM archives
@@ -139,7 +127,7 @@ const DELETE: &str =
     "UPDATE archives SET deleted_ms = $3 WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL
     RETURNING file_name";
 
-/// The columns of a recording and the condition that finds it.
+/// The columns of a recording; a condition that finds it follows.
 macro_rules! select_archives {
     ($condition:literal) => {
         concat!(
@@ -162,7 +150,7 @@ const CONFIGURED: &str = "SELECT uid, kind, config_sealed, deleted_ms FROM desti
 const RECORDED: &str = "SELECT DISTINCT destination_id FROM archives
     WHERE driver = $1 AND deleted_ms IS NULL ORDER BY destination_id";
 
-/// What was known of a recording before a report.
+/// The stored state of a recording before a report.
 struct Before {
     id: i64,
     driver: String,
@@ -176,8 +164,8 @@ struct Before {
 impl Before {
     async fn find(tx: &mut Tx, account: i64, file_name: &str) -> Result<Option<Self>> {
         let row = engine::query(FIND).bind(account).bind(file_name).fetch_optional(&mut *tx).await;
-        let row = row.map_err(db("look for a recording"))?;
-        row.as_ref().map(Self::read).transpose().map_err(db("look for a recording"))
+        let row = row.map_err(db("find a recording"))?;
+        row.as_ref().map(Self::read).transpose().map_err(db("find a recording"))
     }
 
     fn read(row: &Row) -> sqlx::Result<Self> {
@@ -192,7 +180,7 @@ impl Before {
         })
     }
 
-    /// It is the one that the report is about, whatever types its driver serves by now.
+    /// The report is about this recording, even if the types of its driver have changed since.
     fn is_own(&self, report: &ArchiveReport) -> bool {
         self.driver == report.driver && self.destination == report.destination_id.0
     }
@@ -201,9 +189,9 @@ impl Before {
         self.deleted_ms.is_none() && report.changed_at.0 >= self.changed_ms
     }
 
-    /// A new state, or the same end of a later retry that had begun.
-    fn turns(&self, report: &ArchiveReport) -> bool {
-        // A retry that the store never opened: it is as failed as before.
+    /// A new state, or the same end state of a later retry that had started.
+    fn is_new_state(&self, report: &ArchiveReport) -> bool {
+        // The store never opened this retry: the recording is failed as before.
         if report.state == ArchiveState::Failed && report.attempt > 0 && !report.attempt_opened {
             return false;
         }
@@ -213,28 +201,29 @@ impl Before {
 }
 
 impl Store {
-    /// Records what a driver tells, with the event of what became of it, and ends the paid retry that it is about; the account
-    /// follows from the destination. `may_tell_of` says of the destination's type whether the driver may begin a recording of it; what it
-    /// has begun it may end whatever its types are since. [`Recorded`] names what changes nothing.
+    /// Records a driver's report, with the event of the new state, and ends the paid retry that the report is about.
+    /// The account follows from the destination. `may_report` decides from the destination's type whether the driver
+    /// may start a recording of it; a driver may end a recording that it started, even if its types have changed since.
+    /// [`Recorded`] has the cases in which nothing changes.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for a destination that has no such session.
     pub async fn record_archive(
         &self,
         report: ArchiveReport,
-        may_tell_of: &(dyn for<'k> Fn(&'k str) -> bool + Send + Sync),
+        may_report: &(dyn for<'k> Fn(&'k str) -> bool + Send + Sync),
         now: UnixMillis,
     ) -> Result<Recorded> {
-        let failed = db("record what became of a recording");
+        let failed = db("record the state of a recording");
         let mut tx = self.begin_holding(Lock::Destination(report.destination_id)).await?;
         let owner = engine::query_as(OWNER).bind(report.destination_id.0).bind(report.session_id.as_str());
         let owner: Option<(i64, String)> = owner.fetch_optional(&mut tx).await.map_err(&failed)?;
         let (account, kind) = owner.ok_or(StoreError::NotFound("destination with that session"))?;
         let before = Before::find(&mut tx, account, &report.file_name).await?;
-        if !before.as_ref().is_some_and(|before| before.is_own(&report)) && !may_tell_of(&kind) {
+        if !before.as_ref().is_some_and(|before| before.is_own(&report)) && !may_report(&kind) {
             return Ok(Recorded::Foreign { kind });
         }
-        let (id, turns) = match &before {
+        let (id, has_new_state) = match &before {
             Some(before) if before.driver != report.driver => {
                 return Ok(Recorded::NameTaken { driver: before.driver.clone() });
             }
@@ -242,7 +231,7 @@ impl Store {
             Some(before) => {
                 let update = changing(UPDATE, &report).bind(before.id);
                 update.execute(&mut tx).await.map_err(&failed)?;
-                (before.id, before.turns(&report))
+                (before.id, before.is_new_state(&report))
             }
             None => {
                 let insert = changing(INSERT, &report)
@@ -257,13 +246,14 @@ impl Store {
             }
         };
         recoveries::settle(&mut tx, id, false, now).await?;
-        let turn = turns.then_some((id, &report, report.changed_at));
-        self.commit_turn(tx, AccountId(account), turn, now).await?;
+        let new_state = has_new_state.then_some((id, &report, report.changed_at));
+        self.commit_state(tx, AccountId(account), new_state, now).await?;
         Ok(Recorded::Taken(id))
     }
 
-    /// A driver tells that a recording is not in its store any more, as its days there were over or, with an error that says so, for
-    /// another reason: it is shown no more, and the log of the account says so. What is deleted, or by another driver, stays as it is.
+    /// A driver reports that a recording is no longer in its store, because its retention time was over or, if the
+    /// report has an error, for that reason. The recording is hidden, and the account's audit log has an entry. Deleted
+    /// recordings and those of another driver do not change.
     ///
     /// # Errors
     /// The database failed.
@@ -275,11 +265,11 @@ impl Store {
             .bind(&report.file_name)
             .bind(now.0);
         let gone: Option<(i64, i64)> =
-            gone.fetch_optional(&mut tx).await.map_err(db("note that a recording is gone"))?;
+            gone.fetch_optional(&mut tx).await.map_err(db("record the removal of a recording"))?;
         let Some((id, account)) = gone else { return Ok(()) };
         recoveries::end(&mut tx, id, now).await?;
         if report.size_bytes == 0 {
-            // Nothing expired: there never was anything of it.
+            // Nothing expired: the recording never had any media.
             return tx.commit().await;
         }
         let actor = Actor { account: AccountId(account), by: By::Service, address: None, now };
@@ -295,14 +285,14 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// What was last told of a recording; `None` when it is unknown or deleted.
+    /// The last report about a recording; `None` if it is unknown or deleted.
     pub async fn archive_report(&self, id: i64) -> Result<Option<ArchiveReport>> {
         let row = engine::query(SELECT_BY_ID).bind(id).fetch_optional(&self.0.readers).await;
         let record = row.map_err(db("read a recording"))?.as_ref().map(record).transpose()?;
         Ok(record.map(|record| record.report))
     }
 
-    /// Everything known of a driver's recordings, unless deleted.
+    /// All recordings of a driver that are not deleted.
     pub async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>> {
         let rows = engine::query_as(KNOWN).bind(driver).fetch_all(&self.0.readers).await;
         let rows: Vec<(i64, String, String, i64)> = rows.map_err(db("read the recordings"))?;
@@ -313,19 +303,20 @@ impl Store {
         known.collect()
     }
 
-    /// A recording that is being made or uploaded has failed because of `error`, which is ours; any other stays as it is.
+    /// Marks a recording that is being made or uploaded as failed because of `error`, which is a fault of the service.
+    /// Recordings in other states do not change.
     pub async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()> {
-        let failed = db("give a recording up");
+        let failed = db("mark a recording as failed");
         let mut tx = self.begin_holding(Lock::Archive(id)).await?;
         let lost = engine::query_scalar(LOSE).bind(id).bind(error).fetch_optional(&mut tx).await;
         let Some(account) = lost.map_err(&failed)? else { return Ok(()) };
         let row = engine::query(SELECT_BY_ID).bind(id).fetch_one(&mut tx).await.map_err(&failed)?;
         let report = record(&row)?.report;
         recoveries::settle(&mut tx, id, true, now).await?;
-        self.commit_turn(tx, AccountId(account), Some((id, &report, now)), now).await
+        self.commit_state(tx, AccountId(account), Some((id, &report, now)), now).await
     }
 
-    /// Its driver has forgotten a recording: it is shown no more.
+    /// The driver has forgotten a recording: it is hidden from now on.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -341,7 +332,8 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// What a destination is now, deleted or not; `None` when there was none, or its configuration cannot be read.
+    /// The current data of a destination, deleted or not; `None` if it never existed or its configuration cannot be
+    /// read.
     pub async fn recorded_destination(&self, id: DestinationId) -> Result<Option<RecordedDestination>> {
         let failed = db("read a destination");
         let row = engine::query_as(CONFIGURED).bind(id.0).fetch_optional(&self.0.readers).await;
@@ -350,7 +342,7 @@ impl Store {
         if deleted.is_some() {
             return Ok(Some(RecordedDestination { id, kind, config: None }));
         }
-        // One that cannot be read is told of where it is used.
+        // An unreadable configuration is reported where it is used.
         let opened = self.0.vault.open(&uid, &sealed).ok();
         let config = opened.and_then(|config| serde_json::from_slice(config.expose()).ok());
         Ok(config.map(|config| RecordedDestination { id, kind, config: Some(config) }))
@@ -392,17 +384,17 @@ impl Store {
         row.map_err(db("read a recording"))?.as_ref().map(record).transpose()
     }
 
-    /// Commits what became of a recording. With a turn, webhooks are told of it in the same transaction, and those who watch
-    /// the account after it.
-    async fn commit_turn(
+    /// Commits a report. If the state changed, webhooks are notified in the same transaction, and the account's event
+    /// feed after it.
+    async fn commit_state(
         &self,
         mut tx: Tx,
         account: AccountId,
-        turn: Option<(i64, &ArchiveReport, UnixMillis)>,
+        new_state: Option<(i64, &ArchiveReport, UnixMillis)>,
         now: UnixMillis,
     ) -> Result<()> {
-        let Some((id, report, at)) = turn else { return tx.commit().await };
-        tell(&mut tx, report, at, now).await?;
+        let Some((id, report, at)) = new_state else { return tx.commit().await };
+        emit_state(&mut tx, report, at, now).await?;
         tx.commit().await?;
         self.wake_outbox();
         let data = json!({
@@ -415,7 +407,7 @@ impl Store {
     }
 }
 
-/// A statement that begins with what a report changes.
+/// A statement that begins with the values that a report changes.
 fn changing(sql: &'static str, report: &ArchiveReport) -> Query {
     let has_failed = report.state == ArchiveState::Failed;
     let why = |is_meant: bool| report.error.as_ref().filter(|_| is_meant);
@@ -433,7 +425,7 @@ fn changing(sql: &'static str, report: &ArchiveReport) -> Query {
         .bind(why(!has_failed))
 }
 
-/// The number as the database holds it, at most what every JSON reader does.
+/// The number as the database stores it, at most the largest integer that every JSON reader supports.
 fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(JSON_INTEGER_MAX).min(JSON_INTEGER_MAX)
 }
@@ -470,8 +462,8 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
     Ok(ArchiveRecord { id: row.try_get("id")?, report, recovering })
 }
 
-/// A recording turned into what `report` says; only its ends are told.
-async fn tell(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: UnixMillis) -> Result<()> {
+/// Emits the event of a recording's new state; only end states have one.
+async fn emit_state(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: UnixMillis) -> Result<()> {
     let event = match report.state {
         ArchiveState::Ready => EventType::RecordingReady,
         ArchiveState::Failed => EventType::RecordingFailed,
@@ -479,10 +471,10 @@ async fn tell(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: UnixMill
     };
     let mut data = json!({"fileName": report.file_name, "destinationId": report.destination_id.0});
     if let Some(error) = &report.error {
-        data["error"] = json!(error.chars().take(TOLD_ERROR_CHARS_MAX).collect::<String>());
+        data["error"] = json!(error.chars().take(EVENT_ERROR_CHARS_MAX).collect::<String>());
     } else {
         data["sizeBytes"] = json!(report.size_bytes);
-        // Milliseconds of a recording are far below what a double holds exactly.
+        // Milliseconds of a recording are far below the largest integer that a double holds exactly.
         data["durationSeconds"] = json!(report.duration_ms as f64 / MS_PER_SEC);
         data["url"] = json!(report.url);
     }

@@ -1,6 +1,7 @@
-//! Retries of uploads that somebody pays for.
+//! Paid retries of uploads.
 //!
-//! A row and its charge are written together, before the driver is asked. It ends kept or given back, once.
+//! A row and its charge are written together, before the driver is asked. Each retry ends once: the charge is kept or
+//! refunded.
 
 use serde_json::json;
 
@@ -14,44 +15,38 @@ use crate::ledger::balance;
 use crate::store::Store;
 use satcast_core::ids::{DestinationId, Msat, UnixMillis};
 
-/// A retry whose driver was asked, and whose answer nobody has written down.
+/// A retry that was requested from the driver, and whose answer is not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedRecovery {
-    /// Its id.
     pub id: i64,
-    /// The recording.
     pub archive: i64,
-    /// Its name.
     pub file_name: String,
-    /// Retries that the driver had taken up before.
+    /// Retries that the driver had started before.
     pub driver_attempt: u32,
 }
 
 /// A retry whose upload was opened and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedRecovery {
-    /// Its id.
     pub id: i64,
-    /// Id of the driver that uploads.
     pub driver: String,
-    /// Name of the recording.
     pub file_name: String,
 }
 
-/// What became of the wish for a retry.
+/// Result of a request for a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryBegun {
     /// It is charged, and has this id.
     Begun(i64),
     /// The recording has not failed.
     NotFailed(ArchiveState),
-    /// Another one has not ended.
+    /// Another retry has not ended.
     Running,
-    /// The account has too little: this much.
+    /// The balance is too small: it has this much.
     Insufficient(Msat),
 }
 
-/// A failure of this class is ours, and what was paid for it is given back.
+/// A failure of this class is a fault of the service, and its charge is refunded.
 pub(crate) fn is_ours(class: Option<&str>) -> bool {
     matches!(class, Some("internal" | "panic"))
 }
@@ -68,17 +63,17 @@ const INSERT: &str = "INSERT INTO archive_recoveries
     VALUES ($1, $2, $3, 'asked', $4, $5, $5) RETURNING id";
 const OPENED: &str = "UPDATE archive_recoveries SET state = 'opened', changed_ms = $2
     WHERE id = $1 AND state = 'asked' RETURNING archive_id";
-/// One in that state is given back.
+/// Refunds a retry in that state.
 const GIVE_BACK: &str = "UPDATE archive_recoveries SET state = 'refunded', changed_ms = $2
     WHERE id = $1 AND state = $3 RETURNING archive_id, attempt, charged_msat";
 const ALL_OPENED: &str = "SELECT r.id, a.driver, a.file_name FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE r.state = 'opened' ORDER BY r.id";
-/// The opened retry of a recording, once its driver has told how it ended.
+/// The opened retry of a recording, when its driver reports the end.
 const ENDED: &str = "SELECT r.id, r.attempt, r.charged_msat, a.state, a.error_class FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE r.archive_id = $1 AND r.state = 'opened'
     AND (a.attempt > r.driver_attempt OR $2 = 1) AND a.state IN ('ready', 'failed')";
 const SET_STATE: &str = "UPDATE archive_recoveries SET state = $2, changed_ms = $3 WHERE id = $1";
-/// One that is asked for still is ended by who asks, and given back.
+/// A retry that is only requested is ended, and refunded, by its caller.
 const END: &str = "UPDATE archive_recoveries SET state = 'ended', changed_ms = $2
     WHERE archive_id = $1 AND state = 'opened'";
 const ASKED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
@@ -86,14 +81,14 @@ const ASKED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FR
 const UNANSWERED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE r.created_ms < $1 AND r.state = 'asked' ORDER BY r.id";
 
-/// The name of a retry's charge.
+/// The idempotency name of a retry's charge.
 macro_rules! name {
     () => {
         "'recovery:' || CAST(r.archive_id AS TEXT) || ':' || CAST(r.attempt AS TEXT)"
     };
 }
 
-/// Every paid retry with its charge and what was given back, as far as they are what they should be.
+/// Every paid retry with its charge and refund, if these are correct.
 const POSTED: &str = concat!(
     "SELECT r.id, r.charged_msat, r.state, c.amount_msat, b.amount_msat FROM archive_recoveries r ",
     "JOIN archives a ON a.id = r.archive_id JOIN ledger_accounts l ON l.account_id = a.account_id ",
@@ -104,7 +99,7 @@ const POSTED: &str = concat!(
     name!(),
     " AND b.kind = $2 AND b.credit_id = l.id ORDER BY r.id"
 );
-/// Charges of retries, and what was given back of them, that no row explains.
+/// Charges and refunds of retries that belong to no row.
 const UNEXPLAINED: &str = concat!(
     "SELECT t.id, t.amount_msat FROM transfers t WHERE (t.kind = $1 OR (t.kind = $2 AND t.idem LIKE 'refund:recovery:%')) ",
     "AND NOT EXISTS (SELECT 1 FROM archive_recoveries r WHERE t.idem = ",
@@ -114,7 +109,7 @@ const UNEXPLAINED: &str = concat!(
     ") ORDER BY t.id"
 );
 
-/// Id, charge, state, what its transfer took, what another one gave back.
+/// Id, charge, state, amount of the charge's transfer, amount of the refund's transfer.
 type PostedRow = (i64, i64, String, Option<i64>, Option<i64>);
 
 fn charge_name(archive: i64, attempt: i64) -> String {
@@ -122,8 +117,8 @@ fn charge_name(archive: i64, attempt: i64) -> String {
 }
 
 impl Store {
-    /// Charges a retry of a recording of the actor's account, unless another one runs. `driver_attempt` is what its driver has
-    /// counted so far; a charge of 0 posts nothing.
+    /// Charges a retry of a recording of the actor's account, unless another one has not ended. `driver_attempt` is the
+    /// number of retries that the driver has counted so far. A charge of 0 posts nothing.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for a recording that is not the account's.
@@ -134,7 +129,7 @@ impl Store {
         driver_attempt: u32,
         fee: Msat,
     ) -> Result<RecoveryBegun> {
-        let failed = db("begin a recovery");
+        let failed = db("begin a paid retry");
         let (account, now) = (actor.account, actor.now);
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let row = engine::query_as(ARCHIVE).bind(archive).bind(account.0).fetch_optional(&mut tx).await;
@@ -169,11 +164,11 @@ impl Store {
                 hour: None,
                 now,
             };
-            // The name is the row's own, which did not exist: nothing of that name can stand there.
+            // The name contains the id of the row, which is new: no transfer can have it.
             if !post(&mut tx, &posting).await? {
                 return Err(StoreError::Unreadable { what: "transfers.idem of a recovery" });
             }
-            // Dropping the transaction takes back what was written.
+            // Dropping the transaction rolls back everything.
             if take(&mut tx, account, fee, self.0.low_balance, now).await?.is_none() {
                 return Ok(RecoveryBegun::Insufficient(balance(&mut tx, account).await?));
             }
@@ -185,53 +180,53 @@ impl Store {
         Ok(RecoveryBegun::Begun(id))
     }
 
-    /// The store opened the upload: the charge stays, unless the upload fails because of us.
+    /// The store opened the upload: the charge stays, unless the upload fails through a fault of the service.
     pub async fn recovery_opened(&self, id: i64, now: UnixMillis) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Recovery(id)).await?;
         let opened = engine::query_scalar(OPENED).bind(id).bind(now.0).fetch_optional(&mut tx).await;
-        let archive: Option<i64> = opened.map_err(db("note that an upload was opened"))?;
+        let archive: Option<i64> = opened.map_err(db("record the start of an upload"))?;
         if let Some(archive) = archive {
-            // Its end may have been told before its beginning.
+            // The end may have been reported before the start.
             settle(&mut tx, archive, false, now).await?;
         }
         tx.commit().await
     }
 
-    /// The upload was not opened: the charge is given back; `false` when it is not the turn of this any more.
+    /// The upload was not opened: refunds the charge. Returns `false` if the retry is in another state by now.
     pub async fn recovery_refused(&self, id: i64, now: UnixMillis) -> Result<bool> {
         self.give_recovery_back(id, "asked", now).await
     }
 
-    /// Nobody goes on with an upload that had begun: the charge is given back, once.
+    /// Nobody continues an upload that had started: refunds the charge, once.
     pub async fn recovery_abandoned(&self, id: i64, now: UnixMillis) -> Result<()> {
         self.give_recovery_back(id, "opened", now).await.map(drop)
     }
 
-    /// Retries whose upload goes on.
+    /// Retries whose upload continues.
     pub async fn opened_recoveries(&self) -> Result<Vec<OpenedRecovery>> {
         let rows = engine::query_as(ALL_OPENED).fetch_all(&self.0.readers).await;
-        let rows: Vec<(i64, String, String)> = rows.map_err(db("look for recoveries"))?;
+        let rows: Vec<(i64, String, String)> = rows.map_err(db("read the paid retries"))?;
         Ok(rows.into_iter().map(|(id, driver, file_name)| OpenedRecovery { id, driver, file_name }).collect())
     }
 
-    /// Retries of a driver's recordings whose answer nobody has written down.
+    /// Requested retries of a driver's recordings whose answer is not recorded.
     pub async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>> {
         let rows = engine::query_as(ASKED).bind(driver).fetch_all(&self.0.readers).await;
-        Ok(asked(rows.map_err(db("look for recoveries"))?))
+        Ok(asked(rows.map_err(db("read the paid retries"))?))
     }
 
-    /// The same of all drivers, for retries that began before a time.
+    /// The same for all drivers, for retries that started before a time.
     pub async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>> {
         let rows = engine::query_as(UNANSWERED).bind(before.0).fetch_all(&self.0.readers).await;
-        Ok(asked(rows.map_err(db("look for recoveries"))?))
+        Ok(asked(rows.map_err(db("read the paid retries"))?))
     }
 
-    /// Gives a retry in this state back; `false` when it is not in it.
+    /// Refunds a retry in this state; `false` if it is in another one.
     async fn give_recovery_back(&self, id: i64, state: &'static str, now: UnixMillis) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Recovery(id)).await?;
         let ended =
             engine::query_as(GIVE_BACK).bind(id).bind(now.0).bind(state).fetch_optional(&mut tx).await;
-        let ended: Option<(i64, i64, i64)> = ended.map_err(db("give a recovery back"))?;
+        let ended: Option<(i64, i64, i64)> = ended.map_err(db("refund a paid retry"))?;
         let Some((archive, attempt, charged)) = ended else { return Ok(false) };
         give_back(&mut tx, archive, attempt, charged, now).await?;
         tx.commit().await?;
@@ -251,16 +246,16 @@ fn asked(rows: Vec<(i64, i64, String, i64)>) -> Vec<AskedRecovery> {
 
 async fn give_back(tx: &mut Tx, archive: i64, attempt: i64, charged: i64, now: UnixMillis) -> Result<()> {
     if charged > 0 {
-        // Only the row's way out of its state comes here, once.
+        // Only the update of the row's state leads here, and it happens once.
         reverse(tx, &charge_name(archive, attempt), now).await?;
     }
     Ok(())
 }
 
-/// Ends the opened retry of a recording if what its driver told is about it, or the recording is lost: what failed because of us
-/// is given back.
+/// Ends the opened retry of a recording if the driver's report is about it, or if the recording is lost. A failure that
+/// is a fault of the service is refunded.
 pub(crate) async fn settle(tx: &mut Tx, archive: i64, is_lost: bool, now: UnixMillis) -> Result<()> {
-    let failed = db("end a recovery");
+    let failed = db("end a paid retry");
     let ended = engine::query_as(ENDED).bind(archive).bind(i64::from(is_lost)).fetch_optional(&mut *tx).await;
     let ended: Option<(i64, i64, i64, String, Option<String>)> = ended.map_err(&failed)?;
     let Some((id, attempt, charged, state, class)) = ended else { return Ok(()) };
@@ -274,15 +269,15 @@ pub(crate) async fn settle(tx: &mut Tx, archive: i64, is_lost: bool, now: UnixMi
     Ok(())
 }
 
-/// Ends what runs for a recording that its owner deletes; nothing is given back.
+/// Ends the running retry of a recording that its owner deletes, without a refund.
 pub(crate) async fn end(tx: &mut Tx, archive: i64, now: UnixMillis) -> Result<()> {
     let end = engine::query(END).bind(archive).bind(now.0).execute(&mut *tx).await;
-    end.map(drop).map_err(db("end a recovery"))
+    end.map(drop).map_err(db("end a paid retry"))
 }
 
-/// What contradicts between retries and transfers, in words.
+/// Contradictions between retries and transfers, as texts.
 pub(crate) async fn faults(tx: &mut Tx) -> Result<Vec<String>> {
-    let failed = db("check the recoveries");
+    let failed = db("check the paid retries");
     let rows = engine::query_as(POSTED).bind(KIND_RECOVERY).bind(KIND_REFUND).fetch_all(&mut *tx).await;
     let rows: Vec<PostedRow> = rows.map_err(&failed)?;
     let mut faults = Vec::new();
@@ -295,9 +290,8 @@ pub(crate) async fn faults(tx: &mut Tx) -> Result<Vec<String>> {
         }
         let back = if state == "refunded" { charged } else { 0 };
         if given != back {
-            faults.push(format!(
-                "recovery {id} was given back {back} msat, and its transfer moves {given} msat"
-            ));
+            faults
+                .push(format!("recovery {id} was refunded {back} msat, and its transfer moves {given} msat"));
         }
     }
     let unexplained = engine::query_as(UNEXPLAINED).bind(KIND_RECOVERY).bind(KIND_REFUND);

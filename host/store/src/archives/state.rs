@@ -1,23 +1,21 @@
-//! What becomes of a recording.
+//! States of a recording.
 
-/// What became of a recording.
+/// State of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArchiveState {
-    /// Media is added to it.
+    /// Media is being added.
     Recording,
-    /// Its session has ended and its upload goes on.
+    /// The session has ended and the upload continues.
     Uploading,
-    /// The store confirmed it.
+    /// The store confirmed the upload.
     Ready,
-    /// Its upload was given up; it is kept here for a while.
+    /// The upload was given up; the file is kept locally for a while.
     Failed,
 }
 
 impl ArchiveState {
-    /// Every state.
     pub const ALL: [Self; 4] = [Self::Recording, Self::Uploading, Self::Ready, Self::Failed];
 
-    /// The name in the database and the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Recording => "recording",
@@ -27,7 +25,6 @@ impl ArchiveState {
         }
     }
 
-    /// The state with that name, or `None`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == name)
     }

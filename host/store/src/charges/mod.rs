@@ -1,5 +1,5 @@
-//! Charges of minutes and single ones. Each is one transaction: the session is looked at, the transfers are written, then
-//! balance, session and destination follow them. Dropped between any two steps it leaves nothing.
+//! Charges for minutes and single charges. Each is one transaction: it reads the session, writes the transfers, then
+//! updates balance, session and destination. If it is dropped between any two steps, nothing remains.
 
 pub(crate) mod overage;
 
@@ -20,46 +20,44 @@ use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, St
 /// A destination that pays for a slot of a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The slot; together with the session and the minute it is charged once for ever.
+    /// Number of the slot. A slot of a session's minute is charged once.
     pub slot: u32,
-    /// The destination that made the number of forwarding ones reach it.
+    /// The destination that takes the slot.
     pub destination: DestinationId,
 }
 
 /// Slots of one minute, charged together or not at all.
 #[derive(Clone, Debug)]
 pub struct MinuteCharge {
-    /// The session.
     pub session: SessionId,
     /// Number of the minute in the session, from 0.
     pub minute: u64,
     /// At least one.
     pub slots: Vec<Slot>,
-    /// Of each slot, above zero.
+    /// Price of each slot, above zero.
     pub price: Msat,
-    /// What the session may cost in all.
+    /// Limit of the session's total cost.
     pub budget: Option<Msat>,
-    /// When.
     pub now: UnixMillis,
 }
 
-/// What is known after a charge was tried.
+/// Totals after a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// What the session has been charged.
+    /// Charged to the session so far.
     pub charged: Msat,
-    /// What the account has left.
+    /// The account's balance.
     pub balance: Msat,
 }
 
-/// How a charge went.
+/// Result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charged {
     /// It is posted, now or by an earlier try.
     Posted(Totals),
-    /// The session would cost more than it may; nothing was posted.
+    /// The charge would exceed the session's limit; nothing was posted.
     OverBudget(Totals),
-    /// The account has too little; nothing was posted.
+    /// The balance is too small; nothing was posted.
     Insufficient(Totals),
     /// The session does not exist, or another start of the service ended it as interrupted; nothing was posted.
     NotOurs,
@@ -68,46 +66,41 @@ pub enum Charged {
 /// A charge for one thing.
 #[derive(Clone, Debug)]
 pub struct SingleCharge {
-    /// Who pays.
+    /// The account that pays.
     pub account: AccountId,
     /// Millisats, above zero.
     pub amount: Msat,
-    /// What for; one lower-case word.
+    /// Purpose; one lower-case word.
     pub kind: &'static str,
     /// Unique for ever: charging the same name again changes nothing.
     pub idem: String,
-    /// The destination it is about.
+    /// The destination that the charge is about.
     pub destination: Option<DestinationId>,
-    /// When.
     pub now: UnixMillis,
 }
 
 /// A line of an account's statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementEntry {
-    /// Its id.
     pub id: i64,
     /// When it was posted.
     pub at: UnixMillis,
-    /// What it is for.
     pub kind: String,
-    /// Above zero when the account got it, below when it paid.
+    /// Above zero if the account received it, below if it paid.
     pub amount: Msat,
-    /// The session.
     pub session: Option<SessionId>,
-    /// The destination.
     pub destination: Option<DestinationId>,
     /// The session's minute, from 0.
     pub minute: Option<i64>,
     /// The clock hour of the bytes.
     pub hour: Option<UnixMillis>,
-    /// The recording whose retry was paid or given back.
+    /// The recording whose retry was paid or refunded.
     pub file_name: Option<String>,
 }
 
-/// The kind of a charge for minutes.
+/// Kind of a charge for minutes.
 pub(crate) const KIND_MINUTE: &str = "minute";
-/// The kind of an entry that gives a charge back.
+/// Kind of a refund.
 pub(crate) const KIND_REFUND: &str = "refund";
 
 const SESSION: &str = "SELECT s.account_id, e.charged_msat, e.end_reason FROM sessions e
@@ -121,7 +114,7 @@ const TAKE: &str = "UPDATE ledger_accounts SET balance_msat = balance_msat - $2
     WHERE account_id = $1 AND balance_msat >= $2 RETURNING balance_msat";
 const ADD_TO_SESSION: &str =
     "UPDATE sessions SET charged_msat = charged_msat + $2 WHERE id = $1 RETURNING charged_msat";
-/// The row may be missing: destinations wait for no database, and are noted after they began.
+/// The row may be missing: destinations do not wait for the database, so their start is recorded later.
 const ADD_TO_DESTINATION: &str = "INSERT INTO session_destinations
     (session_id, destination_id, account_id, stream_id, platform, started_ms, ended_ms, cost_msat)
     SELECT e.id, d.id, s.account_id, s.id, d.platform, $4, e.ended_ms, $3
@@ -137,13 +130,13 @@ const TAKE_FROM_DESTINATION: &str = "UPDATE session_destinations SET cost_msat =
     WHERE session_id = $1 AND destination_id = $2";
 const GIVE: &str = "UPDATE ledger_accounts SET balance_msat = balance_msat + $2
     WHERE id = $1 AND balance_msat IS NOT NULL";
-/// Credit that came while the session was ending counts, too: charges are refused by themselves if it is too little.
+/// Credit that arrived while the session was ending counts too. If it is too little, the charges are refused anyway.
 const STARVED: &str = "SELECT COUNT(*) FROM sessions e JOIN streams s ON s.id = e.stream_id
     JOIN ledger_accounts l ON l.account_id = s.account_id
     WHERE e.id = (SELECT n.id FROM sessions n WHERE n.stream_id = $1 ORDER BY n.started_ms DESC, n.id DESC LIMIT 1)
     AND e.end_reason = $2
     AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.credit_id = l.id AND t.created_ms >= e.ended_ms - 10000)";
-/// Two lists that an index holds in order each, not one condition that would sort everything an account ever had.
+/// Two lists that an index has in order. A single condition would sort every transfer of the account.
 const STATEMENT: &str = "SELECT * FROM (SELECT t.id, t.created_ms, t.kind, t.amount_msat, t.session_id,
     t.destination_id, t.minute, t.hour_ms, t.idem FROM transfers t
     WHERE t.credit_id = (SELECT l.id FROM ledger_accounts l WHERE l.account_id = $1) AND t.id < $2
@@ -153,7 +146,7 @@ const STATEMENT: &str = "SELECT * FROM (SELECT t.id, t.created_ms, t.kind, t.amo
     WHERE t.debit_id = (SELECT l.id FROM ledger_accounts l WHERE l.account_id = $1) AND t.id < $2
     ORDER BY t.id DESC LIMIT $3) AS paid
     ORDER BY 1 DESC LIMIT $3";
-/// Recordings of an account, deleted ones too, from one id to another.
+/// Recordings of an account, deleted ones included, from one id to another.
 const RECORDING_NAMES: &str =
     "SELECT id, file_name FROM archives WHERE account_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id";
 
@@ -171,7 +164,7 @@ pub(crate) struct Posting<'a> {
     pub(crate) now: UnixMillis,
 }
 
-/// Writes the transfer; `false` when one of that name is there.
+/// Writes the transfer; `false` if a transfer of that name exists.
 pub(crate) async fn post(tx: &mut Tx, posting: &Posting<'_>) -> Result<bool> {
     let inserted = engine::query(POST)
         .bind(posting.house)
@@ -187,13 +180,13 @@ pub(crate) async fn post(tx: &mut Tx, posting: &Posting<'_>) -> Result<bool> {
     inserted.fetch_optional(&mut *tx).await.map(|row| row.is_some()).map_err(db("post the charge"))
 }
 
-/// Adds a charge to its session; gives the session's new total.
+/// Adds a charge to its session; returns the session's new total.
 pub(crate) async fn add_to_session(tx: &mut Tx, session: &SessionId, amount: Msat) -> Result<Msat> {
     let add = engine::query_scalar(ADD_TO_SESSION).bind(session.as_str()).bind(amount.0);
     add.fetch_one(&mut *tx).await.map(Msat).map_err(db("add to the session's charges"))
 }
 
-/// Adds a charge to what its destination cost in the session.
+/// Adds a charge to the cost of its destination in the session.
 pub(crate) async fn add_to_destination(
     tx: &mut Tx,
     session: &SessionId,
@@ -209,8 +202,8 @@ pub(crate) async fn add_to_destination(
     add.execute(&mut *tx).await.map(drop).map_err(db("add to the destination's charges"))
 }
 
-/// Takes from a balance; `None` when it holds less. The owner is told when that takes it below `low`, in the same transaction: no
-/// crash loses or repeats it.
+/// Takes an amount from a balance; `None` if the balance is smaller. If the balance falls below `low`, the owner is
+/// notified in the same transaction, so a crash cannot lose or repeat the notice.
 pub(crate) async fn take(
     tx: &mut Tx,
     account: AccountId,
@@ -229,9 +222,9 @@ pub(crate) async fn take(
     Ok(Some(left))
 }
 
-/// Gives back, by an entry of its own, what was charged under a name; `false` when that was done before.
+/// Refunds the charge of that name with a transfer of its own; `false` if it was refunded before.
 pub(crate) async fn reverse(tx: &mut Tx, idem: &str, now: UnixMillis) -> Result<bool> {
-    let failed = db("give a charge back");
+    let failed = db("refund a charge");
     let row = engine::query(FIND).bind(idem).fetch_optional(&mut *tx).await.map_err(&failed)?;
     let row = row.ok_or(StoreError::NotFound("charge"))?;
     let reverse = engine::query(REVERSE).bind(idem).bind(KIND_REFUND).bind(format!("refund:{idem}"));
@@ -256,16 +249,16 @@ pub(crate) async fn reverse(tx: &mut Tx, idem: &str, now: UnixMillis) -> Result<
 }
 
 impl Store {
-    /// Charges slots of a minute. A repeat, whatever became of the first try, posts nothing twice.
+    /// Charges slots of a minute. A repeat posts nothing twice, whatever the result of the first try was.
     ///
     /// # Errors
-    /// The database failed: whether it is posted is unknown until the same charge is tried again.
+    /// The database failed: whether the charge is posted is unknown until it is tried again.
     pub async fn charge_minute(&self, charge: &MinuteCharge) -> Result<Charged> {
         let mut tx = self.begin_holding(Lock::Session(&charge.session)).await?;
         let row = engine::query_as(SESSION).bind(charge.session.as_str()).fetch_optional(&mut tx).await;
         let row: Option<(i64, i64, Option<String>)> = row.map_err(db("read the session"))?;
         let Some((account, before, end_reason)) = row else { return Ok(Charged::NotOurs) };
-        // Whoever closes interrupted sessions has taken this database over.
+        // A service that closes interrupted sessions has taken over this database.
         if end_reason.as_deref() == Some(EndReason::Interrupted.as_str()) {
             return Ok(Charged::NotOurs);
         }
@@ -294,7 +287,7 @@ impl Store {
         if due == 0 {
             return Ok(Charged::Posted(totals));
         }
-        // Dropping the transaction takes back what was written.
+        // Dropping the transaction rolls back the transfers.
         if charge.budget.is_some_and(|budget| before.saturating_add(due) > budget.0) {
             return Ok(Charged::OverBudget(totals));
         }
@@ -307,7 +300,7 @@ impl Store {
         Ok(Charged::Posted(totals))
     }
 
-    /// Charges one thing. A repeat posts nothing.
+    /// Posts a single charge. A repeat posts nothing.
     ///
     /// # Errors
     /// [`StoreError::Amount`]; [`StoreError::NotFound`] for an unknown account.
@@ -341,10 +334,10 @@ impl Store {
         Ok(Charged::Posted(totals))
     }
 
-    /// Gives back, by an entry of its own, what was charged under a name; `false` when that was done before.
+    /// Refunds the charge of that name with a transfer of its own; `false` if it was refunded before.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when nothing was charged under it.
+    /// [`StoreError::NotFound`] if there is no charge of that name.
     pub async fn refund(&self, idem: &str, now: UnixMillis) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Charge(idem)).await?;
         if !reverse(&mut tx, idem, now).await? {
@@ -354,11 +347,11 @@ impl Store {
         Ok(true)
     }
 
-    /// Whether the stream's last session ended for lack of money and the account got none since.
+    /// Whether the stream's last session ended for insufficient funds and the account has received no credit since.
     pub async fn is_starved(&self, stream: StreamId) -> Result<bool> {
         let ask = engine::query_scalar(STARVED).bind(stream.0).bind(EndReason::InsufficientFunds.as_str());
         let count: i64 =
-            ask.fetch_one(&self.0.readers).await.map_err(db("read why the last session ended"))?;
+            ask.fetch_one(&self.0.readers).await.map_err(db("read the end of the last session"))?;
         Ok(count > 0)
     }
 
@@ -382,7 +375,7 @@ impl Store {
 /// Id, time, kind, amount, session, destination, minute, hour, name of the transfer.
 type EntryRow = (i64, i64, String, i64, Option<String>, Option<i64>, Option<i64>, Option<i64>, String);
 
-/// The recording whose retry a transfer of this name paid for or gave back.
+/// The recording whose retry was paid or refunded by the transfer of this name.
 fn recovered(idem: &str) -> Option<i64> {
     let name = idem.strip_prefix("refund:").unwrap_or(idem);
     name.strip_prefix("recovery:")?.split_once(':')?.0.parse().ok()

@@ -1,5 +1,5 @@
-//! Playback above the allowance: one pass over an account's clock hour is one transaction. What a pass has seen of the
-//! bytes, what it charged and what it waived change together, so that a crash repeats nothing and loses nothing.
+//! Playback above the allowance. One pass over an account's clock hour is one transaction. The bytes that the pass has
+//! counted, its charges and its waived amounts change together, so that a crash repeats and loses nothing.
 
 use crate::bounds::TimeRange;
 use crate::charges::{self, Posting, Totals};
@@ -15,11 +15,11 @@ use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, Un
 pub struct HourTerms {
     /// Millisats per GB (10^9 bytes), zero or more.
     pub price_per_gb: Msat,
-    /// Bytes of an account and clock hour that cost nothing.
+    /// Bytes of an account and clock hour without charge.
     pub limit_bytes: u64,
 }
 
-/// An account's clock hour in the transaction that charges it.
+/// An account's clock hour, read in the transaction that charges it.
 #[derive(Clone, Debug)]
 pub struct HourFacts {
     /// The price in force at the first pass over the hour.
@@ -30,50 +30,45 @@ pub struct HourFacts {
     pub charged: Msat,
     /// Waived of the hour so far.
     pub waived: Msat,
-    /// What the account has left.
+    /// The account's balance.
     pub balance: Msat,
-    /// Who served since the last pass, lowest session first.
+    /// Bytes since the last pass, lowest session first.
     pub served: Vec<Served>,
 }
 
 /// Bytes of one destination since the last pass.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// The session they belong to: the newest one of the destination.
+    /// The session that the bytes belong to: the newest session of the destination.
     pub session: Option<ServingSession>,
-    /// The destination.
     pub destination: DestinationId,
-    /// How many.
     pub bytes: u64,
 }
 
 /// The session that bytes belong to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServingSession {
-    /// Its id.
     pub id: SessionId,
-    /// What it was charged so far.
+    /// Charged so far.
     pub charged: Msat,
-    /// What it may cost in all, while it runs.
+    /// Limit of the total cost, while the session runs.
     pub budget: Option<Msat>,
     /// Whether it runs.
     pub running: bool,
 }
 
-/// What one destination's bytes come to.
+/// The share of one destination's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OveragePart {
-    /// The session.
     pub session: Option<SessionId>,
-    /// The destination.
     pub destination: DestinationId,
-    /// Taken from the balance.
+    /// Charged to the balance.
     pub charge: Msat,
-    /// Never taken.
+    /// Never charged.
     pub waive: Msat,
 }
 
-/// What a pass over an hour decides.
+/// Decision of a pass over an hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HourDecision {
     /// At most one for each destination.
@@ -82,10 +77,9 @@ pub struct HourDecision {
     pub ends: Vec<(SessionId, EndReason)>,
 }
 
-/// What a pass over an hour did.
+/// Result of a pass over an hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HourOutcome {
-    /// The decision.
     pub decision: HourDecision,
     /// New totals of the sessions in it.
     pub totals: Vec<(SessionId, Totals)>,
@@ -94,9 +88,9 @@ pub struct HourOutcome {
 /// Decides about an hour; no I/O, no clock.
 pub type Decide<'a> = &'a (dyn Fn(&HourFacts) -> HourDecision + Send + Sync);
 
-/// The kind of a charge for playback.
+/// Kind of a charge for playback.
 pub(crate) const KIND_OVERAGE: &str = "overage";
-/// The kind of an entry for what is never taken; between two house accounts.
+/// Kind of a transfer for waived amounts; between two house accounts.
 const KIND_WAIVED: &str = "waived";
 
 const UNBILLED: &str = "SELECT DISTINCT account_id, hour_ms FROM bandwidth
@@ -130,11 +124,11 @@ const CHARGES: &str = "SELECT CAST(COALESCE(SUM(charged_msat), 0) AS BIGINT) FRO
 /// Price, allowance, charged, waived, passes.
 type Hour = (i64, i64, i64, i64, i64);
 
-/// Destination, bytes, session, what that was charged, whether it runs, its stream's limit in sats.
+/// Destination, bytes, session, its charges, whether it runs, its stream's limit in sats.
 type ServedRow = (i64, i64, Option<String>, Option<i64>, Option<bool>, Option<i64>);
 
 impl Store {
-    /// Clock hours with bytes that no pass has seen, oldest first, at most `limit`; of one account, or of all.
+    /// Clock hours with bytes that no pass has counted, oldest first, at most `limit`; of one account or of all.
     pub async fn unbilled_hours(
         &self,
         account: Option<AccountId>,
@@ -142,11 +136,11 @@ impl Store {
     ) -> Result<Vec<(AccountId, UnixMillis)>> {
         let rows = engine::query_as(UNBILLED).bind(account.map(|id| id.0)).bind(limit);
         let rows = rows.fetch_all(&self.0.readers).await;
-        let rows: Vec<(i64, i64)> = rows.map_err(db("find bytes that are not charged"))?;
+        let rows: Vec<(i64, i64)> = rows.map_err(db("find the uncounted bytes"))?;
         Ok(rows.into_iter().map(|(account, hour)| (AccountId(account), UnixMillis(hour))).collect())
     }
 
-    /// One pass over an hour. `terms` hold if it is the first one.
+    /// Runs one pass over an hour. `terms` apply if it is the first pass.
     ///
     /// # Errors
     /// The database failed; nothing was posted, or the whole pass was.
@@ -162,7 +156,7 @@ impl Store {
         bill(tx, account, hour, terms, (now, self.0.low_balance), decide).await
     }
 
-    /// What the account was charged for playback in the clock hours that overlap `range`.
+    /// Charges of the account for playback in the clock hours that overlap `range`.
     pub async fn overage_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {
         let (from, to) = range.hours();
         let sum = engine::query_scalar(CHARGES).bind(account.0).bind(from).bind(to);
@@ -170,7 +164,8 @@ impl Store {
     }
 }
 
-/// One pass at the time `now`; nothing happened unless it returns. A balance that it takes below `low` is told.
+/// Runs one pass at the time `now`; nothing is committed unless it returns. The owner is notified if the balance falls
+/// below `low`.
 async fn bill(
     mut tx: Tx,
     account: AccountId,
@@ -185,8 +180,8 @@ async fn bill(
     }
     let decision = decide(&facts);
     let totals = write(&mut tx, account, hour, pass, &decision, (now, low)).await?;
-    let failed = db("note the bytes that were seen");
-    // In the order in which bytes are added, so that the two cannot wait for each other.
+    let failed = db("mark the counted bytes");
+    // In the same order in which bytes are added, so that the two cannot deadlock.
     let mut served: Vec<&Served> = facts.served.iter().collect();
     served.sort_unstable_by_key(|served| served.destination.0);
     for served in served {
@@ -250,7 +245,7 @@ async fn read(
     Ok((facts, passes))
 }
 
-/// Posts what was decided; gives the new totals of the sessions in it.
+/// Posts the decision; returns the new totals of its sessions.
 async fn write(
     tx: &mut Tx,
     account: AccountId,
@@ -277,7 +272,7 @@ async fn write(
             };
             let posted = charges::post(tx, &posting).await?;
             let left = charges::take(tx, account, part.charge, low, now).await?;
-            // The decision was made in this transaction, from this balance, and a pass has its number once.
+            // The decision was made in this transaction, from this balance, and a pass number is used once.
             let balance = left.filter(|_| posted).ok_or(StoreError::Unreadable { what: "overage_hours" })?;
             if let Some(session) = &part.session {
                 let charged = charges::add_to_session(tx, session, part.charge).await?;
@@ -294,7 +289,7 @@ async fn write(
                 .bind(part.destination.0)
                 .bind(hour.0)
                 .bind(now.0);
-            waive.execute(&mut *tx).await.map_err(db("waive"))?;
+            waive.execute(&mut *tx).await.map_err(db("post the waived amount"))?;
         }
     }
     Ok(totals)

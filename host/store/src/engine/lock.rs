@@ -1,10 +1,10 @@
-//! What keeps transactions of PostgreSQL from deciding on what others are changing.
+//! Locks that keep PostgreSQL transactions from deciding on data that others are changing.
 //!
-//! SQLite has one writer. On PostgreSQL transactions run beside each other, so one that reads and then writes takes a lock first,
-//! exactly one, and before anything else: two that take one lock each cannot wait for each other. Nearly all take that of their
-//! account. So what belongs to an account changes in one order, its balance and its caps hold, and its ids come out in the order
-//! of the commits. Those that change rows of many accounts do it in the order of the rows' ids, and run [`again`] when the
-//! server ends a deadlock all the same.
+//! SQLite has one writer. On PostgreSQL transactions run in parallel, so a transaction that reads and then writes takes
+//! a lock first: exactly one, before anything else. Two transactions with one lock each cannot deadlock. Nearly all
+//! take the lock of their account. So the data of an account changes in one order, its balance and caps are exact, and
+//! its ids are in commit order. Transactions that change rows of many accounts do it in the order of the row ids, and
+//! run [`again`] if the server still reports a deadlock.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::error::{Result, StoreError, db};
 use crate::store::Store;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId};
 
-/// How often a transaction runs that the server ended in favour of another.
+/// Most runs of a transaction that the server aborts in favour of another.
 pub(crate) const TRIES_MAX: u32 = 5;
-/// Wait before the second try; each further one is longer by as much.
+/// Wait before the second try; it grows by this much with each further one.
 const PAUSE: Duration = Duration::from_millis(10);
-/// SQLSTATE of a deadlock, and of a transaction that cannot be put in one order with others.
+/// SQLSTATE of a deadlock, and of a serialization failure.
 const CONFLICTS: [&str; 2] = ["40P01", "40001"];
 
-/// Accounts have positive numbers; what belongs to none has these.
+/// Accounts have positive numbers; locks that belong to no account have these.
 const INVITES: i64 = -1;
 const OUTBOX: i64 = -2;
 const UNKNOWN_LOGINS: i64 = -3;
@@ -39,24 +39,24 @@ const OF_INVOICE: &str = "SELECT pg_advisory_xact_lock(account_id) FROM wallet_i
 const OF_CHARGE: &str = "SELECT pg_advisory_xact_lock(l.account_id) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id WHERE t.idem = $1 AND l.account_id IS NOT NULL";
 
-/// What nobody else changes until the end of the transaction. Most are the lock of the account that it belongs to.
+/// A lock on data that nobody else changes until the end of the transaction. Most belong to an account and take its
+/// lock.
 pub(crate) enum Lock<'a> {
     Account(AccountId),
     Stream(StreamId),
     Session(&'a SessionId),
     Destination(DestinationId),
-    /// A recording.
     Archive(i64),
     /// A paid retry of an upload.
     Recovery(i64),
     /// An invoice of the receiving wallet.
     Invoice(i64),
-    /// Which invoices are asked about.
+    /// The choice of invoices that are looked up.
     Invoices,
-    /// By its unique name.
+    /// An account by its unique name.
     Charge(&'a str),
     Invites,
-    /// Who may send what, and what became of it.
+    /// Claims of deliveries and their results.
     Outbox,
     /// Failed logins under names that belong to no account.
     UnknownLogins,
@@ -86,18 +86,18 @@ impl Store {
     pub(crate) async fn begin_holding(&self, lock: Lock<'_>) -> Result<Tx> {
         let mut tx = self.begin().await?;
         if let Tx::Postgres(_) = &tx {
-            lock.query().execute(&mut tx).await.map_err(db("wait for others"))?;
+            lock.query().execute(&mut tx).await.map_err(db("take a lock"))?;
         }
         Ok(tx)
     }
 }
 
-/// Runs a transaction anew while others get in its way, [`TRIES_MAX`] times in all.
+/// Runs a transaction again when the server aborts it in favour of another, [`TRIES_MAX`] times in all.
 pub(crate) async fn again<T, F: Future<Output = Result<T>>>(run: impl Fn() -> F) -> Result<T> {
     for tries in 1..TRIES_MAX {
         match run().await {
             Err(error) if is_conflict(&error) => {
-                tracing::debug!(%error, tries, "a transaction runs again");
+                tracing::debug!(%error, tries, "a transaction is retried");
                 tokio::time::sleep(PAUSE * tries).await;
             }
             done => return done,

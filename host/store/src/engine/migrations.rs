@@ -1,11 +1,11 @@
-//! The schema, step by step: one list, one folder of files for each engine.
+//! The migrations of the schema: one list, one folder of files for each engine.
 
 use std::borrow::Cow;
 
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-/// Number and name of a migration, and its text on each engine.
+/// Number and name of a migration, and its SQL for each engine.
 pub(crate) struct Step {
     pub(crate) number: i64,
     name: &'static str,
@@ -47,7 +47,7 @@ const STEPS: &[Step] = steps! {
 /// The newest version of the schema that this release knows.
 pub(crate) const NEWEST: i64 = STEPS[STEPS.len() - 1].number;
 
-/// Brings a database of one engine up to date.
+/// Migrates a database of one engine.
 pub(crate) fn migrator(text: fn(&Step) -> &'static str) -> Migrator {
     let migration = |step: &Step| {
         let (name, text) = (Cow::Borrowed(step.name), text(step).into_sql_str());

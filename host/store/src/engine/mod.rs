@@ -1,12 +1,12 @@
-//! The two engines: a statement is written once, in SQL that SQLite and PostgreSQL both understand, and runs on the concrete pool of
-//! either.
+//! The two engines. A statement is written once, in SQL that SQLite and PostgreSQL both understand, and runs on the
+//! concrete pool of either.
 //!
-//! What only one of them has stands in [`sqlite`] and [`postgres`]. SQLite has one writer, so nothing changes between a read and a write
-//! of one transaction. On PostgreSQL transactions run beside each other: one that decides from what it read takes a [`lock`] first,
-//! mostly that of its account.
+//! Code for one engine is in [`sqlite`] and [`postgres`]. SQLite has one writer, so nothing changes between a read and
+//! a write of one transaction. On PostgreSQL transactions run in parallel: one that decides from what it read takes a
+//! [`lock`] first, usually that of its account.
 //!
-//! The few statements that must differ are a [`Sql`] of two texts. Integers are BIGINT and decoded as such, so a sum needs
-//! `CAST(... AS BIGINT)`: PostgreSQL's are NUMERIC.
+//! The few statements that must differ are a [`Sql`] with two texts. Integers are BIGINT and decoded as such, so a sum
+//! needs `CAST(... AS BIGINT)`: PostgreSQL's sums are NUMERIC.
 
 pub(crate) mod lock;
 pub(crate) mod migrations;
@@ -27,10 +27,10 @@ use crate::error::{Result, db};
 /// How long a caller waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Stands in PostgreSQL's text for the character NUL, which that cannot hold.
+/// Replaces the character NUL, which a PostgreSQL text cannot contain.
 const NUL_STAND_IN: &str = "\u{FFFD}";
 
-/// Connections of one of the engines.
+/// Connections of one engine.
 #[derive(Clone, Debug)]
 pub(crate) enum Pool {
     Sqlite(SqlitePool),
@@ -38,7 +38,7 @@ pub(crate) enum Pool {
 }
 
 impl Pool {
-    /// A transaction that sees one moment of the database, and only reads.
+    /// A read-only transaction that sees one moment of the database.
     pub(crate) async fn begin_snapshot(&self) -> sqlx::Result<Tx> {
         Ok(match self {
             Self::Sqlite(pool) => Tx::Sqlite(pool.begin().await?),
@@ -56,7 +56,7 @@ impl Pool {
     }
 }
 
-/// A transaction on one of the engines; dropped without a commit it is rolled back.
+/// A transaction on one engine; it is rolled back when dropped without a commit.
 pub(crate) enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
@@ -72,7 +72,7 @@ impl Tx {
     }
 }
 
-/// Where a statement runs.
+/// Executor of a statement.
 pub(crate) enum Target<'a> {
     SqlitePool(&'a SqlitePool),
     PostgresPool(&'a PgPool),
@@ -111,7 +111,7 @@ impl From<&'static str> for Sql {
     }
 }
 
-/// One parameter. A NULL has its type too: PostgreSQL asks for it.
+/// One parameter. A NULL has a type too, because PostgreSQL needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Bool(bool),
@@ -120,7 +120,7 @@ pub(crate) enum Value {
     Bytes(Option<Vec<u8>>),
 }
 
-/// `From` for what the statements bind, with the conversion into the variant.
+/// `From` for parameter types, with the conversion into the variant.
 macro_rules! values {
     ($($variant:ident: $($from:ty => $into:expr),+;)+) => {$($(
         impl From<$from> for Value {
@@ -141,13 +141,13 @@ values! {
         Option<Vec<u8>> => |value| value;
 }
 
-/// A row of one of the engines.
+/// A row of one engine.
 pub(crate) enum Row {
     Sqlite(SqliteRow),
     Postgres(PgRow),
 }
 
-/// What a column can be read as.
+/// Types that a column can be decoded to.
 pub(crate) trait Column:
     for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
 {
@@ -158,7 +158,7 @@ impl<T> Column for T where
 {
 }
 
-/// What a whole row can be read as: a tuple of its columns.
+/// Types that a whole row can be decoded to: a tuple of its columns.
 pub(crate) trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
 
 impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> {}
@@ -186,12 +186,12 @@ pub(crate) struct Query {
     values: Vec<Value>,
 }
 
-/// A statement whose rows are read with each column by its name.
+/// A statement whose columns are read by name.
 pub(crate) fn query(sql: impl Into<Sql>) -> Query {
     Query { sql: sql.into(), values: Vec::new() }
 }
 
-/// A statement whose rows are tuples.
+/// A statement whose rows are decoded to tuples.
 pub(crate) fn query_as<T: Record>(sql: impl Into<Sql>) -> QueryAs<T> {
     QueryAs { query: query(sql), read: Row::record }
 }
@@ -201,7 +201,7 @@ pub(crate) fn query_scalar<T: Column>(sql: impl Into<Sql>) -> QueryAs<T> {
     QueryAs { query: query(sql), read: |row| row.record().map(|(value,)| value) }
 }
 
-/// Runs a method of sqlx on whichever engine it is, and turns what it gives into ours.
+/// Runs a method of sqlx on either engine, and converts its result.
 macro_rules! run {
     ($query:expr, $target:expr, $method:ident, $sqlite:expr, $postgres:expr) => {
         match $target.into() {
@@ -214,13 +214,13 @@ macro_rules! run {
 }
 
 impl Query {
-    /// The next parameter.
+    /// Binds the next parameter.
     pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
     }
 
-    /// Gives how many rows were changed.
+    /// Returns the number of changed rows.
     pub(crate) async fn execute<'a>(self, on: impl Into<Target<'a>>) -> sqlx::Result<u64> {
         run!(self, on, execute, |done| done.rows_affected(), |done| done.rows_affected())
     }
@@ -259,7 +259,7 @@ impl Query {
     }
 }
 
-/// A statement whose rows are read as `T`.
+/// A statement whose rows are decoded to `T`.
 #[must_use = "it does nothing until it is run"]
 pub(crate) struct QueryAs<T> {
     query: Query,
@@ -267,7 +267,7 @@ pub(crate) struct QueryAs<T> {
 }
 
 impl<T> QueryAs<T> {
-    /// The next parameter.
+    /// Binds the next parameter.
     pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
         self.query = self.query.bind(value);
         self
@@ -285,7 +285,7 @@ impl<T> QueryAs<T> {
         self.query.fetch_all(on).await?.iter().map(self.read).collect()
     }
 
-    /// The rows one by one, for results that are too large to hold.
+    /// The rows one by one, for results that are too large for memory.
     pub(crate) fn fetch(self, tx: &mut Tx) -> BoxStream<'_, sqlx::Result<T>>
     where
         T: 'static,

@@ -1,9 +1,9 @@
-//! Who owns a database on a server: one running service, as long as it lives.
+//! Ownership of a database on a server: one running service, as long as it lives.
 //!
-//! The proof is a lock of the server on a connection that does nothing else. The server lets go of it when that connection
-//! ends, however it ends. So the connection is looked at all the time; when it was lost it is made and the lock taken
-//! again, and if somebody else has it by then, this service is over: what it still charges is refused, since the sessions were
-//! ended as interrupted, and it shuts down in order.
+//! The proof is a server lock on a connection that does nothing else. The server releases the lock when the connection
+//! ends for any reason. So the connection is checked all the time; if it is lost, it is opened and the lock is taken
+//! again. If another service has the lock by then, this service must stop: its charges are refused, because its
+//! sessions were ended as interrupted, and it shuts down in order.
 
 use std::time::Duration;
 
@@ -17,47 +17,48 @@ use super::postgres;
 use crate::address::Server;
 use crate::error::{Result, StoreError, db};
 
-/// The name of the lock: "satc", "ast." in ASCII. It has a space of its own beside the locks of accounts, which have one number.
+/// The name of the lock: "satc", "ast." in ASCII. It has two numbers, so it cannot collide with the locks of accounts,
+/// which have one.
 const NAME: (i32, i32) = (0x7361_7463, 0x6173_742e);
-/// How often the connection is looked at.
+/// How often the connection is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long the server may take to answer.
+/// Longest wait for an answer of the server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a start waits for the lock: the server needs a moment to see that a killed process is gone.
+/// How long a start waits for the lock: the server needs a moment to notice that a killed process is gone.
 const START_WAIT: Duration = Duration::from_secs(3);
 /// Wait between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The server is to notice within half a minute when our machine is gone.
+/// The server should notice within half a minute that this machine is gone.
 const KEEPALIVES: &str =
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4";
 const TAKE: &str = "SELECT pg_try_advisory_lock($1, $2)";
 const BACKEND: &str = "SELECT CAST(pg_backend_pid() AS BIGINT)";
-/// The server's process that has the lock.
+/// The server process that holds the lock.
 const HOLDER: &str = "SELECT CAST(pid AS BIGINT) FROM pg_locks WHERE locktype = 'advisory' AND granted
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND CAST(CAST(classid AS BIGINT) AS INTEGER) = $1 AND CAST(CAST(objid AS BIGINT) AS INTEGER) = $2 AND objsubid = 2";
 const END: &str = "SELECT pg_terminate_backend(CAST($1 AS INTEGER))";
 
-/// The right to run on a database; given back when dropped.
+/// The right to run on a database; released when dropped.
 #[derive(Debug)]
 pub struct Owner {
     lost: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// The lock and the connection it lives on.
+/// The lock and its connection.
 struct Held {
     connection: PgConnection,
-    /// Its process on the server.
+    /// Its process id on the server.
     backend: i64,
 }
 
 impl Owner {
-    /// Takes the database of a server.
+    /// Takes ownership of a server's database.
     ///
     /// # Errors
-    /// [`StoreError::Owned`] when another service runs on it, [`StoreError::Unreachable`].
+    /// [`StoreError::Owned`] if another service runs on it, [`StoreError::Unreachable`].
     pub async fn take(server: &Server) -> Result<Self> {
         let deadline = Instant::now() + START_WAIT;
         let held = loop {
@@ -72,7 +73,7 @@ impl Owner {
         Ok(Self { lost, task })
     }
 
-    /// Resolves when another service has the database.
+    /// Resolves when another service owns the database.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         self.lost.clone().cancelled_owned()
     }
@@ -84,7 +85,7 @@ impl Drop for Owner {
     }
 }
 
-/// The lock, or the process on the server that has it, if it can be seen.
+/// The lock, or the process on the server that holds it, if that is visible.
 async fn take(server: &Server) -> Result<std::result::Result<Held, Option<i64>>> {
     let failed = db("take the database");
     let mut connection = postgres::connect(server).await?;
@@ -104,14 +105,14 @@ async fn take(server: &Server) -> Result<std::result::Result<Held, Option<i64>>>
     Ok(taken.map(|backend| Held { connection, backend }))
 }
 
-/// Looks after the lock until somebody else has it.
+/// Keeps the lock until another service has it.
 async fn keep(server: Server, mut held: Held, lost: CancellationToken) {
     loop {
         sleep(LOOK_EVERY).await;
         if let Ok(Ok(())) = timeout(ANSWER_TIMEOUT, held.connection.ping()).await {
             continue;
         }
-        tracing::warn!(%server, "the connection that holds the database is lost; the database is taken again");
+        tracing::warn!(%server, "the connection that holds the database lock is lost; taking the lock again");
         match take_again(&server, held.backend).await {
             Some(again) => held = again,
             None => {
@@ -122,20 +123,21 @@ async fn keep(server: Server, mut held: Held, lost: CancellationToken) {
     }
 }
 
-/// The lock on a new connection; `None` when another service has it. While the server is away there is nothing to lose.
+/// The lock on a new connection; `None` if another service has it. While the server is away, no other service can take
+/// it.
 async fn take_again(server: &Server, backend: i64) -> Option<Held> {
     loop {
         match take(server).await {
             Ok(Ok(held)) => {
-                tracing::info!(%server, "the database is held again");
+                tracing::info!(%server, "the database lock is held again");
                 return Some(held);
             }
-            // Our own old connection, which the server does not know to be gone.
+            // Our old connection: the server has not noticed that it is gone.
             Ok(Err(Some(holder))) if holder == backend => end(server, backend).await,
-            // It was let go in between.
+            // The lock was released in between.
             Ok(Err(None)) => {}
             Ok(Err(Some(_))) => return None,
-            Err(error) => tracing::debug!(%error, "the database cannot be taken yet"),
+            Err(error) => tracing::debug!(%error, "the database lock cannot be taken yet"),
         }
         sleep(PAUSE).await;
     }
@@ -145,6 +147,6 @@ async fn end(server: &Server, backend: i64) {
     let Ok(mut connection) = postgres::connect(server).await else { return };
     let ended = sqlx::query(END).bind(backend).execute(&mut connection);
     if let Ok(Err(error)) = timeout(ANSWER_TIMEOUT, ended).await {
-        tracing::warn!(%error, "our own lost connection cannot be ended");
+        tracing::warn!(%error, "the service's own lost connection cannot be ended");
     }
 }

@@ -1,4 +1,4 @@
-//! What only PostgreSQL has: a server to reach, with time-outs on everything that waits for it.
+//! Code for PostgreSQL: connections to a server, with time-outs for everything that waits for it.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use crate::address::Server;
 use crate::error::{Result, StoreError, db};
 use satcast_core::config::Durability;
 
-/// Connections that write, and as many that read: a writer that reads must not wait for other writers.
+/// Connections for writes, and as many for reads: a writer that reads must not wait for other writers.
 const CONNECTIONS_MAX: u32 = 8;
-/// How long a connection may take to be made, TLS and password included.
+/// Longest time to open a connection, TLS and login included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that rested for longer is asked whether it still is one before it is used.
+/// A connection that was idle for longer is tested before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
-/// Nobody else sees a transaction's changes before its end, and each statement sees what others committed before it.
+/// Nobody else sees a transaction's changes before its end, and each statement sees earlier commits of others.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// No statement, wait for a lock, or transaction that was forgotten may last for ever.
+/// Limits for statements, lock waits and forgotten transactions.
 const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '10s';
     SET idle_in_transaction_session_timeout = '60s'";
-/// What the server writes before it says that a commit is done. One that waits for its replicas stays as it is.
+/// Commit durability on the server. A server that waits for its replicas keeps its setting.
 const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', FALSE)
     WHERE current_setting('synchronous_commit') = 'off'";
 const NOT_DURABLE: &str = "SET synchronous_commit = off";
 const READ_ONLY: &str = "SET default_transaction_read_only = on";
 const ENCODING: &str = "SELECT current_setting('server_encoding')";
 
-/// Brings the schema up to date and opens the connections: those that write, those that read.
+/// Migrates the schema and opens the connections: those for writes, those for reads.
 pub(crate) async fn open(server: &Server, durability: Durability) -> Result<(Pool, Pool)> {
     let mut connection = connect(server).await?;
     let encoding: String =
@@ -38,9 +38,9 @@ pub(crate) async fn open(server: &Server, durability: Durability) -> Result<(Poo
     if encoding != "UTF8" {
         return Err(StoreError::Encoding { server: server.to_string(), encoding });
     }
-    // Other processes wait in it until the schema is made.
+    // Other processes wait here until the schema is complete.
     migrator(|step| step.postgres).run(&mut connection).await?;
-    // It was of use; how it ends does not matter.
+    // The connection has done its work; errors of its close do not matter.
     let _ = connection.close().await;
     let commits = match durability {
         Durability::Full => DURABLE,
@@ -49,14 +49,14 @@ pub(crate) async fn open(server: &Server, durability: Durability) -> Result<(Poo
     Ok((pool(server, CONNECTIONS_MAX, commits), pool(server, CONNECTIONS_MAX, READ_ONLY)))
 }
 
-/// Opens one connection to look at an existing database.
+/// Opens one connection to inspect an existing database.
 pub(crate) async fn open_to_look(server: &Server) -> Result<Pool> {
-    // An error of the first connection says more than that of a pool.
+    // The error of the first connection is clearer than that of a pool.
     let _ = connect(server).await?.close().await;
     Ok(pool(server, 1, READ_ONLY))
 }
 
-/// Makes a connection outside of any pool.
+/// Opens a connection outside of any pool.
 pub(crate) async fn connect(server: &Server) -> Result<PgConnection> {
     let failed = |source| StoreError::Unreachable { server: server.to_string(), source };
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, server.options().connect());
@@ -71,7 +71,7 @@ fn pool(server: &Server, connections: u32, setting: &'static str) -> Pool {
         .test_before_acquire(false)
         .before_acquire(|connection, meta| {
             Box::pin(async move {
-                // A server that was started anew leaves connections that are none: the next is tried instead.
+                // A restarted server leaves dead connections in the pool: the next one is tried instead.
                 Ok(meta.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
             })
         })
@@ -86,7 +86,8 @@ fn pool(server: &Server, connections: u32, setting: &'static str) -> Pool {
 
 /// Begins a writing transaction.
 ///
-/// A connection whose server went away within [`TRUSTED_IDLE`] is noticed here, where nothing was written yet: another takes its place.
+/// A connection whose server went away within [`TRUSTED_IDLE`] is noticed here, before any write: another one replaces
+/// it.
 pub(crate) async fn begin(writer: &PgPool) -> Result<Transaction<'static, Postgres>> {
     let mut tries = CONNECTIONS_MAX;
     loop {

@@ -1,7 +1,7 @@
-//! What only SQLite has: one file, a write-ahead log, one writing connection, four reading ones.
+//! Code for SQLite: one file, a write-ahead log, one writing connection, four reading ones.
 //!
-//! Every writing transaction takes the write lock at once: a deferred transaction that reads and then writes fails under
-//! contention whatever the busy timeout.
+//! Every writing transaction takes the write lock at once: a deferred transaction that reads and then writes fails
+//! under contention, whatever the busy timeout.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -20,15 +20,14 @@ use satcast_core::config::Durability;
 
 /// Takes the write lock at once.
 const BEGIN: &str = "BEGIN IMMEDIATE";
-/// Connections that read.
 const READERS_MAX: u32 = 4;
-/// How long a statement waits for another process's write.
+/// How long a statement waits for a write of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The write-ahead log is cut back to this size.
 const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
 
-/// Opens the file, makes it if it is missing, and brings its schema up to date: the writing connection, the reading ones.
+/// Opens the file, creates it if it is missing, and migrates the schema: the writing connection, the reading ones.
 pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, Pool)> {
     let synchronous = match durability {
         Durability::Full => SqliteSynchronous::Full,
@@ -59,7 +58,7 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, P
     Ok((Pool::Sqlite(writer), Pool::Sqlite(readers)))
 }
 
-/// Opens an existing file to look at it.
+/// Opens an existing file for inspection.
 pub(crate) async fn open_to_look(path: &Path) -> Result<Pool> {
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -77,25 +76,25 @@ pub(crate) async fn open_to_look(path: &Path) -> Result<Pool> {
 
 /// Begins a writing transaction.
 ///
-/// SQLite ends a transaction by itself when the disk is full; the driver's own count of open transactions then stays
-/// above zero for ever, and the connection refuses every further one. Such a connection is given up for a new one.
+/// SQLite ends a transaction by itself when the disk is full. The driver's own count of open transactions then stays
+/// above zero, and the connection refuses every further one. Such a connection is replaced.
 pub(crate) async fn begin(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>> {
     let failed = db("begin a transaction");
     match writer.begin_with(BEGIN).await {
         Ok(transaction) => return Ok(transaction),
         Err(error @ (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => return Err(failed(error)),
-        Err(error) => tracing::warn!(%error, "the writing connection to the database is made anew"),
+        Err(error) => tracing::warn!(%error, "the writing connection to the database is replaced"),
     }
     let broken = writer.acquire().await.map_err(&failed)?;
-    // What closing it says does not matter: it is gone either way.
+    // The result of closing it does not matter.
     let _ = broken.close().await;
     writer.begin_with(BEGIN).await.map_err(failed)
 }
 
-/// Writes a consistent copy to a file that must not exist, with mode 600.
+/// Writes a consistent copy to a new file with mode 600.
 pub(crate) async fn backup(reader: &SqlitePool, target: &Path) -> Result<()> {
     let failed = |source| StoreError::File { action: "write", path: target.display().to_string(), source };
-    // An empty file with mode 600 is made first; VACUUM INTO fills it and refuses a file with content.
+    // An empty file with mode 600 is created first; VACUUM INTO fills it and refuses a file with content.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(target).map_err(failed)?;
     let text = target.to_str().ok_or_else(|| failed(std::io::Error::other("the name is not UTF-8")))?;
     let copied = sqlx::query("VACUUM INTO $1").bind(text).execute(reader).await;
@@ -106,7 +105,7 @@ pub(crate) async fn backup(reader: &SqlitePool, target: &Path) -> Result<()> {
     File::open(target).and_then(|file| file.sync_all()).map_err(failed)
 }
 
-/// Holds other processes back while the schema is made: SQLite's migrations have no lock of their own.
+/// Blocks other processes while the schema is created: SQLite's migrations have no lock of their own.
 async fn lock_for_migration(database: PathBuf) -> Result<File> {
     let mut name = database.into_os_string();
     name.push("-migrate");
@@ -123,7 +122,7 @@ async fn lock_for_migration(database: PathBuf) -> Result<File> {
     locking.await.map_err(|error| failed(std::io::Error::other(error)))?.map_err(failed)
 }
 
-/// Makes a missing database file readable by nobody else; SQLite gives its other files the same permissions.
+/// Creates a missing database file that only its owner can read; SQLite gives its other files the same permissions.
 fn make_private(path: &Path) -> Result<()> {
     let failed = |source| StoreError::File { action: "open", path: path.display().to_string(), source };
     OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop).map_err(failed)

@@ -1,5 +1,5 @@
-//! The check of the ledger: what can be recomputed is, and every rule the schema promises is looked at again, as
-//! though nothing had ever enforced it. Sums are taken here and not in SQL, where a damaged amount overflows them.
+//! The check of the ledger. It recomputes every derived amount and checks every rule of the schema again, as if nothing
+//! had enforced it. Sums are taken here and not in SQL, where a damaged amount would overflow them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,17 +13,22 @@ use crate::error::{Result, db};
 use crate::ledger::AMOUNT_MSAT_MAX;
 use crate::wallets::invoices;
 
-/// Result of recomputing the ledger.
+/// Result of the check of the ledger.
 ///
-/// A sound report proves that every transfer moves an allowed amount between two different accounts that exist, that
-/// every customer has a ledger account whose stored balance is what its transfers come to, that stored balances and
-/// recomputed house accounts together are zero, that what is kept of sessions, of destinations in them, and of clock hours of
-/// playback is what their transfers come to, that every invoice which was paid has its transfer and every transfer of the
-/// receiving wallet its invoice, that every paid retry of an upload has its charge, given back or not as it ended, and that the triggers which keep transfers from being changed are in place. It cannot prove that the transfers are the ones that were once posted: whoever may write to the file can
-/// change an amount and the balance together, and only a comparison with a backup shows that.
+/// A report without faults proves that
+/// - every transfer moves an allowed amount between two different accounts that exist;
+/// - every customer has a ledger account whose stored balance is the sum of its transfers;
+/// - stored balances and recomputed house accounts together are zero;
+/// - the stored totals of sessions, of destinations in them, and of clock hours of playback are the sums of their
+///   transfers;
+/// - every paid invoice has its transfer, and every transfer of the receiving wallet its invoice;
+/// - every paid retry of an upload has its charge, and its refund if its end requires one;
+/// - the triggers that prevent changes of transfers exist.
+///
+/// It cannot prove that the transfers are the original ones: anyone with write access to the file can change an amount
+/// and the balance together, and only a comparison with a backup shows that.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerReport {
-    /// Number of transfers.
     pub transfers: i64,
     /// Sum of all transfers in millisats.
     pub moved_msat: i64,
@@ -31,23 +36,23 @@ pub struct LedgerReport {
     pub balances: i64,
     /// Number of sessions whose charges were recomputed.
     pub sessions: i64,
-    /// Everything that is wrong; empty for a sound ledger.
+    /// All faults; empty for a consistent ledger.
     pub faults: Vec<LedgerFault>,
 }
 
-/// One place where the ledger is wrong.
+/// A fault of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerFault {
-    /// Two amounts that must be the same are not.
+    /// Two amounts that must be equal differ.
     Amount {
-        /// What was compared, with names or ids.
+        /// The compared amount, with names or ids.
         place: String,
-        /// What the transfers say, in millisats.
+        /// The amount according to the transfers, in millisats.
         expected_msat: i64,
-        /// What is stored, in millisats.
+        /// The stored amount, in millisats.
         found_msat: i64,
     },
-    /// A rule is broken; what and where, in words.
+    /// A broken rule and its place, as text.
     Rule(String),
 }
 
@@ -62,7 +67,7 @@ impl fmt::Display for LedgerFault {
     }
 }
 
-/// Faults that are named one by one; of more the first ones are enough to know that a backup is needed.
+/// Most faults that are listed; more are not needed to see that a backup must be restored.
 const FAULTS_MAX: usize = 1_000;
 
 const ACCOUNTS: &str = "SELECT id, name, account_id IS NOT NULL AS customer, balance_msat, account_id FROM ledger_accounts ORDER BY id";
@@ -76,7 +81,7 @@ const DESTINATIONS: &str = "SELECT session_id, destination_id, cost_msat FROM se
 const HOURS: &str =
     "SELECT account_id, hour_ms, charged_msat FROM overage_hours ORDER BY account_id, hour_ms";
 const WAIVED_HOURS: &str = "SELECT account_id, hour_ms, waived_msat FROM overage_hours WHERE waived_msat <> 0 ORDER BY account_id, hour_ms";
-/// What was waived is about a destination and an hour, and the bytes of these say whose it was.
+/// Waived amounts belong to a destination and an hour; the stored bytes of these name the account.
 const WAIVED: &str = "SELECT b.account_id, t.hour_ms, t.amount_msat FROM transfers t
     LEFT JOIN bandwidth b ON b.destination_id = t.destination_id AND b.hour_ms = t.hour_ms WHERE t.kind = 'waived'";
 const PAID_BY_OTHERS: &str =
@@ -88,25 +93,23 @@ const TRIGGERS: Sql = Sql {
     postgres: "SELECT CAST(tgname AS TEXT) FROM pg_trigger
         WHERE tgrelid = CAST('transfers' AS regclass) AND tgenabled IN ('O', 'A')",
 };
-/// What keeps transfers from being changed; made by the first migration.
+/// Triggers that prevent changes of transfers; created by the first migration.
 const TRIGGER_NAMES: [&str; 2] = ["transfers_are_never_changed", "transfers_are_never_deleted"];
 
-/// Id, name, whether it is a customer's, stored balance, the customer.
+/// Id, name, whether it is a customer's, stored balance, account.
 type Account = (i64, String, bool, Option<i64>, Option<i64>);
 
 /// Id, ledger account debited, ledger account credited, amount, session, destination, kind, clock hour.
 type Transfer = (i64, i64, i64, i64, Option<String>, Option<i64>, String, Option<i64>);
 
-/// What the transfers come to.
+/// Sums of the transfers.
 #[derive(Default)]
 struct Sums {
-    /// By ledger account.
     accounts: HashMap<i64, i128>,
     /// The customers' ledger accounts.
     customers: HashMap<i64, i64>,
     /// Paid by customers, by session.
     sessions: HashMap<String, i128>,
-    /// By session and destination.
     destinations: HashMap<(String, i64), i128>,
     /// For playback, by customer and clock hour.
     hours: HashMap<(i64, i64), i128>,
@@ -147,7 +150,7 @@ pub(crate) async fn check(pool: &Pool) -> Result<LedgerReport> {
     Ok(report)
 }
 
-/// Adds every transfer to both its sides, and names those that break a rule.
+/// Adds every transfer to both sides, and records transfers that break a rule.
 async fn add_transfers(tx: &mut Tx, report: &mut LedgerReport, sums: &mut Sums) -> Result<()> {
     let mut moved: i128 = 0;
     let mut transfers = engine::query_as::<Transfer>(TRANSFERS).fetch(&mut *tx);
@@ -182,7 +185,8 @@ async fn add_transfers(tx: &mut Tx, report: &mut LedgerReport, sums: &mut Sums) 
 }
 
 impl Sums {
-    /// Adds what a customer paid, or got back below zero, to what the transfer is about.
+    /// Adds the amount that a customer paid, or below zero got back, to the totals of the transfer's session,
+    /// destination and hour.
     fn add_charge(&mut self, customer: i64, paid: i128, (.., session, destination, kind, hour): &Transfer) {
         if let Some(session) = session {
             *self.sessions.entry(session.clone()).or_default() += paid;
@@ -196,7 +200,7 @@ impl Sums {
     }
 }
 
-/// Compares what is kept of sessions, destinations and hours with their transfers.
+/// Compares the stored totals of sessions, destinations and hours with their transfers.
 async fn compare_charges(tx: &mut Tx, mut sums: Sums, report: &mut LedgerReport) -> Result<()> {
     let failed = db("check the charges");
     let mut compare = |place: String, expected: Option<i128>, found: i64| {
@@ -240,16 +244,19 @@ async fn compare_charges(tx: &mut Tx, mut sums: Sums, report: &mut LedgerReport)
     Ok(())
 }
 
-/// Compares what hours waived, which is never charged later, with its transfers.
+/// Compares the waived amounts of hours, which are never charged later, with their transfers.
 async fn compare_waived(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
-    let failed = db("check what was waived");
+    let failed = db("check the waived amounts");
     let transfers: Vec<(Option<i64>, Option<i64>, i64)> =
         engine::query_as(WAIVED).fetch_all(&mut *tx).await.map_err(&failed)?;
     let mut sums: HashMap<(i64, i64), i128> = HashMap::new();
     for (account, hour, waived) in transfers {
         match account.zip(hour) {
             Some(place) => *sums.entry(place).or_default() += i128::from(waived),
-            None => fault(report, LedgerFault::Rule(format!("{waived} msat were waived of nobody's bytes"))),
+            None => fault(
+                report,
+                LedgerFault::Rule(format!("{waived} msat were waived for bytes without an account")),
+            ),
         }
     }
     let place = |account: i64, hour: i64| format!("waived playback of account {account} in the hour {hour}");
@@ -267,10 +274,10 @@ async fn compare_waived(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
     Ok(())
 }
 
-/// Names charges of a session that another account than its own paid.
+/// Records charges of a session that were paid by an account other than the session's.
 async fn find_strangers(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
     let rows = engine::query_as(PAID_BY_OTHERS).fetch_all(&mut *tx).await;
-    let rows: Vec<(i64, String)> = rows.map_err(db("check who paid"))?;
+    let rows: Vec<(i64, String)> = rows.map_err(db("check the payers"))?;
     for (id, session) in rows {
         let text = format!("transfer {id} is about session {session} of another account");
         fault(report, LedgerFault::Rule(text));
@@ -278,8 +285,8 @@ async fn find_strangers(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
     Ok(())
 }
 
-/// Compares each stored balance with its transfers, and all accounts together with zero: what customers have, as
-/// stored, is what the house accounts gave, as recomputed.
+/// Compares each stored balance with its transfers, and the sum of all accounts with zero: the stored balances of
+/// customers equal the recomputed amounts that the house accounts gave.
 fn compare_balances(accounts: &[Account], sums: &HashMap<i64, i128>, report: &mut LedgerReport) {
     let mut together: i128 = 0;
     for (id, name, customer, balance_msat, _) in accounts {
@@ -310,7 +317,7 @@ fn fault(report: &mut LedgerReport, fault: LedgerFault) {
     }
 }
 
-/// The sum as it is shown; one beyond the range of amounts is wrong anyway.
+/// The sum in displayable form; a sum beyond the range of amounts is wrong in any case.
 fn clamped(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }

@@ -1,5 +1,5 @@
-//! The ledger's postings. A posting is one row with a debit and a credit side; only customers'
-//! balances are kept beside it, changed in the same transaction.
+//! The ledger's postings. A posting is one row with a debit and a credit side. Only customers' balances are stored
+//! beside it, and they change in the same transaction.
 
 pub(crate) mod check;
 
@@ -13,21 +13,20 @@ use crate::error::{Result, StoreError, db};
 use crate::store::Store;
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 
-/// What a transfer is for; the house account on its other side follows from it.
+/// Purpose of a transfer; the house account on its other side follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferKind {
     /// Credit given to a new account, from the promotion account.
     Promotion,
     /// Credit the operator sold, from the prepaid account.
     Prepaid,
-    /// Credit that somebody bought with a Lightning invoice, from the lightning account.
+    /// Credit bought with a Lightning invoice, from the lightning account.
     TopUp,
-    /// The same, bought by the connected wallet.
+    /// Credit bought by the connected wallet, from the lightning account.
     Refill,
 }
 
 impl TransferKind {
-    /// The name in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             TransferKind::Promotion => "promotion",
@@ -41,21 +40,18 @@ impl TransferKind {
 /// One posting between a house account and a customer's account.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
-    /// The customer.
     pub(crate) account_id: AccountId,
-    /// What it is for.
     pub(crate) kind: TransferKind,
     /// Millisats, above zero.
     pub(crate) amount: Msat,
     /// Unique for ever: posting the same name again changes nothing.
     pub(crate) idem: String,
-    /// When.
     pub(crate) now: UnixMillis,
 }
 
-/// The largest amount of a posting, and of a balance: all sats there will ever be.
+/// The largest amount of a posting, and of a balance: all bitcoin that will ever exist, in millisats.
 pub(crate) const AMOUNT_MSAT_MAX: i64 = 2_100_000_000_000_000_000;
-/// The other side of what the receiving wallet got.
+/// The house account for payments that the receiving wallet got.
 pub(crate) const HOUSE_LIGHTNING: &str = "lightning";
 const OPEN_CUSTOMER: &str = "INSERT INTO ledger_accounts (name, account_id, balance_msat) VALUES ($1, $2, 0)";
 const INSERT: &str = "INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, created_ms)
@@ -67,13 +63,12 @@ const ADD_TO_BALANCE: &str =
     "UPDATE ledger_accounts SET balance_msat = balance_msat + $2 WHERE account_id = $1";
 const BALANCE: &str = "SELECT balance_msat FROM ledger_accounts WHERE account_id = $1";
 
-/// Opens the ledger account of a new customer.
 pub(crate) async fn open_customer(tx: &mut Tx, account: AccountId) -> Result<()> {
     let insert = engine::query(OPEN_CUSTOMER).bind(format!("customer:{account}")).bind(account.0);
     insert.execute(&mut *tx).await.map(|_| ()).map_err(db("open the ledger account"))
 }
 
-/// Posts a transfer inside a transaction; `false` when its `idem` was posted before.
+/// Posts a transfer inside a transaction; `false` if its `idem` was posted before.
 pub(crate) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
     let amount = transfer.amount.0;
     if !(1..=AMOUNT_MSAT_MAX).contains(&amount) {
@@ -109,14 +104,14 @@ pub(crate) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
     }
 }
 
-/// What the account can spend.
+/// The account's balance.
 pub(crate) async fn balance<'a>(on: impl Into<Target<'a>>, account: AccountId) -> Result<Msat> {
     let balance = engine::query_scalar(BALANCE).bind(account.0).fetch_optional(on).await;
     balance.map_err(db("read the balance"))?.map(Msat).ok_or(StoreError::NotFound("account"))
 }
 
 impl Store {
-    /// Adds prepaid credit to an account under a name that makes a repeat harmless.
+    /// Adds prepaid credit to an account under a name that makes repeats harmless.
     ///
     /// # Errors
     /// [`StoreError::Amount`], [`StoreError::NotFound`].
@@ -133,7 +128,7 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// What the account can spend.
+    /// The account's balance.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].

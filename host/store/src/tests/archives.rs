@@ -1,10 +1,10 @@
-//! Whose word on a recording counts.
+//! Reports about recordings: which drivers may make them.
 
 use super::*;
 use crate::{ArchiveReport, ArchiveState, Recorded};
 
 #[tokio::test]
-async fn a_report_counts_for_a_type_of_its_driver_and_a_name_that_is_its_own() {
+async fn a_report_counts_only_for_the_drivers_types_and_names() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let (stream_id, destinations) = rig.stream(account, 2).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_report_counts_for_a_type_of_its_driver_and_a_name_that_is_its_own() {
     assert_eq!(tell(&report, "else").await, Recorded::Foreign { kind: kind.clone() });
     assert!(rig.store.archives_of(account, ALL).await.unwrap().is_empty());
     let Recorded::Taken(id) = tell(&report, &kind).await else { panic!("it is its own") };
-    // What it has begun stays its own, though not that of another destination.
+    // A driver may still report a recording that it started, but not for another destination.
     let later = ArchiveReport { changed_at: UnixMillis(NOW.0 + 1), ..report.clone() };
     assert_eq!(tell(&later, "else").await, Recorded::Taken(id));
     let elsewhere = ArchiveReport { destination_id: destinations[1], ..later.clone() };
@@ -45,6 +45,6 @@ async fn a_report_counts_for_a_type_of_its_driver_and_a_name_that_is_its_own() {
     let other = ArchiveReport { driver: "other".into(), ..later.clone() };
     assert_eq!(tell(&other, &kind).await, Recorded::NameTaken { driver: "archive".into() });
     rig.store.delete_archive(&by(account), id, false).await.unwrap();
-    assert_eq!(tell(&later, &kind).await, Recorded::Late, "a deleted one does not come back");
+    assert_eq!(tell(&later, &kind).await, Recorded::Late, "a deleted recording does not come back");
     assert_eq!(tell(&other, &kind).await, Recorded::NameTaken { driver: "archive".into() });
 }

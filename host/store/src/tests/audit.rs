@@ -1,4 +1,4 @@
-//! The audit log: with every change, never without it, bounded, and never changed.
+//! The audit log: written with every change, only with the change, bounded, and immutable.
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use satcast_core::networks::Networks;
 const SECRET: &str = "hunter2hunter2";
 
 impl Rig {
-    /// What stands in the log of an account, the oldest entry first.
+    /// The entries of an account, the oldest first.
     async fn log(&self, account: AccountId) -> Vec<AuditEntry> {
         let filter = AuditFilter { account: Some(account), ..AuditFilter::default() };
         let mut entries = self.store.audit(filter, ALL).await.unwrap();
@@ -42,7 +42,7 @@ fn key() -> NewKey {
     }
 }
 
-/// Ids of what was made on the way.
+/// Ids of created things.
 struct Made {
     stream: i64,
     first: i64,
@@ -88,7 +88,7 @@ async fn change_everything(rig: &Rig, actor: &Actor) -> Made {
     Made { stream: stream.0, first: ids[0].0, added: added.0, key: made.0 }
 }
 
-/// Action, kind and id of the target, and detail of each entry that this leaves.
+/// Action, kind and id of the target, and detail of each entry from here on.
 fn entries_of(account: AccountId, made: &Made) -> Vec<(&'static str, &'static str, i64, Value)> {
     let Made { stream, first, added, key } = *made;
     let target = json!({"streamId": stream, "type": "rtmp", "platform": "rtmp"});
@@ -147,12 +147,12 @@ async fn every_change_has_its_entry_and_no_entry_has_a_secret() {
     for entry in &log[1..] {
         assert_eq!((entry.by, entry.address.as_deref()), (actor.by, Some("192.0.2.7")), "{entry:?}");
         assert_eq!((entry.account_id, entry.at), (Some(account), NOW));
-        let seen = watch.next().now_or_never().expect("each is told");
+        let seen = watch.next().now_or_never().expect("each change is published");
         let Some(Seen::Event(event)) = seen else { panic!("{seen:?}") };
         assert_eq!((&event.name, &event.data["auditId"]), (&entry.action, &json!(entry.id)));
         assert!(!format!("{event:?}{entry:?}").contains(SECRET), "{event:?}");
     }
-    assert!(watch.next().now_or_never().is_none(), "nothing is told twice");
+    assert!(watch.next().now_or_never().is_none(), "nothing is published twice");
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn logins_and_links_have_entries_too() {
         (began.action.as_str(), began.by, began.target_id),
         ("login.began", By::Login(last), Some(last.0))
     );
-    assert_eq!(began.detail, json!({"endedSessions": 1}), "one more than may be");
+    assert_eq!(began.detail, json!({"endedSessions": 1}), "one session above the limit");
     assert_eq!(log[log.len() - 1].action, "login.ended");
     rig.store.create_invite(&by(account).origin(), &[1; 32], true, UnixMillis(9_999)).await.unwrap();
     let new =
@@ -196,7 +196,7 @@ async fn logins_and_links_have_entries_too() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_rolled_back_leaves_no_entry() {
+async fn refused_and_rolled_back_changes_leave_no_entry() {
     let rig = Rig::new().await;
     let (account, stranger) = (rig.account("me", 0).await.unwrap(), rig.account("you", 0).await.unwrap());
     let (stream, ids) = rig.stream(account, 1).await.unwrap();
@@ -210,7 +210,7 @@ async fn what_is_refused_or_rolled_back_leaves_no_entry() {
     assert!(rig.stream(account, 4).await.is_err(), "too many destinations");
     assert!(rig.account("me", 0).await.is_err());
     rig.store.create_key(&by(account), key()).await.unwrap();
-    // The change is written first; without its entry it must not stand.
+    // The change is written first; without its entry it must not be committed.
     let full = match rig.store.0.writer {
         Pool::Sqlite(_) => {
             "CREATE TRIGGER full_up BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END"
@@ -226,13 +226,13 @@ async fn what_is_refused_or_rolled_back_leaves_no_entry() {
     })
     .await;
     assert_eq!(rig.actions(account).await[before.len()..], ["key.created"]);
-    let told = watch.next().now_or_never().flatten();
-    assert!(matches!(told, Some(Seen::Event(event)) if event.name == "key.created"));
-    assert!(watch.next().now_or_never().is_none(), "what does not stand is told to nobody");
+    let seen = watch.next().now_or_never().flatten();
+    assert!(matches!(seen, Some(Seen::Event(event)) if event.name == "key.created"));
+    assert!(watch.next().now_or_never().is_none(), "an uncommitted change is not published");
     assert_eq!(rig.actions(stranger).await, ["account.created"]);
 }
 
-/// What the triggers of the schema say first.
+/// The beginning of the error of the schema's triggers.
 const KEPT: &str = "the audit log is never";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Charges on the real database: once each, whoever races, and whoever dies.
+//! Charges on the real database: once each, also with races and crashes.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::{Actor, Charged, MinuteCharge, Slot, Totals};
 
 const PRICE: Msat = Msat(2_000);
 
-/// Names the database for the child of the test that kills it.
+/// Names the database for the child process of the test that kills it.
 const CHILD_DATABASE: &str = "SATCAST_TEST_CHARGES_UNTIL_KILLED";
 const CHILD: &str = "tests::charges::charges_until_killed";
 
@@ -50,7 +50,7 @@ impl Charging {
         count.fetch_one(&self.rig.store.0.readers).await.unwrap()
     }
 
-    async fn is_sound(&self) {
+    async fn assert_consistent(&self) {
         let report = check(&self.rig.store.0.readers).await.unwrap();
         assert_eq!(report.faults, []);
         assert_eq!(report.sessions, 1);
@@ -78,11 +78,11 @@ async fn eight_racing_chargers_over_forty_slots_post_exactly_forty() {
     assert_eq!(charging.count().await, 40);
     assert_eq!(charging.rig.store.balance(charging.account).await.unwrap(), Msat(1_000_000 - 80_000));
     assert_eq!(charging.rig.store.session_charges(&charging.session).await.unwrap(), Msat(80_000));
-    charging.is_sound().await;
+    charging.assert_consistent().await;
 }
 
 #[tokio::test]
-async fn a_charge_is_all_its_slots_or_none_and_says_what_is_left() {
+async fn a_charge_is_all_its_slots_or_none_and_returns_the_balance() {
     let charging = Charging::new(5_000).await;
     let store = &charging.rig.store;
     let totals = |charged, balance| Totals { charged: Msat(charged), balance: Msat(balance) };
@@ -101,16 +101,16 @@ async fn a_charge_is_all_its_slots_or_none_and_says_what_is_left() {
     let exact = MinuteCharge { budget: Some(Msat(8_000)), ..tight };
     assert_eq!(store.charge_minute(&exact).await.unwrap(), Charged::Posted(totals(8_000, 7_000)));
     assert_eq!(charging.count().await, 4);
-    charging.is_sound().await;
+    charging.assert_consistent().await;
     store.close_interrupted_sessions(UnixMillis(9)).await.unwrap();
     let late = store.charge_minute(&charging.charge(2, &[1])).await.unwrap();
-    assert_eq!(late, Charged::NotOurs, "somebody else has taken the sessions over");
+    assert_eq!(late, Charged::NotOurs, "another service has taken over the sessions");
     let unknown = MinuteCharge { session: new_session_id(), ..charging.charge(2, &[1]) };
     assert_eq!(store.charge_minute(&unknown).await.unwrap(), Charged::NotOurs);
-    charging.is_sound().await;
+    charging.assert_consistent().await;
 }
 
-/// Says where the ledger is wrong after somebody with the file in hand ran `sql`.
+/// The ledger's faults after `sql` was run directly on the database.
 async fn faults_after(charging: &Charging, sql: &'static str) -> Vec<String> {
     script(&charging.rig.store.0.writer, sql).await.unwrap();
     let report = check(&charging.rig.store.0.readers).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_statement_has_every_entry_once_and_in_pages() {
     assert_eq!(store.statement(other, ALL).await.unwrap(), []);
 }
 
-/// Not a test by itself: the process that the next one kills.
+/// Not a test by itself: the child process that the next test kills.
 #[tokio::test]
 async fn charges_until_killed() {
     let Ok(database) = std::env::var(CHILD_DATABASE) else { return };
@@ -195,30 +195,31 @@ async fn a_process_killed_among_its_charges_leaves_whole_ones_and_a_replay_adds_
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Told after their commit, so they must survive; killed at another point of the work each time.
-        let told = lines
+        // Printed after the commit, so these charges must survive; killed at another point of the work each time.
+        let printed = lines
             .map_while(std::result::Result::ok)
             .filter_map(|line| line.strip_prefix("charged ")?.parse().ok());
-        let told: u64 = told.take_while(|minute: &u64| *minute < known + 20 + round * 7).last().unwrap();
+        let printed: u64 =
+            printed.take_while(|minute: &u64| *minute < known + 20 + round * 7).last().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        charging.is_sound().await;
+        charging.assert_consistent().await;
         let count = u64::try_from(charging.count().await).unwrap();
-        assert!(count > told, "{count} charges, {told} were told");
+        assert!(count > printed, "{count} charges, {printed} were printed");
         known = count;
     }
     for minute in 0..known + 10 {
         charging.rig.store.charge_minute(&charging.charge(minute, &[1])).await.unwrap();
     }
     assert_eq!(charging.count().await, i64::try_from(known + 10).unwrap());
-    charging.is_sound().await;
+    charging.assert_consistent().await;
 }
 
 #[tokio::test]
-async fn the_check_finds_who_paid_for_another_and_what_was_waived_of_nothing() {
+async fn the_check_finds_charges_of_wrong_accounts_and_unexplained_waivers() {
     let charging = Charging::new(1_000_000).await;
     charging.rig.account("you", 5_000).await.unwrap();
-    charging.is_sound().await;
+    charging.assert_consistent().await;
     let forged =
         "INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, session_id, created_ms)
         SELECT l.id, r.id, 5, 'minute', 'x', e.id, 0 FROM ledger_accounts l, ledger_accounts r, sessions e
@@ -234,7 +235,7 @@ async fn the_check_finds_who_paid_for_another_and_what_was_waived_of_nothing() {
     let session = charging.session.as_str();
     for expected in [
         format!("about session {session} of another account"),
-        "9 msat were waived of nobody's bytes".to_owned(),
+        "9 msat were waived for bytes without an account".to_owned(),
         "waived playback of account 1 in the hour 0: expected 0 msat, found 7 msat".to_owned(),
     ] {
         assert!(faults.iter().any(|fault| fault.contains(&expected)), "{expected} is not in {faults:?}");

@@ -1,4 +1,4 @@
-//! What SQLite alone has: files, their permissions, copies of them.
+//! SQLite only: files, their permissions, copies of them.
 
 use sqlx::sqlite::SqlitePool;
 
@@ -23,7 +23,7 @@ fn sqlite(pool: &Pool) -> &SqlitePool {
 }
 
 #[tokio::test]
-async fn secrets_stand_in_no_file_in_clear_and_come_back_only_with_the_key() {
+async fn secrets_are_encrypted_in_files_and_need_the_key() {
     let rig = rig().await;
     let account = rig.account("me", 0).await.unwrap();
     let key = new_stream_key();
@@ -95,7 +95,7 @@ async fn a_file_that_is_no_database_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_looked_at_is_not_changed() {
+async fn inspecting_a_database_does_not_change_it() {
     let rig = rig().await;
     let account = rig.account("me", 5_000).await.unwrap();
     let database = inspect(&rig.path).await.unwrap();

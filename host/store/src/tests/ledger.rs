@@ -1,4 +1,4 @@
-//! The ledger: once, in range, unchangeable, and checked.
+//! The ledger: transfers are posted once, in range, immutable, and checked.
 
 use super::*;
 use crate::engine::lock::Lock;
@@ -67,14 +67,14 @@ async fn transfers_cannot_be_changed_or_deleted() {
     assert!(below.execute(&rig.store.0.writer).await.is_err(), "a customer's balance is never below zero");
 }
 
-/// What the check says after somebody with the file in hand ran `sql`.
+/// The check's faults after `sql` was run directly on the database.
 async fn faults_after(rig: &Rig, sql: &'static str) -> Vec<String> {
     script(&rig.store.0.writer, sql).await.unwrap();
     let report = check(&rig.store.0.readers).await.unwrap();
     report.faults.iter().map(ToString::to_string).collect()
 }
 
-/// Takes away what keeps the ledger's tables as they should be.
+/// Removes the protection of the ledger's tables.
 async fn allow_everything(rig: &Rig) {
     let sql = match rig.store.0.writer {
         Pool::Sqlite(_) => {

@@ -50,7 +50,7 @@ async fn try_open(path: &Path, key: u8) -> Result<Store> {
     open_url(testing::url(path).await.expose(), Durability::Full, key).await
 }
 
-/// The file itself, whichever engine the others are tested on.
+/// The file itself, whichever engine the other tests use.
 pub(crate) async fn open_file(path: &Path, durability: Durability, key: u8) -> Result<Store> {
     open_url(&format!("sqlite:{}", path.display()), durability, key).await
 }
@@ -59,7 +59,7 @@ async fn open_at(path: &Path, key: u8) -> Store {
     try_open(path, key).await.unwrap()
 }
 
-/// Runs statements that need not be the same on both engines.
+/// Runs statements that may differ between the engines.
 async fn script(pool: &Pool, sql: &str) -> sqlx::Result<()> {
     let sql = AssertSqlSafe(sql.to_owned());
     match pool {

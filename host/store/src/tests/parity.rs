@@ -1,4 +1,4 @@
-//! The two schemas say the same.
+//! The two schemas are equivalent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use sqlx::sqlite::SqlitePool;
 
 use super::*;
 
-/// What one table is made of, in words of neither engine.
+/// One table in a form that is independent of the engine.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Table {
     /// Name, type, whether it may be null, whether it has a default.
@@ -16,11 +16,11 @@ struct Table {
     primary_key: Vec<String>,
     /// Columns that are unique together, without a name of their own.
     unique: BTreeSet<Vec<String>>,
-    /// Name, columns, whether it is unique, whether it holds only some rows.
+    /// Name, columns, whether it is unique, whether it is partial.
     indexes: BTreeSet<(String, Vec<String>, bool, bool)>,
     /// Column, other table.
     references: BTreeSet<(String, String)>,
-    /// How many checks there are.
+    /// Number of checks.
     checks: usize,
     triggers: BTreeSet<String>,
 }

@@ -206,7 +206,7 @@ async fn a_database_from_before_playback_keeps_its_destinations() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let (stream, ids) = rig.stream(account, 1).await.unwrap();
-    // Back to the schema before: SQLite drops a column only when no index uses it.
+    // Back to the previous schema: SQLite drops a column only when no index uses it.
     rig.run("DROP TABLE bandwidth").await;
     rig.run("DROP INDEX destinations_by_playback_path").await;
     rig.run("ALTER TABLE destinations DROP COLUMN playback_path").await;

@@ -1,4 +1,4 @@
-//! Many at the same time: what one transaction decides holds whatever the others do.
+//! Concurrent transactions: the decision of one transaction holds whatever the others do.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ async fn changes_of_one_account_have_ids_in_their_order() {
     }
 }
 
-/// Sessions of one account that are charged, and playback that is billed, all at once.
+/// Sessions of one account that are charged while playback is billed.
 struct Spending {
     rig: Rig,
     account: AccountId,
@@ -163,7 +163,7 @@ impl Spending {
     }
 }
 
-/// A sat for every part as long as there is money.
+/// Charges one sat for every part while the balance lasts.
 fn decide(facts: &HourFacts) -> HourDecision {
     let mut left = facts.balance.0;
     let part = |served: &crate::Served| {
@@ -194,13 +194,13 @@ async fn a_balance_is_spent_once_by_minutes_and_playback_together() {
     })
     .await;
     let balance = spending.rig.store.balance(spending.account).await.unwrap();
-    assert!((0..4_000).contains(&balance.0), "spent as far as it went: {balance}");
+    assert!((0..4_000).contains(&balance.0), "spent down to: {balance}");
     let report = check(&spending.rig.store.0.readers).await.unwrap();
     assert_eq!(report.faults, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_is_claimed_once_and_within_the_caps() {
+async fn due_deliveries_are_claimed_once_and_within_the_caps() {
     let rig = Arc::new(Rig::new().await);
     let account = rig.account("me", 0).await.unwrap();
     let (stream_id, _) = rig.stream(account, 0).await.unwrap();
@@ -221,7 +221,7 @@ async fn what_is_due_is_claimed_once_and_within_the_caps() {
     assert!(claimed.iter().all(|(webhook, _)| *webhook == id));
     claimed.sort_unstable();
     claimed.dedup();
-    assert_eq!(claimed.len(), 10, "no more than may be on their way, and none twice");
+    assert_eq!(claimed.len(), 10, "at most as many as may be in flight, and none twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,7 +238,7 @@ async fn credit_under_one_name_is_given_once() {
 }
 
 #[tokio::test]
-async fn text_that_no_engine_should_be_asked_to_hold_comes_back_readable() {
+async fn texts_with_a_nul_are_read_back() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let (stream, _) = rig.stream(account, 0).await.unwrap();

@@ -1,4 +1,4 @@
-//! Paid retries on the real database: one at a time whoever races, and a check that sees what was tampered with.
+//! Paid retries on the real database: one at a time, also with races, and a check that detects tampering.
 
 use super::*;
 use crate::ledger::check::check;
@@ -14,7 +14,7 @@ struct Failed {
 }
 
 impl Failed {
-    /// A recording that failed, of an account with so much.
+    /// A failed recording, of an account with this balance.
     async fn new(credit: i64) -> Self {
         let rig = Rig::new().await;
         let account = rig.account("me", credit).await.unwrap();
@@ -48,7 +48,7 @@ impl Failed {
         self.rig.store.begin_recovery(&by(self.account), self.archive, 0, FEE).await.unwrap()
     }
 
-    /// The first retry failed through us.
+    /// The first retry failed through a fault of the service.
     async fn tell_our_failure(&self) {
         let ours = ArchiveReport {
             error_class: Some("internal".into()),
@@ -60,7 +60,7 @@ impl Failed {
         self.rig.store.record_archive(ours, &|_| true, NOW).await.unwrap();
     }
 
-    /// A retry that was opened and given back because it failed through us.
+    /// A retry that was opened, and refunded because of a fault of the service.
     async fn one_given_back(&self) {
         let RecoveryBegun::Begun(id) = self.begin().await else { panic!("it begins") };
         self.rig.store.recovery_opened(id, NOW).await.unwrap();
@@ -74,14 +74,14 @@ impl Failed {
 }
 
 #[tokio::test]
-async fn what_was_uploaded_is_at_most_what_was_recorded() {
+async fn uploaded_bytes_are_at_most_the_recorded_bytes() {
     let failed = Failed::new(0).await;
     let found = failed.rig.store.archive(failed.account, failed.archive).await.unwrap().unwrap();
     assert_eq!(found.report, ArchiveReport { uploaded_bytes: 5, ..failed.report });
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_racing_services_one_begins_and_is_charged() {
+async fn one_of_several_racing_services_starts_and_is_charged() {
     let failed = std::sync::Arc::new(Failed::new(10 * FEE.0).await);
     let racing = (0..10).map(|_| {
         let failed = failed.clone();
@@ -96,14 +96,14 @@ async fn of_racing_services_one_begins_and_is_charged() {
 }
 
 #[tokio::test]
-async fn an_answer_is_written_down_once() {
+async fn an_answer_is_recorded_once() {
     let failed = Failed::new(FEE.0).await;
     let RecoveryBegun::Begun(id) = failed.begin().await else { panic!("it begins") };
     assert_eq!(failed.begin().await, RecoveryBegun::Running);
     assert!(failed.rig.store.recovery_refused(id, NOW).await.unwrap());
     assert!(!failed.rig.store.recovery_refused(id, NOW).await.unwrap());
     failed.rig.store.recovery_opened(id, NOW).await.unwrap();
-    assert_eq!(failed.rig.store.balance(failed.account).await.unwrap(), FEE, "given back once, and for good");
+    assert_eq!(failed.rig.store.balance(failed.account).await.unwrap(), FEE, "refunded once");
     assert!(failed.rig.store.asked_recoveries("archive").await.unwrap().is_empty());
     assert!(failed.rig.store.refund("recovery:1:1", NOW).await.is_ok_and(|done| !done));
     failed.one_given_back().await;
@@ -112,11 +112,15 @@ async fn an_answer_is_written_down_once() {
 }
 
 #[tokio::test]
-async fn an_end_that_is_told_before_the_beginning_counts() {
+async fn an_end_reported_before_the_start_counts() {
     let failed = Failed::new(FEE.0).await;
     let RecoveryBegun::Begun(id) = failed.begin().await else { panic!("it begins") };
     failed.tell_our_failure().await;
-    assert_eq!(failed.rig.store.balance(failed.account).await.unwrap(), Msat(0), "whose turn it is answers");
+    assert_eq!(
+        failed.rig.store.balance(failed.account).await.unwrap(),
+        Msat(0),
+        "the retry in that state answers"
+    );
     for _ in 0..2 {
         failed.rig.store.recovery_opened(id, NOW).await.unwrap();
         assert_eq!(failed.rig.store.balance(failed.account).await.unwrap(), FEE);
@@ -130,13 +134,13 @@ async fn the_check_sees_retries_that_were_tampered_with() {
     for (sql, seen) in [
         (
             "UPDATE archive_recoveries SET state = 'ended'",
-            vec!["recovery 1 was given back 0 msat, and its transfer moves 360000 msat"],
+            vec!["recovery 1 was refunded 0 msat, and its transfer moves 360000 msat"],
         ),
         (
             "UPDATE archive_recoveries SET charged_msat = 1",
             vec![
                 "recovery 1 was charged 1 msat, and its transfer moves 360000 msat",
-                "recovery 1 was given back 1 msat, and its transfer moves 360000 msat",
+                "recovery 1 was refunded 1 msat, and its transfer moves 360000 msat",
             ],
         ),
         (

@@ -1,4 +1,4 @@
-//! What a PostgreSQL server does that a file does not: it goes away, it is somebody else's, it ends transactions.
+//! PostgreSQL only: a server that goes away, belongs to another service, or aborts transactions.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::error::db;
 use crate::ledger::check::check;
 use crate::{Address, Charged, MinuteCharge, Owner, Server, Slot};
 
-/// The certificate that signed the server's; in the environment with its address.
+/// The certificate authority of the server; set in the environment together with its address.
 const AUTHORITY: &str = "SATCAST_TEST_POSTGRES_CA";
-/// Longest wait for what must happen.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A database of the server, or nothing when it is SQLite's turn.
+/// A database of the server; `None` if the tests run on SQLite.
 async fn on_server() -> Option<(Rig, Server, Redacted<String>)> {
     testing::server()?;
     let rig = Rig::new().await;
@@ -29,7 +29,7 @@ async fn on_server() -> Option<(Rig, Server, Redacted<String>)> {
     Some((rig, server, url))
 }
 
-/// Charges, and how often all connections are cut among them.
+/// Number of charges, and how often all connections are cut in between.
 const CHARGES: u64 = 60;
 const CUTS: u64 = 15;
 
@@ -58,7 +58,7 @@ async fn charges_that_are_repeated_over_cut_connections_are_made_once_each() {
         tokio::spawn(async move {
             let mut cuts = 0;
             while cuts < CUTS {
-                // Somewhere among the next charges, whatever those are doing.
+                // Somewhere among the next charges.
                 while charged.load(Ordering::Acquire) < cuts * CHARGES / CUTS {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -126,11 +126,11 @@ async fn an_owner_whose_connection_is_cut_takes_the_database_again() {
         };
         timeout(PATIENCE, again).await.expect("taken again");
     }
-    assert!(timeout(Duration::ZERO, owner.lost()).await.is_err(), "it was never anybody else's");
+    assert!(timeout(Duration::ZERO, owner.lost()).await.is_err(), "no other service had it");
 }
 
 #[tokio::test]
-async fn an_owner_that_somebody_replaced_is_told() {
+async fn a_replaced_owner_is_notified() {
     let Some((_rig, server, url)) = on_server().await else { return };
     let owner = Owner::take(&server).await.unwrap();
     let mut other = PgConnection::connect(url.expose()).await.unwrap();
@@ -139,7 +139,7 @@ async fn an_owner_that_somebody_replaced_is_told() {
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     sqlx::query(end).execute(&mut other).await.unwrap();
     sqlx::query("SELECT pg_advisory_lock(1935766627, 1634956334)").execute(&mut other).await.unwrap();
-    timeout(PATIENCE, owner.lost()).await.expect("it is told");
+    timeout(PATIENCE, owner.lost()).await.expect("the owner is notified");
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn connections_have_limits_and_commits_are_as_configured() {
 }
 
 #[tokio::test]
-async fn a_server_that_lets_nobody_in_is_named_without_the_password() {
+async fn a_refused_login_names_the_server_without_the_password() {
     let Some((_rig, _, url)) = on_server().await else { return };
     let wrong = url.expose().replacen("correct-horse", "hunter2", 1);
     let missing = format!("{}_missing", url.expose());

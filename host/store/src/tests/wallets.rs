@@ -1,4 +1,4 @@
-//! Wallets and invoices: sealed secrets, credit once, and a check that sees what contradicts.
+//! Wallets and invoices: encrypted secrets, credit once, and a check that detects contradictions.
 
 use super::*;
 use crate::ledger::check::check;
@@ -28,7 +28,7 @@ async fn top_up(rig: &Rig, account: AccountId, name: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn secrets_of_wallets_stand_in_no_file_and_are_bound_to_their_place() {
+async fn wallet_secrets_are_encrypted_and_bound_to_their_row() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     rig.store.connect_wallet(&by(account), wallet()).await.unwrap();
@@ -37,7 +37,11 @@ async fn secrets_of_wallets_stand_in_no_file_and_are_bound_to_their_place() {
     assert!(!format!("{record:?}").contains("hunter"));
     let first = record.id;
     rig.store.connect_wallet(&by(account), wallet()).await.unwrap();
-    assert_ne!(rig.store.wallet_of(account).await.unwrap().unwrap().id, first, "it may be another wallet");
+    assert_ne!(
+        rig.store.wallet_of(account).await.unwrap().unwrap().id,
+        first,
+        "the new connection has a row of its own"
+    );
     let count: i64 = engine::query_scalar("SELECT COUNT(*) FROM wallet_connections")
         .fetch_one(&rig.store.0.readers)
         .await
@@ -56,7 +60,7 @@ async fn secrets_of_wallets_stand_in_no_file_and_are_bound_to_their_place() {
 }
 
 #[tokio::test]
-async fn an_invoice_is_credited_once_whatever_was_thought_of_it() {
+async fn an_invoice_is_credited_once_in_every_state() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let paid = top_up(&rig, account, "a").await;
@@ -68,12 +72,15 @@ async fn an_invoice_is_credited_once_whatever_was_thought_of_it() {
     let close = Close { stage: Stage::Expired, due_at: None, fault: None, only_unmade: false, now: NOW };
     assert!(rig.store.close_invoice(late, &close).await.unwrap());
     assert!(!rig.store.close_invoice(late, &close).await.unwrap(), "once");
-    assert!(rig.store.settle_invoice(late, Msat(6_000), NOW).await.unwrap(), "it came late");
-    assert!(!rig.store.close_invoice(late, &close).await.unwrap(), "what was paid stays");
+    assert!(rig.store.settle_invoice(late, Msat(6_000), NOW).await.unwrap(), "a late payment is credited");
+    assert!(!rig.store.close_invoice(late, &close).await.unwrap(), "a settled invoice stays settled");
     let unmade = rig.store.begin_topup(&by(account), Msat(1), NOW, 9).await.unwrap().id;
-    assert!(!rig.store.settle_invoice(unmade, Msat(1), NOW).await.unwrap(), "nobody could pay it");
+    assert!(
+        !rig.store.settle_invoice(unmade, Msat(1), NOW).await.unwrap(),
+        "an invoice that was not made cannot be paid"
+    );
     assert!(rig.store.close_invoice(unmade, &Close { stage: Stage::Failed, ..close }).await.unwrap());
-    assert!(!rig.store.invoice_made(unmade, &made("c"), NOW).await.unwrap(), "it was given up");
+    assert!(!rig.store.invoice_made(unmade, &made("c"), NOW).await.unwrap(), "the row was given up");
     assert_eq!(rig.store.balance(account).await.unwrap(), Msat(11_000));
     assert!(check(&rig.store.0.readers).await.unwrap().faults.is_empty());
 }
@@ -103,14 +110,14 @@ async fn refills_are_decided_on_the_facts_of_their_transaction() {
     assert_eq!((begun.amount, begun.fee_max, begun.stage), (Msat(5_000), Msat(10_000), Stage::Created));
     let facts = begin(Err(NoRefill::UnderWay)).await.1.unwrap();
     assert_eq!((facts.under_way, facts.spent), (true, Msat(5_000)));
-    // Whoever did not look is kept from it by the schema.
+    // The schema prevents it even without a check by the caller.
     let old = rig.store.wallet_of(account).await.unwrap().unwrap();
     let second = rig.store.begin_refill(account, old.id, NOW, UnixMillis(0), NOW, &|_| plan).await;
     assert!(second.unwrap_err().to_string().to_lowercase().contains("unique"));
 }
 
 #[tokio::test]
-async fn a_wallet_that_was_replaced_or_forgotten_pays_nothing_that_was_not_asked_for_yet() {
+async fn a_replaced_or_disconnected_wallet_pays_no_pending_refill() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let plan = Ok(RefillPlan { amount: Msat(5_000), fee_max: Msat(10_000) });
@@ -135,7 +142,7 @@ async fn a_wallet_that_was_replaced_or_forgotten_pays_nothing_that_was_not_asked
 }
 
 #[tokio::test]
-async fn an_invoice_that_somebody_may_have_is_not_closed_by_who_did_not_see_it() {
+async fn an_invoice_is_not_closed_by_a_caller_that_does_not_know_it() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let topup = top_up(&rig, account, "a").await;
@@ -162,7 +169,7 @@ async fn due_invoices_are_claimed_longest_due_first_and_once() {
     assert_eq!(claim(9).await, [second]);
 }
 
-/// What the check says after somebody with the file in hand ran `sql`.
+/// The check's faults after `sql` was run directly on the database.
 async fn faults_after(rig: &Rig, sql: &'static str) -> Vec<String> {
     script(&rig.store.0.writer, sql).await.unwrap();
     let report = check(&rig.store.0.readers).await.unwrap();
@@ -185,6 +192,6 @@ async fn the_check_compares_paid_invoices_with_their_transfers() {
     let text = "transfer 1 credits 5000 msat of an invoice that was not paid";
     assert_eq!(faults_after(&rig, unpaid).await, [text]);
     let invented = "UPDATE wallet_invoices SET state = 'settled', credited_msat = 5000, settled_ms = 1";
-    let text = "invoice 2 was credited 5000 msat, and no transfer says so";
+    let text = "invoice 2 was credited 5000 msat without a transfer";
     assert_eq!(faults_after(&rig, invented).await, [text]);
 }

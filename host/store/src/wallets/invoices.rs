@@ -1,4 +1,4 @@
-//! Invoices of the receiving wallet: what becomes of each is one transaction, and so is its credit.
+//! Invoices of the receiving wallet. Each change of an invoice is one transaction, and its credit is part of it.
 
 use serde_json::json;
 
@@ -13,20 +13,19 @@ use crate::webhooks::EventType;
 use crate::webhooks::events::{NewEvent, emit};
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 
-/// Refills that failed one after the other at which the owner is told.
-pub const FAILURES_TOLD: i64 = 3;
+/// Failed refills in a row after which the owner is notified.
+pub const FAILURES_SHOWN: i64 = 3;
 
-/// What an invoice is for.
+/// Purpose of an invoice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Somebody pays it.
+    /// Top-up: a person pays it.
     TopUp,
-    /// The connected wallet pays it.
+    /// Refill: the connected wallet pays it.
     Refill,
 }
 
 impl Purpose {
-    /// The name in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TopUp => "topup",
@@ -34,20 +33,19 @@ impl Purpose {
         }
     }
 
-    /// The purpose with that name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::TopUp, Self::Refill].into_iter().find(|purpose| purpose.as_str() == name)
     }
 }
 
-/// How far an invoice is.
+/// State of an invoice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The receiving wallet has not made it yet.
     Created,
     /// It can be paid.
     Open,
-    /// The connected wallet was asked to pay it; whether it did is not known.
+    /// The connected wallet was asked to pay it; the outcome is unknown.
     Paying,
     /// It was paid and credited.
     Settled,
@@ -58,11 +56,9 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Every stage.
     pub const ALL: [Self; 6] =
         [Self::Created, Self::Open, Self::Paying, Self::Settled, Self::Expired, Self::Failed];
 
-    /// The name in the database and the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -74,12 +70,11 @@ impl Stage {
         }
     }
 
-    /// The stage with that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.as_str() == name)
     }
 
-    /// Whether it has not ended in any way.
+    /// Whether the invoice has not ended.
     pub fn is_under_way(self) -> bool {
         matches!(self, Self::Created | Self::Open | Self::Paying)
     }
@@ -88,65 +83,59 @@ impl Stage {
 /// An invoice that the receiving wallet made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeInvoice {
-    /// The invoice as text.
+    /// The BOLT11 text.
     pub bolt11: String,
-    /// Its name in every wallet.
+    /// The payment hash, which identifies the invoice in every wallet.
     pub payment_hash: String,
-    /// When it can no longer be paid.
     pub expires_at: UnixMillis,
 }
 
-/// An invoice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceRecord {
-    /// Its row.
     pub id: i64,
-    /// Whose credit it buys.
+    /// The account that it credits.
     pub account: AccountId,
-    /// What it is for.
     pub purpose: Purpose,
-    /// How far it is.
     pub stage: Stage,
-    /// What it asks for.
+    /// The amount to be paid.
     pub amount: Msat,
-    /// What its payment may cost above that; zero for a top-up.
+    /// Largest fee of the payment; zero for a top-up.
     pub fee_max: Msat,
-    /// What the receiving wallet made; `None` before.
+    /// The invoice of the receiving wallet; `None` until it is made.
     pub made: Option<MadeInvoice>,
-    /// What was credited.
+    /// The credited amount.
     pub credited: Option<Msat>,
     /// When its row was written.
     pub created_at: UnixMillis,
-    /// When it was credited.
     pub settled_at: Option<UnixMillis>,
 }
 
-/// What is known when a refill may begin.
+/// Facts for the decision about a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefillFacts {
-    /// The account's credit.
+    /// The account's balance.
     pub balance: Msat,
     /// The owner's rules.
     pub rules: RefillRules,
-    /// No refill before.
+    /// The next refill may not begin before this time.
     pub retry_at: UnixMillis,
-    /// A refill has not ended, or how it ended is not known.
+    /// A refill has not ended, or its outcome is unknown.
     pub under_way: bool,
-    /// Refills of the day, but for those that certainly failed.
+    /// Amount of the day's refills, without those that certainly failed.
     pub spent: Msat,
 }
 
-/// Why no refill begins.
+/// Reason why no refill begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRefill {
     /// No wallet is connected.
     NotConnected,
-    /// The credit is not below the threshold.
+    /// The balance is not below the threshold.
     Enough,
-    /// One is under way.
+    /// A refill is in progress.
     UnderWay,
-    /// The last one failed a short time ago.
-    Resting,
+    /// The last refill failed a short time ago.
+    Paused,
     /// The day's cap is used up.
     Capped,
 }
@@ -154,9 +143,9 @@ pub enum NoRefill {
 /// A refill that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefillPlan {
-    /// By so much.
+    /// The amount to buy.
     pub amount: Msat,
-    /// What the payment may cost above it.
+    /// Largest fee of its payment.
     pub fee_max: Msat,
 }
 
@@ -164,33 +153,31 @@ pub struct RefillPlan {
 pub type DecideRefill<'a> =
     &'a (dyn Fn(&RefillFacts) -> std::result::Result<RefillPlan, NoRefill> + Send + Sync);
 
-/// What a refill failed with.
+/// The failure of a refill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefillFault {
-    /// In words.
     pub fault: WalletFault,
     /// When the next refill may begin.
     pub retry_at: UnixMillis,
-    /// Whether the connected wallet is to blame, so that it counts.
+    /// Whether the connected wallet is at fault, so that the failure counts.
     pub counts: bool,
 }
 
-/// Name of the fault of a wallet whose payment cost more than it may.
+/// Name of the fault of a wallet whose payment cost more than the limit.
 pub const FEE_TOO_HIGH: &str = "fee_too_high";
 
-/// How an invoice ends without money.
+/// The end of an invoice that was not credited.
 #[derive(Clone, Debug)]
 pub struct Close {
     /// [`Stage::Expired`] or [`Stage::Failed`].
     pub stage: Stage,
-    /// When the receiving wallet is asked once more, as it may have got the money after all.
+    /// When the receiving wallet is asked once more, because it may have received the money after all.
     pub due_at: Option<UnixMillis>,
-    /// What the owner of its connection is shown.
+    /// Shown to the owner of the connection.
     pub fault: Option<RefillFault>,
-    /// Only if the receiving wallet made no invoice for it meanwhile: one that somebody may have is never closed by who does not
-    /// know of it.
+    /// Only if the receiving wallet has made no invoice for this row meanwhile. A caller that does not know the invoice
+    /// must never close it, because somebody may already be able to pay it.
     pub only_unmade: bool,
-    /// When.
     pub now: UnixMillis,
 }
 
@@ -202,14 +189,14 @@ macro_rules! columns {
     };
 }
 
-/// What has ended in no way.
+/// Condition for invoices that have not ended.
 macro_rules! under_way {
     () => {
         "state IN ('created', 'open', 'paying')"
     };
 }
 
-/// Takes the row of the connection, so that refills of one account are decided one after the other.
+/// Locks the row of the connection, so that refills of one account are decided one after the other.
 const TAKE: &str = "UPDATE wallet_connections SET retry_ms = retry_ms WHERE account_id = $1 AND id = $2
     RETURNING id, threshold_msat, amount_msat, daily_cap_msat, retry_ms";
 const UNDER_WAY: &str = concat!(
@@ -243,7 +230,7 @@ const SETTLE: &str = concat!(
     "WHERE id = $1 AND state <> 'settled' AND payment_hash IS NOT NULL RETURNING connection_id, ",
     columns!()
 );
-/// A rest because of fees goes on: it is about how the wallet pays, not whether.
+/// A pause because of fees continues: it concerns the fees of the wallet, not whether it pays.
 const WENT_WELL: &str = "UPDATE wallet_connections SET failures = 0, last_refill_ms = $2,
     retry_ms = CASE WHEN last_error_code = $3 AND retry_ms > $2 THEN retry_ms ELSE 0 END,
     last_error = CASE WHEN last_error_code = $3 AND retry_ms > $2 THEN last_error END,
@@ -262,19 +249,19 @@ const TOPUP: &str = concat!(
     columns!(),
     " FROM wallet_invoices WHERE account_id = $1 AND id = $2 AND purpose = 'topup'"
 );
-/// Paid invoices whose transfer is missing or another one.
+/// Paid invoices whose transfer is missing or differs.
 const UNPOSTED: &str = "SELECT i.id, i.credited_msat, t.amount_msat FROM wallet_invoices i
     LEFT JOIN transfers t ON t.idem = 'invoice:' || i.payment_hash AND t.kind = i.purpose
         AND t.debit_id = (SELECT h.id FROM ledger_accounts h WHERE h.name = $1)
         AND t.credit_id = (SELECT l.id FROM ledger_accounts l WHERE l.account_id = i.account_id)
     WHERE i.state = 'settled' AND (t.id IS NULL OR t.amount_msat <> i.credited_msat) ORDER BY i.id";
-/// Transfers of the receiving wallet that no paid invoice explains.
+/// Transfers of the receiving wallet that belong to no paid invoice.
 const UNEXPLAINED: &str = "SELECT t.id, t.amount_msat FROM transfers t
     WHERE t.debit_id = (SELECT h.id FROM ledger_accounts h WHERE h.name = $1) AND NOT EXISTS (
         SELECT 1 FROM wallet_invoices i WHERE 'invoice:' || i.payment_hash = t.idem AND i.state = 'settled')
     ORDER BY t.id";
 
-/// What contradicts between invoices and transfers, in words.
+/// Contradictions between invoices and transfers, as texts.
 pub(crate) async fn faults(tx: &mut Tx) -> Result<Vec<String>> {
     let failed = db("check the invoices");
     let unposted: Vec<(i64, i64, Option<i64>)> =
@@ -282,7 +269,7 @@ pub(crate) async fn faults(tx: &mut Tx) -> Result<Vec<String>> {
     let unexplained: Vec<(i64, i64)> =
         engine::query_as(UNEXPLAINED).bind(HOUSE_LIGHTNING).fetch_all(&mut *tx).await.map_err(&failed)?;
     let unposted = unposted.into_iter().map(|(id, credited, posted)| match posted {
-        None => format!("invoice {id} was credited {credited} msat, and no transfer says so"),
+        None => format!("invoice {id} was credited {credited} msat without a transfer"),
         Some(posted) => {
             format!("invoice {id} was credited {credited} msat, and its transfer moves {posted} msat")
         }
@@ -294,8 +281,8 @@ pub(crate) async fn faults(tx: &mut Tx) -> Result<Vec<String>> {
 }
 
 impl Store {
-    /// Writes the row of a refill, if `decide` allows one: the facts are those of the same transaction. `day` is when the day
-    /// of the cap began, `due_at` when the row is given up if nothing is heard of it.
+    /// Writes the row of a refill if `decide` allows one. The facts are those of the same transaction. `day` is the
+    /// start of the day for the cap; at `due_at` a row without an invoice is given up.
     pub async fn begin_refill(
         &self,
         account: AccountId,
@@ -341,7 +328,7 @@ impl Store {
         Ok(Ok(invoice))
     }
 
-    /// Writes the row of a top-up; at most `cap` of an account may be open at one time.
+    /// Writes the row of a top-up; an account may have at most `cap` open ones.
     ///
     /// # Errors
     /// [`StoreError::CapReached`].
@@ -378,8 +365,8 @@ impl Store {
         Ok(invoice)
     }
 
-    /// Notes what the receiving wallet made, a refill's as [`Stage::Paying`]; `false` when the row was given up meanwhile: the
-    /// invoice must not be shown or paid then.
+    /// Stores the invoice of the receiving wallet, for a refill as [`Stage::Paying`]. Returns `false` if the row was
+    /// given up meanwhile: the invoice must not be shown or paid then.
     pub async fn invoice_made(&self, invoice: i64, made: &MadeInvoice, due_at: UnixMillis) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let row = engine::query(MADE)
@@ -390,12 +377,12 @@ impl Store {
             .bind(due_at.0)
             .fetch_optional(&mut tx)
             .await
-            .map_err(db("note the invoice"))?;
+            .map_err(db("store the invoice"))?;
         tx.commit().await?;
         Ok(row.is_some())
     }
 
-    /// Ends an invoice that is under way without money; `false` when it is not.
+    /// Ends an open invoice without a credit; `false` if it has ended already.
     pub async fn close_invoice(&self, invoice: i64, close: &Close) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let row = engine::query_as(CLOSE)
@@ -423,7 +410,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Credits an invoice; `false` when that was done before.
+    /// Credits an invoice; `false` if it was credited before.
     pub async fn settle_invoice(&self, invoice_id: i64, credit: Msat, now: UnixMillis) -> Result<bool> {
         let failed = db("credit the invoice");
         let mut tx = self.begin_holding(Lock::Invoice(invoice_id)).await?;
@@ -439,7 +426,7 @@ impl Store {
         };
         let idem = format!("invoice:{hash}");
         let transfer = Transfer { account_id: paid.account, kind, amount: credit, idem, now };
-        // The name is the invoice's own, and its row was not settled: nothing of that name can stand there.
+        // The name contains the id of the invoice, whose row was not settled: no transfer can have this name.
         if !post(&mut tx, &transfer).await? {
             return Err(StoreError::Unreadable { what: "transfers.idem of an invoice" });
         }
@@ -458,7 +445,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Invoices that the receiving wallet is to be asked about, the longest due first; they are due again at `until`.
+    /// Claims invoices that are due for a lookup at the receiving wallet, the longest due first; they are due again at
+    /// `until`.
     pub async fn claim_invoices(
         &self,
         now: UnixMillis,
@@ -468,18 +456,18 @@ impl Store {
         let claim = async || {
             let mut tx = self.begin_holding(Lock::Invoices).await?;
             let rows = engine::query(CLAIM).bind(now.0).bind(until.0).bind(limit).fetch_all(&mut tx).await;
-            let rows = rows.map_err(db("look for invoices"))?;
+            let rows = rows.map_err(db("read the due invoices"))?;
             tx.commit().await?;
             rows.iter().map(invoice).collect()
         };
         again(claim).await
     }
 
-    /// When the receiving wallet is to be asked next about an invoice; `None` for never.
+    /// Sets the time of the next lookup at the receiving wallet; `None` for never.
     pub async fn ask_invoice_at(&self, invoice: i64, due_at: Option<UnixMillis>) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let ask = engine::query(ASK_AT).bind(invoice).bind(due_at.map(|at| at.0)).execute(&mut tx).await;
-        ask.map_err(db("note when to ask"))?;
+        ask.map_err(db("store the time of the next lookup"))?;
         tx.commit().await
     }
 
@@ -488,11 +476,11 @@ impl Store {
         let due: Option<i64> = engine::query_scalar(NEXT_DUE)
             .fetch_one(&self.0.readers)
             .await
-            .map_err(db("look for invoices"))?;
+            .map_err(db("read the due invoices"))?;
         Ok(due.map(UnixMillis))
     }
 
-    /// Makes every invoice that is under way and was made due now: called once at start.
+    /// Makes every open invoice due now; called once at start.
     pub async fn ask_all_invoices(&self, now: UnixMillis) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Invoices).await?;
         let ask = engine::query(ASK_ALL).bind(now.0).execute(&mut tx).await;
@@ -500,14 +488,13 @@ impl Store {
         tx.commit().await
     }
 
-    /// A top-up of the account.
     pub async fn topup_of(&self, account: AccountId, id: i64) -> Result<Option<InvoiceRecord>> {
         let row = engine::query(TOPUP).bind(account.0).bind(id).fetch_optional(&self.0.readers).await;
         row.map_err(db("read a top-up"))?.as_ref().map(invoice).transpose()
     }
 }
 
-/// A refill failed through this connection. The owner is told when it is one too many.
+/// Records a failed refill of this connection. The owner is notified when the number of failures reaches its limit.
 async fn failed_again(
     tx: &mut Tx,
     account: AccountId,
@@ -524,15 +511,15 @@ async fn failed_again(
         .bind(i64::from(failed.counts))
         .fetch_optional(&mut *tx)
         .await;
-    let failures: Option<i64> = row.map_err(db("note that a refill failed"))?;
-    if !failed.counts || failures != Some(FAILURES_TOLD) {
+    let failures: Option<i64> = row.map_err(db("record a failed refill"))?;
+    if !failed.counts || failures != Some(FAILURES_SHOWN) {
         return Ok(None);
     }
     let balance = balance(&mut *tx, account).await?.to_sats_floor().0;
     let (event, data) = (EventType::BalanceLow, json!({"balance": balance}));
     emit(tx, NewEvent { account, stream: None, event, data, at: now, now }).await?;
     let actor = Actor { account, by: By::Service, address: None, now };
-    let detail = json!({"code": fault.code, "failures": FAILURES_TOLD});
+    let detail = json!({"code": fault.code, "failures": FAILURES_SHOWN});
     record(tx, &actor, Change::new("wallet.failing", "wallet", connection, detail)).await.map(Some)
 }
 

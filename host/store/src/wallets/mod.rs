@@ -1,8 +1,8 @@
-//! Connected wallets, and the invoices by which credit is bought: top-ups that somebody pays, and refills that a connected
-//! wallet pays.
+//! Connected wallets, and the invoices that buy credit: top-ups that a person pays, and refills that a connected wallet
+//! pays.
 //!
-//! A row is written before a wallet is asked, and every step is one transaction. Credit, the invoice's end and the audit
-//! entry are one as well, so that an invoice is credited once, whatever repeats.
+//! A row is written before a wallet is asked, and every step is one transaction. Credit, end of the invoice and audit
+//! entry are one transaction too, so that an invoice is credited once, whatever is repeated.
 
 pub(crate) mod invoices;
 
@@ -16,71 +16,65 @@ use crate::store::Store;
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::{Redacted, new_uid};
 
-/// Longest text of a failure that is kept, in characters.
+/// Longest error text that is stored, in characters.
 pub(crate) const WALLET_ERROR_CHARS_MAX: usize = 300;
 
-/// When and by how much credit is refilled.
+/// Rules for refills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefillRules {
-    /// Below this it is refilled.
+    /// A balance below this is refilled.
     pub threshold: Msat,
-    /// By so much, above zero.
+    /// Amount of one refill, above zero.
     pub amount: Msat,
-    /// At most so much in a UTC day, without what payments cost.
+    /// Most that refills of one UTC day may buy, without fees.
     pub daily_cap: Msat,
 }
 
 /// A wallet to be connected.
 #[derive(Clone, Debug)]
 pub struct NewWallet {
-    /// What it speaks, as the client names it.
+    /// The wallet's protocol, as the client names it.
     pub kind: &'static str,
-    /// Where it is; may be its secret.
+    /// The wallet's address; may be a secret itself.
     pub url: Redacted<String>,
-    /// Its secret; may be empty.
+    /// May be empty.
     pub secret: Redacted<String>,
-    /// When it refills.
     pub rules: RefillRules,
 }
 
-/// A connected wallet.
 #[derive(Clone, Debug)]
 pub struct WalletRecord {
-    /// Its row.
     pub id: i64,
-    /// Whose it is.
     pub account: AccountId,
-    /// What it speaks.
+    /// The wallet's protocol.
     pub kind: String,
-    /// Where it is.
+    /// The wallet's address.
     pub url: Redacted<String>,
-    /// Its secret.
     pub secret: Redacted<String>,
-    /// When it refills.
     pub rules: RefillRules,
-    /// Refills that failed since the last one that did not.
+    /// Failed refills since the last successful one.
     pub failures: i64,
-    /// No refill begins before.
+    /// The next refill may not begin before this time.
     pub retry_at: UnixMillis,
-    /// What went wrong last, and nothing went well since.
+    /// The last fault, until a refill succeeds.
     pub last_error: Option<WalletFault>,
-    /// When a refill was credited last.
+    /// When a refill was last credited.
     pub last_refill_at: Option<UnixMillis>,
-    /// When it was first connected.
+    /// When a wallet was first connected.
     pub created_at: UnixMillis,
 }
 
-/// Why a refill failed, for the owner of the wallet.
+/// Reason of a failed refill, for the owner of the wallet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalletFault {
-    /// A name for programs.
+    /// A code for programs.
     pub code: String,
-    /// A sentence for people; no secret. A long one is cut.
+    /// A sentence for people, without secrets. A long one is cut.
     pub text: String,
 }
 
-/// A row of its own: what is under way through the wallet that was connected before must neither pay from the new one nor say
-/// anything about it.
+/// A new connection gets a row of its own: open refills of the previous wallet must not be paid from the new one, and
+/// must not change its state.
 const CONNECT: &str =
     "INSERT INTO wallet_connections (uid, account_id, kind, url_sealed, secret_sealed, threshold_msat,
     amount_msat, daily_cap_msat, created_ms, changed_ms, last_refill_ms)
@@ -92,7 +86,8 @@ const SELECT: &str =
     "SELECT id, uid, account_id, kind, url_sealed, secret_sealed, threshold_msat, amount_msat,
     daily_cap_msat, failures, retry_ms, last_error_code, last_error, last_refill_ms, created_ms
     FROM wallet_connections WHERE account_id = $1";
-/// One that began the day before and was paid on this one counts on both; the second time keeps the index short.
+/// A refill that began the day before and was paid on this day counts on both days; the condition on the second time
+/// keeps the index short.
 const REFILLED: &str = "SELECT CAST(COALESCE(SUM(amount_msat), 0) AS BIGINT) FROM wallet_invoices
     WHERE account_id = $1 AND purpose = 'refill' AND created_ms >= $3 AND state <> 'failed'
     AND (created_ms >= $2 OR settled_ms >= $2)";
@@ -101,25 +96,25 @@ const BELOW: &str = "SELECT c.id, c.account_id FROM wallet_connections c
     WHERE c.id > $2 AND c.retry_ms <= $1 AND l.balance_msat < c.threshold_msat ORDER BY c.id LIMIT $3";
 const NOTE: &str = "UPDATE wallet_connections SET last_error_code = $2, last_error = $3,
     retry_ms = CASE WHEN retry_ms < $4 THEN $4 ELSE retry_ms END WHERE id = $1";
-/// No invoice is settled so long after it was begun.
+/// No invoice is settled this long after it was created.
 const SETTLED_WITHIN_MS: i64 = 32 * 24 * 3_600_000;
 
-/// Binds a sealed address to its row, and to being the address.
-fn url_place(uid: &str) -> String {
+/// Binds an encrypted address to its row and its column.
+fn url_binding(uid: &str) -> String {
     format!("{uid}:url")
 }
 
 /// The same for the secret.
-fn secret_place(uid: &str) -> String {
+fn secret_binding(uid: &str) -> String {
     format!("{uid}:secret")
 }
 
-/// The text as it is kept.
+/// The error text as it is stored.
 pub(crate) fn cut(text: &str) -> String {
     text.chars().take(WALLET_ERROR_CHARS_MAX).collect()
 }
 
-/// What counts towards the cap of the day that began at `day`: all but what certainly failed.
+/// Amount that counts towards the cap of the day that began at `day`: all refills but those that certainly failed.
 pub(crate) async fn refilled<'a>(
     on: impl Into<Target<'a>>,
     account: AccountId,
@@ -131,7 +126,7 @@ pub(crate) async fn refilled<'a>(
 }
 
 impl Store {
-    /// Connects a wallet, in the place of the one that was connected before.
+    /// Connects a wallet and replaces the previous one.
     pub async fn connect_wallet(&self, actor: &Actor, wallet: NewWallet) -> Result<()> {
         let uid = new_uid();
         let seal = |place: String, text: &str| self.0.vault.seal(&place, text.as_bytes());
@@ -144,8 +139,8 @@ impl Store {
             .bind(&uid)
             .bind(actor.account.0)
             .bind(wallet.kind)
-            .bind(seal(url_place(&uid), wallet.url.expose()))
-            .bind(seal(secret_place(&uid), wallet.secret.expose()))
+            .bind(seal(url_binding(&uid), wallet.url.expose()))
+            .bind(seal(secret_binding(&uid), wallet.secret.expose()))
             .bind(rules.threshold.0)
             .bind(rules.amount.0)
             .bind(rules.daily_cap.0)
@@ -163,7 +158,7 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Forgets the connected wallet; `false` when there was none.
+    /// Disconnects the wallet; `false` if there was none.
     pub async fn disconnect_wallet(&self, actor: &Actor) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let gone = engine::query_scalar(DISCONNECT).bind(actor.account.0).fetch_optional(&mut tx).await;
@@ -181,13 +176,13 @@ impl Store {
         row.map_err(db("read the wallet"))?.map(|row| self.wallet_record(&row)).transpose()
     }
 
-    /// What counts towards the cap of the day that began at `day`.
+    /// Amount that counts towards the cap of the day that began at `day`.
     pub async fn refilled_since(&self, account: AccountId, day: UnixMillis) -> Result<Msat> {
         refilled(&self.0.readers, account, day).await
     }
 
-    /// Connections after the one `after` whose accounts have less than their threshold and may be refilled, with their
-    /// accounts, at most `limit`.
+    /// At most `limit` connections after the id `after` whose accounts are below their threshold and may be refilled,
+    /// with their accounts.
     pub async fn wallets_below(
         &self,
         now: UnixMillis,
@@ -196,22 +191,25 @@ impl Store {
     ) -> Result<Vec<(i64, AccountId)>> {
         let rows =
             engine::query_as(BELOW).bind(now.0).bind(after).bind(limit).fetch_all(&self.0.readers).await;
-        let rows: Vec<(i64, i64)> = rows.map_err(db("look for accounts to refill"))?;
+        let rows: Vec<(i64, i64)> = rows.map_err(db("read the accounts to refill"))?;
         Ok(rows.into_iter().map(|(id, account)| (id, AccountId(account))).collect())
     }
 
-    /// Notes what went wrong with a wallet that paid, or whose outcome is not known; before `rests_until` it refills nothing.
+    /// Stores the fault of a wallet that paid, or whose outcome is unknown; no refill begins before `paused_until`.
     pub async fn note_wallet_fault(
         &self,
         account: AccountId,
         connection: i64,
         fault: &WalletFault,
-        rests_until: UnixMillis,
+        paused_until: UnixMillis,
     ) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
-        let note =
-            engine::query(NOTE).bind(connection).bind(&fault.code).bind(cut(&fault.text)).bind(rests_until.0);
-        note.execute(&mut tx).await.map_err(db("note what is wrong with the wallet"))?;
+        let note = engine::query(NOTE)
+            .bind(connection)
+            .bind(&fault.code)
+            .bind(cut(&fault.text))
+            .bind(paused_until.0);
+        note.execute(&mut tx).await.map_err(db("store the fault of the wallet"))?;
         tx.commit().await
     }
 
@@ -228,8 +226,8 @@ impl Store {
             id: number("id")?,
             account: AccountId(number("account_id")?),
             kind: row.try_get("kind").map_err(&failed)?,
-            url: self.0.vault.open_text(&url_place(&uid), &url)?,
-            secret: self.0.vault.open_text(&secret_place(&uid), &secret)?,
+            url: self.0.vault.open_text(&url_binding(&uid), &url)?,
+            secret: self.0.vault.open_text(&secret_binding(&uid), &secret)?,
             rules: RefillRules {
                 threshold: Msat(number("threshold_msat")?),
                 amount: Msat(number("amount_msat")?),

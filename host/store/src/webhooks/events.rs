@@ -1,4 +1,4 @@
-//! Events: what happened, written in the transaction of its cause for the webhooks that want to know.
+//! Events for webhooks, written in the transaction of the change that they report.
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -12,22 +12,22 @@ use crate::webhooks::{DeliveryState, EventType};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use satcast_core::secret::new_event_id;
 
-/// Deliveries that may wait for one webhook; later events are not sent to it until fewer do.
+/// Most pending deliveries of one webhook. While so many are pending, new events are not sent to it.
 pub const WAITING_PER_WEBHOOK_MAX: i64 = 1_000;
-/// Longest text of a failure that is told, in characters.
-pub(crate) const TOLD_ERROR_CHARS_MAX: usize = 300;
+/// Longest error text in an event, in characters.
+pub(crate) const EVENT_ERROR_CHARS_MAX: usize = 300;
 
 /// A hard limit of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// What a session may cost.
+    /// Cost of a session.
     MaxSats,
-    /// How long it may last.
+    /// Duration of a session.
     MaxDuration,
 }
 
 impl Limit {
-    /// The name in the body of an event: that of the stream's field.
+    /// The name in the body of an event: the name of the stream's field.
     pub fn as_str(self) -> &'static str {
         match self {
             Limit::MaxSats => "maxSats",
@@ -35,7 +35,7 @@ impl Limit {
         }
     }
 
-    /// The limit at which a session ended, if it did.
+    /// The limit that ended a session, or `None` if the session ended for another reason.
     pub fn reached(reason: EndReason) -> Option<Self> {
         match reason {
             EndReason::MaxSats => Some(Limit::MaxSats),
@@ -47,81 +47,74 @@ impl Limit {
 
 /// A destination of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldDestination {
-    /// Its id.
+pub struct DestinationNotice {
     pub id: DestinationId,
-    /// Its platform name.
     pub platform: String,
 }
 
-/// Something that is wrong with a stream.
+/// A problem of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldIssue {
-    /// Its name.
+pub struct IssueNotice {
     pub code: &'static str,
     /// One sentence for people.
     pub text: String,
-    /// Destination types that it breaks.
+    /// Destination types that do not work because of it.
     pub platforms: Vec<String>,
 }
 
 /// How the health of a stream changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldHealth {
-    /// Names of the issues that are new.
+pub struct HealthNotice {
+    /// Codes of new issues.
     pub appeared: Vec<&'static str>,
-    /// Names of the issues that are gone.
+    /// Codes of issues that are gone.
     pub cleared: Vec<&'static str>,
-    /// All that are there.
-    pub issues: Vec<ToldIssue>,
+    /// All current issues.
+    pub issues: Vec<IssueNotice>,
 }
 
-/// What happens in a session.
+/// Something that happens in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happening {
-    /// Most of a limit is used.
+pub enum NoticeKind {
+    /// The session used most of a limit.
     LimitWarning(Limit),
     /// A destination forwards for the first time.
-    Connected(ToldDestination),
-    /// A destination stopped forwarding, or did not begin to; why, without secrets.
-    Failed(ToldDestination, String),
+    Connected(DestinationNotice),
+    /// A destination stopped forwarding, or could not start. The text gives the reason, without secrets.
+    Failed(DestinationNotice, String),
     /// A destination forwards again.
-    Recovered(ToldDestination),
-    /// What the encoder sends got worse or better.
-    Health(ToldHealth),
+    Recovered(DestinationNotice),
+    /// The health of the encoder's stream changed.
+    Health(HealthNotice),
 }
 
-impl Happening {
-    /// Its event.
+impl NoticeKind {
     pub fn event(&self) -> EventType {
         match self {
-            Happening::LimitWarning(_) => EventType::LimitWarning,
-            Happening::Connected(_) => EventType::DestinationConnected,
-            Happening::Failed(..) => EventType::DestinationFailed,
-            Happening::Recovered(_) => EventType::DestinationRecovered,
-            Happening::Health(_) => EventType::StreamHealth,
+            NoticeKind::LimitWarning(_) => EventType::LimitWarning,
+            NoticeKind::Connected(_) => EventType::DestinationConnected,
+            NoticeKind::Failed(..) => EventType::DestinationFailed,
+            NoticeKind::Recovered(_) => EventType::DestinationRecovered,
+            NoticeKind::Health(_) => EventType::StreamHealth,
         }
     }
 }
 
-/// Something that happens in a session, for the webhooks of its account.
+/// Something that happens in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The session.
     pub session: SessionId,
-    /// What.
-    pub what: Happening,
-    /// When.
+    pub what: NoticeKind,
     pub at: UnixMillis,
 }
 
-/// Destinations of a session that its end tells of: the body stays below 20 kB, as receivers expect.
-const DESTINATIONS_TOLD_MAX: i64 = 100;
+/// Most destinations in the event of a session's end: keeps the body below 20 kB, which receivers expect.
+const EVENT_DESTINATIONS_MAX: i64 = 100;
 const MS_PER_SEC: i64 = 1_000;
 const SECS_PER_MINUTE: i64 = 60;
 const BYTES_PER_GB: f64 = 1e9;
 
-/// Enabled webhooks that want an event, and how many deliveries wait for each.
+/// Enabled webhooks that subscribe to an event, and the number of pending deliveries of each.
 const WANTING: &str = "SELECT w.id, (SELECT COUNT(*) FROM webhook_deliveries d
     WHERE d.webhook_id = w.id AND d.state = 'pending') AS waiting FROM webhooks w
     WHERE w.account_id = $1 AND w.enabled = 1 AND (w.stream_id IS NULL OR w.stream_id = $2)
@@ -135,28 +128,28 @@ const SESSION: &str = "SELECT e.stream_id, e.started_ms, e.ended_ms, e.end_reaso
     s.account_id, s.label FROM sessions e JOIN streams s ON s.id = e.stream_id WHERE e.id = $1";
 const DESTINATIONS: &str = "SELECT destination_id, platform, started_ms, ended_ms, cost_msat
     FROM session_destinations WHERE session_id = $1 ORDER BY id LIMIT $2";
-/// Bytes that viewers of a stream ever got.
+/// All bytes sent to viewers of a stream.
 const STREAM_BYTES: &str = "SELECT CAST(COALESCE(SUM(b.bytes), 0) AS BIGINT) FROM bandwidth b
     JOIN destinations d ON d.id = b.destination_id WHERE d.stream_id = $1";
 
-/// Something that happened to an account, or to one of its streams.
+/// Something that happened to an account or to one of its streams.
 pub(crate) struct NewEvent {
     pub(crate) account: AccountId,
-    /// The stream it is about; webhooks of other streams are not told.
+    /// The stream of the event. Webhooks for other streams do not receive it.
     pub(crate) stream: Option<StreamId>,
     pub(crate) event: EventType,
-    /// What receivers find under `data`.
+    /// The `data` of the body.
     pub(crate) data: Value,
-    /// When it happened.
+    /// Time of the event, the `timestamp` of the body.
     pub(crate) at: UnixMillis,
-    /// When it is told.
+    /// Time of the write: when the delivery is due.
     pub(crate) now: UnixMillis,
 }
 
-/// Writes an event and one delivery for each webhook that wants it; nothing when none does. Call
-/// [`Store::wake_outbox`] after the commit, or it is sent a moment later.
+/// Writes an event and one delivery for each webhook that subscribes to it; writes nothing if there is none. Call
+/// [`Store::wake_outbox`] after the commit, otherwise the delivery starts up to one poll interval later.
 pub(crate) async fn emit(tx: &mut Tx, event: NewEvent) -> Result<()> {
-    let failed = db("note the event");
+    let failed = db("store the event");
     let name = event.event.as_str();
     let wanting = engine::query_as::<(i64, i64)>(WANTING)
         .bind(event.account.0)
@@ -176,7 +169,7 @@ pub(crate) async fn emit(tx: &mut Tx, event: NewEvent) -> Result<()> {
             tracing::warn!(
                 webhook_id = webhook,
                 event = name,
-                "too many deliveries wait, an event is not sent"
+                "too many deliveries are pending for a webhook; an event is not sent to it"
             );
             DeliveryState::Cancelled
         };
@@ -186,21 +179,21 @@ pub(crate) async fn emit(tx: &mut Tx, event: NewEvent) -> Result<()> {
     Ok(())
 }
 
-/// Writes an event without any delivery; answers its row, its id and its body.
+/// Writes an event without a delivery; returns its row, its id and its body.
 pub(crate) async fn insert_event(tx: &mut Tx, event: &NewEvent) -> Result<(i64, String, Vec<u8>)> {
     let uid = new_event_id();
     let (name, at, data) = (event.event.as_str(), iso_8601(event.at), &event.data);
-    // The order is for people.
+    // The fields are in an order that is easy to read.
     let body = format!(r#"{{"id":"{uid}","type":"{name}","timestamp":"{at}","data":{data}}}"#).into_bytes();
     let insert = engine::query_scalar(INSERT_EVENT).bind(&uid).bind(event.account.0).bind(name).bind(&body);
-    let row = insert.bind(event.now.0).fetch_one(&mut *tx).await.map_err(db("note the event"))?;
+    let row = insert.bind(event.now.0).fetch_one(&mut *tx).await.map_err(db("store the event"))?;
     Ok((row, uid, body))
 }
 
 /// `2026-11-20T12:34:56.789Z`.
 fn iso_8601(at: UnixMillis) -> String {
     let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
-    // No time that a clock shows is outside the calendar.
+    // No real clock shows a time outside the calendar's range.
     let Ok(at) = at else { return String::new() };
     let (date, time) = (at.date(), at.time());
     format!(
@@ -215,68 +208,67 @@ fn iso_8601(at: UnixMillis) -> String {
     )
 }
 
-/// Bytes that viewers of the stream got until now.
+/// Bytes sent to viewers of the stream so far.
 pub(crate) async fn stream_bytes(tx: &mut Tx, stream: StreamId) -> Result<i64> {
     let sum = engine::query_scalar(STREAM_BYTES).bind(stream.0).fetch_one(&mut *tx).await;
     sum.map_err(db("sum the bandwidth"))
 }
 
-/// A session began.
 pub(crate) async fn session_started(tx: &mut Tx, session: &SessionId, now: UnixMillis) -> Result<()> {
     emit_of_session(tx, session, EventType::StreamStarted, Value::Null, (now, now)).await
 }
 
-/// A session ended; its row and those of its destinations say so already.
+/// A session ended. Its row and the rows of its destinations have their end already.
 pub(crate) async fn session_ended(tx: &mut Tx, session: &SessionId, now: UnixMillis) -> Result<()> {
     let failed = db("read the session");
-    let Some(told) = ToldSession::find(tx, session).await? else { return Ok(()) };
-    let bytes = stream_bytes(tx, told.stream).await?.saturating_sub(told.bytes_before).max(0);
+    let Some(data) = EventSession::find(tx, session).await? else { return Ok(()) };
+    let bytes = stream_bytes(tx, data.stream).await?.saturating_sub(data.bytes_before).max(0);
     let cost: i64 = engine::query_scalar(SESSION_CHARGES)
         .bind(session.as_str())
         .fetch_one(&mut *tx)
         .await
         .map_err(&failed)?;
-    let rows = engine::query(DESTINATIONS).bind(session.as_str()).bind(DESTINATIONS_TOLD_MAX);
+    let rows = engine::query(DESTINATIONS).bind(session.as_str()).bind(EVENT_DESTINATIONS_MAX);
     let rows = rows.fetch_all(&mut *tx).await.map_err(&failed)?;
     let destinations: Vec<Value> =
         rows.iter().map(destination_data).collect::<sqlx::Result<_>>().map_err(&failed)?;
-    let ended = told.ended.unwrap_or(told.started);
-    let secs = ended.saturating_sub(told.started).max(0) / MS_PER_SEC;
+    let ended = data.ended.unwrap_or(data.started);
+    let secs = ended.saturating_sub(data.started).max(0) / MS_PER_SEC;
     let more = json!({
         "endedAt": ended, "durationMinutes": secs / SECS_PER_MINUTE, "durationSeconds": secs % SECS_PER_MINUTE,
         "totalCostSats": Msat(cost).to_sats_floor().0, "bandwidthGB": bytes as f64 / BYTES_PER_GB,
-        "endReason": told.end_reason, "destinations": destinations,
+        "endReason": data.end_reason, "destinations": destinations,
     });
     let times = (UnixMillis(ended), now);
-    told.emit(tx, EventType::StreamEnded, more, times).await?;
-    match told.end_reason.as_deref().and_then(EndReason::parse).and_then(Limit::reached) {
-        Some(limit) => told.emit(tx, EventType::LimitReached, json!({"limit": limit.as_str()}), times).await,
+    data.emit(tx, EventType::StreamEnded, more, times).await?;
+    match data.end_reason.as_deref().and_then(EndReason::parse).and_then(Limit::reached) {
+        Some(limit) => data.emit(tx, EventType::LimitReached, json!({"limit": limit.as_str()}), times).await,
         None => Ok(()),
     }
 }
 
-/// Something happens in a session.
 pub(crate) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
-    let about = |told: &ToldDestination| json!({"destinationId": told.id.0, "platform": told.platform});
+    let about = |destination: &DestinationNotice| json!({"destinationId": destination.id.0, "platform": destination.platform});
     let more = match &notice.what {
-        Happening::LimitWarning(limit) => json!({"limit": limit.as_str()}),
-        Happening::Connected(told) | Happening::Recovered(told) => about(told),
-        Happening::Failed(told, error) => {
-            let mut more = about(told);
-            more["error"] = json!(error.chars().take(TOLD_ERROR_CHARS_MAX).collect::<String>());
+        NoticeKind::LimitWarning(limit) => json!({"limit": limit.as_str()}),
+        NoticeKind::Connected(destination) | NoticeKind::Recovered(destination) => about(destination),
+        NoticeKind::Failed(destination, error) => {
+            let mut more = about(destination);
+            more["error"] = json!(error.chars().take(EVENT_ERROR_CHARS_MAX).collect::<String>());
             more
         }
-        Happening::Health(told) => {
-            let issue = |issue: &ToldIssue| json!({"code": issue.code, "text": issue.text, "platforms": issue.platforms});
-            let issues: Vec<Value> = told.issues.iter().map(issue).collect();
-            json!({"appeared": told.appeared, "cleared": told.cleared, "issues": issues})
+        NoticeKind::Health(health) => {
+            let issue = |issue: &IssueNotice| json!({"code": issue.code, "text": issue.text, "platforms": issue.platforms});
+            let issues: Vec<Value> = health.issues.iter().map(issue).collect();
+            json!({"appeared": health.appeared, "cleared": health.cleared, "issues": issues})
         }
     };
     let times = (notice.at, notice.at);
     emit_of_session(tx, &notice.session, notice.what.event(), more, times).await
 }
 
-/// Emits something about a session, for which `more` goes beside what all events of it tell; nothing of a session that is not known.
+/// Emits an event of a session. `more` is added to the fields that all session events have. Does nothing for an unknown
+/// session.
 pub(crate) async fn emit_of_session(
     tx: &mut Tx,
     session: &SessionId,
@@ -284,14 +276,14 @@ pub(crate) async fn emit_of_session(
     more: Value,
     times: (UnixMillis, UnixMillis),
 ) -> Result<()> {
-    match ToldSession::find(tx, session).await? {
-        Some(told) => told.emit(tx, event, more, times).await,
+    match EventSession::find(tx, session).await? {
+        Some(data) => data.emit(tx, event, more, times).await,
         None => Ok(()),
     }
 }
 
-/// A session as its events need it.
-struct ToldSession {
+/// The data of a session that its events need.
+struct EventSession {
     id: SessionId,
     stream: StreamId,
     account: AccountId,
@@ -302,7 +294,7 @@ struct ToldSession {
     bytes_before: i64,
 }
 
-impl ToldSession {
+impl EventSession {
     async fn find(tx: &mut Tx, session: &SessionId) -> Result<Option<Self>> {
         let row = engine::query(SESSION).bind(session.as_str()).fetch_optional(&mut *tx).await;
         let read = |row: Row| {
@@ -320,7 +312,7 @@ impl ToldSession {
         row.and_then(|row| row.map(read).transpose()).map_err(db("read the session"))
     }
 
-    /// Emits something that happened at the first of two times, and is told at the second.
+    /// Emits an event that happened at the first time and is due at the second.
     async fn emit(
         &self,
         tx: &mut Tx,
@@ -348,23 +340,23 @@ fn destination_data(row: &Row) -> sqlx::Result<Value> {
 }
 
 impl Store {
-    /// Says that there may be something new to send.
+    /// Reports that new deliveries may be due.
     pub(crate) fn wake_outbox(&self) {
         self.0.outbox.notify_one();
     }
 }
 
-/// Whether anybody wants an event of a session; of which streams is asked later.
+/// Whether any webhook subscribes to an event of a session; the stream is checked later.
 const WANTED: &str = "SELECT w.id FROM sessions e JOIN streams s ON s.id = e.stream_id
     JOIN webhooks w ON w.account_id = s.account_id
     WHERE e.id = $1 AND w.enabled = 1 AND ',' || w.events || ',' LIKE '%,' || $2 || ',%' LIMIT 1";
 
 impl Store {
-    /// Writes the event and its deliveries, if any webhook wants it; a session that is not known changes nothing.
+    /// Writes the event and its deliveries if a webhook subscribes to it. An unknown session changes nothing.
     pub async fn note(&self, notice: &Notice) -> Result<()> {
         let wanted = engine::query(WANTED).bind(notice.session.as_str()).bind(notice.what.event().as_str());
-        let wanted = wanted.fetch_optional(&self.0.readers).await.map_err(db("look for webhooks"))?;
-        // Mostly nobody does, and that needs no place among the writers.
+        let wanted = wanted.fetch_optional(&self.0.readers).await.map_err(db("read the webhooks"))?;
+        // Usually there is no such webhook; this check needs no writer.
         if wanted.is_none() {
             return Ok(());
         }
@@ -390,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_a_webhook_is_counted_in_an_index() {
+    async fn pending_deliveries_are_counted_in_an_index() {
         let folder = tempfile::tempdir().unwrap();
         let store = open_file(&folder.path().join("t.db"), Durability::Normal, 7).await.unwrap();
         let engine::Pool::Sqlite(readers) = &store.0.readers else { panic!("a file") };

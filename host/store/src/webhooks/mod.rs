@@ -1,4 +1,4 @@
-//! Webhooks and the log of what was sent to them.
+//! Webhooks and the log of their deliveries.
 
 pub(crate) mod events;
 pub(crate) mod outbox;
@@ -17,15 +17,13 @@ use crate::store::Store;
 use satcast_core::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
 use satcast_core::secret::{Redacted, Vault, new_uid};
 
-/// How long the secret before the last goes on signing after a new one was made: receivers change theirs in that time.
+/// How long the previous secret still signs after a new one was made. Receivers change their secret in this time.
 pub(crate) const OLD_SECRET_KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// What webhooks are told of.
+/// Events that a webhook can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// A session began.
     StreamStarted,
-    /// A session ended.
     StreamEnded,
     /// A recording was uploaded.
     RecordingReady,
@@ -41,16 +39,16 @@ pub enum EventType {
     LimitWarning,
     /// A session ended at a hard limit.
     LimitReached,
-    /// The account's credit is nearly used up.
+    /// The account's balance is nearly used up.
     BalanceLow,
-    /// What the encoder sends got worse or better.
+    /// The health of the encoder's stream changed.
     StreamHealth,
     /// A recording could not be uploaded.
     RecordingFailed,
 }
 
 impl EventType {
-    /// Every type, in the order of the declaration.
+    /// Every type, in the order of declaration.
     pub const ALL: [EventType; 12] = [
         EventType::StreamStarted,
         EventType::StreamEnded,
@@ -84,31 +82,28 @@ impl EventType {
         }
     }
 
-    /// The type with that name, or `None`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|event| event.as_str() == name)
     }
 }
 
-/// What became of a delivery.
+/// State of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// It is sent, or will be.
+    /// Waiting for an attempt, or being sent.
     Pending,
-    /// The receiver took it.
+    /// The receiver accepted it.
     Delivered,
     /// Every attempt failed.
     Failed,
-    /// Its webhook was disabled before it could be sent, or had too many waiting.
+    /// The webhook was disabled before the delivery was sent, or had too many pending deliveries.
     Cancelled,
 }
 
 impl DeliveryState {
-    /// Every state.
     pub const ALL: [DeliveryState; 4] =
         [DeliveryState::Pending, DeliveryState::Delivered, DeliveryState::Failed, DeliveryState::Cancelled];
 
-    /// The name in the API and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             DeliveryState::Pending => "pending",
@@ -118,94 +113,83 @@ impl DeliveryState {
         }
     }
 
-    /// The state with that name, or `None`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == name)
     }
 }
 
-/// A webhook to be made; url and secret were checked.
+/// A webhook to be created; the url and the secret are checked already.
 #[derive(Clone, Debug)]
 pub struct NewWebhook {
     /// Only events of this stream; `None` for all.
     pub stream_id: Option<StreamId>,
-    /// Where to.
     pub url: Redacted<String>,
-    /// The host of the url in one spelling.
+    /// The host of the url in its normalized spelling.
     pub host: String,
-    /// What it is told of.
+    /// The events it subscribes to.
     pub events: Vec<EventType>,
-    /// What signs; `None` leaves deliveries unsigned.
+    /// The signing secret; `None` leaves deliveries unsigned.
     pub secret: Option<Redacted<String>>,
-    /// Webhooks the account may have.
+    /// Most webhooks of the account.
     pub cap: i64,
 }
 
-/// The newest attempt at a webhook.
+/// The newest attempt to deliver to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastDelivery {
-    /// When.
     pub at: UnixMillis,
-    /// HTTP status; `None` when there was no answer.
+    /// HTTP status; `None` without an answer.
     pub status: Option<u16>,
-    /// Whether the receiver took it.
+    /// Whether the receiver accepted it.
     pub ok: bool,
 }
 
 /// A webhook as its owner sees it.
 #[derive(Clone, Debug)]
 pub struct WebhookView {
-    /// Its id.
     pub id: WebhookId,
-    /// Where to; path and query may hold a secret.
+    /// Path and query may hold a secret.
     pub url: Redacted<String>,
-    /// What it is told of.
+    /// The events it subscribes to.
     pub events: Vec<EventType>,
     /// Only events of this stream; `None` for all.
     pub stream_id: Option<StreamId>,
     /// Whether deliveries are signed.
     pub has_secret: bool,
-    /// Whether it is told anything at all.
+    /// Whether it receives events.
     pub enabled: bool,
     /// Why the service disabled it.
     pub disabled_reason: Option<String>,
-    /// When it was made.
     pub created_at: UnixMillis,
-    /// The newest attempt.
     pub last_delivery: Option<LastDelivery>,
 }
 
-/// One attempt at a delivery.
+/// One attempt of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptView {
-    /// When it began.
     pub at: UnixMillis,
-    /// How long it took in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: i64,
-    /// HTTP status; `None` when there was no answer.
+    /// HTTP status; `None` without an answer.
     pub status: Option<u16>,
-    /// Whether the receiver took it.
+    /// Whether the receiver accepted it.
     pub ok: bool,
     /// The beginning of the answer's body.
     pub answer: String,
-    /// What was wrong, in words.
+    /// What failed, as a text for people.
     pub error: Option<String>,
 }
 
 /// A delivery with its attempts.
 #[derive(Clone, Debug)]
 pub struct DeliveryView {
-    /// Its id.
     pub id: DeliveryId,
     /// The id that the receiver sees.
     pub event_id: String,
-    /// What it tells.
     pub event: EventType,
-    /// What became of it.
     pub state: DeliveryState,
-    /// When it was made.
     pub created_at: UnixMillis,
-    /// When the next attempt is due; `None` when none is.
+    /// When the next attempt is due; `None` if there is none.
     pub due_at: Option<UnixMillis>,
     /// Attempts, oldest first.
     pub attempts: Vec<AttemptView>,
@@ -239,21 +223,21 @@ pub(crate) const CANCEL: &str =
     "UPDATE webhook_deliveries SET state = 'cancelled', claim = NULL, claimed_until_ms = NULL
     WHERE webhook_id = $1 AND state = 'pending'";
 
-/// Binds a sealed url to its row, and to being the url.
-pub(crate) fn url_place(uid: &str) -> String {
+/// Binds an encrypted url to its row and its column.
+pub(crate) fn url_binding(uid: &str) -> String {
     format!("{uid}:url")
 }
 
-/// The same for secrets; the old one keeps its place when it moves.
-pub(crate) fn secret_place(uid: &str) -> String {
+/// The same for secrets. A replaced secret keeps this binding when it moves to the column for the old one.
+pub(crate) fn secret_binding(uid: &str) -> String {
     format!("{uid}:secret")
 }
 
-/// As for stream keys: an account may have webhooks and no stream.
+/// As for stream keys, but an account may have webhooks without a stream.
 pub(crate) async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
     let oldest = engine::query_as::<(String, Vec<u8>)>(OLDEST).fetch_optional(pool).await;
     match oldest.map_err(db("check the key"))? {
-        Some((uid, sealed)) => Ok(vault.open(&url_place(&uid), &sealed).map(drop)?),
+        Some((uid, sealed)) => Ok(vault.open(&url_binding(&uid), &sealed).map(drop)?),
         None => Ok(()),
     }
 }
@@ -267,7 +251,7 @@ impl Store {
     /// account.
     pub async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
-        let failed = db("make the webhook");
+        let failed = db("create the webhook");
         let count = engine::query_scalar(COUNT).bind(actor.account.0);
         let count: i64 = count.fetch_one(&mut tx).await.map_err(&failed)?;
         if count >= webhook.cap {
@@ -280,13 +264,14 @@ impl Store {
         }
         let uid = new_uid();
         let secret = webhook.secret.as_ref();
-        let sealed = secret.map(|secret| self.0.vault.seal(&secret_place(&uid), secret.expose().as_bytes()));
+        let sealed =
+            secret.map(|secret| self.0.vault.seal(&secret_binding(&uid), secret.expose().as_bytes()));
         let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
         let id = engine::query_scalar(INSERT)
             .bind(&uid)
             .bind(actor.account.0)
             .bind(webhook.stream_id.map(|stream| stream.0))
-            .bind(self.0.vault.seal(&url_place(&uid), webhook.url.expose().as_bytes()))
+            .bind(self.0.vault.seal(&url_binding(&uid), webhook.url.expose().as_bytes()))
             .bind(&webhook.host)
             .bind(events.join(","))
             .bind(sealed)
@@ -316,7 +301,7 @@ impl Store {
         rows.iter().map(|row| self.webhook_view(row)).collect()
     }
 
-    /// Deletes a webhook: nothing of it is seen or sent from now on. Its log is deleted later.
+    /// Deletes a webhook. It is hidden and sends nothing from now on; its log is deleted later.
     pub async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("delete the webhook");
@@ -331,7 +316,7 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Lets a webhook be told of events again.
+    /// Enables a webhook.
     pub async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let enabled = engine::query(ENABLE).bind(webhook.0).bind(actor.account.0);
@@ -342,7 +327,7 @@ impl Store {
         self.commit_noted(tx, noted).await
     }
 
-    /// Gives a webhook another secret; answers until when the one before signs too, if there was one.
+    /// Replaces the secret of a webhook; returns until when the previous secret, if any, signs too.
     pub async fn rotate_webhook_secret(
         &self,
         actor: &Actor,
@@ -356,7 +341,7 @@ impl Store {
         let uid = uid.ok_or(StoreError::NotFound("webhook"))?;
         let rotate = engine::query_scalar(ROTATE)
             .bind(webhook.0)
-            .bind(self.0.vault.seal(&secret_place(&uid), secret.expose().as_bytes()))
+            .bind(self.0.vault.seal(&secret_binding(&uid), secret.expose().as_bytes()))
             .bind(actor.now.0.saturating_add(OLD_SECRET_KEPT_MS));
         let until: Option<i64> = rotate.fetch_one(&mut tx).await.map_err(&failed)?;
         let change = Change::new("webhook.secret_rotated", "webhook", webhook.0, json!({}));
@@ -365,7 +350,7 @@ impl Store {
         Ok(until.map(UnixMillis))
     }
 
-    /// The deliveries of a webhook, newest first, of one state when given.
+    /// The deliveries of a webhook, newest first, optionally of one state.
     pub async fn deliveries_of(
         &self,
         account: AccountId,
@@ -418,7 +403,7 @@ impl Store {
         let last_ok = last_ok.map_err(&failed)? == Some(1);
         Ok(WebhookView {
             id: WebhookId(row.try_get("id").map_err(&failed)?),
-            url: self.0.vault.open_text(&url_place(&uid), &url)?,
+            url: self.0.vault.open_text(&url_binding(&uid), &url)?,
             events: events
                 .split(',')
                 .map(|name| EventType::parse(name).ok_or_else(unreadable))

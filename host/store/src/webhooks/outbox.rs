@@ -1,7 +1,7 @@
-//! The outbox: what waits to be sent to webhooks, who sends it, and what came of it.
+//! The outbox: pending deliveries, their claims, and their results.
 //!
-//! A claim is a lease: whoever took a delivery has it alone until the lease ends, and a process that dies over it gives it
-//! back by doing nothing. So everything is sent at least once, and most things once.
+//! A claim is a lease: its holder alone sends the delivery until the lease ends. If the process dies, the lease runs
+//! out and another process sends the delivery. So each delivery is sent at least once, usually exactly once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,96 +15,90 @@ use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::store::Store;
 use crate::webhooks::events::{NewEvent, insert_event};
-use crate::webhooks::{CANCEL, DeliveryState, EventType, secret_place, url_place};
+use crate::webhooks::{CANCEL, DeliveryState, EventType, secret_binding, url_binding};
 use satcast_core::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
 use satcast_core::secret::{Redacted, new_uid};
 
-/// Attempts of one delivery that are made without anybody asking.
+/// Automatic attempts of one delivery.
 pub const DELIVERY_TRIES_MAX: i64 = 10;
-/// Attempts of one delivery that are kept.
+/// Attempts of one delivery that are kept in the log.
 pub const ATTEMPTS_KEPT_MAX: i64 = 20;
 
-/// How many deliveries may be on their way at one time, so that a slow receiver keeps nobody else waiting. No `Quota`: the query that
-/// claims decides, since what is on its way are leases in the database, those of a process that died included.
+/// Most deliveries that may be in flight at the same time, so that a slow receiver does not delay others. This is not a
+/// `Quota`: the query that claims deliveries decides, because the deliveries in flight are leases in the database,
+/// those of dead processes included.
 #[derive(Clone, Copy, Debug)]
 pub struct SendingCaps {
-    /// To one webhook.
     pub per_webhook: usize,
-    /// To one host.
     pub per_host: usize,
-    /// Of one account.
     pub per_account: usize,
 }
 
 /// A delivery to be sent now.
 #[derive(Clone, Debug)]
 pub struct DeliveryJob {
-    /// Its id.
     pub delivery: DeliveryId,
-    /// Where to.
     pub webhook: WebhookId,
-    /// Whose that is.
+    /// The owner of the webhook.
     pub account: AccountId,
-    /// Proves that it was taken; only its holder may say what came of it.
+    /// Proof of the claim: only its holder may record the result.
     pub claim: String,
     /// The event's id, the same in every attempt.
     pub event_id: String,
-    /// The exact bytes to send.
+    /// The exact body to send.
     pub body: Vec<u8>,
-    /// The url.
     pub url: Redacted<String>,
-    /// What signs: the newest secret first, then one that was replaced a short time ago.
+    /// Signing secrets: the newest first, then one that was replaced recently.
     pub secrets: Vec<Redacted<String>>,
-    /// Attempts of the schedule before this one.
+    /// Scheduled attempts before this one.
     pub tries: u32,
-    /// Whether it is the owner's test, which says nothing about the health of a webhook.
+    /// Whether this is the owner's test; a test does not count as a failure of the webhook.
     pub is_test: bool,
 }
 
-/// What an attempt says about its webhook.
+/// The effect of an attempt on the health of its webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Nothing.
+    /// No effect.
     Unknown,
-    /// It works.
+    /// The webhook works.
     Good,
-    /// It does not. With at least `failures` since its last success, the first of them at `since` or before, it is disabled.
+    /// The webhook failed. It is disabled if it had at least `failures` failures since its last success, and the first
+    /// of them was at or before `since`.
     Bad {
         /// The latest time of the first failure.
         since: UnixMillis,
-        /// Failed attempts.
         failures: i64,
-        /// What the owner is told.
+        /// Shown to the owner.
         reason: String,
     },
-    /// It wants nothing any more and is disabled.
+    /// The receiver wants no more events: the webhook is disabled.
     Gone {
-        /// What the owner is told.
+        /// Shown to the owner.
         reason: String,
     },
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Clone, Debug)]
 pub struct Settled {
-    /// When it began.
     pub at: UnixMillis,
-    /// How long it took in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: i64,
-    /// HTTP status; `None` when there was no answer.
+    /// HTTP status; `None` without an answer.
     pub status: Option<u16>,
     /// The beginning of the answer's body.
     pub answer: String,
-    /// What was wrong, in words for the owner; `None` when the receiver took it.
+    /// What failed, as a text for the owner; `None` if the receiver accepted the delivery.
     pub error: Option<String>,
-    /// When it is tried again; `None` when it is not.
+    /// Time of the next attempt; `None` if there is none.
     pub retry_at: Option<UnixMillis>,
-    /// What it says about the webhook.
+    /// The effect on the health of the webhook.
     pub health: Health,
 }
 
 impl Settled {
-    /// What becomes of the delivery.
+    /// The new state of the delivery.
     pub fn state(&self) -> DeliveryState {
         match (&self.error, self.retry_at) {
             (None, _) => DeliveryState::Delivered,
@@ -114,7 +108,7 @@ impl Settled {
     }
 }
 
-/// Where a delivery goes, as far as caps are concerned.
+/// The target of a delivery, for the caps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lane {
     pub(crate) webhook: i64,
@@ -124,15 +118,15 @@ pub(crate) struct Lane {
     pub(crate) is_failing: bool,
 }
 
-/// Deliveries on their way at one time to webhooks whose last attempt failed: half of what one process sends. The others' places are
-/// for those that work.
+/// Most deliveries in flight to webhooks whose last attempt failed: half of what one process sends. The other slots are
+/// for webhooks that work.
 pub(crate) const FAILING_MAX: usize = 32;
 
-/// Which of `waiting` (the longest due first) may be sent beside those on their way.
+/// Chooses deliveries of `waiting` (the longest due first) that may be sent beside those in flight.
 pub(crate) fn choose(
     waiting: Vec<(i64, Lane)>,
     sending: &[Lane],
-    room: usize,
+    capacity: usize,
     caps: SendingCaps,
 ) -> Vec<i64> {
     let (mut webhooks, mut hosts, mut accounts) = (HashMap::new(), HashMap::new(), HashMap::new());
@@ -148,7 +142,7 @@ pub(crate) fn choose(
         let host = hosts.entry(lane.host).or_insert(0);
         let account = accounts.entry(lane.account).or_insert(0);
         let fits = *webhook < caps.per_webhook && *host < caps.per_host && *account < caps.per_account;
-        if fits && chosen.len() < room && (!lane.is_failing || failing < FAILING_MAX) {
+        if fits && chosen.len() < capacity && (!lane.is_failing || failing < FAILING_MAX) {
             failing += usize::from(lane.is_failing);
             *webhook += 1;
             *host += 1;
@@ -159,11 +153,11 @@ pub(crate) fn choose(
     chosen
 }
 
-/// Deliveries looked at for one claim.
+/// Deliveries considered for one claim.
 const LOOKED_AT_MAX: i64 = 1_024;
 
-/// Account and host, as far as caps are concerned: webhooks whose last attempt failed are counted apart from those that work, so that
-/// receivers that hang keep nobody waiting but each other.
+/// Account and host for the caps. Webhooks whose last attempt failed are counted apart from those that work, so that
+/// receivers that hang delay only each other.
 macro_rules! lanes {
     () => {
         "CASE WHEN w.failures > 0 THEN -w.account_id ELSE w.account_id END AS account_id, \
@@ -173,12 +167,13 @@ macro_rules! lanes {
 
 const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending' AND due_ms <= $1
     AND (claim IS NULL OR claimed_until_ms <= $1) LIMIT 1";
-/// What may be sent beside what is on its way: of each webhook, then of each host, then of each account the longest due, as
-/// many as there is room for. So nobody fills the answer with what may not be sent.
+/// Deliveries that may be sent beside those in flight: the longest due of each webhook, then of each host, then of each
+/// account, up to the free capacity. So a single receiver or owner cannot fill the result with deliveries that may not
+/// be sent.
 ///
-/// `lanes` goes from one webhook that has something waiting to the next along the index, and `picked` from one delivery of a
-/// webhook to the next: what it costs depends on how many webhooks wait, not on how much waits. Each step is a subquery that finds
-/// one row, as both engines look that up in the index.
+/// `lanes` moves along the index from one webhook with pending deliveries to the next, `picked` from one delivery of a
+/// webhook to the next. The cost depends on the number of webhooks with pending deliveries, not on the number of
+/// deliveries. Each step is a subquery that finds one row, because both engines look that up in the index.
 const WAITING: &str = concat!("WITH RECURSIVE sending AS (SELECT d.webhook_id, ", lanes!(), " FROM webhook_deliveries d
     JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1),
     lanes (webhook_id) AS (SELECT MIN(webhook_id) FROM webhook_deliveries WHERE state = 'pending'
@@ -237,58 +232,61 @@ const BAD: &str =
     WHERE id = $1 RETURNING failing_since_ms, failures";
 const DISABLE: &str = "UPDATE webhooks SET enabled = 0, disabled_reason = $2 WHERE id = $1 AND enabled = 1";
 const OWNED: &str = "SELECT enabled FROM webhooks WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
-/// The last try of the schedule, taken already.
+/// The last attempt of the schedule, claimed already.
 const INSERT_TEST: &str =
     "INSERT INTO webhook_deliveries (event_id, webhook_id, state, tries, due_ms, claim, claimed_until_ms, created_ms)
     VALUES ($1, $2, 'pending', $3, $4, $5, $6, $4) RETURNING id";
 const REDELIVER: &str = "UPDATE webhook_deliveries SET due_ms = $3,
     tries = CASE WHEN state = 'pending' THEN tries ELSE $4 END, state = 'pending'
     WHERE id = $1 AND webhook_id = $2 RETURNING id";
-/// Tries after which only one is left.
+/// Number of attempts after which only one is left.
 const TRIES_BUT_ONE: i64 = DELIVERY_TRIES_MAX - 1;
 
 impl Store {
-    /// Told when there may be something new to send. An event of another process is not told of: look now and then.
+    /// Notified when there may be new deliveries. Events of other processes do not notify it, so callers must also
+    /// poll.
     pub fn outbox_changed(&self) -> Arc<Notify> {
         Arc::clone(&self.0.outbox)
     }
 
-    /// Whether a delivery is due that nobody is sending.
+    /// Whether a delivery is due that nobody has claimed.
     pub async fn has_due_delivery(&self, now: UnixMillis) -> Result<bool> {
         let due = engine::query(HAS_DUE).bind(now.0).fetch_optional(&self.0.readers).await;
-        Ok(due.map_err(db("look for deliveries"))?.is_some())
+        Ok(due.map_err(db("read the due deliveries"))?.is_some())
     }
 
-    /// Takes due deliveries, at most `room`, until `until`. What cannot be read is logged and given up.
+    /// Claims due deliveries, at most `capacity`, until `until`. An unreadable delivery is logged and given up.
     pub async fn claim_deliveries(
         &self,
         now: UnixMillis,
         until: UnixMillis,
-        room: usize,
+        capacity: usize,
         caps: SendingCaps,
     ) -> Result<Vec<DeliveryJob>> {
         let waiting = self.waiting(now, caps).await?;
-        // With nothing to take, a look needs no place among the writers.
-        if room == 0 || waiting.is_empty() {
+        // If nothing is due, this check needs no writer.
+        if capacity == 0 || waiting.is_empty() {
             return Ok(Vec::new());
         }
-        again(|| self.try_claim(waiting.clone(), now, until, room, caps)).await
+        again(|| self.try_claim(waiting.clone(), now, until, capacity, caps)).await
     }
 
-    /// Gives back what an earlier process had taken, and says how much; called once at start by who alone uses the database.
+    /// Releases the claims of an earlier process and returns their number. Called once at start, by the only service
+    /// that uses the database.
     pub async fn release_deliveries(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("give deliveries back"))?;
+        let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("release the deliveries"))?;
         tx.commit().await?;
         Ok(released)
     }
 
-    /// Records what came of attempts, all or nothing. `false` for a job that is no longer the caller's: nothing changes for it.
+    /// Records results of attempts, all or nothing. Returns `false` for a job that the caller no longer holds; nothing
+    /// changes for it.
     pub async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
         again(|| self.try_finish(done)).await
     }
 
-    /// Makes a `test.ping` for a webhook of the account, taken by the caller until `until`. It is tried once.
+    /// Creates a `test.ping` for a webhook of the account, claimed by the caller until `until`. It has one attempt.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -300,7 +298,7 @@ impl Store {
         until: UnixMillis,
     ) -> Result<DeliveryJob> {
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
-        let failed = db("make the test");
+        let failed = db("create the test delivery");
         owned(&mut tx, account, webhook).await?;
         let (event, data) = (EventType::TestPing, json!({"webhookId": webhook.0}));
         let event = NewEvent { account, stream: None, event, data, at: now, now };
@@ -322,7 +320,7 @@ impl Store {
         Ok(job)
     }
 
-    /// Makes a delivery due now: one that waits is tried earlier, any other once more.
+    /// Makes a delivery due now: a pending one is tried earlier, any other once more.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::WebhookDisabled`].
@@ -331,7 +329,7 @@ impl Store {
         let enabled = owned(&mut tx, actor.account, webhook).await?;
         let again =
             engine::query(REDELIVER).bind(delivery.0).bind(webhook.0).bind(actor.now.0).bind(TRIES_BUT_ONE);
-        let again = again.fetch_optional(&mut tx).await.map_err(db("deliver again"))?;
+        let again = again.fetch_optional(&mut tx).await.map_err(db("repeat the delivery"))?;
         again.ok_or(StoreError::NotFound("delivery"))?;
         if !enabled {
             return Err(StoreError::WebhookDisabled);
@@ -345,7 +343,7 @@ impl Store {
     }
 }
 
-/// Records one attempt; `false` when the job is no longer the caller's.
+/// Records one attempt; `false` if the caller no longer holds the job.
 async fn finish(tx: &mut Tx, job: &DeliveryJob, settled: &Settled) -> Result<bool> {
     let failed = db("record the delivery");
     let finish = engine::query_scalar(FINISH)
@@ -377,7 +375,6 @@ async fn finish(tx: &mut Tx, job: &DeliveryJob, settled: &Settled) -> Result<boo
     Ok(true)
 }
 
-/// Whether the account's webhook is enabled.
 async fn owned(tx: &mut Tx, account: AccountId, webhook: WebhookId) -> Result<bool> {
     let failed = db("read the webhook");
     let row = engine::query(OWNED).bind(webhook.0).bind(account.0);
@@ -385,9 +382,9 @@ async fn owned(tx: &mut Tx, account: AccountId, webhook: WebhookId) -> Result<bo
     Ok(row.try_get::<i64>("enabled").map_err(&failed)? != 0)
 }
 
-/// Notes what an attempt says about its webhook; answers why it is disabled, if it is.
+/// Records the effect of an attempt on its webhook; returns the reason if the webhook is now disabled.
 async fn judge(tx: &mut Tx, webhook: i64, settled: &Settled) -> Result<Option<String>> {
-    let failed = db("note the webhook's health");
+    let failed = db("store the webhook's health");
     match &settled.health {
         Health::Unknown => Ok(None),
         Health::Good => {
@@ -403,7 +400,7 @@ async fn judge(tx: &mut Tx, webhook: i64, settled: &Settled) -> Result<Option<St
     }
 }
 
-/// A delivery and where it goes.
+/// A delivery and its target.
 fn lane((id, webhook, account, host): (i64, i64, i64, String)) -> (i64, Lane) {
     (id, Lane { webhook, account, host, is_failing: account < 0 })
 }
@@ -419,18 +416,18 @@ impl Store {
         Ok(ours)
     }
 
-    /// Claims of `waiting` what others left.
+    /// Claims those of `waiting` that nobody else has claimed.
     async fn try_claim(
         &self,
         waiting: Vec<(i64, Lane)>,
         now: UnixMillis,
         until: UnixMillis,
-        room: usize,
+        capacity: usize,
         caps: SendingCaps,
     ) -> Result<Vec<DeliveryJob>> {
         let mut tx = self.begin_holding(Lock::Outbox).await?;
         let failed = db("claim deliveries");
-        // Others may have taken some since: the caps count what they did.
+        // Other processes may have claimed some since: the caps include theirs.
         let sending = engine::query_as::<(i64, i64, i64, String)>(SENDING).bind(now.0);
         let sending = sending.fetch_all(&mut tx).await.map_err(&failed)?;
         let sending: HashMap<i64, Lane> = sending.into_iter().map(lane).collect();
@@ -438,7 +435,7 @@ impl Store {
         let sending: Vec<Lane> = sending.into_values().collect();
         let claim = new_uid();
         let mut jobs = Vec::new();
-        for id in choose(waiting, &sending, room, caps) {
+        for id in choose(waiting, &sending, capacity, caps) {
             let taken = engine::query(CLAIM).bind(id).bind(&claim).bind(until.0).bind(now.0);
             if taken.fetch_optional(&mut tx).await.map_err(&failed)?.is_none() {
                 continue;
@@ -447,7 +444,7 @@ impl Store {
             match self.job(&row, DeliveryId(id), &claim) {
                 Ok(job) => jobs.push(job),
                 Err(error) => {
-                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read, given up");
+                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read and is given up");
                     engine::query(GIVE_UP).bind(id).execute(&mut tx).await.map_err(&failed)?;
                 }
             }
@@ -456,7 +453,7 @@ impl Store {
         Ok(jobs)
     }
 
-    /// What may be sent now, the longest due first.
+    /// Deliveries that may be sent now, the longest due first.
     async fn waiting(&self, now: UnixMillis, caps: SendingCaps) -> Result<Vec<(i64, Lane)>> {
         let cap = |cap: usize| i64::try_from(cap).unwrap_or(i64::MAX);
         let waiting = engine::query_as::<(i64, i64, i64, String)>(WAITING)
@@ -467,7 +464,7 @@ impl Store {
             .bind(LOOKED_AT_MAX)
             .fetch_all(&self.0.readers)
             .await
-            .map_err(db("look for deliveries"))?;
+            .map_err(db("read the due deliveries"))?;
         Ok(waiting.into_iter().map(lane).collect())
     }
 
@@ -479,7 +476,7 @@ impl Store {
         let mut secrets = Vec::new();
         for column in ["secret_sealed", "old_secret_sealed"] {
             if let Some(sealed) = row.try_get::<Option<Vec<u8>>>(column).map_err(&failed)? {
-                secrets.push(self.0.vault.open_text(&secret_place(&uid), &sealed)?);
+                secrets.push(self.0.vault.open_text(&secret_binding(&uid), &sealed)?);
             }
         }
         let tries: i64 = row.try_get("tries").map_err(&failed)?;
@@ -491,7 +488,7 @@ impl Store {
             claim: claim.to_owned(),
             event_id: row.try_get("event_id").map_err(&failed)?,
             body: row.try_get("body").map_err(&failed)?,
-            url: self.0.vault.open_text(&url_place(&uid), &url)?,
+            url: self.0.vault.open_text(&url_binding(&uid), &url)?,
             secrets,
             tries: u32::try_from(tries).map_err(unreadable)?,
             is_test: EventType::parse(&event) == Some(EventType::TestPing),
@@ -514,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn one_webhook_host_or_account_does_not_take_the_place_of_others() {
+    fn one_webhook_host_or_account_does_not_take_all_slots() {
         let slow = lane(1, "slow", 1);
         let lanes = [slow.clone(), slow.clone(), slow.clone(), lane(2, "slow", 1), lane(3, "slow", 2)];
         assert_eq!(choose(waiting(&lanes), &[], 9, CAPS), [0, 1, 3], "two of a webhook, three of a host");
@@ -525,16 +522,16 @@ mod tests {
     }
 
     #[test]
-    fn those_that_fail_leave_places_for_those_that_work() {
+    fn failing_webhooks_leave_slots_for_working_ones() {
         let failing = (1..=60).map(|id| lane(id, &id.to_string(), -id));
         let lanes: Vec<Lane> = failing.chain([lane(99, "works", 99)]).collect();
         let chosen = choose(waiting(&lanes), &[], 64, CAPS);
         assert_eq!((chosen.len(), chosen.last()), (FAILING_MAX + 1, Some(&60)));
-        assert_eq!(choose(waiting(&lanes), &lanes[..40], 24, CAPS), [60], "beside those on their way, too");
+        assert_eq!(choose(waiting(&lanes), &lanes[..40], 24, CAPS), [60], "beside those in flight too");
     }
 
     #[test]
-    fn no_more_are_chosen_than_there_is_room_for() {
+    fn choices_are_limited_to_the_free_capacity() {
         let lanes: Vec<Lane> = (0..9).map(|id| lane(id, &id.to_string(), id)).collect();
         assert_eq!(choose(waiting(&lanes), &[], 2, CAPS), [0, 1], "the longest due first");
         assert!(choose(waiting(&lanes), &[], 0, CAPS).is_empty());

@@ -1,4 +1,4 @@
-//! Deletes what is old or not wanted any more of webhooks, a bounded part in each transaction: others write in between.
+//! Deletes old and unwanted webhook data, a bounded part in each transaction, so that other writes run in between.
 
 use crate::engine;
 use crate::engine::lock::again;
@@ -6,9 +6,9 @@ use crate::error::{Result, db};
 use crate::store::Store;
 use satcast_core::ids::UnixMillis;
 
-/// Events deleted at one time.
+/// Events deleted in one transaction.
 const PRUNED_MAX: i64 = 500;
-/// Deliveries of deleted webhooks that are deleted at one time; each may have twenty attempts.
+/// Deliveries of deleted webhooks that are deleted in one transaction; each may have twenty attempts.
 const PRUNED_DELIVERIES_MAX: i64 = 200;
 
 const OLD_EVENTS: &str = "SELECT e.id FROM webhook_events e WHERE e.created_ms < $1 AND NOT EXISTS
@@ -16,7 +16,7 @@ const OLD_EVENTS: &str = "SELECT e.id FROM webhook_events e WHERE e.created_ms <
     ORDER BY e.created_ms LIMIT $2";
 const DELETE_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id IN
     (SELECT d.id FROM webhook_deliveries d WHERE d.event_id = $1)";
-/// One that somebody has sent again meanwhile stays, and with it everything of this time.
+/// A delivery that was sent again meanwhile stays, and with it everything of the same time.
 const DELETE_DELIVERIES: &str = "DELETE FROM webhook_deliveries WHERE event_id = $1 AND state <> 'pending'";
 const DELETE_EVENT: &str = "DELETE FROM webhook_events WHERE id = $1";
 const DELETED: &str = "SELECT id FROM webhooks WHERE deleted_ms IS NOT NULL ORDER BY id LIMIT 1";
@@ -26,12 +26,13 @@ const DELETE_DELIVERY: &str = "DELETE FROM webhook_deliveries WHERE id = $1";
 const DELETE_WEBHOOK: &str = "DELETE FROM webhooks WHERE id = $1";
 
 impl Store {
-    /// Deletes events made before `before` with their log, at most a few hundred; `true` when there may be more.
+    /// Deletes events created before `before` with their log, at most a few hundred; `true` if there may be more.
     pub async fn prune_events(&self, before: UnixMillis) -> Result<bool> {
         again(|| self.try_prune_events(before)).await
     }
 
-    /// Deletes a part of the log of a deleted webhook, and the webhook after the last; `true` when there may be more.
+    /// Deletes a part of the log of a deleted webhook, and the webhook itself with the last part; `true` if there may
+    /// be more.
     pub async fn prune_webhooks(&self) -> Result<bool> {
         again(|| self.try_prune_webhooks()).await
     }

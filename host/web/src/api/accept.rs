@@ -1,4 +1,4 @@
-//! What must be true of a destination before it is made or changed: its driver, the address guard and its store agree.
+//! Checks before a destination is created or changed: by its driver, the address guard and its store.
 
 use poem_openapi::registry::MetaSchema;
 use serde_json::{Value, json};
@@ -11,17 +11,18 @@ use satcast_drivers::{ConfigRefused, ProbeError, ValidateError};
 use satcast_store::{DELAY_SECS_MAX, Delays, NewDestination};
 
 body! {
-    /// A destination to be made.
+    /// A destination to create.
     pub(super) struct DestinationInput: "NewDestination" {
         /// Destination type, such as `rtmp`.
         kind "type": String = text(),
         /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
         config: Value = any_object().or(json!({})),
-        /// Seconds after which it starts, counted from the begin of the session, or from when it is added or enabled.
+        /// Seconds until the destination starts, counted from the start of the session, or from when it is added or enabled.
         start_delay_seconds "startDelaySeconds": u32 = delay().or(0),
-        /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
+        /// Seconds for which the destination continues after it was disabled. It stops without delay when the session ends, a limit
+        /// is reached, or it is deleted.
         stop_delay_seconds "stopDelaySeconds": u32 = delay().or(0),
-        /// Whether the store of a type that records is asked first: one that refuses is an error. False skips it.
+        /// For types that record: whether to test the store first. If the store refuses, the request fails. `false` skips the test.
         check_store "checkStore": bool = flag().or(true),
     }
 }
@@ -39,24 +40,24 @@ pub(super) fn delay() -> Kind<u32> {
 }
 
 impl DestinationInput {
-    /// A destination of a type that is known.
+    /// A destination without delays.
     pub(super) fn new(kind: String, config: Value, check_store: bool) -> Self {
         Self { kind, config, start_delay_seconds: 0, stop_delay_seconds: 0, check_store }
     }
 }
 
-/// What stands in a destination whose store had no turn to be asked.
-pub(super) const NOT_ASKED: &str = "the store was not asked, as too many others are asked at this moment and do not answer; \
-    save the destination again later, or record: then it is asked";
+/// Error shown at a destination whose store could not be tested in time.
+pub(super) const NOT_ASKED: &str = "the store was not tested, because too many other tests are running; save the destination again later, \
+or start recording, which tests it";
 
-/// A destination that may be made.
+/// A destination that passed the checks.
 pub(super) struct Accepted {
     pub(super) destination: NewDestination,
-    /// Its store cannot be reached now, or was not asked.
+    /// Why its store could not be reached or was not tested.
     pub(super) trouble: Option<String>,
 }
 
-/// Lets the driver of the type, the address guard and the store check a destination; `path` stands before field names.
+/// Checks a destination with the driver of its type, the address guard and the store; `path` is the prefix of field names.
 ///
 /// # Errors
 /// 422 naming the field and the reason, never the value; 503 when the driver does not answer.
@@ -84,7 +85,7 @@ pub(super) async fn accept(
     Ok(Accepted { destination, trouble })
 }
 
-/// Asks the store; gives why it cannot be asked.
+/// Tests the store; returns the reason if it could not be reached or tested.
 async fn check_store(
     app: &App,
     account: AccountId,
@@ -108,7 +109,7 @@ fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
         ValidateError::UnknownType => {
             let known = app.drivers.known_types().join(", ");
             let text =
-                format!("Field `{path}type` names no destination type of this service; known are: {known}");
+                format!("Field `{path}type` is not a destination type of this service; known types: {known}");
             ApiError::refused("unknown_destination_type", text)
         }
         ValidateError::Config(refused) => config_refused(&refused, path),
@@ -120,7 +121,7 @@ fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
     }
 }
 
-/// 422 for a configuration; `path` stands before the field's name.
+/// 422 for a configuration; `path` is the prefix of the field's name.
 pub(super) fn config_refused(refused: &ConfigRefused, path: &str) -> ApiError {
     let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
     ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))

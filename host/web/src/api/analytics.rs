@@ -1,4 +1,4 @@
-//! Analytics: bytes, minutes and sats of the past.
+//! Analytics: bandwidth, minutes and sats of earlier sessions.
 
 use std::sync::Arc;
 
@@ -18,40 +18,40 @@ use satcast_core::ids::{Msat, Sats, StreamId, UnixMillis};
 use satcast_money::billing::overage::GB_BYTES;
 use satcast_store::{HistoryEntry, HistoryFilter};
 
-/// Longest platform name that is looked for.
+/// Longest platform name in a filter, in characters.
 const PLATFORM_CHARS_MAX: usize = 64;
 
-/// A UTC clock unit that contains now.
+/// The current UTC hour, day, week, month or year, or all time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "BandwidthFilter")]
 pub(super) enum BandwidthFilter {
-    /// The clock hour.
+    /// The current clock hour.
     Hour,
-    /// The day.
+    /// The current day.
     Day,
-    /// The week, from Monday.
+    /// The current week, from Monday.
     Week,
-    /// The month.
+    /// The current month.
     Month,
-    /// The year.
+    /// The current year.
     Year,
-    /// Everything.
+    /// All time.
     All,
 }
 
-/// A UTC clock unit that contains now.
+/// The current UTC day, week, month or year, or all time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "DashboardFilter")]
 pub(super) enum DashboardFilter {
-    /// The day.
+    /// The current day.
     Day,
-    /// The week, from Monday.
+    /// The current week, from Monday.
     Week,
-    /// The month.
+    /// The current month.
     Month,
-    /// The year.
+    /// The current year.
     Year,
-    /// Everything.
+    /// All time.
     All,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct BandwidthUsage {
 }
 
 impl BandwidthUsage {
-    /// Each hour has its own allowance; `charged` is what was posted for them.
+    /// Each hour has its own allowance; `charged` is the amount posted for these hours.
     fn of(hours: &[(UnixMillis, u64)], charged: Msat, pricing: &Pricing) -> Self {
         let limit = u64::try_from(pricing.bandwidth_limit_gb_per_hour).unwrap_or(0).saturating_mul(GB_BYTES);
         let (mut total, mut over) = (0_u128, 0_u128);
@@ -108,7 +108,7 @@ impl BandwidthUsage {
     }
 }
 
-/// Sums over sessions.
+/// Totals over sessions.
 #[derive(Clone, Debug, PartialEq, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct DashboardStats {
@@ -118,7 +118,7 @@ pub(super) struct DashboardStats {
     total_sats_spent: i64,
 }
 
-/// What one destination did in one session.
+/// One destination of an ended session.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase", rename = "StreamHistoryEntry")]
 pub(super) struct Entry {
@@ -138,7 +138,7 @@ pub(super) struct Entry {
     ended_at: i64,
     /// Minutes, to two decimals.
     duration_minutes: f64,
-    /// Its share of what the session cost, in whole sats.
+    /// The destination's share of the session's cost, in whole sats.
     total_cost_sats: i64,
 }
 
@@ -159,31 +159,31 @@ impl From<HistoryEntry> for Entry {
     }
 }
 
-/// Minutes with two decimals, cut.
+/// Minutes, truncated to two decimals.
 fn minutes(millis: u64) -> f64 {
     const MILLIS_PER_HUNDREDTH: u64 = 600;
     (millis / MILLIS_PER_HUNDREDTH) as f64 / 100.0
 }
 
-/// Operations on the past.
+/// Analytics operations.
 pub(super) struct AnalyticsApi;
 
 #[OpenApi(prefix_path = "/api", tag = "Tag::Analytics")]
 impl AnalyticsApi {
     /// Read bandwidth usage
     ///
-    /// By clock hour: an hour counts when any of it lies in the range. Deleted destinations are included.
+    /// The sum of all clock hours that overlap the range. Deleted destinations are included.
     #[oai(path = "/bandwidth/usage", method = "get", operation_id = "getBandwidthUsage")]
     async fn bandwidth(
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
-        /// The UTC clock unit that contains now; `hour` when absent.
+        /// The current UTC hour, day, week, month or year, or all time; default `hour`.
         filter: Query<Option<BandwidthFilter>>,
-        /// Start of the range, Unix milliseconds; wins over `filter`.
+        /// Start of the range, Unix milliseconds; overrides `filter`.
         #[oai(name = "startDate")]
         start_date: Query<Option<i64>>,
-        /// End of the range, Unix milliseconds, not part of it; wins over `filter`.
+        /// End of the range (exclusive), Unix milliseconds; overrides `filter`.
         #[oai(name = "endDate")]
         end_date: Query<Option<i64>>,
     ) -> Result<Json<BandwidthUsage>> {
@@ -196,18 +196,19 @@ impl AnalyticsApi {
 
     /// Read dashboard statistics
     ///
-    /// Minutes of sessions inside the range, running ones up to now, and what was charged for minutes inside it.
+    /// Minutes of sessions within the range (a running session counts up to now), and the per-minute charges posted
+    /// within it.
     #[oai(path = "/dashboard/stats", method = "get", operation_id = "getDashboardStats")]
     async fn dashboard(
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
-        /// The UTC clock unit that contains now; `day` when absent.
+        /// The current UTC day, week, month or year, or all time; default `day`.
         filter: Query<Option<DashboardFilter>>,
-        /// Start of the range, Unix milliseconds; wins over `filter`.
+        /// Start of the range, Unix milliseconds; overrides `filter`.
         #[oai(name = "startDate")]
         start_date: Query<Option<i64>>,
-        /// End of the range, Unix milliseconds, not part of it; wins over `filter`.
+        /// End of the range (exclusive), Unix milliseconds; overrides `filter`.
         #[oai(name = "endDate")]
         end_date: Query<Option<i64>>,
     ) -> Result<Json<DashboardStats>> {
@@ -220,27 +221,27 @@ impl AnalyticsApi {
 
     /// Read the stream history
     ///
-    /// Sessions that have ended, one entry for each destination that took part, newest first; filters combine. A further
-    /// page is named in the `Link` header.
+    /// Ended sessions, newest first, with one entry for each destination that took part. Entries must match all filters.
+    /// The `Link` header has the next page.
     #[oai(path = "/stream-history", method = "get", operation_id = "getStreamHistory")]
     async fn history(
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
         request: &poem::Request,
-        /// Begun at or after, Unix milliseconds.
+        /// Only sessions that started at or after this time, Unix milliseconds.
         #[oai(name = "startDate")]
         start_date: Query<Option<i64>>,
-        /// Begun before, Unix milliseconds.
+        /// Only sessions that started before this time, Unix milliseconds.
         #[oai(name = "endDate")]
         end_date: Query<Option<i64>>,
-        /// Cost at least so many sats.
+        /// Lowest cost in sats.
         #[oai(name = "minCost", validator(minimum(value = "0")))]
         min_cost: Query<Option<i64>>,
-        /// Cost at most so many sats.
+        /// Highest cost in sats.
         #[oai(name = "maxCost", validator(minimum(value = "0")))]
         max_cost: Query<Option<i64>>,
-        /// Platform name.
+        /// Platform name of the destination.
         #[oai(validator(max_length = 64))]
         platform: Query<Option<String>>,
         /// Stream key identifier.
@@ -249,7 +250,7 @@ impl AnalyticsApi {
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Entry>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;

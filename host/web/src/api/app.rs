@@ -1,4 +1,4 @@
-//! What every handler works with: the parts of the service, the rate limits, who asks.
+//! State shared by all handlers: the parts of the service and the rate limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use satcast_drivers::Drivers;
 use satcast_live::Live;
 use satcast_live::ingest;
 use satcast_money::billing::Billing;
-use satcast_money::wallet::desk::Desk;
+use satcast_money::wallet::topups::TopUps;
 use satcast_net::http;
 use satcast_net::outbound::Guard;
 use satcast_quota::Quota;
@@ -30,35 +30,28 @@ use satcast_webhooks::Webhooks;
 /// The version of this release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What every handler works with.
+/// State shared by all handlers.
 pub struct App {
-    /// The database.
     pub store: Store,
-    /// The live sessions.
     pub live: Live,
-    /// What they cost.
+    /// Costs of the live sessions.
     pub billing: Billing,
-    /// What viewers are given.
+    /// HLS playback.
     pub playback: Arc<Playback>,
-    /// The account of recordings.
+    /// Recordings, as drivers report them.
     pub archive: Archive,
-    /// The loaded drivers.
     pub drivers: Drivers,
-    /// The address guard.
+    /// Checks addresses that users give.
     pub guard: Guard,
-    /// Where credit is bought.
-    pub wallets: Desk,
-    /// The sending side of webhooks.
+    /// Top-ups and refills.
+    pub wallets: TopUps,
     pub webhooks: Webhooks,
-    /// The time.
     pub clock: Clock,
-    /// The configuration.
     pub config: Arc<Config>,
-    /// Requests counted so far.
     pub limits: Limits,
-    /// Public keys that were asked for a moment ago.
+    /// Cache of public keys.
     pub known: KnownKeys,
-    /// Uses of keys that are not written yet.
+    /// Key uses that are not written yet.
     pub key_uses: Arc<KeyUses>,
 }
 
@@ -81,41 +74,41 @@ pub struct Limits {
     pub cost: RateLimiter<Subject>,
     /// Recoveries of recordings, per key or login session.
     pub recoveries: RateLimiter<Subject>,
-    /// API keys made and replaced, per account: a new key begins with fresh limits of its own.
+    /// API keys created and replaced, per account: a new key starts with fresh limits of its own.
     pub new_keys: RateLimiter<AccountId>,
-    /// Tries to log in and to make accounts, per address.
+    /// Attempts to log in and to create accounts, per address.
     pub logins: RateLimiter<Network>,
-    /// Tries to log in that failed.
+    /// Failed logins.
     pub guesses: Guesses,
-    /// Passwords hashed at one time: each takes 19 MiB and tens of milliseconds of a core.
+    /// Concurrent password hashes: each takes 19 MiB and tens of milliseconds of a core.
     pub hashing: Arc<Semaphore>,
-    /// Stores asked at one time whether they can be used, per account; each takes a few seconds at most.
+    /// Concurrent store tests, in total and per account; each takes a few seconds at most.
     pub store_checks: Quota<AccountId>,
-    /// Requests with an invalid key, per address; counted by playback too.
+    /// Requests with an invalid key, per address; shared with playback.
     pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Tests of webhooks, per key.
     pub webhook_tests: RateLimiter<Subject>,
-    /// Top-ups asked for, per account: each is an invoice of the service's wallet.
+    /// Top-up requests, per account: each creates an invoice at the service's wallet.
     pub topups: RateLimiter<AccountId>,
-    /// Wallets connected, per account: each is asked what it holds, and may be refilled from at once.
+    /// Wallet connections, per account: each reads the wallet's balance and may start a refill.
     pub connections: RateLimiter<AccountId>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
-    /// Connections of encoders at once from one network; told, and kept by the port.
+    /// Concurrent encoder connections from one network; shown by the API, enforced by the port.
     pub ingest_connections_per_network: usize,
-    /// HTTP connections at once from one network; told, and kept by the port.
+    /// Concurrent HTTP connections from one network; shown by the API, enforced by the port.
     pub http_connections_per_network: usize,
 }
 
-/// Longest wait for one's turn at hashing.
+/// Longest wait for a password hashing permit.
 pub(super) const HASHING_WAIT: Duration = Duration::from_secs(3);
-/// Passwords hashed at one time.
+/// Concurrent password hashes.
 const HASHES_AT_ONCE_MAX: usize = 2;
-/// Longest wait until a store is asked.
+/// Longest wait for a store test permit.
 pub(super) const STORE_CHECK_WAIT: Duration = Duration::from_secs(10);
-/// Stores asked at one time.
+/// Concurrent store tests.
 const STORE_CHECKS_AT_ONCE_MAX: u64 = 16;
-/// Stores asked at one time for one account.
+/// Concurrent store tests of one account.
 const STORE_CHECKS_OF_ACCOUNT_MAX: u64 = 4;
 /// Tests of webhooks, per key.
 const RATE_WEBHOOK_TESTS: RateRule = RateRule::per_minute("webhook-tests", 10);
@@ -129,9 +122,9 @@ const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
 const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
 /// Requests for `/api/wallet/topup`, per account.
 const RATE_TOPUPS: RateRule = RateRule::per_minute("topups", 10);
-/// Wallets connected, per account.
+/// Wallet connections, per account.
 const RATE_CONNECTIONS: RateRule = RateRule::per_minute("connections", 10);
-/// API keys made and replaced, per account.
+/// API keys created and replaced, per account.
 const RATE_NEW_KEYS: RateRule = RateRule::per_minute("new-keys", 300);
 
 impl Default for Limits {
@@ -159,14 +152,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those of a service whose ports take so many connections from one network.
+    /// The default limits, with these connection limits of the ports.
     pub fn beside(http_connections_per_network: usize, ingest_connections_per_network: usize) -> Self {
         Self { http_connections_per_network, ingest_connections_per_network, ..Self::default() }
     }
 }
 
 impl App {
-    /// The caps of the configuration.
     pub fn caps(&self) -> Caps {
         let limits = &self.config.limits;
         Caps {
@@ -181,7 +173,7 @@ impl App {
         format!("{}/hls/{path}/index.m3u8", self.config.public_base())
     }
 
-    /// Runs a write and what follows from it to its end, even if the client goes away in between.
+    /// Runs a write and its follow-up work to completion, even if the client disconnects.
     ///
     /// # Errors
     /// Those of `work`; a panic in it is an internal error.
@@ -193,7 +185,7 @@ impl App {
         match tokio::spawn(work).await {
             Ok(result) => result,
             Err(error) => {
-                tracing::error!(%error, "a request's work ended early");
+                tracing::error!(%error, "the work of a request ended early");
                 Err(ApiError::internal())
             }
         }
@@ -203,31 +195,31 @@ impl App {
 /// Groups of operations in the document.
 #[derive(Tags)]
 pub(super) enum Tag {
-    /// Stream keys: what encoders publish with.
+    /// Stream keys, with which encoders publish.
     Streams,
-    /// Where a stream is forwarded to.
+    /// Places that a stream is forwarded to.
     Destinations,
-    /// People: login and sessions.
+    /// Accounts: login, sessions, audit log and events.
     Accounts,
     /// API keys.
     Keys,
-    /// Addresses that are told of events.
+    /// HTTPS endpoints that receive events.
     Webhooks,
-    /// Credit, the wallet that refills it, and invoices that buy it.
+    /// Credit, top-ups, and the connected wallet that refills the credit.
     Wallet,
     /// Recordings in the cloud archive.
     Archives,
-    /// Bytes, minutes and sats of the past.
+    /// Bandwidth, minutes and costs of earlier sessions.
     Analytics,
-    /// Read without managing.
+    /// Read-only operations for websites and players.
     Public,
 }
 
-/// Who asks, for limits.
+/// The key or session that rate limits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A permanent key.
     Key(KeyId),
-    /// Somebody who logged in.
+    /// A login session.
     Login(LoginId),
 }

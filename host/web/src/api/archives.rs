@@ -1,6 +1,6 @@
 //! Recordings in the cloud archive: list, delete, recover a failed upload.
 //!
-//! The rows are what drivers told; what is done to a recording is done by the driver that made it.
+//! The rows hold what drivers reported; operations on a recording are done by the driver that made it.
 
 use std::sync::Arc;
 
@@ -22,21 +22,21 @@ use satcast_core::config::BillingMode;
 use satcast_core::ids::{Msat, Sats};
 use satcast_store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};
 
-/// What has not happened when the driver of a recording or its store failed.
+/// Continuations of error texts: the effect of a failed driver or store.
 pub(super) const STILL_LISTED: &str = "and the recording is still listed";
 pub(super) const NOT_CHARGED: &str = "and nothing is charged";
 
-/// What became of a recording.
+/// State of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "ArchiveState")]
 pub(super) enum State {
-    /// Media is added to it.
+    /// The session is being recorded.
     Recording,
-    /// Its session has ended and its upload goes on.
+    /// The session has ended and the upload continues.
     Uploading,
-    /// The store confirmed it.
+    /// The store confirmed the upload.
     Ready,
-    /// Its upload was given up; it is kept for a while and can be recovered.
+    /// The upload was given up. The local copy is kept for a while and can be recovered.
     Failed,
 }
 
@@ -59,23 +59,24 @@ pub(super) struct Archive {
     id: i64,
     /// The object's key below the prefix of its store; unique in the account.
     file_name: String,
-    /// What became of it.
+    /// State of the recording.
     state: State,
-    /// Destination that records.
+    /// Identifier of the destination that made the recording.
     destination_id: i64,
-    /// Session that is recorded.
+    /// Identifier of the recorded session.
     session_id: String,
     /// Bytes recorded.
     size_bytes: u64,
-    /// Of these, bytes the store has.
+    /// Bytes that the store has confirmed.
     uploaded_bytes: u64,
-    /// Its length in seconds.
+    /// Length in seconds.
     duration_seconds: f64,
-    /// Why it failed; while it is recorded or uploaded, why its upload waits for its next try; null when nothing is wrong.
+    /// Why the recording failed, or why a running upload waits for its next attempt; null when nothing is wrong.
     error: Null<String>,
-    /// Where it lies, `s3://bucket/key`, or where it can be fetched for an hour; null before the store has it.
+    /// Location in the store (`s3://bucket/key`), or with `sign` an address that works for one hour; null before the upload is
+    /// complete.
     url: Null<String>,
-    /// Time of its first media, Unix milliseconds.
+    /// Time of the first media, Unix milliseconds.
     started_at: i64,
     /// Time of the last change, Unix milliseconds.
     updated_at: i64,
@@ -92,7 +93,7 @@ impl From<ArchiveRecord> for Archive {
             session_id: report.session_id.0,
             size_bytes: report.size_bytes,
             uploaded_bytes: report.uploaded_bytes,
-            // Milliseconds of a recording are far below what a double holds exactly.
+            // A double holds the milliseconds of any recording exactly.
             duration_seconds: report.duration_ms as f64 / 1_000.0,
             error: report.error.into(),
             url: report.url.into(),
@@ -103,9 +104,9 @@ impl From<ArchiveRecord> for Archive {
 }
 
 body! {
-    /// A recording to be uploaded again.
+    /// The recording to recover.
     pub(super) struct Recovery: "Recovery" {
-        /// Name of the recording, from the list.
+        /// `fileName` of the recording, from the list.
         file_name "fileName": String = file_name(),
     }
 }
@@ -124,7 +125,7 @@ fn file_name() -> Kind<String> {
 pub(super) struct Recovered {
     /// `true`.
     success: bool,
-    /// What was done.
+    /// Description of what was done.
     message: String,
 }
 
@@ -135,7 +136,7 @@ pub(super) struct ArchivesApi;
 impl ArchivesApi {
     /// List recordings
     ///
-    /// Newest first. A further page is named in the `Link` header. An addition to the specification.
+    /// Newest first. The `Link` header has the next page.
     #[oai(path = "/", method = "get", operation_id = "listArchives")]
     async fn list(
         &self,
@@ -145,9 +146,9 @@ impl ArchivesApi {
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
-        /// `true` makes `url` of uploaded recordings an address that anyone may fetch for an hour.
+        /// If `true`, `url` of an uploaded recording is an address that anyone can download from for one hour.
         sign: Query<Option<bool>>,
     ) -> Result<Response<Json<Vec<Archive>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
@@ -163,9 +164,9 @@ impl ArchivesApi {
 
     /// Delete a recording
     ///
-    /// Forgets it and deletes the copy kept here; with `remote` the object in the store as well, answered when it is gone there: if the
-    /// store cannot be asked, nothing is deleted. Without `remote` an upload that runs is ended at the store afterwards. A recording that
-    /// is being made cannot be deleted. An addition to the specification.
+    /// Removes the recording from the list and deletes the local copy. With `remote`, the object in the store is deleted first; if
+    /// the store cannot be reached, nothing is deleted. Without `remote`, a running upload is aborted afterwards. A recording
+    /// that is still being made cannot be deleted.
     #[oai(path = "/:id", method = "delete", operation_id = "deleteArchive")]
     async fn delete(
         &self,
@@ -173,13 +174,13 @@ impl ArchivesApi {
         caller: Caller,
         /// Recording identifier.
         id: Path<i64>,
-        /// `true` deletes the object in the store, too.
+        /// If `true`, the object in the store is deleted too.
         remote: Query<Option<bool>>,
     ) -> Result<Json<Done>> {
         let found = app.store.archive(caller.account, id.0).await.map_err(ApiError::from)?;
         let archive = found.ok_or_else(|| ApiError::not_found("recording"))?;
         if archive.report.state == ArchiveState::Recording {
-            let text = "The recording is being made; stop the stream or delete its destination first";
+            let text = "The recording is still being made; stop the stream or delete its destination first";
             return Err(ApiError::conflict("archive_recording", text).into());
         }
         let (book, actor, remote) = (app.archive.clone(), caller.actor(&app), remote.0.unwrap_or_default());
@@ -196,8 +197,8 @@ impl ArchivesApi {
 
     /// Recover a failed upload
     ///
-    /// Uploads a recording again whose upload was given up. Each attempt that begins costs the configured fee; the attempt
-    /// goes on after the answer. What the store turns out to have already costs nothing.
+    /// Repeats an upload that was given up. Each attempt that starts costs the configured fee, and continues in the background
+    /// after the response. If the store already has the recording, nothing is charged.
     #[oai(path = "/recover-pay", method = "post", operation_id = "recoverArchive")]
     async fn recover(
         &self,
@@ -232,37 +233,38 @@ impl ArchivesApi {
         })
         .await?;
         let message =
-            "The upload began again; recording.ready or recording.failed tells how it ends".to_owned();
+            "The upload has started again; the event recording.ready or recording.failed reports the result"
+                .to_owned();
         Ok(Json(Recovered { success: true, message }))
     }
 }
 
-/// Why a recording that has not failed, or is uploaded again, is not recovered.
+/// Error for a recording that has not failed, or is already being recovered.
 fn not_failed(state: Option<ArchiveState>) -> ApiError {
     let text = match state {
-        Some(ArchiveState::Ready) => "The recording is uploaded; there is nothing to recover",
-        _ => "The recording is being made or uploaded; wait for its end",
+        Some(ArchiveState::Ready) => "The recording is already uploaded; there is nothing to recover",
+        _ => "The recording is still being made or uploaded; wait until it ends",
     };
     ApiError::conflict("archive_not_failed", text)
 }
 
 pub(super) fn no_copy() -> ApiError {
-    let text = "The copy of the recording that was kept here is gone, so it cannot be uploaded again; nothing is charged";
+    let text = "The local copy of the recording is gone, so it cannot be uploaded again; nothing is charged";
     ApiError::conflict("archive_no_copy", text)
 }
 
 pub(super) fn lost() -> ApiError {
-    let text = "The driver that made the recording no longer knows it, so it cannot be uploaded again; nothing is charged. Delete it \
-                from the list";
+    let text = "The driver that made the recording no longer knows it, so it cannot be uploaded again; nothing is charged. \
+    Delete it from the list";
     ApiError::conflict("archive_lost", text)
 }
 
-/// What an attempt costs the account, which can pay for it.
+/// The fee of an attempt, after checking that the account can pay it.
 async fn check_funds(app: &App, caller: &Caller) -> std::result::Result<Msat, ApiError> {
     if app.config.billing.mode == BillingMode::Off {
         return Ok(Msat(0));
     }
-    // The configuration allows no price that does not fit.
+    // The configuration refuses prices that would overflow.
     let fee = Sats(app.config.pricing.archive_recovery_sats).to_msat().ok_or_else(ApiError::internal)?;
     let balance = app.store.balance(caller.account).await?;
     if balance >= fee { Ok(fee) } else { Err(too_little(fee, balance)) }

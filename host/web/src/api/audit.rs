@@ -1,4 +1,4 @@
-//! The audit log: who did what.
+//! The audit log.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::base::ApiError;
 use satcast_core::ids::UnixMillis;
 use satcast_store::{AuditEntry, AuditFilter, By, TimeRange};
 
-/// Longest name of an action that is looked for.
+/// Longest action name in a filter, in characters.
 const ACTION_CHARS_MAX: usize = 64;
 
-/// What asked for a change.
+/// Kind of the actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "ActorType")]
 pub(super) enum ActorType {
@@ -27,22 +27,22 @@ pub(super) enum ActorType {
     Key,
     /// A login session.
     Session,
-    /// Somebody who tried to log in, or made an account.
+    /// A client without a session that tried to log in or created an account.
     Visitor,
-    /// A command of the operator.
+    /// A command run by the operator.
     Command,
-    /// The service by itself.
+    /// The service itself.
     Service,
 }
 
-/// Who asked for a change.
+/// The actor of an entry.
 #[derive(Clone, Debug, Object)]
 #[oai(rename = "AuditActor")]
 pub(super) struct Actor {
-    /// What it was.
+    /// Kind of the actor.
     #[oai(rename = "type")]
     kind: ActorType,
-    /// Identifier of the key or session; null for others.
+    /// Identifier of the key or session; null for other kinds.
     id: Null<i64>,
 }
 
@@ -59,14 +59,14 @@ impl From<By> for Actor {
     }
 }
 
-/// What was changed.
+/// The resource that an entry is about.
 #[derive(Clone, Debug, Object)]
 #[oai(rename = "AuditTarget")]
 pub(super) struct Target {
-    /// What it was: `stream`, `destination`, `key`, `webhook`, `session`, `account`, `invite`.
+    /// Kind of the resource: `stream`, `destination`, `key`, `webhook`, `session`, `account`, `invite`.
     #[oai(rename = "type")]
     kind: String,
-    /// Its identifier; null when there is none.
+    /// Identifier of the resource; null when there is none.
     id: Null<i64>,
 }
 
@@ -76,19 +76,19 @@ pub(super) struct Target {
 pub(super) struct Entry {
     /// Entry identifier.
     id: i64,
-    /// When it was done, Unix milliseconds.
+    /// Time of the action, Unix milliseconds.
     at: i64,
-    /// In whose log it stands; null for what belongs to no account, which operators alone see.
+    /// Account that the entry belongs to. Null when it belongs to none; only operators see such entries.
     account_id: Null<i64>,
-    /// Who did it.
+    /// The key, session, command or service that did it.
     actor: Actor,
-    /// What was done, such as `stream.created`.
+    /// Only this action, such as `stream.created`.
     action: String,
-    /// What it was done to.
+    /// The resource that was changed.
     target: Target,
-    /// More; with `before` and `after` for changes. Never a secret.
+    /// Details; changes have `before` and `after`. Never holds a secret.
     detail: AnyFields,
-    /// Network address it came from; null for commands and the service.
+    /// Network address of the client; null for commands and the service.
     address: Null<String>,
 }
 
@@ -114,26 +114,25 @@ pub(super) struct AuditApi;
 impl AuditApi {
     /// Read the audit log
     ///
-    /// Newest first; filters combine. Entries are kept for ever and never changed. An account that operates the service sees
-    /// all accounts' entries, any other its own. A further page is named in the `Link` header. An addition to the
-    /// specification.
+    /// Newest first; entries must match all filters. Entries are kept forever and never changed. Operators see the entries of all
+    /// accounts, other accounts only their own. The `Link` header has the next page.
     #[oai(path = "/audit", method = "get", operation_id = "getAuditLog")]
     async fn list(
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
         request: &poem::Request,
-        /// What was done, such as `stream.created`.
+        /// Only this action, such as `stream.created`.
         #[oai(validator(max_length = 64))]
         action: Query<Option<String>>,
-        /// Done at or after, Unix milliseconds.
+        /// Only entries at or after this time, Unix milliseconds.
         since: Query<Option<i64>>,
-        /// Done before, Unix milliseconds.
+        /// Only entries before this time, Unix milliseconds.
         until: Query<Option<i64>>,
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Entry>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;

@@ -1,4 +1,4 @@
-//! Bandwidth of one account and clock hour, as the status shows it. Pure.
+//! Bandwidth of one account in one clock hour, as the stream status shows it. No I/O.
 
 use poem_openapi::Object;
 
@@ -6,33 +6,33 @@ use satcast_core::config::Pricing;
 use satcast_core::ids::{Msat, UnixMillis};
 use satcast_money::billing::overage::GB_BYTES;
 
-/// Parts of a GB that are shown.
+/// Hundredths of a GB.
 const PARTS_PER_GB: u64 = 100;
 
 /// Bandwidth of the account in the current UTC clock hour; zero when offline. GB are 10^9 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct Bandwidth {
-    /// GB used, cut to two decimals.
+    /// GB used, truncated to two decimals.
     #[oai(rename = "usedGB")]
     used_gb: String,
     /// Free allowance in GB per hour.
     #[oai(rename = "limitGB")]
     limit_gb: i64,
-    /// GB left in the allowance, two decimals; together with `usedGB` it is the allowance plus `overageGB`.
+    /// GB left in the allowance, two decimals; `usedGB` + `remainingGB` = `limitGB` + `overageGB`.
     #[oai(rename = "remainingGB")]
     remaining_gb: String,
     /// GB above the allowance, two decimals.
     #[oai(rename = "overageGB")]
     overage_gb: String,
-    /// Sats charged for the overage, rounded down; it is charged at each minute of the clock.
+    /// Sats charged for the overage so far, rounded down; charges are posted at each full minute.
     overage_sats: i64,
     /// Start of the hour, Unix seconds.
     hour_start: i64,
 }
 
 impl Bandwidth {
-    /// `used_bytes` in the hour of `now`, for which `charged` was posted.
+    /// `used_bytes` and `charged` are those of the clock hour that contains `now`.
     pub(super) fn of(used_bytes: u64, charged: Msat, now: UnixMillis, pricing: &Pricing) -> Self {
         let limit_gb = pricing.bandwidth_limit_gb_per_hour;
         let used = used_bytes / (GB_BYTES / PARTS_PER_GB);
@@ -52,7 +52,7 @@ fn at_least_zero(amount: i64) -> u64 {
     u64::try_from(amount).unwrap_or(0)
 }
 
-/// Hundredths with two decimals.
+/// Formats hundredths with two decimals.
 fn decimal(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths / PARTS_PER_GB, hundredths % PARTS_PER_GB)
 }

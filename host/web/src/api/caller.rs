@@ -14,47 +14,44 @@ use satcast_core::networks::Network;
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
 use satcast_store::{Actor, By, KeyRecord, LoginRecord, Origin, Scopes};
 
-/// The use of a key is noted at most this often.
+/// The last use of a session is written at most this often.
 const TOUCH_INTERVAL_MS: i64 = 60_000;
 
-/// Header that a page must set on writes that the cookie lets in: a foreign page cannot without asking first.
+/// Header that writes authenticated by cookie need (CSRF protection): a page of another origin cannot set it without a
+/// preflight request.
 const CSRF_HEADER: &str = "x-requested-with";
-/// A login session ends when it was not used for this long.
+/// A login session ends after this time without use.
 pub(super) const LOGIN_IDLE_MS: i64 = 24 * 60 * 60 * 1_000;
-/// A login session ends this long after it began, used or not.
+/// A login session ends this long after its start, used or not.
 pub(super) const LOGIN_LIFE_MS: i64 = 30 * LOGIN_IDLE_MS;
 
-/// Where operations on webhooks begin.
+/// Path prefix of the webhook operations.
 const WEBHOOKS_PATH: &str = "/api/webhooks";
 
-/// An account's permanent key or login session that may do what the request's method asks.
+/// An authenticated permanent key or login session with the scope that the request needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// Whose it is.
     pub account: AccountId,
-    /// Which it is.
     pub subject: Subject,
-    /// What it may do.
     pub scopes: Scopes,
-    /// The network address it calls from.
     pub address: IpAddr,
 }
 
-/// Somebody over the network who is not known yet.
+/// The origin of a client that is not authenticated yet.
 pub(super) fn visitor(app: &App, context: &RequestContext) -> Origin {
     Origin { by: By::Visitor, address: Some(context.client), now: app.clock.now() }
 }
 
-/// What operations are about: it decides which keys may do them.
+/// Group of operations, which decides which keys may call them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Area {
-    /// Everything that has no area of its own: permanent keys that may read or manage, and login sessions.
+    /// All operations but webhooks: permanent keys with the scope `read` or `manage`, and login sessions.
     Account,
-    /// Webhooks: permanent keys that may manage webhooks, whatever else they may do.
+    /// Webhooks: permanent keys with the scope `webhooks`.
     Webhooks,
 }
 
-/// Why a login session does not manage webhooks.
+/// Error for a login session that tries to manage webhooks.
 pub(super) const NO_SESSION: &str = "Webhooks are managed with a permanent key (sk_...) that has the scope \
     \"webhooks\"; a session cannot be used here";
 
@@ -85,7 +82,7 @@ impl Area {
     }
 }
 
-/// A caller that was found, checked and counted for an area before the operation was reached; stands in the request.
+/// A caller that was authenticated, checked and counted for an area before the handler; an extension of the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) caller: Caller,
@@ -103,7 +100,7 @@ impl WebhookCaller {
 }
 
 impl Caller {
-    /// Who the caller is to the store and its audit log, now.
+    /// The actor that the store writes to the audit log.
     pub fn actor(&self, app: &App) -> Actor {
         let by = match self.subject {
             Subject::Key(id) => By::Key(id),
@@ -112,11 +109,11 @@ impl Caller {
         Actor { account: self.account, by, address: Some(self.address), now: app.clock.now() }
     }
 
-    /// Finds and checks the key or session of a management request and counts it against its limits.
+    /// Authenticates the key or session of a management request and counts the request against its limits.
     ///
     /// # Errors
-    /// 401 without a valid one, 403 for a public key, a missing scope or a write by cookie without its header, 429 over a
-    /// limit, 502 from the store.
+    /// 401 without a valid key or session, 403 for a public key, a missing scope or a write by cookie without [`CSRF_HEADER`],
+    /// 429 over a limit, 502 from the store.
     pub async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         Self::within(app, request, Area::Account).await
     }
@@ -139,7 +136,7 @@ impl Caller {
                     && !reads
                     && !request.headers().contains_key(CSRF_HEADER)
                 {
-                    let text = "A write by cookie needs the header X-Requested-With";
+                    let text = "A write that is authenticated by cookie needs the header X-Requested-With";
                     return Err(ApiError::forbidden("csrf_header_missing", text));
                 }
                 login(app, &context, &token).await?
@@ -153,7 +150,7 @@ impl Caller {
         Ok(caller)
     }
 
-    /// The login session; 403 for a key, which has none.
+    /// The login session.
     ///
     /// # Errors
     /// 403 for a key.
@@ -161,14 +158,14 @@ impl Caller {
         match self.subject {
             Subject::Login(login) => Ok(login),
             Subject::Key(_) => {
-                Err(ApiError::forbidden("session_required", "Log in for this; an API key cannot do it"))
+                Err(ApiError::forbidden("session_required", "An API key cannot do this; log in"))
             }
         }
     }
 }
 
-/// The token of a login session: in a header where a key may stand, or without any key in the cookie. Never in the address,
-/// which others log.
+/// The token of a login session: from a header that may hold a key, or, if there is no key, from the cookie. Never from the
+/// URL, which proxies log.
 pub(super) fn presented_login(request: &Request) -> Option<Redacted<String>> {
     match presented_key(request) {
         Some(token) => (is_login_token(token.expose()) && presents_header(request)).then_some(token),
@@ -196,7 +193,7 @@ async fn permanent_key(
 /// The caller behind the token of a login session.
 ///
 /// # Errors
-/// 401 when it is unknown or has ended, 429 over the limit of those, 502 from the store.
+/// 401 when the session is unknown or has ended, 429 after too many of these, 502 from the store.
 pub(super) async fn login(
     app: &App,
     context: &RequestContext,
@@ -217,7 +214,7 @@ pub(super) async fn login(
     Ok(Caller { account: login.account_id, subject, scopes: Scopes::ALL, address: context.client })
 }
 
-/// Lets a session live on in the background, at most once a minute: no request waits for that write.
+/// Extends a session in the background, at most once a minute: no request waits for that write.
 fn renew(app: &App, login: &LoginRecord, now: UnixMillis) {
     if login.last_used_at.0.saturating_add(TOUCH_INTERVAL_MS) > now.0 {
         return;
@@ -231,16 +228,16 @@ fn renew(app: &App, login: &LoginRecord, now: UnixMillis) {
     });
 }
 
-/// When a session that is used at `now` ends.
+/// The end of a session that is used at `now`.
 pub(super) fn login_end(created_at: UnixMillis, now: UnixMillis) -> UnixMillis {
     UnixMillis(now.0.saturating_add(LOGIN_IDLE_MS).min(created_at.0.saturating_add(LOGIN_LIFE_MS)))
 }
 
-/// The record of a key that is neither revoked nor of a deleted destination. Any other is counted against the
-/// client's network.
+/// The record of a valid key. A key that is unknown, revoked or of a deleted destination counts against the client's
+/// network.
 ///
 /// # Errors
-/// `refused` for any other, 429 over the limit of those, 502 from the store.
+/// `refused` for an invalid key, 429 after too many of these, 502 from the store.
 pub(super) async fn known_key(
     app: &App,
     context: &RequestContext,
@@ -258,13 +255,13 @@ pub(super) async fn known_key(
     }
 }
 
-/// `refused`, or 429 when the client's network tried too many keys that are none.
+/// `refused`, or 429 when the client's network tried too many invalid keys.
 pub(super) fn count_invalid(app: &App, context: &RequestContext, refused: ApiError) -> ApiError {
     let verdict = app.limits.invalid_keys.hit(Network::from(context.client), app.clock.monotonic());
     context.count(verdict).err().unwrap_or(refused)
 }
 
-/// The schemes in the order in which they count.
+/// The security schemes in order of precedence.
 const SCHEMES: [(&str, MetaSecurityScheme); 4] = [
     ("apiKeyHeader", api_key("X-API-Key", "header", "Recommended.")),
     ("bearer", BEARER),
@@ -296,19 +293,19 @@ const fn api_key(name: &'static str, key_in: &'static str, description: &'static
     }
 }
 
-/// Declares the schemes.
+/// Declares the security schemes.
 pub(super) fn register_schemes(registry: &mut Registry) {
     for (name, scheme) in SCHEMES {
         registry.create_security_scheme(name, scheme);
     }
 }
 
-/// Their names, in the order in which they count.
+/// Names of the security schemes in order of precedence.
 pub(super) fn scheme_names() -> Vec<&'static str> {
     SCHEMES.iter().map(|(name, _)| *name).collect()
 }
 
-/// Makes a type with `async fn of(&App, &Request)` an argument of operations that need a key, and declares the schemes.
+/// Makes a type with `async fn of(&App, &Request)` an extractor for operations that need a key, and declares the schemes.
 macro_rules! key_extractor {
     ($($name:ty),+) => {$(
         impl<'a> poem_openapi::ApiExtractor<'a> for $name {

@@ -1,4 +1,4 @@
-//! What the account's live streams cost.
+//! Cost of the account's live streams.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use satcast_live::LiveSession;
 const MS_PER_SEC: i64 = 1_000;
 const SECS_PER_MINUTE: i64 = 60;
 
-/// A live stream and what it costs.
+/// A live stream and its cost.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct ActiveStream {
@@ -31,7 +31,7 @@ pub(super) struct ActiveStream {
     stream_key_id: i64,
     /// Label.
     label: String,
-    /// Label; use `label`.
+    /// Deprecated; use `label`.
     #[oai(deprecated)]
     stream_key_label: String,
     /// Start, Unix milliseconds.
@@ -42,14 +42,14 @@ pub(super) struct ActiveStream {
     duration_seconds: i64,
     /// Sats charged for this session, rounded down.
     total_charged: i64,
-    /// Sats a full minute costs with the destinations forwarding now.
+    /// Sats for a full minute with the destinations that are forwarding now.
     rate_per_minute: i64,
-    /// When the stream will end because its budget or the balance is used up, if nothing changes; Unix milliseconds, null when it
-    /// will not.
+    /// Expected time, Unix milliseconds, at which the budget or the balance will be used up and end the stream; null when that is
+    /// not expected.
     budget_ends_at: Null<i64>,
 }
 
-/// What the account's live streams cost.
+/// Cost of the account's live streams.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct ActiveCost {
@@ -61,18 +61,18 @@ pub(super) struct ActiveCost {
     streams: Vec<ActiveStream>,
 }
 
-/// A login session, or any key of an account: a public one whose destination is enabled, or a permanent one that may read.
+/// The caller: a login session, a public key whose destination is enabled, or a permanent key with the scope `read`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payer {
     account: AccountId,
 }
 
 impl Payer {
-    /// Finds the account of a request's key and counts the request against the key's limit.
+    /// Authenticates the request and counts it against the limit of the key or session.
     ///
     /// # Errors
-    /// 400 without a key; 401 for one that is unknown or revoked, or whose destination is disabled or deleted, and for a session
-    /// that has ended; 403 for a permanent one that may not read; 429 over a limit, 502 from the store.
+    /// 400 without a key; 401 for a key that is unknown or revoked, or whose destination is disabled or deleted, and for a session
+    /// that has ended; 403 for a permanent key without the scope `read`; 429 over a limit, 502 from the store.
     async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         let context = RequestContext::of(request);
         if let Some(token) = presented_login(request) {
@@ -106,15 +106,15 @@ pub(super) struct CostApi;
 
 #[OpenApi(prefix_path = "/api/public", tag = "Tag::Public")]
 impl CostApi {
-    /// Read what live streams cost
+    /// Read the cost of live streams
     ///
-    /// All live streams of the key's account, with a public key too.
+    /// All live streams of the key's account. A public key is enough.
     #[oai(path = "/streams/active/cost", method = "get", operation_id = "getActiveCost")]
     async fn cost(&self, app: Data<&Arc<App>>, payer: Payer) -> Result<Json<ActiveCost>> {
         let (mut streams, mut total) = (Vec::new(), 0_i64);
         for live in app.live.sessions_of(payer.account) {
             let stream = app.store.stream(live.stream).await.map_err(ApiError::from)?;
-            // Deleted a moment ago: its session is ending.
+            // The stream was just deleted and its session is ending.
             let Some(stream) = stream else { continue };
             let charged =
                 app.store.session_charges(&live.session.session_id).await.map_err(ApiError::from)?;

@@ -1,4 +1,4 @@
-//! Destinations: list, add, delete in both forms.
+//! Destinations: list, add, delete (by both paths).
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use satcast_core::troubles::Trouble;
 use satcast_live::{Delayed, DestState};
 use satcast_store::DestinationView;
 
-/// What the owner of a destination is told whose stored configuration was damaged.
+/// Error shown at a destination whose stored configuration is damaged.
 pub(super) const UNREADABLE: &str =
-    "Its stored configuration cannot be read; delete this destination and add it again";
+    "The stored configuration cannot be read; delete this destination and add it again";
 
-/// What was wrong with a destination last.
+/// The last error of a destination.
 #[derive(Clone, Debug, Object)]
 #[oai(rename = "DestinationLastError")]
 pub(super) struct LastError {
-    /// What was shown as its `error`.
+    /// The text that was shown as `error`.
     message: String,
-    /// When, Unix milliseconds.
+    /// Time of the error, Unix milliseconds.
     at: i64,
 }
 
@@ -51,44 +51,45 @@ pub(super) struct Destination {
     kind: String,
     /// Platform name.
     platform: String,
-    /// Whether it takes part in sessions.
+    /// Whether the destination takes part in sessions.
     enabled: bool,
-    /// Target address, partly masked; of a self-hosted destination its playback URL without a key. Empty when the
-    /// stored configuration cannot be read.
+    /// Target address, partly masked; for a self-hosted destination the playback URL without a key. Empty when the stored
+    /// configuration cannot be read.
     url: String,
-    /// Its configuration with secrets masked: sent back so in a change, they stay. Null when it cannot be read.
+    /// Configuration with masked secrets. A masked secret that is sent back in a change keeps its stored value. Null when the
+    /// configuration cannot be read.
     config: Null<AnyFields>,
-    /// What it is doing: `connecting`, `live`, `retrying`, `failed` or `stopped`.
+    /// State: `connecting`, `live`, `retrying`, `failed` or `stopped`.
     state: String,
-    /// Why it is not live, or what is wrong while it is; null when nothing is.
+    /// Why the destination is not live, or a problem while it is live; null when there is none.
     error: Null<String>,
-    /// Why it was not live when it last was not, also when it is live again or the session is over; null if nothing was wrong
-    /// since the service began.
+    /// The last error; kept when the destination is live again and after the session. Null if there was none since the service
+    /// started.
     last_error: Null<LastError>,
-    /// Tries since it was last live.
+    /// Connection attempts since the destination was last live.
     attempt: u32,
-    /// Time of the next try, Unix milliseconds; null when none is due.
+    /// Time of the next attempt, Unix milliseconds; null when none is planned.
     next_retry_at: Null<i64>,
-    /// Bytes sent in the running session, since it takes part in it: a destination that was disabled begins anew.
+    /// Bytes sent in the running session. Disabling the destination resets the count.
     bytes_sent: u64,
     /// Bits per second over the last five seconds.
     bitrate: u64,
-    /// Packets left out because the other side was too slow.
+    /// Packets dropped because the destination was too slow.
     dropped_packets: u64,
-    /// Since when it is live, Unix milliseconds; null when it is not.
+    /// Time since which the destination is live, Unix milliseconds; null when it is not live.
     live_since: Null<i64>,
-    /// Since when it is in its state, Unix milliseconds; null without a running session.
+    /// Time of the last change of `state`, Unix milliseconds; null without a running session.
     state_since: Null<i64>,
-    /// Server that has taken the stream, as host and port, where its driver says so: that of a platform may be a near one of a list, or
-    /// the backup. Null while there is none.
+    /// Server that accepted the stream, as host and port, if the driver reports it: a platform may have several servers, or a backup.
+    /// Null while there is none.
     server: Null<String>,
-    /// Seconds after which it starts, counted from the begin of the session, or from when it was added or enabled.
+    /// Seconds until the destination starts, counted from the start of the session, or from when it was added or enabled.
     start_delay_seconds: u32,
-    /// Seconds for which it goes on after it was disabled.
+    /// Seconds for which the destination continues after it was disabled.
     stop_delay_seconds: u32,
-    /// When it starts, Unix milliseconds; null unless it waits for its delay.
+    /// Start time, Unix milliseconds; null unless the destination waits for its start delay.
     starts_at: Null<i64>,
-    /// When it stops, Unix milliseconds; null unless it was disabled and goes on for its delay.
+    /// Stop time, Unix milliseconds; null unless the destination was disabled and waits for its stop delay.
     stops_at: Null<i64>,
 }
 
@@ -149,7 +150,7 @@ pub(super) struct DestinationCreated {
     id: i64,
 }
 
-/// It is done.
+/// Success.
 #[derive(Clone, Debug, Object)]
 pub(super) struct Done {
     /// `true`.
@@ -169,7 +170,7 @@ pub(super) struct DestinationsApi;
 impl DestinationsApi {
     /// List destinations
     ///
-    /// Newest first. A further page is named in the `Link` header.
+    /// Newest first. The `Link` header has the next page.
     #[oai(path = "/streams/:id/destinations", method = "get", operation_id = "listDestinations")]
     async fn list(
         &self,
@@ -180,7 +181,7 @@ impl DestinationsApi {
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Destination>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
@@ -194,7 +195,8 @@ impl DestinationsApi {
 
     /// Add a destination
     ///
-    /// While the stream is live it starts at once, or after its delay, at a keyframe, without disturbing the others.
+    /// If the stream is live, the destination starts at once or after its delay, at a keyframe. Other destinations are not
+    /// affected.
     #[oai(path = "/streams/:id/destinations", method = "post", operation_id = "addDestination")]
     async fn add(
         &self,
@@ -219,7 +221,7 @@ impl DestinationsApi {
 
     /// Delete a destination of a stream key
     ///
-    /// The recommended form: it checks that the destination belongs to the stream key.
+    /// The recommended path, because it checks that the destination belongs to the stream key.
     #[oai(
         path = "/streams/:id/destinations/:destId",
         method = "delete",
@@ -268,7 +270,7 @@ async fn delete(
     Ok(Json(Done::new()))
 }
 
-/// 409 for more destinations than a stream may have.
+/// 409: the stream has too many destinations.
 pub(super) fn too_many(app: &App) -> ApiError {
     let limit = app.caps().destinations_per_stream;
     ApiError::conflict("cap_reached", format!("A stream can have {limit} destinations; send fewer"))

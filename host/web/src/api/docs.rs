@@ -1,5 +1,5 @@
-//! The documentation page: plain HTML rendered once from the document. It runs no script and loads nothing from
-//! elsewhere, which its content security policy enforces.
+//! The documentation page: plain HTML rendered from the API document. It runs no script and loads nothing from other
+//! origins; its content security policy enforces both.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::document::{is_public, is_secured};
 
-/// Only the style sheet of this service may be loaded.
+/// Allows only the style sheet of this service.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -27,7 +27,6 @@ pre { overflow-x: auto; padding: .5rem; border: 1px solid }
 .note { opacity: .8 }
 ";
 
-/// The page as an answer.
 pub(super) async fn respond(page: Arc<str>) -> poem::Result<Response> {
     let mut response = Response::from(page.to_string());
     let headers = response.headers_mut();
@@ -132,18 +131,18 @@ fn render_operation(page: &mut String, document: &Value, id: &str, title: &str, 
     page.push_str("</section>\n");
 }
 
-/// Examples of a body, folded away until somebody asks for them.
-fn examples(page: &mut String, what: &str, media: &Value) {
+/// Collapsed examples of a body.
+fn examples(page: &mut String, title: &str, media: &Value) {
     let mut show = |title: &str, value: &Value| {
         let value = escape(&format!("{value:#}"));
         let title = escape(title);
         let _ = writeln!(page, "<details><summary>{title}</summary><pre>{value}</pre></details>");
     };
     if let Some(example) = media.get("example") {
-        show(&format!("{what}, for example"), example);
+        show(&format!("{title}, for example"), example);
     }
     for (_, example) in entries(&media["examples"]) {
-        show(&format!("{what}, for example: {}", text(&example["summary"])), &example["value"]);
+        show(&format!("{title}, for example: {}", text(&example["summary"])), &example["value"]);
     }
 }
 
@@ -174,7 +173,7 @@ fn render_schema(page: &mut String, name: &str, schema: &Value) {
     page.push_str("</section>\n");
 }
 
-/// A schema in a few words, with links to named shapes.
+/// A short description of a schema, with links to named schemas.
 fn shape(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         let name = escape(name);
@@ -214,7 +213,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Text of a description: what stands between backticks is code.
+/// A description as HTML: text between backticks becomes `<code>`.
 fn prose(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let shown = parts.map(|(number, part)| match number % 2 {
@@ -241,7 +240,7 @@ mod tests {
             assert!(page.contains(path), "{path}");
         }
         assert_eq!(page.matches("href=\"/docs/style.css\"").count(), 1);
-        // Addresses stand in texts and examples, never where a browser would follow them by itself.
+        // Texts and examples contain URLs, but never where a browser would load them by itself.
         for outside in ["<script", "src=", "<img", "<iframe", "href=\"http", "href=\"//", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
@@ -253,12 +252,12 @@ mod tests {
             &rest[..rest.find('"').unwrap()]
         });
         for target in targets {
-            assert!(page.contains(&format!("id=\"{target}\"")), "link to nothing: {target}");
+            assert!(page.contains(&format!("id=\"{target}\"")), "broken link: {target}");
         }
     }
 
     #[test]
-    fn the_cookie_is_called_one_and_code_looks_like_code() {
+    fn the_cookie_scheme_is_named_and_backticks_become_code() {
         let page = page(&crate::api::document::testing::bundled());
         assert!(page.contains("<li>cookie <code>"), "the session's cookie");
         assert_eq!(prose("a `b<` c"), "a <code>b&lt;</code> c");

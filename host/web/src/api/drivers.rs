@@ -18,19 +18,19 @@ use satcast_core::config::Isolation;
 use satcast_core::ids::AccountId;
 use satcast_drivers::{Change, ChangeError, SetAside, State, Summary, TypeSchema};
 
-/// What became of a driver.
+/// State of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "DriverState")]
 pub(super) enum DriverState {
-    /// It serves its types.
+    /// The driver serves its destination types.
     Loaded,
-    /// It is loaded, but its process crashed; its destinations wait.
+    /// The driver is loaded, but its process crashed; its destinations wait.
     Failing,
-    /// It is there and not enabled.
+    /// The file is there, but the driver is not enabled.
     Disabled,
-    /// It could not be loaded.
+    /// The driver could not be loaded.
     Refused,
-    /// It is enabled, but there is no file.
+    /// The driver is enabled, but its file is missing.
     Missing,
 }
 
@@ -38,32 +38,32 @@ pub(super) enum DriverState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "DriverIsolation")]
 pub(super) enum DriverIsolation {
-    /// On threads of the service.
+    /// In the service's process, on threads of its own.
     Thread,
     /// In a process of its own.
     Process,
-    /// It does not run.
+    /// Not running.
     None,
 }
 
-/// What can be done with a driver.
+/// Action on a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "DriverAction")]
 pub(super) enum DriverAction {
-    /// Load it; one that crashed too often is started again.
+    /// Load the driver; a driver that crashed too often is started again.
     Enable,
-    /// Use it for nothing new.
+    /// Use the driver for nothing new.
     Disable,
-    /// Load the file that stands in the drivers folder now.
+    /// Load the file that is in the drivers folder now.
     Replace,
 }
 
 body! {
-    /// What to do with which driver.
+    /// A change of a driver.
     pub(super) struct DriverChange: "DriverChange" {
-        /// Its id.
+        /// Driver identifier.
         driver: String = text().length(0, 32),
-        /// What to do.
+        /// Action.
         action: DriverAction = choice("action_refused", "must be \"enable\", \"disable\" or \"replace\""),
     }
 }
@@ -74,9 +74,9 @@ body! {
 pub(super) struct DestinationType {
     /// Value of `type` of a destination.
     name: String,
-    /// Human name.
+    /// Name for people.
     title: String,
-    /// Whether viewers can play its destinations here.
+    /// Whether viewers can play destinations of this type over HLS.
     playback: bool,
     /// JSON Schema (2020-12) of `config`; secret fields carry `x-secret: true`.
     config_schema: Value,
@@ -92,32 +92,32 @@ impl From<TypeSchema> for DestinationType {
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct Driver {
-    /// Its name in the configuration.
+    /// Driver identifier, as in the configuration.
     id: String,
-    /// Its version; empty when it is not known.
+    /// Version; empty when it is not known.
     version: String,
-    /// What became of it.
+    /// State of the driver.
     state: DriverState,
-    /// Where it runs.
+    /// Where the driver runs.
     isolation: DriverIsolation,
-    /// Why it was refused or what its process died of; of one that goes on as it was, why its changed library or settings were
-    /// refused when they were looked at last. For operators; null otherwise.
+    /// Why the driver was refused or its process crashed, or why a changed library or changed settings were refused while the driver
+    /// runs on as before. Shown to operators only; null otherwise.
     error: Null<String>,
-    /// The destination types it serves; empty unless it is loaded.
+    /// Destination types of the driver; empty unless the driver is loaded.
     types: Vec<DestinationType>,
-    /// Accounts that it does nothing new for. Operators see all of them, other accounts themselves alone.
+    /// Accounts in quarantine: the driver does nothing new for them. Operators see all of them, other accounts only themselves.
     set_aside: Vec<AccountSetAside>,
 }
 
-/// An account that a driver does nothing new for.
+/// An account in quarantine at a driver: the driver does nothing new for it.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct AccountSetAside {
-    /// The account.
+    /// Account identifier.
     account_id: i64,
-    /// What the driver did, and what follows.
+    /// Why the account is in quarantine, and the effect.
     reason: String,
-    /// When the account is served again, in milliseconds since 1970; null = when an operator enables the driver.
+    /// Time at which the account is served again, Unix milliseconds; null = when an operator enables the driver.
     until: Null<i64>,
 }
 
@@ -128,8 +128,8 @@ impl From<SetAside> for AccountSetAside {
     }
 }
 
-/// What stands before the reason why a change of a driver was refused.
-const REFUSED_CHANGE: &str = "it goes on without what was refused: ";
+/// Prefix of the reason why a change of a driver was refused.
+const REFUSED_CHANGE: &str = "the driver runs on without the refused change: ";
 
 /// Operations on drivers.
 pub(super) struct DriversApi;
@@ -138,8 +138,8 @@ pub(super) struct DriversApi;
 impl DriversApi {
     /// List drivers
     ///
-    /// With their destination types and the schema of each type's configuration. Accounts that do not operate the service see
-    /// loaded drivers alone. An addition to the specification.
+    /// All drivers, with their destination types and the schema of each type's configuration. Accounts that are not operators see
+    /// only loaded drivers.
     #[oai(path = "/drivers", method = "get", operation_id = "listDrivers")]
     async fn list(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Vec<Driver>>> {
         let is_operator = is_operator(&app, &caller).await?;
@@ -153,9 +153,8 @@ impl DriversApi {
 
     /// Enable, disable or replace a driver
     ///
-    /// For accounts that operate the service. What is open is not touched: it goes on with the driver it began with. It holds
-    /// until the service starts again or reads its configuration again, which then decides. An addition to the
-    /// specification.
+    /// Operators only. Destinations that are open continue with the driver that opened them. The change lasts until the service
+    /// restarts or reloads its configuration, which then decides.
     #[oai(path = "/drivers", method = "post", operation_id = "changeDriver")]
     async fn change(
         &self,
@@ -164,7 +163,7 @@ impl DriversApi {
         body: Body<DriverChange>,
     ) -> Result<Json<Driver>> {
         if !is_operator(&app, &caller).await? {
-            let text = "Drivers are changed by accounts that operate the service";
+            let text = "Only operators may change drivers; use a key or session of an operator account";
             return Err(ApiError::forbidden("not_operator", text).into());
         }
         let DriverChange { driver: id, action } = body.0;
@@ -176,7 +175,7 @@ impl DriversApi {
         let app = Arc::clone(&app);
         let made = App::to_the_end(async move {
             let drivers = app.drivers.clone();
-            // It starts processes and waits for them.
+            // Starts processes and waits for them.
             let changed = tokio::task::spawn_blocking(move || drivers.change(&id, change)).await;
             let summary = changed.map_err(|_| ApiError::internal())?.map_err(|error| match error {
                 ChangeError::Unknown(_) => ApiError::not_found("driver"),
@@ -184,9 +183,9 @@ impl DriversApi {
             })?;
             let detail = json!({ "driver": summary.id, "version": summary.version });
             let entry = satcast_store::Change { action: done, target: ("driver", None), detail };
-            // It is done, whether the log can be written or not.
+            // The change is made even if the log cannot be written.
             if let Err(error) = app.store.record(&caller.actor(&app), entry).await {
-                tracing::error!(%error, driver = summary.id, "a change of a driver is not in the audit log");
+                tracing::error!(%error, driver = summary.id, "cannot write a change of a driver to the audit log");
             }
             Ok(view(summary, None, &mut schemas(&app)))
         });
@@ -194,7 +193,6 @@ impl DriversApi {
     }
 }
 
-/// Whether the caller's account operates the service.
 pub(super) async fn is_operator(app: &App, caller: &Caller) -> Result<bool> {
     let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
     Ok(account.is_some_and(|account| account.operator))
@@ -271,7 +269,7 @@ mod tests {
             (failing(), Some("it has another hash"), json!(both)),
         ] {
             assert_eq!(seen(summary(state.clone(), why), true).1, expected);
-            assert_eq!(seen(summary(state, why), false).1, Value::Null, "of no concern to others");
+            assert_eq!(seen(summary(state, why), false).1, Value::Null, "hidden from other accounts");
         }
         assert_eq!(seen(summary(State::Loaded, Some("x")), true).0, DriverState::Loaded);
         let all = [State::Loaded, failing(), State::Disabled, State::Refused("x".into()), State::Missing];

@@ -1,4 +1,4 @@
-//! Changes to stream keys and destinations that exist: limits, label, a new stream key, configuration.
+//! Changes to existing stream keys and destinations: limits, label, a new stream key, configuration.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
 use satcast_store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
 
-/// Largest budget of a session in sats: all there will ever be.
+/// Largest budget of a session in sats: the maximum supply of bitcoin.
 const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;
 /// Longest duration of a session in minutes: a year.
 const MAX_DURATION_MINUTES_MAX: i64 = 525_600;
 
 body! {
-    /// Hard limits to change: what is absent stays, `null` removes.
+    /// Hard limits to change. An absent limit stays unchanged; `null` removes it.
     pub(super) struct LimitsInput: "LimitsChange", one of ["maxSats", "maxDurationMinutes"] or "limit_refused" {
-        /// Sats one session may cost.
+        /// Largest cost of one session in sats.
         max_sats "maxSats": LimitChange = limit(MAX_SATS_MAX),
-        /// Minutes one session may last.
+        /// Longest duration of one session in minutes.
         max_duration_minutes "maxDurationMinutes": LimitChange = limit(MAX_DURATION_MINUTES_MAX),
     }
 }
@@ -54,30 +54,32 @@ fn limit(max: i64) -> Kind<LimitChange> {
 }
 
 body! {
-    /// What can be changed of a stream key; what is absent stays.
+    /// Changes of a stream key. An absent field stays unchanged.
     pub(super) struct StreamChangeInput: "StreamChange", one of ["label", "allowedAddresses"] or "nothing_to_change" {
         /// Label.
         label: Option<String> = label(1).optional(),
-        /// Addresses, or networks in CIDR form, from which the stream key may be used; an empty list allows all. It holds from the
-        /// next publish on: who publishes goes on.
+        /// Addresses or CIDR networks from which the stream key may be used; an empty list allows all. A running session ends if its
+        /// encoder's address is no longer allowed.
         allowed_addresses "allowedAddresses": Option<Networks> = addresses().optional(),
     }
 }
 
 body! {
-    /// What can be changed of a destination; what is absent stays.
+    /// Changes of a destination. An absent field stays unchanged.
     pub(super) struct DestinationChangeInput: "DestinationChange",
         one of ["enabled", "config", "startDelaySeconds", "stopDelaySeconds"] or "nothing_to_change"
     {
-        /// Whether it takes part in sessions.
+        /// Whether the destination takes part in sessions.
         enabled: Option<bool> = flag().optional(),
-        /// A whole new configuration of its type. Secrets that come masked, as they are shown, stay while nothing else changes.
+        /// The complete new configuration. A secret that is sent masked, as it is shown, keeps its stored value if nothing else
+        /// changes.
         config: Option<Value> = any_object().optional(),
-        /// Seconds after which it starts, counted from the begin of the session, or from when it was added or enabled.
+        /// Seconds until the destination starts, counted from the start of the session, or from when it was added or enabled.
         start_delay_seconds "startDelaySeconds": Option<u32> = delay().optional(),
-        /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
+        /// Seconds for which the destination continues after it was disabled. It stops without delay when the session ends, a limit
+        /// is reached, or it is deleted.
         stop_delay_seconds "stopDelaySeconds": Option<u32> = delay().optional(),
-        /// Whether the store of a type that records is asked first when `config` is sent; true when left out.
+        /// For types that record, when `config` is sent: whether to test the store first; default `true`.
         check_store "checkStore": Option<bool> = flag().optional(),
     }
 }
@@ -90,18 +92,18 @@ pub(super) struct Rotated {
     success: bool,
     /// Stream key identifier.
     id: i64,
-    /// The key to publish with from now on; secret.
+    /// The new key for publishing; secret.
     stream_key: String,
 }
 
-/// Operations that change what exists.
+/// Operations that change existing stream keys and destinations.
 pub(super) struct EditsApi;
 
 #[OpenApi(prefix_path = "/api")]
 impl EditsApi {
     /// Set hard limits
     ///
-    /// At least one of the two. What is absent stays, `null` removes. They count per session.
+    /// Send at least one limit. An absent limit stays unchanged; `null` removes it. Limits count per session.
     #[oai(path = "/streams/:id/limits", method = "post", operation_id = "setLimits", tag = "Tag::Streams")]
     async fn set_limits(
         &self,
@@ -125,7 +127,7 @@ impl EditsApi {
 
     /// Change a stream key
     ///
-    /// A running session whose encoder is at an address that is not allowed any more ends. An addition to the specification.
+    /// A running session ends if its encoder's address is no longer allowed.
     #[oai(path = "/streams/:id", method = "patch", operation_id = "changeStream", tag = "Tag::Streams")]
     async fn change_stream(
         &self,
@@ -151,7 +153,7 @@ impl EditsApi {
 
     /// Replace a stream key
     ///
-    /// The old key is unknown at once and the running session ends. An addition to the specification.
+    /// The old key stops working at once, and the running session ends.
     #[oai(
         path = "/streams/:id/rotate",
         method = "post",
@@ -180,8 +182,7 @@ impl EditsApi {
 
     /// Change a destination
     ///
-    /// Takes effect at once, or after its delays, in a running session too, without disturbing the other destinations. An addition to the
-    /// specification.
+    /// Takes effect at once or after the delays, also in a running session. Other destinations are not affected.
     #[oai(
         path = "/streams/:id/destinations/:destId",
         method = "patch",
@@ -227,7 +228,7 @@ impl EditsApi {
                 app.archive.note_trouble(destination, trouble);
             }
             if is_configured {
-                // Recordings go on without a session.
+                // Uploads of recordings continue without a session.
                 app.archive.destination_changed(destination).await;
             }
             Ok(())

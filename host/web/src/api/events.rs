@@ -1,4 +1,4 @@
-//! Server-sent events: what changes of an account, as it happens.
+//! Server-sent events: changes of an account as they happen.
 
 use std::io;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use crate::base::{ApiError, RequestContext};
 use satcast_core::feed::{Event, Seen, Watch};
 use satcast_core::secret::key_hash;
 
-/// How often a stream without events sends a comment, and is asked whether its key or session still holds: one that was
-/// revoked by another process sees no more after this time. One that was revoked here ends at once.
+/// How often an idle event stream sends a comment and checks that its key or session is still valid. A key or session that
+/// another process revoked sees no events after this time; one that this process revoked sees none at once.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Wait before a browser connects again, in milliseconds.
+/// Wait before a browser reconnects, in milliseconds.
 const RETRY_MS: u64 = 3_000;
-/// Header with which a browser goes on where it was.
+/// Header by which a browser resumes after the last event it saw.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Keeps proxies from collecting events before they pass them on.
+/// Turns off buffering in proxies.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const CONTENT: &str = "text/event-stream";
 
-/// The stream's body.
+/// Response body of an event stream.
 pub(super) struct EventText(Body);
 
 impl IntoResponse for EventText {
@@ -54,7 +54,7 @@ impl ApiResponse for EventText {
     fn meta() -> MetaResponses {
         let schema = MetaSchemaRef::Inline(Box::new(MetaSchema::new("string")));
         let content = vec![MetaMediaType { content_type: CONTENT, schema }];
-        let description = "Server-sent events until the client leaves.";
+        let description = "Server-sent events until the client disconnects.";
         let (status, status_range, headers) = (Some(200), None, Vec::new());
         MetaResponses {
             responses: vec![MetaResponse { description, status, status_range, content, headers }],
@@ -69,22 +69,23 @@ pub(super) struct EventsApi;
 
 #[OpenApi(prefix_path = "/api", tag = "Tag::Accounts")]
 impl EventsApi {
-    /// Follow what changes
+    /// Follow events
     ///
-    /// Server-sent events (`text/event-stream`) of the account: every entry of its audit log that this service writes, under
-    /// the entry's action; `stream.started`, `stream.reconnecting`, `stream.reconnected`, `stream.health`, `stream.ended` of
-    /// its sessions; `destination.state` (`state`, `error`, `attempt`, `nextRetryAt`, `liveSince` and `stateSince` as in the stream's
-    /// detail), `destination.event` (what its driver tells: `name` and `data`) and `recording.state`. `data` is a JSON object with `at` in Unix milliseconds. The stream begins with `ready`, or with
-    /// `reset` when events were missed, which may come later as well: then read everything anew. `Last-Event-ID` goes on
-    /// after that event. Without events a comment comes every 15 seconds. What operators change by command is seen in the
-    /// audit log alone. An addition to the specification.
+    /// Server-sent events (`text/event-stream`) of the account: every entry that this service writes to the account's audit
+    /// log, named by its action; `stream.started`, `stream.reconnecting`, `stream.reconnected`, `stream.health` and
+    /// `stream.ended`; `destination.state` (`state`, `error`, `attempt`, `nextRetryAt`, `liveSince` and `stateSince` as in the
+    /// stream's details); `destination.event` (reported by the driver, with `name` and `data`); and `recording.state`.
+    /// `data` is a JSON object with `at` in Unix milliseconds. The stream starts with `ready`, or with `reset` if events were
+    /// missed; `reset` may also come later. After `reset`, read all resources again. `Last-Event-ID` resumes after that event.
+    /// While there are no events, a comment is sent every 15 seconds. Changes by commands of the operator are only in the audit
+    /// log.
     #[oai(path = "/events", method = "get", operation_id = "followEvents")]
     async fn follow(&self, app: Data<&Arc<App>>, caller: Caller, request: &Request) -> Result<EventText> {
         if RequestContext::of(request).is_head {
             return Ok(EventText(Body::empty()));
         }
         let after = request.headers().get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
-        // A browser sends an empty one for none.
+        // A browser without a last event sends an empty header.
         let after = after.filter(|id| !id.is_empty());
         let watch = app.store.feed().watch(caller.account, after).map_err(|full| match full {
             Full::Share => ApiError::too_many_streams(),
@@ -95,7 +96,7 @@ impl EventsApi {
     }
 }
 
-/// What let the watcher in, to be asked again.
+/// The credential of the watcher, which is checked again while the stream is open.
 pub(super) struct Proof {
     subject: Subject,
     hash: [u8; 32],
@@ -110,7 +111,7 @@ impl Proof {
         presented.map(|presented| Self { subject: caller.subject, hash: key_hash(presented.expose()) })
     }
 
-    /// Whether the key or session is still there. What cannot be asked does not hold: the watcher comes back.
+    /// Whether the key or session is still valid. `false` also when the store fails: the client reconnects.
     async fn holds(&self, app: &App) -> bool {
         let held = match self.subject {
             Subject::Key(_) => {
@@ -123,7 +124,7 @@ impl Proof {
             }
         };
         held.unwrap_or_else(|error| {
-            tracing::warn!(%error, "an event stream ends, as its key or session cannot be looked up");
+            tracing::warn!(%error, "an event stream ends because its key or session cannot be looked up");
             false
         })
     }
@@ -135,11 +136,11 @@ struct Streaming {
     proof: Proof,
     tick: Interval,
     has_begun: bool,
-    /// An event told of keys, sessions or passwords, or one that was missed may have.
+    /// The last event was about keys, sessions or passwords, or such an event may have been missed.
     is_doubtful: bool,
 }
 
-/// The text of everything that `watch` sees, for as long as `proof` holds.
+/// The events of `watch` as text, for as long as `proof` is valid.
 pub(super) fn body(app: Arc<App>, watch: Watch, proof: Proof, heartbeat: Duration) -> Body {
     let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + heartbeat, heartbeat);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -151,11 +152,11 @@ pub(super) fn body(app: Arc<App>, watch: Watch, proof: Proof, heartbeat: Duratio
 }
 
 impl Streaming {
-    /// The next piece of text; `None` at the end.
+    /// The next message; `None` at the end.
     async fn next(&mut self) -> Option<String> {
         if !self.has_begun {
             self.has_begun = true;
-            // A change between the first look at the key and the begin of watching was told to nobody.
+            // A change between the first check of the key and the start of the watch reached no watcher.
             return self.proof.holds(&self.app).await.then(|| self.opening());
         }
         if std::mem::take(&mut self.is_doubtful) && !self.proof.holds(&self.app).await {
@@ -169,7 +170,7 @@ impl Streaming {
                     Some(self.event(&event))
                 }
                 Seen::Gap => {
-                    // What was missed may have been about keys.
+                    // A missed event may have been about keys.
                     self.is_doubtful = true;
                     Some(self.reset())
                 }
@@ -178,7 +179,7 @@ impl Streaming {
         }
     }
 
-    /// What every stream begins with: the watcher has its place, and knows from where to go on.
+    /// The first message, which has the position from which the client can resume.
     fn opening(&mut self) -> String {
         let retry = format!("retry: {RETRY_MS}\n");
         if self.watch.take_gap() {
@@ -199,7 +200,7 @@ impl Streaming {
     }
 }
 
-/// One message. Names and ids are ours, and JSON has no line ends outside its strings, where they are escaped.
+/// One message. The service makes names and ids, and serialized JSON has no raw line breaks.
 fn message(id: &str, name: &str, data: &Value) -> String {
     format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
 }

@@ -1,4 +1,4 @@
-//! How good a live stream is, as its owner sees it.
+//! Health of a live stream, as its owner sees it.
 
 use poem_openapi::{Enum, Object};
 
@@ -7,77 +7,77 @@ use super::null::Null;
 use satcast_core::ids::StreamId;
 use satcast_live::{self as live, IssueCode};
 
-/// What comes from the encoder, and what of it the platforms of this stream do not take.
+/// Measured values of the encoder's media, and problems with it.
 #[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamHealth {
-    /// The pictures; null when none come.
+    /// Video; null when no video arrives.
     video: Null<VideoHealth>,
-    /// The sound; null when none comes.
+    /// Audio; null when no audio arrives.
     audio: Null<AudioHealth>,
-    /// Times that the encoder's clock jumped in this session.
+    /// Number of jumps of the encoder's clock in this session.
     timestamp_jumps: u64,
-    /// What is wrong; empty when nothing is. An issue is shown once it has lasted for some seconds.
+    /// Current issues; empty when there are none. An issue is shown once it has lasted for some seconds.
     issues: Vec<HealthIssue>,
 }
 
-/// The pictures as they come; figures are those of the last seconds, and null until there are some.
+/// Video as received. Measured values cover the last seconds and are null until enough has arrived.
 #[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 struct VideoHealth {
     /// `h264`, `hevc` or `av1`.
     codec: String,
-    /// Width in pixels; null until the encoder has said it.
+    /// Width in pixels; null until the encoder has sent it.
     width: Null<u32>,
-    /// Height in pixels; null until the encoder has said it.
+    /// Height in pixels; null until the encoder has sent it.
     height: Null<u32>,
-    /// Pictures a second.
+    /// Frames per second.
     frame_rate: Null<f64>,
     /// Bits per second.
     bitrate: Null<u64>,
-    /// Longest distance of the last keyframes in seconds.
+    /// Longest distance between the last keyframes, in seconds.
     keyframe_interval_seconds: Null<f64>,
-    /// Pictures come in another order than they are shown in.
+    /// Whether the video has B-frames: frames arrive in another order than they are shown in.
     b_frames: bool,
 }
 
-/// The sound as it comes; figures are those of the last seconds, and null until there are some.
+/// Audio as received. Measured values cover the last seconds and are null until enough has arrived.
 #[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 struct AudioHealth {
     /// `aac` or `opus`.
     codec: String,
-    /// Samples per second; null until the encoder has said it.
+    /// Samples per second; null until the encoder has sent it.
     sample_rate: Null<u32>,
-    /// Channels; null until the encoder has said it.
+    /// Channels; null until the encoder has sent it.
     channels: Null<u8>,
     /// Bits per second.
     bitrate: Null<u64>,
 }
 
-/// What is wrong, as a name that does not change.
+/// Stable code of the issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename = "HealthIssueCode", rename_all = "snake_case")]
 enum Code {
-    /// The encoder is connected, but nothing comes.
+    /// The encoder is connected, but no media arrives.
     NothingArrives,
-    /// No pictures come.
+    /// No video arrives.
     VideoMissing,
-    /// No sound comes.
+    /// No audio arrives.
     AudioMissing,
-    /// A platform does not take the video codec.
+    /// A platform does not accept the video codec.
     VideoCodec,
-    /// A platform does not take the audio codec.
+    /// A platform does not accept the audio codec.
     AudioCodec,
-    /// Keyframes are further apart than a platform takes.
+    /// Keyframes are further apart than a platform accepts.
     KeyframeInterval,
-    /// More bits of video than a platform takes.
+    /// The video bit rate is higher than a platform accepts.
     VideoBitrate,
-    /// More bits of audio than a platform takes.
+    /// The audio bit rate is higher than a platform accepts.
     AudioBitrate,
-    /// More pictures a second than a platform takes.
+    /// The frame rate is higher than a platform accepts.
     FrameRate,
-    /// A platform does not take B-frames.
+    /// A platform does not accept B-frames.
     BFrames,
     /// The encoder's clock jumped within the last minute.
     TimestampJumps,
@@ -101,19 +101,19 @@ impl From<IssueCode> for Code {
     }
 }
 
-/// Something that is wrong with a stream.
+/// A problem with a live stream.
 #[derive(Clone, Object)]
 struct HealthIssue {
-    /// What is wrong, as a name that does not change.
+    /// Stable code of the issue.
     code: Code,
-    /// The figure, and who wants what.
+    /// Measured value, and the values that platforms ask for.
     text: String,
-    /// Destination types of this stream that it breaks; empty when it is bad for everyone.
+    /// Destination types of this stream that are affected; empty when all are.
     platforms: Vec<String>,
 }
 
 impl StreamHealth {
-    /// That of a stream; `None` unless its encoder is there.
+    /// Health of a stream; `None` unless its encoder is connected.
     pub(super) fn of(app: &App, stream: StreamId) -> Option<Self> {
         let live::Health { figures, issues } = app.live.health(stream)?;
         let issue = |issue: live::Issue| HealthIssue {

@@ -1,6 +1,6 @@
-//! `Idempotency-Key`: a POST that is sent again is not done again, it gets the answer of the first time.
+//! `Idempotency-Key`: a repeated POST is not executed again and gets the first response.
 //!
-//! Only successes are kept. A refused request did nothing, so that it may be mended and sent again under its key.
+//! Only successes are kept. A refused request changed nothing, so it may be corrected and sent again under the same key.
 
 use std::sync::Arc;
 
@@ -17,19 +17,18 @@ use super::caller::{Area, Known};
 use crate::base::ApiError;
 use satcast_store::{Begun, IdempotentRequest, Store};
 
-/// The header.
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// Longest key in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 255;
-/// Largest answer that is kept. The largest one repeats the first 1024 bytes of what a webhook's receiver said, of which each
+/// Largest response that is kept. The largest one holds the first 1024 bytes of a webhook receiver's answer, and each byte
 /// may take six in JSON; all others are far smaller.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
-/// Operations of nobody known yet, whose answers are tokens: they are done again.
+/// Operations without an authenticated caller, whose responses are tokens: repeats are executed again.
 const ENTRANCES: [&str; 2] = ["/api/auth/login", "/api/auth/setup"];
-/// Says that an answer is that of an earlier request.
+/// Marks the response of an earlier request.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// Around all operations.
+/// Wraps all operations.
 pub(super) struct Idempotent {
     inner: Arc<BoxEndpoint<'static, Response>>,
     app: Arc<App>,
@@ -50,7 +49,7 @@ impl Idempotent {
         let body = read_bytes(request.take_body()).await?;
         let asked = IdempotentRequest {
             account_id: caller.account,
-            // Who may do less must not be given what another got by the same key.
+            // A caller with fewer rights must not get the response of another caller that used the same key.
             request_hash: hash(
                 &[request.method().as_str(), request.uri().path(), &rights(&caller), &key],
                 &[],
@@ -58,26 +57,26 @@ impl Idempotent {
             body_hash: hash(&[&key], &body),
             now: self.app.clock.now(),
         };
-        // Counted and checked once; the operation finds the caller in the request.
+        // The caller is checked and counted once; the handler finds it in the request.
         request.extensions_mut().insert(Known { caller, area });
         request.set_body(body);
         let (store, inner) = (self.app.store.clone(), Arc::clone(&self.inner));
-        // To the end even if the client goes away: the answer is what its next try needs.
+        // Runs to completion even if the client disconnects: its next attempt needs the response.
         App::to_the_end(async move {
             match store.begin_request(asked).await? {
                 Begun::New(name) => Ok(settle(&store, &name, inner.call(request).await).await),
                 Begun::Done { status, answer } => Ok(Ok(replay(status, answer.into_inner()))),
                 Begun::InProgress => Err(ApiError::conflict(
                     "idempotency_in_progress",
-                    "A request with this Idempotency-Key is being worked on; try again in a second",
+                    "A request with this Idempotency-Key is still running; try again in a second",
                 )),
                 Begun::OtherBody => Err(ApiError::conflict(
                     "idempotency_key_reused",
-                    "This Idempotency-Key was used with another body; use a new key for a new request",
+                    "This Idempotency-Key was used with a different body; use a new key for a new request",
                 )),
                 Begun::Full => Err(ApiError::conflict(
                     "idempotency_full",
-                    "This account used too many Idempotency-Keys within 24 hours; send the request without one",
+                    "This account has used too many Idempotency-Keys within 24 hours; send the request without one",
                 )),
             }
         })
@@ -96,7 +95,7 @@ impl Endpoint for Idempotent {
     }
 }
 
-/// What a caller may do, as text.
+/// Rights of a caller as text.
 fn rights(caller: &Caller) -> String {
     let kind = match caller.subject {
         Subject::Key(_) => "key",
@@ -105,7 +104,7 @@ fn rights(caller: &Caller) -> String {
     format!("{kind}:{}", caller.scopes.to_text())
 }
 
-/// The key of a POST of the API.
+/// The key of a POST; `None` without one.
 fn presented(request: &Request) -> std::result::Result<Option<String>, ApiError> {
     let mut values = request.headers().get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -126,7 +125,7 @@ fn presented(request: &Request) -> std::result::Result<Option<String>, ApiError>
     }
 }
 
-/// SHA-256 over parts that cannot run into each other, none of which holds a zero byte but the last.
+/// SHA-256 over parts separated by zero bytes; only `last` may hold zero bytes.
 fn hash(parts: &[&str], last: &[u8]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -137,7 +136,7 @@ fn hash(parts: &[&str], last: &[u8]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Records the outcome of a request that was done now. A failure to do so is no failure of the request.
+/// Records the outcome of an executed request. The request succeeds even if recording fails.
 async fn settle(store: &Store, name: &str, outcome: Result<Response>) -> Result<Response> {
     let recorded = match outcome {
         Ok(mut response) if response.status().is_success() => {
@@ -147,7 +146,7 @@ async fn settle(store: &Store, name: &str, outcome: Result<Response>) -> Result<
             } else {
                 tracing::warn!(
                     bytes = answer.len(),
-                    "an answer is too large to be kept for a repeated request"
+                    "a response is too large to be kept for a repeated request"
                 );
                 store.release_request(name).await
             };
@@ -157,7 +156,7 @@ async fn settle(store: &Store, name: &str, outcome: Result<Response>) -> Result<
         other => (store.release_request(name).await, other),
     };
     if let Err(error) = recorded.0 {
-        tracing::error!(%error, "the outcome of a request cannot be recorded; a repeat may do it again");
+        tracing::error!(%error, "cannot record the outcome of a request; a repeat may execute it again");
     }
     recorded.1
 }

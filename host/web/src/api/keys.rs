@@ -1,4 +1,4 @@
-//! API keys: list, make, revoke.
+//! API keys: list, create, replace, revoke.
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ use satcast_store::{KeyView, NewKey, Scopes};
 
 const KEY_REFUSED: &str = "key_refused";
 
-/// What a key is for.
+/// Kind of key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "KeyType")]
 pub(super) enum Kind {
-    /// `pk_`: status and playback of one self-hosted destination, and active cost.
+    /// `pk_`: reads status and playback of one self-hosted destination, and the active cost.
     Public,
     /// `sk_`: management.
     Permanent,
 }
 
-/// What a permanent key may do.
+/// Permission of a permanent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "KeyScope")]
 pub(super) enum Scope {
-    /// Read what belongs to the account.
+    /// Read the account's resources.
     Read,
-    /// Change it.
+    /// Change the account's resources.
     Manage,
     /// Manage webhooks.
     Webhooks,
@@ -50,24 +50,24 @@ pub(super) enum Scope {
 pub(super) struct ApiKey {
     /// Key identifier.
     id: i64,
-    /// What it is for.
+    /// Kind of key.
     #[oai(rename = "type")]
     kind: Kind,
     /// A name for people; may be empty.
     label: String,
-    /// The key itself for a public one; null for a permanent one, which is shown only when it is made.
+    /// The key, for a public key; null for a permanent key, which is shown only at creation.
     key: Null<String>,
-    /// The key with its middle left out.
+    /// The key with its middle masked.
     masked: String,
-    /// What it may do; empty for a public one.
+    /// Scopes of a permanent key; empty for a public key.
     scopes: Vec<Scope>,
-    /// The destination of a public one; null for a permanent one.
+    /// Destination of a public key; null for a permanent key.
     destination_id: Null<i64>,
-    /// Whether it ends with the login session that made it.
+    /// Whether the key ends with the login session that created it.
     ends_with_session: bool,
     /// Creation time, Unix milliseconds.
     created_at: i64,
-    /// Last use to the minute, Unix milliseconds; null before the first.
+    /// Last use, accurate to a minute, Unix milliseconds; null before the first use.
     last_used_at: Null<i64>,
 }
 
@@ -89,18 +89,18 @@ impl From<KeyView> for ApiKey {
 }
 
 body! {
-    /// A key to be made.
+    /// A key to create.
     pub(super) struct KeyInput: "NewApiKey" {
-        /// What it is for.
+        /// Kind of key.
         kind "type": Kind = choice(KEY_REFUSED, "must be \"public\" or \"permanent\""),
         /// A name for people.
         label: String = label(0).or_is(String::new()),
-        /// What a permanent key may do; all when absent.
+        /// Scopes of a permanent key; default: all scopes of the caller.
         scopes: Option<Vec<Scope>> = scopes().optional(),
         /// The self-hosted destination of a public key.
         destination_id "destinationId": Option<i64> =
             whole(|place| place.malformed("must be a whole number")).optional(),
-        /// Whether a permanent key ends with the login session that makes it; for sessions only.
+        /// Whether a permanent key ends with the login session that creates it. Only a login session may set it.
         ends_with_session "endsWithSession": Option<bool> = flag().optional(),
     }
 }
@@ -127,9 +127,9 @@ pub(super) struct KeyCreated {
     success: bool,
     /// Key identifier.
     id: i64,
-    /// The key; a permanent one is not shown again.
+    /// The key; a permanent key is not shown again.
     key: String,
-    /// The key with its middle left out.
+    /// The key with its middle masked.
     masked: String,
 }
 
@@ -140,7 +140,7 @@ pub(super) struct KeysApi;
 impl KeysApi {
     /// List API keys
     ///
-    /// Newest first, without revoked ones. A further page is named in the `Link` header. An addition to the specification.
+    /// Newest first, without revoked ones. The `Link` header has the next page.
     #[oai(path = "/keys", method = "get", operation_id = "listKeys")]
     async fn list(
         &self,
@@ -149,7 +149,7 @@ impl KeysApi {
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<ApiKey>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
@@ -159,10 +159,9 @@ impl KeysApi {
         Ok(with_link(Json(views.into_iter().map(ApiKey::from).collect()), link))
     }
 
-    /// Make an API key
+    /// Create an API key
     ///
-    /// A public key belongs to one self-hosted destination. A permanent key cannot do more than the key that makes it.
-    /// An addition to the specification.
+    /// A public key belongs to one self-hosted destination. A permanent key cannot have scopes that the caller lacks.
     #[oai(path = "/keys", method = "post", operation_id = "createKey")]
     async fn create(
         &self,
@@ -197,8 +196,8 @@ impl KeysApi {
 
     /// Replace an API key
     ///
-    /// A new key of the same kind, label, scopes and destination; the old one is refused from then on, and so is playback
-    /// that it let in. A permanent key cannot replace one that may do more than itself. An addition to the specification.
+    /// Creates a key of the same kind, label, scopes and destination. The old key is refused from then on, and playback with it
+    /// ends. A permanent key cannot replace a key with scopes that it lacks.
     #[oai(path = "/keys/:id/rotate", method = "post", operation_id = "rotateKey")]
     async fn rotate(
         &self,
@@ -213,7 +212,8 @@ impl KeysApi {
         let old = app.store.key_of(caller.account, KeyId(id.0)).await.map_err(ApiError::from)?;
         let old = old.ok_or_else(|| ApiError::not_found("key"))?;
         if exceeds(old.scopes, caller.scopes) {
-            let text = "A key cannot replace one that may do more than itself; use a key that has its scopes";
+            let text =
+                "A key cannot replace a key with scopes that it lacks; use a key that has these scopes";
             return Err(ApiError::forbidden("scope_not_allowed", text).into());
         }
         let key = new_api_key(old.kind);
@@ -234,7 +234,7 @@ impl KeysApi {
 
     /// Revoke an API key
     ///
-    /// It is refused from then on, for ever. A key that may manage can revoke every key of its account. An addition to the specification.
+    /// The key is refused from then on. A key with the scope `manage` can revoke every key of its account.
     #[oai(path = "/keys/:id", method = "delete", operation_id = "revokeKey")]
     async fn revoke(
         &self,
@@ -254,7 +254,7 @@ fn count_new_key(app: &App, request: &Request, caller: &Caller) -> std::result::
     RequestContext::of(request).count(app.limits.new_keys.hit(caller.account, app.clock.monotonic()))
 }
 
-/// The kind and scopes of a key that `creator` may make.
+/// Kind and scopes of the new key, if `creator` may create it.
 fn checked_kind(input: &KeyInput, creator: Scopes) -> std::result::Result<(KeyKind, Scopes), ApiError> {
     match (input.kind, input.destination_id, &input.scopes) {
         (Kind::Public, None, _) => {
@@ -272,8 +272,7 @@ fn checked_kind(input: &KeyInput, creator: Scopes) -> std::result::Result<(KeyKi
                 return Err(refused("Field `scopes` must name at least one scope"));
             }
             if exceeds(scopes, creator) {
-                let text =
-                    "A key cannot make one that may do more than itself; leave out the scopes it lacks";
+                let text = "A key cannot create a key with scopes that it lacks; leave these scopes out";
                 return Err(ApiError::forbidden("scope_not_allowed", text));
             }
             Ok((KeyKind::Permanent, scopes))
@@ -281,7 +280,7 @@ fn checked_kind(input: &KeyInput, creator: Scopes) -> std::result::Result<(KeyKi
     }
 }
 
-/// Whether a key with these scopes may do something that its maker may not.
+/// Whether `scopes` has a scope that `maker` lacks.
 fn exceeds(scopes: Scopes, maker: Scopes) -> bool {
     (scopes.read && !maker.read) || (scopes.manage && !maker.manage) || (scopes.webhooks && !maker.webhooks)
 }

@@ -1,5 +1,4 @@
-//! Public keys that were asked for a moment ago, so that a page that polls costs the database next to nothing; and the uses
-//! of keys, noted together.
+//! Cache of public keys, so that polling pages hardly load the database; and batched writes of key uses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use satcast_core::clock::Clock;
 use satcast_core::ids::{KeyId, UnixMillis};
 use satcast_store::{KeyRecord, PlaybackRecord, Store, StoreError};
 
-/// How long an answer of the store counts. A change through this service ends it at once; one that another process makes, such
+/// How long an answer of the store is used. A change by this process invalidates it at once; a change by another process, such
 /// as a command, is seen after this time.
 pub(super) const FRESH: Duration = Duration::from_secs(5);
-/// Answers kept; beyond them all are asked for anew.
+/// Answers kept; when there are more, all are dropped.
 pub(super) const ANSWERS_MAX: usize = 65_536;
 
 /// A key, and the destination of a public one.
@@ -28,18 +27,18 @@ pub(super) struct Known {
 struct Answer {
     known: Arc<Known>,
     said_at: Duration,
-    /// Number of the last change before the store was asked.
+    /// Generation of the store before the query.
     generation: u64,
 }
 
-/// What the store said of keys.
+/// Cache of the store's answers about keys.
 #[derive(Debug, Default)]
 pub struct KnownKeys {
     answers: Mutex<HashMap<[u8; 32], Answer>>,
 }
 
 impl KnownKeys {
-    /// The key with that SHA-256; unknown ones are asked for each time.
+    /// The key with this SHA-256. Unknown keys are not cached.
     ///
     /// # Errors
     /// The store failed.
@@ -49,7 +48,7 @@ impl KnownKeys {
         clock: &Clock,
         hash: [u8; 32],
     ) -> Result<Option<Arc<Known>>, StoreError> {
-        // Read before the store is asked: a change in between makes the answer old at once.
+        // Read before the query, so that a change in between makes the answer outdated.
         let (generation, now) = (store.generation(), clock.monotonic());
         let is_fresh = |answer: &&Answer| answer.generation == generation && now < answer.said_at + FRESH;
         if let Some(answer) = self.answers.lock().get(&hash).filter(is_fresh) {
@@ -70,16 +69,16 @@ impl KnownKeys {
     }
 }
 
-/// The use of a key is noted at most this often.
+/// The use of a key is recorded at most this often.
 const NOTE_INTERVAL_MS: i64 = 60_000;
 /// How long uses are collected before they are written together.
 const COLLECTED: Duration = Duration::from_millis(500);
-/// Uses that wait to be written; a further one is noted the next time its key is used.
+/// Most uses that wait to be written; further ones are recorded at the next use of their keys.
 pub(super) const WAITING_MAX: usize = 4_096;
-/// Keys whose last use is kept here.
+/// Most keys whose last use is kept in memory.
 const RECENT_MAX: usize = 65_536;
 
-/// Uses of keys.
+/// Records the uses of keys.
 #[derive(Debug, Default)]
 pub struct KeyUses {
     uses: Mutex<Uses>,
@@ -87,13 +86,13 @@ pub struct KeyUses {
 
 #[derive(Debug, Default)]
 struct Uses {
-    /// When the use of a key was noted last, of those that were in use lately.
+    /// When the use of each recently used key was last recorded.
     recent: HashMap<KeyId, UnixMillis>,
     waiting: Vec<(KeyId, UnixMillis)>,
 }
 
 impl KeyUses {
-    /// Notes a use; `true` when it is the first of those that wait, and somebody must write them.
+    /// Adds a use; `true` when it is the first one waiting, so that the caller must start the write.
     fn add(&self, key: &KeyRecord, now: UnixMillis) -> bool {
         let is_recent = |used: UnixMillis| used.0.saturating_add(NOTE_INTERVAL_MS) > now.0;
         let mut uses = self.uses.lock();
@@ -113,8 +112,8 @@ impl KeyUses {
         std::mem::take(&mut self.uses.lock().waiting)
     }
 
-    /// Notes the use of a key in the background, at most once a minute: no request waits for that write, and those of many keys
-    /// are one.
+    /// Records the use of a key in the background, at most once a minute: no request waits for the write, and one write covers
+    /// many keys.
     pub(super) fn note(self: &Arc<Self>, store: &Store, key: &KeyRecord, now: UnixMillis) {
         if !self.add(key, now) {
             return;
@@ -124,7 +123,7 @@ impl KeyUses {
             tokio::time::sleep(COLLECTED).await;
             let uses = uses.take();
             if let Err(error) = store.touch_keys(&uses).await {
-                tracing::warn!(%error, keys = uses.len(), "the use of keys cannot be noted");
+                tracing::warn!(%error, keys = uses.len(), "cannot record the use of keys");
             }
         });
     }
@@ -152,16 +151,16 @@ mod tests {
     }
 
     #[test]
-    fn uses_are_noted_once_a_minute_and_written_together() {
+    fn uses_are_recorded_once_a_minute_and_written_together() {
         let uses = KeyUses::default();
         let now = UnixMillis(1_000_000);
-        assert!(uses.add(&key(1, None), now), "the first is to be written");
+        assert!(uses.add(&key(1, None), now), "the first use starts a write");
         assert!(!uses.add(&key(1, None), now) && !uses.add(&key(2, None), now));
         assert!(!uses.add(&key(3, Some(now.0 - NOTE_INTERVAL_MS + 1)), now));
         assert!(!uses.add(&key(4, Some(now.0 - NOTE_INTERVAL_MS)), now));
         assert_eq!(uses.take(), [(KeyId(1), now), (KeyId(2), now), (KeyId(4), now)]);
         let later = UnixMillis(now.0 + NOTE_INTERVAL_MS);
-        assert!(uses.add(&key(1, None), later), "a record that is old does not hide what was noted since");
+        assert!(uses.add(&key(1, None), later), "an old record does not hide a newer use");
     }
 
     #[test]

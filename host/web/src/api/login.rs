@@ -1,4 +1,4 @@
-//! People: log in and out, sessions, password, and making an account.
+//! Accounts: log in and out, sessions, password, and creating an account.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use satcast_core::networks::Network;
 use satcast_core::secret::{Redacted, is_invite_token, key_hash, new_login_token};
 use satcast_store::{AccountRecord, AuditFilter, NewAccount, NewLogin, Page, StoreError, TimeRange};
 
-/// How long a network counts as one that an account's owner uses, after a login from it.
+/// How long a network counts as known to an account after a login from it.
 const USUAL_NETWORKS_MS: i64 = 90 * 24 * 3_600_000;
-/// Logins that are looked at for it, the newest.
+/// Newest logins that are searched for a known network.
 const USUAL_NETWORKS_MAX: i64 = 100;
 
 body! {
@@ -40,9 +40,9 @@ body! {
 }
 
 body! {
-    /// An account to be made.
+    /// An account to create.
     pub(super) struct SetupInput: "SetupRequest" {
-        /// Token of the link; needed unless registration is open.
+        /// Token of the invite link; required unless registration is open.
         token: Option<String> = text().optional(),
         /// Account name.
         name: String = text().plain(1, NAME_CHARS_MAX),
@@ -52,16 +52,16 @@ body! {
 }
 
 body! {
-    /// The present and the new password.
+    /// The current and the new password.
     pub(super) struct PasswordInput: "PasswordChange" {
-        /// The present one.
+        /// Current password.
         current_password "currentPassword": String = text().length(0, PASSWORD_BYTES_MAX),
-        /// The new one, at least 8 characters.
+        /// New password, at least 8 characters.
         new_password "newPassword": String = text().length(PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX),
     }
 }
 
-/// A session that has begun; its token is in a cookie as well.
+/// A new session; its token is also set as a cookie.
 #[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct LoggedIn {
@@ -69,13 +69,13 @@ pub(super) struct LoggedIn {
     success: bool,
     /// Token for `Authorization: Bearer`; secret.
     token: String,
-    /// When the session ends unless it is used, Unix milliseconds.
+    /// Time at which the session ends if it is not used, Unix milliseconds.
     expires_at: i64,
     /// Account identifier.
     account_id: i64,
     /// Account name.
     name: String,
-    /// Whether the account may operate the service.
+    /// Whether the account is an operator of the service.
     operator: bool,
 }
 
@@ -85,28 +85,28 @@ pub(super) struct LoggedIn {
 pub(super) struct LoginSession {
     /// Session identifier.
     id: i64,
-    /// Whether this request came with it.
+    /// Whether this is the session of the request.
     current: bool,
-    /// Network address it was made from.
+    /// Network address of the login.
     client: String,
-    /// When it was made, Unix milliseconds.
+    /// Time of the login, Unix milliseconds.
     created_at: i64,
-    /// When it was last used to the minute, Unix milliseconds.
+    /// Last use, accurate to a minute, Unix milliseconds.
     last_used_at: i64,
-    /// When it ends unless it is used, Unix milliseconds.
+    /// Time at which the session ends if it is not used, Unix milliseconds.
     expires_at: i64,
 }
 
-/// Operations on people.
+/// Operations on accounts and login sessions.
 pub(super) struct LoginApi;
 
 #[OpenApi(prefix_path = "/api/auth", tag = "Tag::Accounts")]
 impl LoginApi {
     /// Log in
     ///
-    /// Begins a session of 24 hours, renewed by use up to 30 days. Its token comes in the answer and as a cookie. After wrong
-    /// passwords the answer takes longer, up to 30 seconds; one try at a time for an account and network, else 429. An
-    /// addition to the specification.
+    /// Starts a session of 24 hours; each use extends it, up to 30 days in total. The token is in the response and in a cookie. After
+    /// wrong passwords the response is delayed by up to 30 seconds. Only one login attempt at a time is allowed per account and
+    /// network; others get 429.
     #[oai(path = "/login", method = "post", operation_id = "logIn")]
     async fn log_in(
         &self,
@@ -139,10 +139,9 @@ impl LoginApi {
         begin(&app, &context, account.id, account.name, account.operator, stored).await
     }
 
-    /// Make an account
+    /// Create an account
     ///
-    /// With the token of a link (`satcast account invite`), or without one where registration is open. Logs in. An
-    /// addition to the specification.
+    /// Requires the token of an invite link (`satcast account invite`) unless registration is open. Also logs in.
     #[oai(path = "/setup", method = "post", operation_id = "setUp")]
     async fn set_up(
         &self,
@@ -154,7 +153,7 @@ impl LoginApi {
         context.count(app.limits.logins.hit(Network::from(context.client), app.clock.monotonic()))?;
         let SetupInput { token, name, password } = body.0;
         if token.is_none() && !app.config.accounts.open_registration {
-            let text = "Registration is closed; ask the operator for a link";
+            let text = "Registration is closed; ask the operator for an invite link";
             return Err(ApiError::forbidden("registration_closed", text).into());
         }
         let name = account_name(&name).map(str::to_owned).ok_or_else(|| {
@@ -179,7 +178,7 @@ impl LoginApi {
             };
             match made {
                 Err(StoreError::NameTaken(_)) => {
-                    Err(ApiError::conflict("name_taken", "This name is taken; choose another"))
+                    Err(ApiError::conflict("name_taken", "This account name is taken; choose another"))
                 }
                 other => Ok(other?),
             }
@@ -190,8 +189,6 @@ impl LoginApi {
     }
 
     /// Log out
-    ///
-    /// An addition to the specification.
     #[oai(path = "/logout", method = "post", operation_id = "logOut")]
     async fn log_out(
         &self,
@@ -207,7 +204,7 @@ impl LoginApi {
 
     /// List login sessions
     ///
-    /// Newest first. An addition to the specification.
+    /// Newest first.
     #[oai(path = "/sessions", method = "get", operation_id = "listLoginSessions")]
     async fn sessions(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Vec<LoginSession>>> {
         let own = caller.login().ok();
@@ -224,8 +221,6 @@ impl LoginApi {
     }
 
     /// End a login session
-    ///
-    /// An addition to the specification.
     #[oai(path = "/sessions/:id", method = "delete", operation_id = "endLoginSession")]
     async fn end_session(
         &self,
@@ -241,7 +236,7 @@ impl LoginApi {
 
     /// Change the password
     ///
-    /// Ends every session of the account, this one too. An addition to the specification.
+    /// Ends all sessions of the account, including the current one.
     #[oai(path = "/password", method = "post", operation_id = "changePassword")]
     async fn change_password(
         &self,
@@ -266,7 +261,7 @@ impl LoginApi {
     }
 }
 
-/// Whether nobody logged in to the account from this network lately.
+/// Whether there was no recent login to the account from this network.
 async fn is_strange(
     app: &App,
     account: Option<&AccountRecord>,
@@ -285,12 +280,12 @@ async fn is_strange(
     Ok(!addresses.map(Network::from).any(|usual| usual == network))
 }
 
-/// Writes a failed login to the audit log in the background: how long that takes must not tell which names exist.
+/// Writes a failed login to the audit log in the background, so that the response time does not reveal which names exist.
 fn note_failure(app: &App, context: &RequestContext, account: Option<AccountId>) {
     let (store, origin) = (app.store.clone(), visitor(app, context));
     tokio::spawn(async move {
         if let Err(error) = store.record_failed_login(&origin, account).await {
-            tracing::error!(%error, "a failed login is not in the audit log");
+            tracing::error!(%error, "cannot write a failed login to the audit log");
         }
     });
 }
@@ -319,7 +314,7 @@ async fn begin(
     Ok(Response::new(Json(answer)).header("Set-Cookie", cookie))
 }
 
-/// The cookie of a session; an age of 0 takes it away.
+/// The session cookie; an age of 0 deletes it.
 fn cookie(config: &Config, token: &str, max_age_secs: i64) -> String {
     let secure = if config.public_url.scheme() == "https" { "; Secure" } else { "" };
     format!("{LOGIN_COOKIE}={token}; Path=/; Max-Age={max_age_secs}; HttpOnly; SameSite=Strict{secure}")

@@ -1,6 +1,6 @@
-//! `/metrics`: how the service and its destinations do, for operators, in the text format of Prometheus (version 0.0.4).
+//! `/metrics`: state of the service and its destinations, for operators, in the text format of Prometheus (version 0.0.4).
 //!
-//! Names no stream key, address or account: streams and destinations are their numbers.
+//! Holds no stream key, address or account: streams and destinations are labelled by their ids.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use satcast_live::{LiveDestination, SessionState};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The answer to an operator; an error to everyone else.
+/// The metrics; an error unless the caller is an operator.
 pub(super) async fn respond(app: Arc<App>, request: Request) -> poem::Result<Response> {
     let caller = Caller::of(&app, &request).await?;
     if !is_operator(&app, &caller).await? {
-        let text = "Metrics are for operators (satcast account create --operator)";
+        let text = "Only operators may read metrics; use a key of an operator account (satcast account create --operator)";
         return Err(ApiError::forbidden("not_operator", text).into());
     }
     let mut response = Response::from(text(&app));
@@ -34,7 +34,7 @@ pub(super) async fn respond(app: Arc<App>, request: Request) -> poem::Result<Res
 
 fn text(app: &App) -> String {
     let mut text = Text::default();
-    text.family("satcast_build_info", "gauge", "1; the label is the version of the service");
+    text.family("satcast_build_info", "gauge", "Always 1; the label is the version of the service");
     text.sample("satcast_build_info", &[("version", VERSION)], 1);
     sessions(&mut text, app);
     destinations(&mut text, &app.live.destinations());
@@ -56,31 +56,31 @@ fn sessions(text: &mut Text, app: &App) {
     }
 }
 
-/// Type, help and value of one family of figures of destinations.
+/// Name, type, help and value of one metric of destinations.
 type Figure = (&'static str, &'static str, &'static str, fn(&LiveDestination) -> u64);
 
 const FIGURES: [Figure; 4] = [
     (
         "satcast_destination_attempts",
         "gauge",
-        "Tries since it last was live for a while, 0 while it is live",
+        "Connection attempts since the destination was last live; 0 while it is live",
         |seen| u64::from(seen.shown.attempt),
     ),
-    ("satcast_destination_sent_bytes_total", "counter", "Bytes sent in the session that runs", |seen| {
+    ("satcast_destination_sent_bytes_total", "counter", "Bytes sent in the running session", |seen| {
         seen.shown.bytes_sent
     }),
-    ("satcast_destination_bits_per_second", "gauge", "Bit rate at present", |seen| seen.shown.bitrate),
+    ("satcast_destination_bits_per_second", "gauge", "Current bit rate", |seen| seen.shown.bitrate),
     (
         "satcast_destination_dropped_packets_total",
         "counter",
-        "Packets left out in the session that runs because the destination did not keep up",
+        "Packets dropped in the running session because the destination was too slow",
         |seen| seen.shown.dropped_packets,
     ),
 ];
 
 fn destinations(text: &mut Text, all: &[LiveDestination]) {
     const STATE: &str = "satcast_destination_state";
-    text.family(STATE, "gauge", "1; the label is the state of the destination of a live session");
+    text.family(STATE, "gauge", "Always 1; the label is the state of a destination of a live session");
     for seen in all {
         let (stream, id) = (seen.stream.to_string(), seen.id.to_string());
         let labels = [
@@ -103,16 +103,18 @@ fn destinations(text: &mut Text, all: &[LiveDestination]) {
     driver_counters(text, all);
 }
 
-/// When what happens to them, as far as it does.
+/// Times of destinations that have them.
 fn times(text: &mut Text, all: &[LiveDestination]) {
     type Time = fn(&LiveDestination) -> Option<UnixMillis>;
     let families: [(&str, &str, Time); 2] = [
-        ("satcast_destination_state_since_seconds", "Unix time since when it is in its state", |seen| {
+        ("satcast_destination_state_since_seconds", "Unix time of the last change of state", |seen| {
             seen.shown.state_since
         }),
-        ("satcast_destination_next_retry_seconds", "Unix time of the next try, where one is due", |seen| {
-            seen.shown.next_retry_at
-        }),
+        (
+            "satcast_destination_next_retry_seconds",
+            "Unix time of the next attempt, if one is planned",
+            |seen| seen.shown.next_retry_at,
+        ),
     ];
     for (name, help, time) in families {
         text.family(name, "gauge", help);
@@ -128,28 +130,25 @@ fn times(text: &mut Text, all: &[LiveDestination]) {
 
 fn drivers(text: &mut Text, all: &[Summary]) {
     const STATE: &str = "satcast_driver_state";
-    text.family(STATE, "gauge", "1; the label is the state of the driver as /api/drivers shows it");
+    text.family(STATE, "gauge", "Always 1; the label is the state of the driver as in /api/drivers");
     for driver in all {
         text.sample(STATE, &[("driver", &driver.id), ("state", driver.state.as_str())], 1);
     }
     type Figure = (&'static str, &'static str, &'static str, fn(&Summary) -> u64);
     let figures: [Figure; 3] = [
-        (
-            "satcast_driver_loaded",
-            "gauge",
-            "1 for each driver that serves destinations, 0 for one that does not",
-            |driver| u64::from(driver.state == State::Loaded),
-        ),
+        ("satcast_driver_loaded", "gauge", "1 if the driver serves destinations, otherwise 0", |driver| {
+            u64::from(driver.state == State::Loaded)
+        }),
         (
             "satcast_driver_crashes_total",
             "counter",
-            "Crashes of the driver's process since it was loaded; on threads, its panics",
+            "Crashes of the driver's process since it was loaded, or panics of a driver on threads",
             |driver| driver.crashes,
         ),
         (
             "satcast_driver_change_refused",
             "gauge",
-            "1 for each driver that goes on as it was because its changed library or settings were refused",
+            "1 if the driver runs on unchanged because its changed library or settings were refused",
             |driver| u64::from(driver.refused.is_some()),
         ),
     ];
@@ -163,12 +162,12 @@ fn drivers(text: &mut Text, all: &[Summary]) {
 
 const DRIVER_TOTAL: &str = "satcast_destination_driver_total";
 
-/// What drivers count; names are few and plain (`drivers::Counters`).
+/// Counters of drivers; `drivers::Counters` bounds number and form of the names.
 fn driver_counters(text: &mut Text, all: &[LiveDestination]) {
     text.family(
         DRIVER_TOTAL,
         "counter",
-        "What its driver counts in the session that runs; the label is the driver's name for it",
+        "Counters of the driver in the running session; the label is the driver's name of the counter",
     );
     for seen in all {
         let (stream, id) = (seen.stream.to_string(), seen.id.to_string());
@@ -183,7 +182,7 @@ fn own(text: &mut Text, [stream, destination, kind]: [(&str, &str); 3], counters
     }
 }
 
-/// Lines of the format; writing to text cannot fail.
+/// Lines of the text format; writing to a string cannot fail.
 #[derive(Default)]
 struct Text(String);
 
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_what_the_format_asks_for() {
+    fn lines_follow_the_text_format() {
         let mut text = Text::default();
         text.family("a_total", "counter", "What it is");
         text.sample("a_total", &[("x", "1"), ("y", "a\"b\\c\nd")], 7);
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_counts_stands_under_its_own_name_for_it() {
+    fn counters_of_drivers_have_their_own_names_as_labels() {
         let mut text = Text::default();
         let counters = [("frames".to_owned(), 3), ("segments.lost".to_owned(), 0)];
         own(&mut text, [("stream", "1"), ("destination", "2"), ("type", "pulse")], &counters);

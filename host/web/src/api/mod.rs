@@ -1,7 +1,7 @@
 //! The JSON API: turns requests into calls of the store and of live sessions, and answers into JSON.
 //!
 //! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
-//! the shell (`base::shell`), which gives it an id, answers every error in one shape, and writes the access log.
+//! the middleware (`base::middleware`), which gives it an id, answers every error in one shape, and writes the access log.
 
 mod accept;
 mod addresses;
@@ -55,10 +55,10 @@ pub use known::{KeyUses, KnownKeys};
 
 use self::served::Documents;
 use self::service::service;
-use crate::base::{ApiError, Shell};
+use crate::base::{ApiError, Middleware};
 
-/// API, document, documentation page, metrics and health checks, and what else is served beside them, inside the shell.
-pub fn endpoint(app: Arc<App>, beside: Route) -> Shell {
+/// API, document, documentation page, metrics, health checks and the routes of `beside`, inside the middleware.
+pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     let document = document(&app.drivers.schemas());
     let (documents, pages) = {
         let served = Arc::new(Documents::new(&app.drivers));
@@ -76,7 +76,7 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Shell {
         .data(app.clone());
     let routes = idempotency::Idempotent::new(routes, app.clone());
     let methods = document::methods_by_path(&document);
-    Shell::new(routes, app.clock.clone(), &app.config.http.trusted_proxies, methods)
+    Middleware::new(routes, app.clock.clone(), &app.config.http.trusted_proxies, methods)
 }
 
 async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Response> {
@@ -85,13 +85,13 @@ async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Respo
     Ok(response)
 }
 
-/// The process answers.
+/// Liveness: the process responds.
 #[handler]
 fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The database answers, so requests can be served.
+/// Readiness: the database responds.
 #[handler]
 async fn readyz(app: Data<&Arc<App>>) -> poem::Result<&'static str> {
     match app.store.ping().await {

@@ -1,6 +1,6 @@
 //! Fields of answers that are always present: one that may be `null`, and one that is an object with any fields.
 //!
-//! poem-openapi declares `Option` as "may be absent" while it sends `null`, which makes generated clients wrong.
+//! poem-openapi declares `Option` as "may be absent" but sends `null`, which breaks generated clients.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// An object with any fields.
 pub(super) type AnyFields = BTreeMap<String, Value>;
 
-/// The fields of an object; none of anything else.
+/// The fields of an object; empty for any other value.
 pub(super) fn any_fields(value: Value) -> AnyFields {
     if let Value::Object(fields) = value { fields.into_iter().collect() } else { AnyFields::new() }
 }
@@ -38,7 +38,7 @@ impl<T: Type> Type for Null<T> {
     }
 
     fn schema_ref() -> MetaSchemaRef {
-        // Beside a reference `nullable` would mean nothing: the shape stands in the field.
+        // `nullable` beside a reference is ignored, so the schema is written inline.
         let shape = Registry::new().create_fake_schema::<T>();
         MetaSchemaRef::Inline(Box::new(MetaSchema { title: None, nullable: true, ..shape }))
     }

@@ -8,7 +8,7 @@ use satcast_store::Page;
 /// Most entries of one page, and the number given without `limit`.
 pub(super) const PAGE_ENTRIES_MAX: u32 = 1_000;
 
-/// A page that was asked for.
+/// A requested page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRequest {
     limit: u32,
@@ -20,7 +20,7 @@ impl PageRequest {
     /// Checks the query parameters.
     ///
     /// # Errors
-    /// 400 for a limit outside 1 to 1000 or a cursor that is not one of ours.
+    /// 400 for a limit outside 1 to 1000 or an invalid cursor.
     pub(super) fn new(limit: Option<u32>, cursor: Option<&str>) -> Result<Self, ApiError> {
         let refuse = |text: &str| ApiError::malformed("malformed_parameter", text);
         if limit.is_some_and(|limit| !(1..=PAGE_ENTRIES_MAX).contains(&limit)) {
@@ -36,17 +36,17 @@ impl PageRequest {
         Ok(Self { limit: limit.unwrap_or(PAGE_ENTRIES_MAX), before, explicit: limit.is_some() })
     }
 
-    /// The same with at most `max` entries a page, for lists whose entries are large.
+    /// The same with at most `max` entries per page, for lists with large entries.
     pub(super) fn at_most(self, max: u32) -> Self {
         Self { limit: self.limit.min(max), ..self }
     }
 
-    /// What to ask the store for: one entry more than shown, to know whether a next page exists.
+    /// The page for the store: one entry more than shown, to know whether a next page exists.
     pub(super) fn to_store(self) -> Page {
         Page { before: self.before, limit: i64::from(self.limit) + 1 }
     }
 
-    /// Cuts the extra entry off and answers the `Link` header when there was one. `address` is that of the list.
+    /// Removes the extra entry and returns the `Link` header if there was one. `address` is the URL of the list.
     pub(super) fn finish<T>(
         self,
         entries: &mut Vec<T>,
@@ -64,11 +64,11 @@ impl PageRequest {
     }
 }
 
-/// Longest query that is repeated in a link, in bytes.
+/// Longest query string that is repeated in a link, in bytes.
 const QUERY_BYTES_MAX: usize = 2_048;
 
 impl PageRequest {
-    /// As [`PageRequest::finish`], for a list with filters: they are repeated from `query`, the request's own.
+    /// As [`PageRequest::finish`], for a list with filters, which are copied from `query`, the query string of the request.
     pub(super) fn finish_query<T>(
         self,
         entries: &mut Vec<T>,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_given_only_when_more_follows() {
+    fn a_link_is_given_only_if_more_entries_follow() {
         let page = PageRequest::new(Some(2), Some("9")).unwrap();
         let mut entries = vec![8, 7, 6];
         let link = page.finish(&mut entries, "http://x/api/streams", |id| *id);

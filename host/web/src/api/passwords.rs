@@ -1,11 +1,11 @@
-//! Passwords are hashed and compared on threads of their own, few at once: each takes tens of milliseconds and 19 MiB.
+//! Hashes and compares passwords on blocking threads, few at once: each takes tens of milliseconds and 19 MiB.
 
 use super::app::{App, HASHING_WAIT};
 use crate::auth::password::{self, PasswordError};
 use crate::base::ApiError;
 use satcast_core::secret::Redacted;
 
-/// A hash that no password has: an unknown name must take as long as a wrong password.
+/// A hash that matches no password: an unknown name must take as long as a wrong password.
 const NOBODYS_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -22,7 +22,7 @@ pub(super) async fn hashed(
     })
 }
 
-/// Whether the password is the stored one; takes as long when there is none.
+/// Whether the password matches the stored hash; takes as long when there is none.
 pub(super) async fn is_password(
     app: &App,
     password: Redacted<String>,
@@ -40,9 +40,9 @@ async fn on_own_thread<R: Send + 'static>(
     app: &App,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> std::result::Result<R, ApiError> {
-    let turn = app.clock.timeout(HASHING_WAIT, app.limits.hashing.clone().acquire_owned()).await;
+    let acquired = app.clock.timeout(HASHING_WAIT, app.limits.hashing.clone().acquire_owned()).await;
     // The semaphore is never closed.
-    let permit = turn.ok_or_else(ApiError::busy)?.map_err(|_| ApiError::internal())?;
+    let permit = acquired.ok_or_else(ApiError::busy)?.map_err(|_| ApiError::internal())?;
     let done = tokio::task::spawn_blocking(move || {
         let result = work();
         drop(permit);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobodys_hash_is_a_hash_and_takes_the_work_of_one() {
+    fn the_dummy_hash_is_a_valid_hash() {
         let stored = Redacted::new(NOBODYS_HASH.to_owned());
         assert!(argon2::password_hash::phc::PasswordHash::new(stored.expose()).is_ok());
         assert!(!password::verify(&Redacted::new("hunter2hunter2".into()), &stored));

@@ -11,30 +11,30 @@ use satcast_drivers::published::Opening;
 use satcast_live::{SessionSnapshot, SessionState};
 use satcast_store::DestinationView;
 
-/// How one self-hosted destination is played.
+/// Playback of one self-hosted destination.
 #[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamPlayback {
     /// Destination identifier.
     destination_id: i64,
-    /// HLS playback URL without a key; viewers put `?apiKey=` and a public key behind it.
+    /// HLS playback URL without a key; viewers append `?apiKey=` and a public key.
     url: String,
-    /// HLS URL of the preview, for one or two viewers; null when not live, and where the destination has no preview.
+    /// HLS URL of the preview, for one or two viewers; null when the stream is not live or the destination has no preview.
     preview_url: Null<String>,
-    /// The token in it; null with it.
+    /// Token of the preview; null when `previewUrl` is null.
     preview_token: Null<String>,
-    /// Whether a player would play now.
+    /// Whether a player can start now.
     hls_ready: bool,
 }
 
 impl StreamPlayback {
-    /// Of a destination that has playback.
+    /// `None` for a destination without playback.
     pub(super) fn of(app: &App, record: &DestinationView) -> Option<Self> {
         let path = record.playback_path.as_deref()?;
         let url = app.playback_url(path);
         let live = live_session(app, record.stream_id);
         let opening = live.as_ref().and_then(|live| live_opening(app, record.id, live));
-        // Until its driver has said where viewers enter, it may have one.
+        // Until the driver has published its playback, a preview is assumed.
         let has_preview =
             |opening: &&Arc<Opening>| opening.assets().playback().is_none_or(|facts| facts.preview.is_some());
         let token = opening.as_ref().filter(has_preview);
@@ -51,12 +51,12 @@ impl StreamPlayback {
     }
 }
 
-/// The session of a stream that is live for viewers: one that is ending is over for them.
+/// The live session of a stream as viewers see it: a session that is ending has ended for them.
 pub(super) fn live_session(app: &App, stream: StreamId) -> Option<SessionSnapshot> {
     app.live.session(stream).filter(|session| session.state != SessionState::Stopping)
 }
 
-/// What viewers of a destination can fetch of that session; `None` while its driver is being opened.
+/// The published assets of a destination in this session; `None` while the driver is being opened.
 pub(super) fn live_opening(
     app: &App,
     destination: DestinationId,

@@ -1,4 +1,4 @@
-//! What can be read without managing anything.
+//! The public configuration.
 
 use std::sync::Arc;
 
@@ -22,39 +22,39 @@ pub(super) struct Pricing {
     /// Sats per GB over the allowance.
     #[oai(rename = "BANDWIDTH_OVERAGE_SATS_PER_GB")]
     bandwidth_overage_sats_per_gb: i64,
-    /// Sats per minute and destination.
+    /// Sats per minute for each destination that is not free.
     #[oai(rename = "COST_PER_PLATFORM")]
     cost_per_platform: i64,
-    /// Destinations of a session that are free.
+    /// Number of free destinations per session.
     #[oai(rename = "FREE_PLATFORMS")]
     free_platforms: i64,
 }
 
-/// What the service allows at most. An addition to the specification.
+/// Limits of the service.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct PublicLimits {
-    /// Destinations of one stream.
+    /// Most destinations of one stream.
     destinations_per_stream: i64,
-    /// Streams of one account.
+    /// Most streams of one account.
     streams_per_account: i64,
-    /// Webhooks of one account.
+    /// Most webhooks of one account.
     webhooks_per_account: i64,
-    /// API keys of one account that are not revoked.
+    /// Most API keys of one account; revoked keys do not count.
     keys_per_account: i64,
-    /// Management requests that read, per minute and key or login session.
+    /// Management reads per minute, for each key or login session.
     reads_per_minute: u64,
-    /// Management requests that write, per minute and key or login session.
+    /// Management writes per minute, for each key or login session.
     writes_per_minute: u64,
-    /// Requests for the stream status, and as many for the active cost, per minute and key.
+    /// Requests per minute with one key, separately for the stream status and the active cost.
     status_per_minute: u64,
-    /// Tries to log in, per minute and network.
+    /// Login attempts per minute from one network.
     logins_per_minute: u64,
-    /// Connections of encoders at once from one network: an IPv4 address, or the first 64 bits of an IPv6 address.
+    /// Concurrent encoder connections from one network: an IPv4 address, or the first 64 bits of an IPv6 address.
     ingest_connections_per_network: u64,
-    /// HTTP connections at once from one network.
+    /// Concurrent HTTP connections from one network.
     http_connections_per_network: u64,
-    /// A charge that takes the balance below so many sats is told as `balance.low`; 0 = none is.
+    /// The event `balance.low` is sent when a charge takes the balance below this number of sats; 0 = never.
     low_balance_sats: i64,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct PublicConfig {
     limits: PublicLimits,
     /// Service version.
     version: String,
-    /// Time of the answer, Unix milliseconds.
+    /// Time of the response, Unix milliseconds.
     timestamp: i64,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct PublicApi;
 impl PublicApi {
     /// Read prices, limits and version
     ///
-    /// Needs no key; a sent key is ignored. What is over a limit is refused with 409, or with 429 and `Retry-After`.
+    /// Needs no key; a key that is sent is ignored. Requests over a limit get 409, or 429 with `Retry-After`.
     #[oai(path = "/config", method = "get", operation_id = "getPublicConfig")]
     async fn config(&self, app: Data<&Arc<App>>, request: &Request) -> Result<Response<Json<PublicConfig>>> {
         let context = RequestContext::of(request);

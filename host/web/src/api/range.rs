@@ -1,6 +1,4 @@
-//! The time filters of analytics: a name for the UTC clock hour, day, week, month or year that contains now, or dates.
-//!
-//! Pure: now is an argument.
+//! The time filters of analytics: the current UTC clock hour, day, week, month or year, or dates. No I/O.
 
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
@@ -8,7 +6,7 @@ use crate::base::ApiError;
 use satcast_core::ids::UnixMillis;
 use satcast_store::TimeRange;
 
-/// A named stretch of time.
+/// A named time range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     Hour,
@@ -19,10 +17,10 @@ pub(super) enum Named {
     All,
 }
 
-/// The range that `filter` or the dates name; the dates win, and one alone leaves the other end open.
+/// The range of the dates, or of `filter` without dates. One date alone leaves the other end open.
 ///
 /// # Errors
-/// 400 for a start after the end, and for a time that has no date.
+/// 400 for a start after the end, and for a time outside the calendar.
 pub(super) fn range(
     filter: Named,
     start: Option<i64>,
@@ -99,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_utc_clock_units_that_contain_now() {
+    fn names_are_the_current_utc_clock_units() {
         // A Sunday, and a leap day's year.
         let now = at((2024, 3, 3, 23, 59, 59)) + 999;
         assert_eq!(bounds(Named::Hour, now), (at((2024, 3, 3, 23, 0, 0)), at((2024, 3, 4, 0, 0, 0))));
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_win_and_one_alone_is_open() {
+    fn dates_override_the_filter_and_one_date_leaves_the_other_end_open() {
         let now = UnixMillis(at((2024, 3, 3, 0, 0, 0)));
         let some = range(Named::Hour, Some(5), None, now).unwrap();
         assert_eq!(some, TimeRange { from: Some(UnixMillis(5)), to: None });

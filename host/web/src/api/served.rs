@@ -1,4 +1,4 @@
-//! The document and its page as they are served: made again when the loaded drivers have changed.
+//! The served API document and its page: regenerated when the loaded drivers change.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::docs;
 use super::document::{document, document_text};
 use satcast_drivers::Drivers;
 
-/// Both, for one set of drivers.
+/// Document and page for one set of drivers.
 #[derive(Clone)]
 pub(super) struct Served {
     version: u64,
@@ -18,7 +18,7 @@ pub(super) struct Served {
     pub(super) page: Arc<str>,
 }
 
-/// What is served now.
+/// Cache of the current document and page.
 pub(super) struct Documents {
     drivers: Drivers,
     now: Mutex<Served>,
@@ -29,7 +29,7 @@ impl Documents {
         Self { drivers: drivers.clone(), now: Mutex::new(Served::of(drivers)) }
     }
 
-    /// Both, for the drivers as they are.
+    /// Document and page for the current drivers.
     pub(super) fn get(&self) -> Served {
         let mut now = self.now.lock();
         if now.version != self.drivers.version() {
@@ -41,7 +41,7 @@ impl Documents {
 
 impl Served {
     fn of(drivers: &Drivers) -> Self {
-        // Before the types: what changes in between is made again.
+        // Read before the types, so that a change in between causes another generation.
         let version = drivers.version();
         let document = document(&drivers.schemas());
         Self { version, text: document_text(&document).into(), page: docs::page(&document).into() }

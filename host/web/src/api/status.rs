@@ -1,4 +1,4 @@
-//! The stream status: what a website polls to learn when to show its player.
+//! The stream status, which websites poll to know when to show a player.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use satcast_core::ids::{Msat, UnixMillis};
 use satcast_plugin_api::Playback;
 use satcast_store::TimeRange;
 
-/// Longest rewind the service offers.
+/// Longest DVR window.
 const WINDOW_MAX_SECS: i64 = 3_600;
 
-/// The rewind buffer.
+/// The DVR buffer, in which viewers can rewind.
 #[derive(Clone, Debug, PartialEq, Eq, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct Dvr {
     /// Whether viewers can rewind; true only while live.
     enabled: bool,
-    /// Seconds they can rewind now; 0 when offline.
+    /// Seconds that viewers can rewind now; 0 when offline.
     window_seconds: i64,
-    /// Most seconds a buffer holds.
+    /// Largest DVR window in seconds.
     max_window_seconds: i64,
     /// Start of the buffer, Unix seconds; null when offline.
     available_from: Null<i64>,
@@ -65,37 +65,36 @@ impl Dvr {
 pub(super) struct StreamStatus {
     /// Whether the stream is live.
     is_live: bool,
-    /// Whether a player that is given `hlsUrl` now plays it without a pause: with `lowLatency`, players of parts show video within a
-    /// second; all others wait until the stream has three segments, at most eight seconds.
+    /// Whether a player can load `hlsUrl` now. With `lowLatency`, players that load parts show video within a second; other players
+    /// wait until the stream has three segments, at most eight seconds.
     hls_ready: bool,
     /// HLS playback URL with the key in its query; null when offline.
     hls_url: Null<String>,
     /// Stream label.
     label: String,
-    /// Stream label; use `label`, this one goes with version 1.1.
+    /// Deprecated, removed in version 1.1; use `label`.
     #[oai(deprecated)]
     stream_key_label: String,
     /// Start of the stream, Unix seconds; null when offline.
     started_at: Null<i64>,
     /// Start of the stream, Unix milliseconds; null when offline.
     started_at_ms: Null<i64>,
-    /// Players that were given a playlist in the last 30 seconds, told apart by address, `User-Agent` and, where they send it,
-    /// `X-Playback-Session-Id`, at most 256 from one network; those that an HTTP cache serves are not seen. 0 when offline.
+    /// Players that loaded a playlist in the last 30 seconds, at most 256 from one network. Players are distinguished by address,
+    /// `User-Agent` and, if sent, `X-Playback-Session-Id`. Players served by an HTTP cache are not counted. 0 when offline.
     viewers: i64,
-    /// Milliseconds from the arrival of a picture at the service until a viewer sees it who follows the stream: the age of
-    /// what can be fetched, and the distance that the playlist asks players to keep. Null until there is something to play,
-    /// and when offline.
+    /// Latency in milliseconds from the arrival of a frame at the service until a viewer at the live edge sees it: the age of the
+    /// newest media, plus the distance that the playlist asks players to keep. Null when offline, and until media can be played.
     latency_ms: Null<i64>,
-    /// Token of the preview, not needed with a key; null when offline.
+    /// Token of the preview; not needed if you have a key. Null when offline.
     playback_token: Null<String>,
-    /// The rewind buffer.
+    /// The DVR buffer, in which viewers can rewind.
     dvr: Dvr,
     /// Bandwidth of the account in the current hour.
     bandwidth: Bandwidth,
 }
 
 impl StreamStatus {
-    /// Always the specified values, whatever was used in this hour.
+    /// The values that the specification fixes, without the usage of the current hour.
     fn offline(label: String, now: UnixMillis, pricing: &Pricing) -> Self {
         Self {
             is_live: false,
@@ -128,7 +127,7 @@ impl StreamStatus {
         Ok(Self {
             is_live: true,
             hls_ready: opening.as_ref().is_some_and(|opening| app.playback.is_ready(opening, session.state)),
-            // A valid key has only characters that a query takes as they are.
+            // A valid key needs no escaping in a query string.
             hls_url: Null(Some(format!("{}?apiKey={}", app.playback_url(path), viewer.key.expose()))),
             started_at: Null(Some(session.started_at.to_secs_floor())),
             started_at_ms: Null(Some(session.started_at.0)),
@@ -142,15 +141,15 @@ impl StreamStatus {
     }
 }
 
-/// Public operations about a stream.
+/// Public operations on streams.
 pub(super) struct StatusApi;
 
 #[OpenApi(prefix_path = "/api/public", tag = "Tag::Public")]
 impl StatusApi {
     /// Read the status of a stream
     ///
-    /// Needs the public key (pk_...) of a self-hosted destination. Poll it, at most 60 times a minute with one key, and
-    /// give `hlsUrl` to a video player once `hlsReady` is true. Scripts of any website may call it.
+    /// Needs the public key (pk_...) of a self-hosted destination. Poll at most 60 times a minute with one key, and give `hlsUrl`
+    /// to a video player once `hlsReady` is true. Scripts of any website may call this.
     #[oai(path = "/stream/status", method = "get", operation_id = "getStreamStatus")]
     async fn status(&self, app: Data<&Arc<App>>, viewer: Viewer) -> Result<Json<StreamStatus>> {
         Ok(Json(StreamStatus::of(&app, viewer).await?))

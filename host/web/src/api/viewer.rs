@@ -12,20 +12,19 @@ use crate::base::{ApiError, RequestContext};
 use satcast_core::secret::{Redacted, api_key_kind, key_hash};
 use satcast_store::PlaybackRecord;
 
-/// A public key and the destination it belongs to, which is enabled.
+/// A public key and its destination, which is enabled.
 #[derive(Clone, Debug)]
 pub(super) struct Viewer {
     known: Arc<Known>,
-    /// The key as it was presented.
     pub(super) key: Redacted<String>,
 }
 
 impl Viewer {
-    /// Finds the destination of a request's public key and counts the request against the key's limit.
+    /// Authenticates the public key of a request and counts the request against the key's limit.
     ///
     /// # Errors
-    /// 400 without a key; 401 for one that is unknown, revoked or permanent, and when its destination is disabled or
-    /// deleted; 429 over a limit, 502 from the store.
+    /// 400 without a key; 401 for a key that is unknown, revoked or permanent, or whose destination is disabled or deleted;
+    /// 429 over a limit, 502 from the store.
     async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         let context = RequestContext::of(request);
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
@@ -47,7 +46,7 @@ impl Viewer {
     /// The destination.
     ///
     /// # Errors
-    /// 401 without one, which [`Viewer::of`] refuses.
+    /// 401 without a destination, which [`Viewer::of`] already refuses.
     pub(super) fn destination(&self) -> std::result::Result<&PlaybackRecord, ApiError> {
         self.known.destination.as_ref().ok_or_else(ApiError::invalid_public_key)
     }

@@ -1,5 +1,5 @@
-//! Passwords that are guessed: each wrong one makes the next tries for the same account from the same network wait longer, up to
-//! [`DELAY_MAX`]. Nobody is ever locked out, least of all from a network that the account's owner uses.
+//! Slows down password guessing: each wrong password delays the next attempts for the same account from the same network, up to
+//! [`DELAY_MAX`]. An account is never locked, least of all for a network that its owner uses.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use satcast_core::rate::{RateLimiter, RateRule};
 
 /// How long failures count.
 const WINDOW: Duration = Duration::from_secs(15 * 60);
-/// Failures for one account from one network; more count no longer.
+/// Most failures counted for one account from one network.
 const RATE_FAILED_LOGINS: RateRule = RateRule { name: "failed-logins", max: 10, window: WINDOW };
-/// Failures for one account from all networks; once reached, [`DELAY_UNDER_ATTACK`] holds for networks that the account was never
-/// entered from.
+/// Failures for one account from all networks after which [`DELAY_UNDER_ATTACK`] applies to networks without an earlier login to
+/// the account.
 const RATE_FAILED_FROM_ALL: RateRule = RateRule { name: "failed-logins-all", max: 50, window: WINDOW };
-/// Seconds that a try waits after so many failures from its network.
+/// Delay in seconds by the number of failures from the network.
 const DELAYS: [u64; 11] = [0, 0, 0, 0, 0, 1, 2, 5, 10, 20, 30];
-/// The same in a network that nobody entered the account from, while it is attacked from many.
+/// Delay for networks without an earlier login, while the account is attacked from many networks.
 const DELAY_UNDER_ATTACK: Duration = Duration::from_secs(10);
-/// Longest wait.
+/// Longest delay.
 pub const DELAY_MAX: Duration = Duration::from_secs(DELAYS[RATE_FAILED_LOGINS.max]);
 
-/// SHA-256 of the name that somebody wants to log in with, whether there is such an account or not.
+/// SHA-256 of the account name of a login, whether or not the account exists.
 type Name = [u8; 32];
 
-/// What is known of failed logins.
+/// Recent failed logins.
 #[derive(Debug)]
 pub struct Guesses {
     from_network: RateLimiter<(Name, Network)>,
     from_all: RateLimiter<Name>,
-    /// Tries that wait, or are being checked.
+    /// Attempts that wait or are being checked.
     trying: Mutex<HashSet<(Name, Network)>>,
 }
 
@@ -45,55 +45,55 @@ impl Default for Guesses {
     }
 }
 
-/// A try that may go on after its wait; while it lives no other one of its name and network may.
+/// A login attempt that may proceed after its delay. While it exists, no other attempt for the same name and network can start.
 #[derive(Debug)]
 pub struct Try<'a> {
     guesses: &'a Guesses,
-    who: (Name, Network),
+    origin: (Name, Network),
 }
 
 impl Guesses {
-    /// Begins a try.
+    /// Starts an attempt.
     ///
     /// # Errors
-    /// Another one from this network waits: in how many seconds to come again.
+    /// Another attempt from this network is in progress: seconds until the client may try again.
     pub fn begin(&self, name: Name, network: Network, now: Duration) -> Result<Try<'_>, u64> {
-        let who = (name, network);
-        let fresh = self.trying.lock().insert(who);
+        let origin = (name, network);
+        let fresh = self.trying.lock().insert(origin);
         if fresh {
-            return Ok(Try { guesses: self, who });
+            return Ok(Try { guesses: self, origin });
         }
-        Err(self.delay_here(who, now).as_secs().max(1))
+        Err(self.delay_here(origin, now).as_secs().max(1))
     }
 
-    fn delay_here(&self, who: (Name, Network), now: Duration) -> Duration {
-        let failures = RATE_FAILED_LOGINS.max - self.from_network.peek(who, now).remaining;
+    fn delay_here(&self, origin: (Name, Network), now: Duration) -> Duration {
+        let failures = RATE_FAILED_LOGINS.max - self.from_network.peek(origin, now).remaining;
         Duration::from_secs(DELAYS[failures])
     }
 }
 
 impl Try<'_> {
-    /// The account is attacked from many networks: then it matters whether its owner uses this one.
+    /// Whether the account is attacked from many networks. Then the delay depends on whether the owner uses this network.
     pub fn is_under_attack(&self, now: Duration) -> bool {
-        !self.guesses.from_all.peek(self.who.0, now).allowed
+        !self.guesses.from_all.peek(self.origin.0, now).allowed
     }
 
-    /// How long it waits. `is_strange`: the account is under attack, and was never entered from this network.
+    /// The delay of this attempt. `is_strange`: the account is under attack, and there was no earlier login from this network.
     pub fn delay(&self, is_strange: bool, now: Duration) -> Duration {
         let least = if is_strange { DELAY_UNDER_ATTACK } else { Duration::ZERO };
-        self.guesses.delay_here(self.who, now).max(least)
+        self.guesses.delay_here(self.origin, now).max(least)
     }
 
-    /// The password was wrong.
+    /// Counts a wrong password.
     pub fn failed(self, now: Duration) {
-        self.guesses.from_network.hit(self.who, now);
-        self.guesses.from_all.hit(self.who.0, now);
+        self.guesses.from_network.hit(self.origin, now);
+        self.guesses.from_all.hit(self.origin.0, now);
     }
 }
 
 impl Drop for Try<'_> {
     fn drop(&mut self) {
-        self.guesses.trying.lock().remove(&self.who);
+        self.guesses.trying.lock().remove(&self.origin);
     }
 }
 
@@ -115,20 +115,20 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_slows_its_network_down_and_no_other() {
+    fn each_failure_delays_only_its_own_network() {
         let guesses = Guesses::default();
         let mut delays = Vec::new();
         for _ in 0..14 {
             delays.push(delay(&guesses, NAME, 1, NOW));
             guesses.begin(NAME, network(1), NOW).unwrap().failed(NOW);
         }
-        assert_eq!(delays, [0, 0, 0, 0, 0, 1, 2, 5, 10, 20, 30, 30, 30, 30], "and never more");
+        assert_eq!(delays, [0, 0, 0, 0, 0, 1, 2, 5, 10, 20, 30, 30, 30, 30], "never more than the maximum");
         assert_eq!((delay(&guesses, NAME, 2, NOW), delay(&guesses, [8; 32], 1, NOW)), (0, 0));
         assert_eq!(delay(&guesses, NAME, 1, NOW + WINDOW), 0);
     }
 
     #[test]
-    fn one_try_at_a_time_from_one_network() {
+    fn only_one_attempt_at_a_time_from_one_network() {
         let guesses = Guesses::default();
         let waiting = guesses.begin(NAME, network(1), NOW).unwrap();
         assert_eq!(guesses.begin(NAME, network(1), NOW).unwrap_err(), 1);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn many_networks_slow_down_those_that_are_strange() {
+    fn an_attack_from_many_networks_delays_unknown_networks() {
         let guesses = Guesses::default();
         for from in 0..RATE_FAILED_FROM_ALL.max {
             let one = guesses.begin(NAME, network(from as u8), NOW).unwrap();

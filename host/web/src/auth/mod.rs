@@ -1,7 +1,7 @@
-//! Who asks: the key that a request presents, the subjects and limits of requests, and passwords.
+//! Authentication: the key of a request, its rate limits, and passwords.
 //!
-//! The first non-empty of `X-API-Key`, `Authorization: Bearer`, `apiKey` and `key` decides alone. `api` turns the key
-//! into a caller, after its checksum and the database have been asked. Without a key the cookie of a login session counts.
+//! Only the first non-empty of `X-API-Key`, `Authorization: Bearer`, `apiKey` and `key` is used. `api` checks the checksum of the
+//! key and looks the key up in the database. Without a key, the session cookie is used.
 
 mod guesses;
 pub mod password;
@@ -18,23 +18,23 @@ use satcast_core::secret::{KEY_TEXT_MAX_BYTES, Redacted};
 pub const RATE_READS: RateRule = RateRule::per_minute("reads", 300);
 /// Management requests that write, per key.
 pub const RATE_WRITES: RateRule = RateRule::per_minute("writes", 60);
-/// Requests with a key that is not valid, per address.
+/// Requests with an invalid key, per address.
 pub const RATE_INVALID_KEYS: RateRule = RateRule::per_minute("invalid-keys", 60);
 
-/// Tries to log in and to make accounts, per address.
+/// Attempts to log in and to create accounts, per address.
 pub const RATE_LOGINS: RateRule = RateRule::per_minute("login", 20);
 
-/// Cookie that carries the token of a login session.
+/// Name of the session cookie.
 pub const LOGIN_COOKIE: &str = "satcast_session";
 /// Longest account name in characters.
 pub const NAME_CHARS_MAX: usize = 128;
 
 /// Header that carries a key.
 const API_KEY_HEADER: &str = "x-api-key";
-/// Query parameters that carry a key, in the order in which they count.
+/// Query parameters that carry a key, in order of precedence.
 const API_KEY_PARAMETERS: [&str; 2] = ["apiKey", "key"];
 
-/// The key a request presents; an unreadable header is a key that cannot be valid.
+/// The key of a request; an unreadable header counts as an invalid key.
 pub fn presented_key(request: &Request) -> Option<Redacted<String>> {
     let header = |name: &str| {
         let value = request.headers().get(name)?;
@@ -63,7 +63,7 @@ pub fn presented_key(request: &Request) -> Option<Redacted<String>> {
         })
 }
 
-/// The token of the login session that a browser sent along.
+/// The token in the session cookie.
 pub fn login_cookie(request: &Request) -> Option<Redacted<String>> {
     let lines = request.headers().get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -71,14 +71,14 @@ pub fn login_cookie(request: &Request) -> Option<Redacted<String>> {
     (!token.is_empty() && token.len() <= KEY_TEXT_MAX_BYTES).then(|| Redacted::new(token.to_owned()))
 }
 
-/// An account's name without surrounding space; `None` when nobody can have it.
+/// The trimmed account name; `None` if the name is not valid.
 pub fn account_name(name: &str) -> Option<&str> {
     let name = name.trim();
     let fits = (1..=NAME_CHARS_MAX).contains(&name.chars().count());
     (fits && !name.chars().any(char::is_control)).then_some(name)
 }
 
-/// Whether a key may have come in a header, and not in the address.
+/// Whether the key may have come in a header instead of the URL.
 pub fn presents_header(request: &Request) -> bool {
     request.headers().contains_key(API_KEY_HEADER) || request.headers().contains_key(AUTHORIZATION)
 }

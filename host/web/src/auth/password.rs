@@ -7,7 +7,7 @@ use satcast_core::secret::{Redacted, fill_random};
 
 /// Shortest password in characters.
 pub const PASSWORD_CHARS_MIN: usize = 8;
-/// Longest password in bytes; hashing more would only cost time.
+/// Longest password in bytes; hashing longer ones would only cost time.
 pub const PASSWORD_BYTES_MAX: usize = 1_024;
 /// Random bytes of a salt.
 const SALT_BYTES: usize = 16;
@@ -44,7 +44,7 @@ pub fn hash(password: &Redacted<String>) -> Result<Redacted<String>, PasswordErr
     hash.map(|hash| Redacted::new(hash.to_string())).map_err(|_| PasswordError::Hash)
 }
 
-/// Whether `password` is the one `stored` was made from; `false` for a stored text that is no hash.
+/// Whether `stored` is the hash of `password`; `false` if `stored` is not a hash.
 pub fn verify(password: &Redacted<String>, stored: &Redacted<String>) -> bool {
     let Ok(stored) = PasswordHash::new(stored.expose()) else { return false };
     password.expose().len() <= PASSWORD_BYTES_MAX
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_right_password_fits_its_hash() {
+    fn only_the_right_password_matches_its_hash() {
         let stored = hash(&secret("correct horse")).unwrap();
         assert!(stored.expose().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "OWASP's minimum");
         assert!(verify(&secret("correct horse"), &stored));

@@ -1,5 +1,5 @@
-//! Public operations are called by scripts of any website, with the key in a header: browsers ask first, and need to be
-//! told with every answer, errors included. Nothing here knows cookies, so that any origin may read.
+//! CORS for public operations, which scripts of any website may call with the key in a header: browsers send a preflight request,
+//! and need the headers on every response, including errors. Cookies are not used here, so any origin may read.
 
 use poem::Response;
 use poem::http::header::{
@@ -8,22 +8,22 @@ use poem::http::header::{
 };
 use poem::http::{HeaderMap, Method, StatusCode};
 
-/// What the paths of all public operations begin with.
+/// Path prefix of all public operations.
 const PUBLIC_PREFIX: &str = "/api/public/";
-/// What a website may send.
+/// Request headers that a website may send.
 const METHODS: &str = "GET, HEAD";
 const REQUEST_HEADERS: &str = "X-API-Key, Authorization";
-/// What its scripts may read besides the body.
+/// Response headers that its scripts may read.
 const RESPONSE_HEADERS: &str = "Retry-After, RateLimit, RateLimit-Policy, X-Request-Id";
-/// How long a browser need not ask again; browsers take less if they want.
+/// How long a browser may cache the preflight response; browsers may use a shorter time.
 const PREFLIGHT_KEPT_SECS: &str = "86400";
 
-/// True for the path of a public operation.
+/// Whether the path belongs to a public operation.
 pub(crate) fn is_public(path: &str) -> bool {
     path.starts_with(PUBLIC_PREFIX)
 }
 
-/// The answer to a browser that asks whether a script may send its request.
+/// The response to a preflight request.
 pub(crate) fn preflight(method: &Method, path: &str) -> Option<Response> {
     if method != Method::OPTIONS || !is_public(path) {
         return None;
@@ -38,7 +38,7 @@ pub(crate) fn preflight(method: &Method, path: &str) -> Option<Response> {
     Some(response)
 }
 
-/// Lets scripts of any website read the answer of a public operation.
+/// Lets scripts of any website read the response of a public operation.
 pub(crate) fn let_read(path: &str, headers: &mut HeaderMap) {
     if is_public(path) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));

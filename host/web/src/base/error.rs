@@ -1,7 +1,7 @@
-//! The one error shape: `{"error", "code", "requestId"}`, and `retryAfter` when a limit was hit or a viewer should come again.
+//! The error body of all responses: `{"error", "code", "requestId"}`, with `retryAfter` when a limit was hit or a viewer should
+//! try again.
 //!
-//! Texts are ours: what a framework or an engine says may hold parts of a body, a header or a path, so it goes to
-//! the log at most.
+//! Texts of a framework or a database may hold parts of a body, a header or a path, so they are never sent, only logged.
 
 use poem::error::{MethodNotAllowedError, NotFoundError, ResponseError};
 use poem::http::StatusCode;
@@ -13,7 +13,7 @@ use satcast_core::rate::RateRule;
 use satcast_drivers::RecordingsError;
 use satcast_store::StoreError;
 
-/// What every unknown thing answers, whoever owns it.
+/// Code for resources that do not exist or belong to another account.
 const NOT_FOUND: &str = "not_found";
 const INVALID_KEY: &str = "invalid_key";
 const KEY_REQUIRED: &str = "key_required";
@@ -22,10 +22,10 @@ pub(crate) const INVALID_SESSION_TEXT: &str = "The session has ended; log in aga
 const KEY_REQUIRED_TEXT: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer \
     header, or as apiKey (or key) query parameter";
 
-/// When a viewer may ask again for what is not there yet, in seconds: what was in the way is most often over by then.
+/// `Retry-After` for viewers, in seconds: most temporary conditions have passed by then.
 const VIEWER_RETRY_SECS: u64 = 1;
 
-/// An answer other than success.
+/// An error response.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -55,12 +55,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, KEY_REQUIRED, KEY_REQUIRED_TEXT)
     }
 
-    /// 401: the key is not one of ours, or revoked.
+    /// 401: the key is unknown or revoked.
     pub fn invalid_key() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, "Invalid API key")
     }
 
-    /// 401: the key is not a public one of ours, or revoked, or its destination is disabled or deleted.
+    /// 401: the key is unknown, not public, or revoked, or its destination is disabled or deleted.
     pub fn invalid_public_key() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, INVALID_PUBLIC_KEY_TEXT)
     }
@@ -70,41 +70,41 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "invalid_session", INVALID_SESSION_TEXT)
     }
 
-    /// 401: wrong name or password; which of them is not said.
+    /// 401: wrong name or password; the text does not say which.
     pub fn invalid_login() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "invalid_login", "Wrong name or password")
     }
 
-    /// 402: the account cannot pay; `message` says how much it lacks.
+    /// 402: the account cannot pay; `message` has the price and the balance.
     pub fn insufficient_funds(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_funds", message)
     }
 
-    /// 403: the key is valid and may not do this.
+    /// 403: the key is valid but not allowed to do this.
     pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
-    /// 404: unknown, or another owner's.
-    pub fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, NOT_FOUND, format!("No such {what}"))
+    /// 404: unknown, or owned by another account.
+    pub fn not_found(resource: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, NOT_FOUND, format!("No such {resource}"))
     }
 
-    /// 404: there is nothing to play now.
+    /// 404: the stream is not live.
     pub fn offline() -> Self {
         Self::new(StatusCode::NOT_FOUND, "offline", "The stream is offline")
     }
 
-    /// 404 with `Retry-After`: the stream is live, and its first segment is not there yet.
+    /// 404 with `Retry-After`: the stream is live, but its first segment is not ready yet.
     pub fn starting() -> Self {
         let error =
             Self::new(StatusCode::NOT_FOUND, "starting", "The stream is starting; try again in a second");
         Self { retry_after_secs: Some(VIEWER_RETRY_SECS), ..error }
     }
 
-    /// 405: the `Allow` header has the methods.
+    /// 405: the `Allow` header lists the methods.
     pub fn method_not_allowed() -> Self {
-        let text = "This path does not take that method; see the Allow header";
+        let text = "This path does not support that method; see the Allow header";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
     }
 
@@ -127,16 +127,16 @@ impl ApiError {
 
     /// 416: the `Content-Range` header has the size.
     pub fn range_not_satisfiable() -> Self {
-        let text = "The range begins after the end; the Content-Range header has the size";
+        let text = "The range starts after the end of the file; the Content-Range header has the size";
         Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", text)
     }
 
-    /// 422: the request was read and a value in it is refused; `message` names the field.
+    /// 422: the request is readable, but a value is refused; `message` names the field.
     pub fn refused(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
-    /// 429: over the limit of `rule`, which counts by the minute, until `secs` have passed.
+    /// 429: over the limit of `rule`, whose window is a minute; the client may try again after `secs`.
     pub fn rate_limited(rule: &RateRule, secs: u64) -> Self {
         let text = format!("Rate limit exceeded. Maximum {} requests per minute.", rule.max);
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
@@ -144,29 +144,29 @@ impl ApiError {
         error
     }
 
-    /// 429: another login to the same account from the same network waits for its answer; `secs` until then.
+    /// 429: another login to the same account from the same network is in progress and ends in `secs`.
     pub fn login_waits(secs: u64) -> Self {
-        let text = format!("Another login to this account waits for its answer. Try again in {secs} s.");
+        let text = format!("Another login to this account is in progress. Try again in {secs} s.");
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
         error.retry_after_secs = Some(secs);
         error
     }
 
-    /// 429: the account follows events too often at once.
+    /// 429: the account has too many open event streams.
     pub fn too_many_streams() -> Self {
         let text = format!(
-            "This account has {WATCHERS_PER_ACCOUNT_MAX} open event streams, as many as it may; close one first"
+            "This account has {WATCHERS_PER_ACCOUNT_MAX} open event streams, which is the maximum; close one first"
         );
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", text)
     }
 
-    /// 503: all accounts together follow events too often at once.
+    /// 503: all accounts together have too many open event streams.
     pub fn no_streams_left() -> Self {
-        let text = "The service has as many open event streams as it may; try again later";
+        let text = "The service has reached its maximum of open event streams; try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", text)
     }
 
-    /// 500: a fault of ours; the log has more under the request's id.
+    /// 500: an internal error; the log has details under the request's id.
     pub fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -181,57 +181,58 @@ impl ApiError {
         Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
     }
 
-    /// 502: the driver that made a recording cannot be asked, or its store does not answer. `so` says what has not happened.
-    pub fn archive_unavailable(so: &str, reason: &RecordingsError) -> Self {
-        let text = format!("The archive driver or its store failed, {so}: {reason}; try again later");
+    /// 502: the driver that made a recording, or its store, does not respond. `effect` says that nothing was changed or charged.
+    pub fn archive_unavailable(effect: &str, reason: &RecordingsError) -> Self {
+        let text = format!("The archive driver or its store failed, {effect}: {reason}; try again later");
         Self::new(StatusCode::BAD_GATEWAY, "archive_unavailable", text)
     }
 
-    /// 502: a wallet failed; `message` says what to do.
+    /// 502: a wallet failed; `message` says what to do next.
     pub fn wallet_failed(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, code, message)
     }
 
-    /// 503: the connected wallet does not say what it holds.
+    /// 503: the balance of the connected wallet is not available.
     pub fn wallet_silent() -> Self {
-        let text = "The connected wallet does not answer, and what it said last is over a minute old; try again in a moment";
+        let text = "The connected wallet does not respond, and its last known balance is over a minute old; try again in a moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "wallet_silent", text)
     }
 
-    /// 503: too many want the same at once.
+    /// 503: too many logins at once.
     pub fn busy() -> Self {
-        let text = "Too many log in at this moment; try again in a few seconds";
+        let text = "Too many logins are running; try again in a few seconds";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
     }
 
-    /// 503: too many webhooks are tested at once.
+    /// 503: too many webhook tests at once.
     pub fn tests_busy() -> Self {
-        let text = "Too many webhooks are tested at this moment; try again in a few seconds";
+        let text = "Too many webhook tests are running; try again in a few seconds";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
     }
 
-    /// 503 to a viewer, who may ask again after [`VIEWER_RETRY_SECS`].
-    fn come_again(code: &'static str, message: &'static str) -> Self {
+    /// 503 to a viewer, with `Retry-After` of [`VIEWER_RETRY_SECS`].
+    fn retry_soon(code: &'static str, message: &'static str) -> Self {
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
         Self { retry_after_secs: Some(VIEWER_RETRY_SECS), ..error }
     }
 
-    /// 503: a published piece cannot be read.
-    pub fn piece_unreadable() -> Self {
-        let text = "The piece cannot be read at present; try again";
-        Self::come_again("piece_unreadable", text)
+    /// 503: a published asset cannot be read.
+    pub fn asset_unreadable() -> Self {
+        let text = "The file cannot be read now; try again";
+        Self::retry_soon("piece_unreadable", text)
     }
 
-    /// 503: too many viewers wait for the next version of a playlist.
+    /// 503: too many viewers are waiting for the next version of a playlist.
     pub fn too_many_waiting() -> Self {
-        let text = "Too many viewers wait for the next part of this stream; ask without _HLS_msn";
-        Self::come_again("too_many_waiting", text)
+        let text = "Too many viewers are waiting for the next part of this stream; request the playlist without _HLS_msn";
+        Self::retry_soon("too_many_waiting", text)
     }
 
-    /// 503: what a viewer waited for did not come in time.
+    /// 503: the media that a viewer waits for did not arrive in time.
     pub fn not_in_time() -> Self {
-        let text = "What was waited for did not come in time: the encoder sends nothing; try again";
-        Self::come_again("not_in_time", text)
+        let text =
+            "The requested media did not arrive in time, because the encoder is not sending; try again";
+        Self::retry_soon("not_in_time", text)
     }
 
     /// 500: the driver of a destination failed to answer a viewer.
@@ -240,10 +241,10 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "driver_failed", text)
     }
 
-    /// 503: too many viewers wait for answers of the driver of a destination.
+    /// 503: too many viewers are waiting for the driver of a destination.
     pub fn driver_busy() -> Self {
-        let text = "Too many requests wait for the driver of this destination; try again in a second";
-        Self::come_again("driver_busy", text)
+        let text = "Too many requests are waiting for the driver of this destination; try again in a second";
+        Self::retry_soon("driver_busy", text)
     }
 
     /// 504: the driver of a destination did not answer a viewer in time.
@@ -257,20 +258,20 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The service is not ready")
     }
 
-    /// 503: the pages were not built.
+    /// 503: the player pages were not built.
     pub fn pages_not_built() -> Self {
-        let text = "The pages of this service are not there: `cargo xtask build` makes them, in the folder web beside the \
-            binary, where it reads them when it starts";
+        let text = "The player pages are missing. `cargo xtask build` builds them into the folder web beside the \
+            binary; restart the service afterwards";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "pages_not_built", text)
     }
 
-    /// 503: the driver of a destination type does not answer, or fails; or it is set aside for the account: why, and until when.
+    /// 503: the driver of a destination type does not respond or has failed; or the account is in quarantine there: the reason and the
+    /// end of the quarantine.
     pub fn driver_unavailable(set_aside: Option<&str>) -> Self {
-        let fails =
-            "The driver of this destination type does not answer or fails; try again, then tell the operator";
+        let fails = "The driver of this destination type does not respond or has failed; try again, then tell the operator";
         let text = set_aside.map_or(fails.to_owned(), |why| {
             format!(
-                "This account is set aside by the driver of this destination type: {why}. Ask the operator"
+                "The driver of this destination type has put this account in quarantine: {why}. Ask the operator"
             )
         });
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "driver_unavailable", text)
@@ -295,7 +296,7 @@ impl ApiError {
         body
     }
 
-    /// Our own answer for whatever ended a request: an error of ours, or of the framework.
+    /// The response for any error that ended a request; errors of the framework get texts of this service.
     pub fn from_poem(error: &poem::Error) -> Self {
         if let Some(own) = error.downcast_ref::<ApiError>() {
             return own.clone();
@@ -314,7 +315,7 @@ impl ApiError {
             return Self::malformed("malformed_parameter", text);
         }
         if error.is::<ParsePathError>() {
-            return Self::malformed("malformed_path", "An id in the path is not a whole number");
+            return Self::malformed("malformed_path", "An id in the path must be a whole number");
         }
         match error.status() {
             status if status.is_client_error() => {
@@ -358,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_stands_in_the_body_only_when_a_limit_was_hit() {
+    fn retry_after_is_in_the_body_only_when_a_limit_was_hit() {
         let body = ApiError::rate_limited(&RateRule::per_minute("x", 60), 7).body("req_1");
         assert_eq!(
             body,
@@ -380,19 +381,19 @@ mod tests {
     }
 
     #[test]
-    fn answers_texts() {
+    fn error_texts() {
         assert_eq!(INVALID_PUBLIC_KEY_TEXT, "Invalid API key or destination disabled");
         assert_eq!(INVALID_SESSION_TEXT, "The session has ended; log in again");
-        let waits = "Another login to this account waits for its answer. Try again in 30 s.";
+        let waits = "Another login to this account is in progress. Try again in 30 s.";
         assert_eq!(ApiError::login_waits(30).to_string(), waits);
         assert_eq!(
             ApiError::too_many_streams().to_string(),
-            "This account has 32 open event streams, as many as it may; close one first"
+            "This account has 32 open event streams, which is the maximum; close one first"
         );
         assert_eq!(
             ApiError::pages_not_built().to_string(),
-            "The pages of this service are not there: `cargo xtask build` makes them, in the folder web beside the \
-             binary, where it reads them when it starts"
+            "The player pages are missing. `cargo xtask build` builds them into the folder web beside the \
+             binary; restart the service afterwards"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! Who may watch: what the store says of a key, kept for about a second.
+//! Access of viewers: cached answers of the store about keys.
 //!
-//! A viewer's playlist is judged by what the store said at most that long ago, and its segments by what it said last,
-//! so that a key that was revoked or a destination that was disabled ends playback at the next playlist, while viewers that
-//! play cost one question a second and key, however many they are.
+//! Playlist requests use answers that are at most about a second old; segment requests use the last answer. Revoking a key or
+//! disabling a destination therefore ends playback at the next playlist, and any number of viewers costs one query per second and
+//! key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,38 +16,38 @@ use satcast_core::ids::{AccountId, DestinationId, KeyId, StreamId};
 use satcast_drivers::Drivers;
 use satcast_store::{PlaybackRecord, Store, StoreError};
 
-/// How long an answer of the store counts.
+/// How long an answer is used for playlists.
 pub const FRESH: Duration = Duration::from_secs(1);
-/// How long the last answer counts for segments when it was a yes, and for everything when the store fails: viewers need
-/// not notice that the database is being mended.
+/// How long a positive answer is used for segments, and for all requests while the store fails, so that viewers do not notice
+/// database maintenance.
 pub const KNOWN: Duration = Duration::from_secs(60);
-/// Answers kept; beyond them questions go to the store each time.
+/// Most cached answers. When the cache is full, expired answers are dropped; if that is not enough, new ones are not cached.
 pub const ANSWERS_MAX: usize = 8_192;
 
-/// What the store is asked by.
+/// Key of a query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Question {
-    /// A public key, by its hash.
+    /// Hash of a public key.
     Hash([u8; 32]),
-    /// A public key, by the id in a token.
+    /// Id of a public key, from a token.
     Key(KeyId),
-    /// A destination, by its playback path.
+    /// Playback path of a destination.
     Path(String),
 }
 
-/// What a viewer may watch.
+/// A destination that a viewer may watch.
 #[derive(Debug)]
 pub(super) struct Access {
-    /// The key that was asked by, if one was.
+    /// The key of the query, if it had one.
     pub(super) key: Option<KeyId>,
     pub(super) account: AccountId,
     pub(super) stream: StreamId,
     pub(super) destination: DestinationId,
     pub(super) path: String,
-    /// The stream's name for people.
+    /// Label of the stream.
     pub(super) label: String,
     pub(super) enabled: bool,
-    /// Sites whose pages may play; empty = all.
+    /// Origins whose pages may play; empty = all.
     pub(super) origins: Vec<String>,
 }
 
@@ -66,25 +66,25 @@ impl Access {
     }
 }
 
-/// How old an answer may be.
+/// Largest age of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     /// [`FRESH`].
     Fresh,
-    /// [`KNOWN`], if it was a yes.
+    /// [`KNOWN`], if the answer was positive.
     Known,
 }
 
 #[derive(Debug)]
 struct Answer {
     access: Option<Arc<Access>>,
-    /// When the store was asked last, by whoever found the answer too old; others go on with it meanwhile.
+    /// Time of the last query. Other requests use the old answer while the query runs.
     asked_at: Duration,
-    /// When it said this.
+    /// Time of the answer.
     said_at: Duration,
 }
 
-/// The store's answers.
+/// Cache of the store's answers.
 pub(super) struct Accesses {
     store: Store,
     drivers: Drivers,
@@ -97,10 +97,10 @@ impl Accesses {
         Self { store, drivers, clock, answers: Mutex::default() }
     }
 
-    /// What may be watched, or `None`: no such key or path, or no longer.
+    /// The destination, or `None` if the key or path is unknown or no longer valid.
     ///
     /// # Errors
-    /// The store failed and said nothing usable before.
+    /// The store failed and there is no earlier answer to use.
     pub(super) async fn find(
         self: &Arc<Self>,
         question: Question,
@@ -115,7 +115,7 @@ impl Accesses {
                 if (age == Age::Known && is_known) || now.saturating_sub(answer.said_at) < FRESH {
                     return Ok(answer.access.clone());
                 }
-                // Somebody asks already, or did in vain a moment ago: an old answer serves, but none older than it may be.
+                // Another request is querying, or its query has just failed: use the old answer, within its largest age.
                 if is_asked && now.saturating_sub(answer.said_at) < KNOWN {
                     return Ok(answer.access.clone());
                 }
@@ -123,18 +123,18 @@ impl Accesses {
                 Some((answer.access.clone(), answer.said_at))
             }
         };
-        // A viewer who leaves must not take the answer along: others wait for it.
+        // In a task of its own, because other viewers wait for the answer even if this one disconnects.
         let (this, asked) = (self.clone(), question);
         let asking = tokio::spawn(async move { this.ask(asked, now).await });
         match (asking.await, earlier) {
             (Ok(Ok(access)), _) => Ok(access),
             (Ok(Err(error)), Some((access, said_at))) if now.saturating_sub(said_at) < KNOWN => {
-                tracing::warn!(%error, "the store failed; viewers go on with what it said before");
+                tracing::warn!(%error, "the store failed; viewers continue with its earlier answer");
                 Ok(access)
             }
             (Ok(Err(error)), _) => Err(error.into()),
             (Err(error), _) => {
-                tracing::error!(%error, "a question to the store ended early");
+                tracing::error!(%error, "a query of the store ended early");
                 Err(ApiError::internal())
             }
         }
@@ -150,7 +150,7 @@ impl Accesses {
         };
         let access = found.map(|(key, record)| Arc::new(Access::of(&self.drivers, key, record)));
         let mut answers = self.answers.lock();
-        // A key that is not there is asked for by nobody twice but by those who guess: it must not push others out.
+        // Only guessing clients ask for unknown keys repeatedly: such keys must not evict valid ones.
         let is_guess = access.is_none() && matches!(question, Question::Hash(_));
         if answers.len() >= ANSWERS_MAX && !answers.contains_key(&question) && !is_guess {
             let counts = |answer: &Answer| {

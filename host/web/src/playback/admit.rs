@@ -1,26 +1,26 @@
-//! Who may have the player page, and what it says.
+//! Access to the player page.
 
 use super::Playback;
 use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::DestinationId;
 use satcast_core::secret::Redacted;
 
-/// What the player page shows and allows.
+/// Content and permissions of the player page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// The destination it belongs to.
+    /// The destination of the player page.
     pub(crate) destination: DestinationId,
-    /// The stream's name for people.
+    /// Label of the stream.
     pub(crate) label: String,
-    /// Sites whose pages may play; empty = all.
+    /// Origins whose pages may play; empty = all.
     pub(crate) origins: Vec<String>,
 }
 
 impl Playback {
-    /// Whether `key` opens the playback `path`, live or not.
+    /// Checks that `key` gives access to the playback `path`, live or not.
     ///
     /// # Errors
-    /// 401 for any other key, 429 for too many of them from one network, 502 from the store.
+    /// 401 for any other key, 429 after too many of these from one network, 502 from the store.
     pub(crate) async fn admit(
         &self,
         context: &RequestContext,

@@ -1,9 +1,9 @@
-//! Bodies of pieces: memory sliced without a copy, files read piece by piece, several one after the other.
+//! Response bodies of assets: memory is sliced without a copy, files are read in frames, and several slices can follow each other.
 //!
-//! A frame is small, so that an aborted answer is counted closely; one read from a file also because a slow viewer pins it,
-//! while one of shared memory pins no more than its piece. A file's bytes are
-//! taken at once when the kernel has them in memory, and by a thread that may wait for the disk when not. A file that
-//! got shorter or is gone ends the body with an error, which closes the connection: never a wrong byte.
+//! Frames are small, so that aborted responses are counted precisely. Frames from files are smaller, because a slow viewer holds
+//! the frame's memory; a frame of shared memory holds only the asset. File bytes in the kernel's page cache are read at once, others
+//! by a thread that may wait for the disk. If a file is gone or has become shorter, the body ends with an error, which closes the
+//! connection: wrong bytes are never sent.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,45 +26,45 @@ use satcast_drivers::published::Published;
 
 /// Most bytes of one frame read from a file.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of one frame of shared memory. Each frame is a write of its own, and each write wakes the viewer, so that
-/// larger ones cost less; the last one is counted when it is given, which is what a broken-off answer may cost too much.
+/// Most bytes of one frame of shared memory. Each frame is a separate write that wakes the viewer, so larger frames cost less. The
+/// last frame is counted when it is handed out, so an aborted response may be counted up to one frame too high.
 pub const MEMORY_FRAME_BYTES_MAX: usize = 256 * 1024;
-/// Most bytes of one read of a file by a thread that may wait for the disk. What the kernel has in memory is read by the
-/// frame, which costs no more and holds less for a slow viewer.
+/// Most bytes of one read by a thread that may wait for the disk. Cached bytes are read frame by frame, which costs no more and
+/// holds less memory for a slow viewer.
 pub const WAITING_READ_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes to send: in memory, or in a file whose piece is held until they have gone.
+/// Bytes to send: in memory, or in a file whose asset is held until the bytes are sent.
 #[derive(Debug)]
 pub(super) enum Slice {
-    /// In memory, shared.
+    /// Shared memory.
     Memory(Bytes),
-    /// `len` bytes from `at` of the piece's file.
+    /// `len` bytes from `at` of the asset's file.
     File {
-        /// A piece whose body is a file.
-        piece: Arc<Published>,
-        /// First byte, counted from the file's beginning.
+        /// An asset whose body is a file.
+        asset: Arc<Published>,
+        /// Offset of the first byte in the file.
         at: u64,
-        /// Bytes.
+        /// Number of bytes.
         len: u64,
-        /// The open file, once it is.
+        /// The file, once it is open.
         file: Option<Arc<File>>,
     },
 }
 
 impl Slice {
-    /// `len` bytes from `from` of a piece; `None` when it has not so many, or consists of others.
-    pub(super) fn of(piece: &Arc<Published>, from: u64, len: u64) -> Option<Self> {
+    /// `len` bytes from `from` of an asset; `None` if the asset is shorter or consists of other assets.
+    pub(super) fn of(asset: &Arc<Published>, from: u64, len: u64) -> Option<Self> {
         let end = from.checked_add(len)?;
-        match &piece.body {
+        match &asset.body {
             AssetBody::Memory(bytes) => {
                 let range = usize::try_from(from).ok()?..usize::try_from(end).ok()?;
                 (range.end <= bytes.len()).then(|| Slice::Memory(bytes.slice(range)))
             }
             AssetBody::File { offset, len: size, .. } if end <= *size => {
-                Some(Slice::File { piece: piece.clone(), at: offset + from, len, file: None })
+                Some(Slice::File { asset: asset.clone(), at: offset + from, len, file: None })
             }
             AssetBody::Open { file, offset, len: size } if end <= *size => {
-                Some(Slice::File { piece: piece.clone(), at: offset + from, len, file: file.clone() })
+                Some(Slice::File { asset: asset.clone(), at: offset + from, len, file: file.clone() })
             }
             AssetBody::File { .. } | AssetBody::Open { .. } | AssetBody::Parts(_) => None,
         }
@@ -77,16 +77,16 @@ impl Slice {
         }
     }
 
-    /// Opens its file, if it has one, and sees that all its bytes are there.
+    /// Opens the file, if there is one, and checks that it is long enough.
     ///
     /// # Errors
-    /// The file is gone, shorter than it was, or cannot be read.
+    /// The file is gone, too short, or cannot be read.
     pub(super) async fn open(&mut self) -> io::Result<()> {
-        let Slice::File { piece, at, len, file } = self else { return Ok(()) };
+        let Slice::File { asset, at, len, file } = self else { return Ok(()) };
         if file.is_some() {
             return Ok(());
         }
-        let (path, end) = (path_of(piece)?, *at + *len);
+        let (path, end) = (path_of(asset)?, *at + *len);
         let opened = match open_cached(path) {
             Some(file) => whole(file, end)?,
             None => {
@@ -100,8 +100,8 @@ impl Slice {
     }
 }
 
-fn path_of(piece: &Published) -> io::Result<&Path> {
-    match &piece.body {
+fn path_of(asset: &Published) -> io::Result<&Path> {
+    match &asset.body {
         AssetBody::File { path, .. } => Ok(path),
         AssetBody::Memory(_) | AssetBody::Open { .. } | AssetBody::Parts(_) => {
             Err(io::Error::other("not a file"))
@@ -109,10 +109,10 @@ fn path_of(piece: &Published) -> io::Result<&Path> {
     }
 }
 
-/// No link is followed, and nothing that is no file can make the opening wait.
+/// Links are not followed, and opening something other than a file does not block.
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
-/// The file, when opening it needs no disk. `None` also when the kernel does not know how to tell.
+/// The file, if opening it needs no disk access. `None` also if the kernel does not support this.
 fn open_cached(path: &Path) -> Option<File> {
     rustix::fs::openat2(CWD, path, OPEN, Mode::empty(), ResolveFlags::CACHED).ok().map(File::from)
 }
@@ -127,38 +127,38 @@ fn whole(file: File, end: u64) -> io::Result<File> {
 }
 
 fn shorter() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "a published file is shorter than it was")
+    io::Error::new(io::ErrorKind::UnexpectedEof, "a published file has become shorter")
 }
 
-/// What a read came to: the file (opened if it was not), and its next bytes, none at its end.
+/// Result of a read: the file (if it was opened) and its next bytes; empty at the end.
 type Read = (Arc<File>, Vec<u8>);
 
-/// The body of an answer.
+/// A response body.
 #[derive(Debug)]
-pub(super) struct PieceBody {
+pub(super) struct ResponseBody {
     slices: VecDeque<Slice>,
     left: u64,
     count: Option<Count>,
-    /// Bytes that were read and not given yet.
+    /// Bytes that were read but not handed out yet.
     ready: Bytes,
-    /// A thread that may wait for the disk reads the next bytes.
+    /// The running read on a thread that may wait for the disk.
     reading: Option<JoinHandle<io::Result<Read>>>,
 }
 
-impl PieceBody {
-    /// The slices one after the other, counted by `count`.
+impl ResponseBody {
+    /// The slices in order, counted by `count`.
     pub(super) fn new(slices: impl IntoIterator<Item = Slice>, count: Option<Count>) -> Self {
         let slices: VecDeque<Slice> = slices.into_iter().filter(|slice| slice.len() > 0).collect();
         let left = slices.iter().map(Slice::len).sum();
         Self { slices, left, count, ready: Bytes::new(), reading: None }
     }
 
-    /// Bytes that are still to come.
+    /// Remaining bytes.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    /// The next bytes, at most a frame; `None` at the end.
+    /// The next bytes, at most one frame; `None` at the end.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
             if !self.ready.is_empty() {
@@ -182,7 +182,7 @@ impl PieceBody {
         }
     }
 
-    /// Reads the next bytes of the file in front.
+    /// Reads the next bytes of the first file.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Read>> {
         loop {
             if let Some(reading) = &mut self.reading {
@@ -196,14 +196,14 @@ impl PieceBody {
         }
     }
 
-    /// Reads what the kernel has in memory; `None` when a thread was sent for it.
+    /// Reads cached bytes; `None` if a thread was started for the read.
     fn begin_read(&mut self) -> io::Result<Option<Read>> {
-        let Some(Slice::File { piece, at, len, file }) = self.slices.front() else { return Err(shorter()) };
+        let Some(Slice::File { asset, at, len, file }) = self.slices.front() else { return Err(shorter()) };
         let at = *at;
         let left = usize::try_from(*len).unwrap_or(usize::MAX);
         let file = match file {
             Some(file) => Some(file.clone()),
-            None => open_cached(path_of(piece)?).map(Arc::new),
+            None => open_cached(path_of(asset)?).map(Arc::new),
         };
         if let Some(file) = &file {
             let mut bytes = vec![0; left.min(FRAME_BYTES_MAX)];
@@ -214,7 +214,7 @@ impl PieceBody {
         }
         let opening = match file {
             Some(file) => Ok(file),
-            None => Err(path_of(piece)?.to_owned()),
+            None => Err(path_of(asset)?.to_owned()),
         };
         let work = move || {
             let file = opening.or_else(|path| open_waiting(&path).map(Arc::new))?;
@@ -227,7 +227,7 @@ impl PieceBody {
         Ok(None)
     }
 
-    /// Makes the bytes of a read the next ones to give.
+    /// Queues the bytes of a read for handing out.
     fn take(&mut self, (opened, bytes): Read) -> io::Result<()> {
         let Some(Slice::File { at, len, file, .. }) = self.slices.front_mut() else { return Err(shorter()) };
         if bytes.is_empty() {
@@ -244,12 +244,12 @@ impl PieceBody {
     }
 }
 
-/// Bytes that the kernel has in memory. An error also when it has none, or cannot tell.
+/// Reads bytes from the page cache. An error also if none are cached or the kernel does not support this.
 fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> rustix::io::Result<usize> {
     rustix::io::preadv2(file, &mut [IoSliceMut::new(bytes)], at, ReadWriteFlags::NOWAIT)
 }
 
-impl Body for PieceBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 

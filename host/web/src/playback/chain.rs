@@ -1,4 +1,4 @@
-//! What a piece consists of, and the bytes of it that are to be sent.
+//! The assets that an asset consists of, and the bytes to send.
 
 use std::io;
 use std::sync::Arc;
@@ -8,33 +8,33 @@ use satcast_plugin_api::AssetBody;
 use super::body::Slice;
 use satcast_drivers::published::{Opening, Published};
 
-/// Pieces with bytes of their own, one after the other.
+/// Assets with bytes of their own, in order.
 pub(super) struct Chain {
     parts: Vec<(Arc<Published>, u64)>,
-    /// All bytes.
+    /// Total number of bytes.
     pub(super) size: u64,
 }
 
 impl Chain {
-    /// What a piece consists of: itself, or the parts it names; `None` when one of them is not there.
-    pub(super) fn of(opening: &Opening, piece: &Arc<Published>) -> Option<Self> {
-        let parts: Vec<(Arc<Published>, u64)> = match &piece.body {
+    /// The chain of an asset: itself, or the parts that it names; `None` if one of them is missing.
+    pub(super) fn of(opening: &Opening, asset: &Arc<Published>) -> Option<Self> {
+        let parts: Vec<(Arc<Published>, u64)> = match &asset.body {
             AssetBody::Parts(names) => {
                 let part = |name: &String| sized(opening.assets().get(name)?);
                 names.iter().map(part).collect::<Option<_>>()?
             }
             AssetBody::Memory(_) | AssetBody::File { .. } | AssetBody::Open { .. } => {
-                vec![sized(piece.clone())?]
+                vec![sized(asset.clone())?]
             }
         };
         let size = parts.iter().map(|(_, size)| size).sum();
         Some(Self { parts, size })
     }
 
-    /// `len` bytes from `first`, which are there.
+    /// `len` bytes from `first`; the range must be within the chain.
     ///
     /// # Errors
-    /// The first file is gone, shorter than it was, or cannot be read.
+    /// The first file is gone, too short, or cannot be read.
     pub(super) async fn cut(&self, mut first: u64, mut len: u64) -> io::Result<Vec<Slice>> {
         let mut slices = Vec::with_capacity(self.parts.len());
         for (part, size) in &self.parts {
@@ -53,12 +53,12 @@ impl Chain {
     }
 }
 
-/// A piece with the number of its own bytes; `None` for one that consists of others.
-fn sized(piece: Arc<Published>) -> Option<(Arc<Published>, u64)> {
-    let size = match &piece.body {
+/// An asset with its size; `None` if it consists of other assets.
+fn sized(asset: Arc<Published>) -> Option<(Arc<Published>, u64)> {
+    let size = match &asset.body {
         AssetBody::Memory(bytes) => bytes.len() as u64,
         AssetBody::File { len, .. } | AssetBody::Open { len, .. } => *len,
         AssetBody::Parts(_) => return None,
     };
-    Some((piece, size))
+    Some((asset, size))
 }

@@ -1,7 +1,7 @@
-//! The playlist a viewer enters by: the published one with a token in front of every address.
+//! The entry playlist of a viewer: the published playlist with a token in front of every URI.
 
-/// Puts `t/<token>/` in front of every URI of a playlist: the lines that are no tags, and the `URI` attributes of those
-/// that are. Everything below the entry is relative, so that no other playlist has to be rewritten.
+/// Puts `t/<token>/` in front of every URI of a playlist: lines that are not tags, and `URI` attributes of tags. All URIs below
+/// the entry are relative, so no other playlist is rewritten.
 pub(super) fn with_token(playlist: &str, token: &str) -> String {
     let prefix = format!("t/{token}/");
     let mut text = String::with_capacity(playlist.len() + 8 * prefix.len());
@@ -18,7 +18,7 @@ pub(super) fn with_token(playlist: &str, token: &str) -> String {
     text
 }
 
-/// A tag whose attribute values stand between quotes, which no value can hold (RFC 8216, section 4.2).
+/// Adds the prefix in a tag. Quoted attribute values cannot contain quotes (RFC 8216, section 4.2).
 fn tag_with_prefix(text: &mut String, line: &str, prefix: &str) {
     for (index, part) in line.split('"').enumerate() {
         let quoted = index % 2 == 1;
@@ -32,7 +32,7 @@ fn tag_with_prefix(text: &mut String, line: &str, prefix: &str) {
     }
 }
 
-/// The addresses a player needs first of a media playlist: its newest initialization and its newest segment.
+/// The newest init segment and the newest segment of a media playlist.
 pub(super) fn newest(playlist: &str) -> Option<(Option<&str>, &str)> {
     let mut segment = None;
     for line in playlist.lines().rev() {
@@ -45,12 +45,12 @@ pub(super) fn newest(playlist: &str) -> Option<(Option<&str>, &str)> {
     segment.map(|segment| (None, segment))
 }
 
-/// The first address of a playlist that is no tag.
+/// The first URI line of a playlist.
 pub(super) fn first(playlist: &str) -> Option<&str> {
     playlist.lines().find(|line| !line.starts_with('#') && !line.trim().is_empty())
 }
 
-/// A playlist of playlists, not of segments.
+/// Whether the playlist lists playlists instead of segments.
 pub(super) fn is_multivariant(playlist: &str) -> bool {
     playlist.lines().any(|line| line.starts_with("#EXT-X-STREAM-INF"))
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_gets_the_token_and_nothing_else_changes() {
+    fn every_uri_gets_the_token_and_nothing_else_changes() {
         let entry = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,NAME=\"x,URI=\",URI=\"audio.m3u8\",LANGUAGE=\"en\"\n\
                      #EXT-X-STREAM-INF:BANDWIDTH=1,CODECS=\"avc1.64001f,mp4a.40.2\"\nmedia.m3u8\n\n\
                      #EXT-X-I-FRAME-STREAM-INF:URI=\"i.m3u8\"\r\nlow.m3u8";
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_pieces_are_found_from_the_end() {
+    fn the_newest_segments_are_found_from_the_end() {
         let media = "#EXTM3U\n#EXT-X-MAP:URI=\"i1.mp4\"\n#EXTINF:2,\n1.m4s\n#EXT-X-DISCONTINUITY\n\
                      #EXT-X-MAP:URI=\"i2.mp4\",BYTERANGE=\"1@0\"\n#EXTINF:2,\n2.m4s\n#EXTINF:2,\n3.m4s\n#EXT-X-ENDLIST\n";
         assert_eq!(newest(media), Some((Some("i2.mp4"), "3.m4s")));

@@ -1,5 +1,5 @@
-//! Viewers who follow a playlist and ask for a version of it that is not there yet, for what changed in it, or for a piece that is
-//! said to come next (RFC 8216bis, section 6.2.5). Only playlists whose driver says what they list are answered so.
+//! Blocking playlist reload, delta updates and preload hints (RFC 8216bis, section 6.2.5): requests for a playlist version or a part
+//! that does not exist yet. Only for playlists whose driver reports their contents.
 
 use satcast_plugin_api::Reload;
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use super::ready;
 use crate::base::ApiError;
 use satcast_drivers::published::{Opening, Published, longest_wait};
 
-/// How far the segment asked for may be ahead of the newest whole one (RFC 8216bis, 6.2.5.2).
+/// How far the requested segment may be ahead of the newest whole segment (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;
-/// Segments with which a player starts that asks for the playlist again after each (RFC 8216, 6.3.3 and 6.3.4): VLC 3 stalls at each
-/// segment when it started with two.
+/// Segments that a player without parts needs to start (RFC 8216, 6.3.3 and 6.3.4): VLC 3 stalls at each segment if it starts with
+/// two.
 const START_SEGMENTS: usize = 3;
-/// Longest that a player waits for them: hls.js gives a segment up after ten seconds.
+/// Longest wait for these segments: hls.js gives up a segment after ten seconds.
 pub(super) const START_WAIT: Duration = Duration::from_secs(8);
-/// How long caches may keep the answer to who asked for exactly this version, in target durations: it does not change.
+/// How long caches may keep the response for an exact version, in target durations: it does not change.
 const KEPT_TARGETS: u32 = 6;
 
-/// What stands for a name now.
+/// The current asset of a name.
 #[derive(Debug)]
 pub(super) struct Current {
-    /// The piece; `None` when there is none.
-    pub(super) piece: Option<Arc<Published>>,
-    /// How long caches may keep it, when that is not what its driver said.
+    /// The asset; `None` if there is none.
+    pub(super) asset: Option<Arc<Published>>,
+    /// How long caches may keep it, if different from the driver's value.
     pub(super) max_age_secs: Option<u32>,
-    /// It was waited for.
+    /// Whether the request had to wait.
     pub(super) waited: bool,
 }
 
 impl Current {
-    fn at_once(piece: Option<Arc<Published>>) -> Self {
-        Self { piece, max_age_secs: None, waited: false }
+    fn at_once(asset: Option<Arc<Published>>) -> Self {
+        Self { asset, max_age_secs: None, waited: false }
     }
 }
 
-/// What a viewer asks of a playlist.
+/// Delivery directives of a playlist request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Directives {
-    /// The version must have this segment, or this part of it.
+    /// The version must have this segment, or this part of the segment.
     version: Option<(u64, Option<u32>)>,
-    /// Without what the viewer knows.
+    /// Whether a delta update is requested.
     skip: bool,
 }
 
@@ -65,7 +65,7 @@ impl Directives {
     }
 
     /// # Errors
-    /// It is too far ahead.
+    /// 400 if the requested segment is too far ahead.
     fn check(self, reload: &Reload) -> Result<(), ApiError> {
         let newest = reload.next_sequence.saturating_sub(1);
         match self.version {
@@ -76,7 +76,7 @@ impl Directives {
         }
     }
 
-    /// The version lists what was asked for. One without a next one is the last.
+    /// Whether the version lists the requested segment or part. A version without a reload state is the last one.
     fn is_met(self, reload: Option<&Reload>) -> bool {
         let (Some(reload), Some((sequence, part))) = (reload, self.version) else { return true };
         match part {
@@ -85,7 +85,7 @@ impl Directives {
         }
     }
 
-    /// The version before did not list what was asked for, so that the answer will be the same for a while.
+    /// Whether this is the first version that lists the requested segment or part, so that the response stays the same for a while.
     fn is_exact(self, reload: &Reload) -> bool {
         match self.version {
             Some((sequence, Some(part))) if sequence == reload.next_sequence => {
@@ -109,68 +109,69 @@ fn malformed(text: impl Into<String>) -> ApiError {
     ApiError::malformed("malformed_directive", text)
 }
 
-/// What stands for the name of `piece`, as the query asks for it.
+/// The current asset of the name of `asset`, as the query requests it.
 ///
 /// # Errors
-/// 400 for directives that make no sense, 503 for what did not come in time or when too many wait.
+/// 400 for invalid directives; 503 if the media did not arrive in time or too many viewers are waiting.
 pub(super) async fn follow(
     query: &str,
     opening: &Opening,
     name: &str,
-    piece: Option<Arc<Published>>,
+    asset: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
-    let Some(piece) = piece else { return coming(opening, name).await };
-    if piece.followed.segment.is_some() {
+    let Some(asset) = asset else { return coming(opening, name).await };
+    if asset.followed.segment.is_some() {
         let current =
-            if is_wanted_now(query) { Current::at_once(Some(piece)) } else { begun(opening, piece).await };
+            if is_wanted_now(query) { Current::at_once(Some(asset)) } else { begun(opening, asset).await };
         return Ok(current);
     }
-    let Some(reload) = &piece.followed.reload else { return Ok(Current::at_once(Some(piece))) };
+    let Some(reload) = &asset.followed.reload else { return Ok(Current::at_once(Some(asset))) };
     let asked = Directives::of(query)?;
     asked.check(reload)?;
     let waited = !asked.is_met(Some(reload));
-    let piece = if waited {
+    let asset = if waited {
         let look = || match opening.assets().get(name) {
             None => Some(None),
-            Some(piece) if opening.ended() || asked.is_met(piece.followed.reload.as_ref()) => {
-                Some(Some(piece))
+            Some(asset) if opening.ended() || asked.is_met(asset.followed.reload.as_ref()) => {
+                Some(Some(asset))
             }
             Some(_) => None,
         };
-        let Some(piece) = wait_for(opening, longest_wait(reload), look).await? else {
-            return Ok(Current { piece: None, max_age_secs: None, waited });
+        let Some(asset) = wait_for(opening, longest_wait(reload), look).await? else {
+            return Ok(Current { asset: None, max_age_secs: None, waited });
         };
-        piece
+        asset
     } else {
-        piece
+        asset
     };
-    let reload = piece.followed.reload.as_ref();
+    let reload = asset.followed.reload.as_ref();
     let exact = reload.filter(|reload| asked.is_exact(reload));
     let max_age_secs = exact.map(|reload| reload.target_ms.saturating_mul(KEPT_TARGETS) / 1000);
-    // Published before the whole form, so that it is not older.
+    // Published before the full playlist, so it is not older.
     let delta = reload.and_then(|reload| reload.delta.as_ref()).filter(|_| asked.skip);
     let delta = delta.and_then(|name| opening.assets().get(name)).filter(|delta| delta.audience.is_hosted());
-    Ok(Current { piece: Some(delta.unwrap_or(piece)), max_age_secs, waited })
+    Ok(Current { asset: Some(delta.unwrap_or(asset)), max_age_secs, waited })
 }
 
-/// A segment of a stream that has just begun, once [`START_SEGMENTS`] are listed: a player that starts with less runs dry before it has
-/// asked for the next. The segment waits and not the playlist, as players of parts need the playlist at once and no whole segment.
+/// Delays a segment of a stream that has just started until [`START_SEGMENTS`] are listed: with fewer, a player runs out of media before
+/// it requests the next one. The segment is delayed instead of the playlist, because players that load parts need the playlist at once
+/// and need no whole segment.
 async fn begun(opening: &Opening, segment: Arc<Published>) -> Current {
     let look = || (opening.ended() || is_startable(opening)).then_some(());
     let waited = look().is_none();
     if waited {
-        // It is given as well when the others take too long, or too many wait.
+        // The segment is also sent if the others take too long or too many viewers are waiting.
         let _ = wait_for(opening, START_WAIT, look).await;
     }
-    Current { piece: Some(segment), max_age_secs: None, waited }
+    Current { asset: Some(segment), max_age_secs: None, waited }
 }
 
-/// `now=1`: a player that does not run dry with the first segment alone, as hls.js, asks for it at once.
+/// `now=1`: sent by a player that can start with the first segment alone, such as hls.js.
 fn is_wanted_now(query: &str) -> bool {
     form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "now" && value == "1")
 }
 
-/// Its playlist lists enough segments, or belongs to no live stream; reading ends with the last segment that counts.
+/// Whether the playlist lists enough segments or does not belong to a live stream. Stops reading at the last segment needed.
 fn is_startable(opening: &Opening) -> bool {
     let media = ready::media(opening.assets());
     let Some(playlist) = media.as_deref().and_then(ready::text) else { return true };
@@ -178,20 +179,20 @@ fn is_startable(opening: &Opening) -> bool {
     segments.by_ref().take(START_SEGMENTS).count() == START_SEGMENTS || playlist.contains("#EXT-X-ENDLIST")
 }
 
-/// A piece that is not there: waited for when it is said to come next.
+/// An asset that does not exist yet: waits for it if the playlist announces it as the next one.
 async fn coming(opening: &Opening, name: &str) -> Result<Current, ApiError> {
     let assets = opening.assets();
     let Some(limit) = assets.coming(name) else { return Ok(Current::at_once(None)) };
     let look = || match assets.get(name) {
-        Some(piece) => Some(Some(piece)),
+        Some(asset) => Some(Some(asset)),
         None if opening.ended() || assets.coming(name).is_none() => Some(None),
         None => None,
     };
-    let piece = wait_for(opening, limit, look).await?.filter(|piece| piece.audience.is_hosted());
-    Ok(Current { piece, max_age_secs: None, waited: true })
+    let asset = wait_for(opening, limit, look).await?.filter(|asset| asset.audience.is_hosted());
+    Ok(Current { asset, max_age_secs: None, waited: true })
 }
 
-/// Looks until there is something, each time something was published that is waited for.
+/// Checks for a result now and after each relevant publication.
 async fn wait_for<T>(
     opening: &Opening,
     limit: Duration,
@@ -247,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_met_by_what_it_lists_or_a_later_one() {
-        // Segment 7 is being made, and two of its parts are listed.
+    fn directives_are_met_by_a_version_that_lists_the_part_or_a_later_one() {
+        // Segment 7 is incomplete, and two of its parts are listed.
         let now = reload(7, 2);
         for (query, met, exact) in [
             ("", true, false),
@@ -266,7 +267,7 @@ mod tests {
                 (met, exact),
                 "{query}"
             );
-            assert!(asked(query).is_met(None), "nothing more comes");
+            assert!(asked(query).is_met(None), "no more media follows");
         }
         let whole = reload(7, 0);
         for (query, exact) in [("_HLS_msn=6", true), ("_HLS_msn=6&_HLS_part=3", true), ("_HLS_msn=5", false)]
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_is_far_ahead() {
+    fn requests_far_ahead_are_refused() {
         for (query, good) in [
             ("_HLS_msn=0", true),
             ("_HLS_msn=8", true),

@@ -1,4 +1,4 @@
-//! Headers of playback: who may read an answer, how long caches keep it, in which form it goes.
+//! Headers of playback: CORS, caching and encoding.
 
 use poem::http::HeaderMap;
 use poem::http::header::{
@@ -9,38 +9,38 @@ use poem::http::header::{
 
 const TIMING_ALLOW_ORIGIN: HeaderName = HeaderName::from_static("timing-allow-origin");
 const ANY: HeaderValue = HeaderValue::from_static("*");
-/// Seconds a browser may keep the answer to a preflight request.
+/// Seconds that a browser may cache a preflight response.
 const PREFLIGHT_MAX_AGE_SECS: u32 = 86_400;
-/// The methods of playback.
+/// Methods of playback.
 pub(super) const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
-/// Request headers a page may send; the last tells its player from others for the count of viewers.
+/// Request headers that a page may send; the last one distinguishes players for the viewer count.
 const REQUEST_HEADERS: HeaderValue =
     HeaderValue::from_static("Range, X-API-Key, Authorization, X-Playback-Session-Id");
-/// Answer headers a page may read.
+/// Response headers that a page may read.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("Content-Length, Content-Range, Date, Age, Retry-After, X-Request-Id");
 
-/// Pages that may read the answers.
+/// Origins that may read the responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// Those of every site.
+    /// All origins.
     All,
-    /// Those of one origin, because the destination has a list of origins and it is on it.
+    /// One origin, which is on the destination's list.
     One(HeaderValue),
-    /// None: there is a list, and it is no page that asks.
+    /// None: the destination has a list, and the request has no origin.
     Program,
 }
 
 impl Readers {
-    /// Who may read what this request is answered, or `None` when it comes from a page that is not on the list.
-    /// Requests without `Origin` pass: programs that could send any, and pages that could not read the answer.
+    /// The origins that may read the response, or `None` if the request's origin is not on the list. Requests without `Origin` pass:
+    /// they come from programs, which could send any origin, or from pages that cannot read the response.
     pub(super) fn of(headers: &HeaderMap, allowed: &[String]) -> Option<Self> {
         if allowed.is_empty() {
             return Some(Readers::All);
         }
         let Some(origin) = headers.get(ORIGIN) else {
             return Some(match allowed {
-                // What a cache keeps for a program serves the pages of the only origin as well.
+                // A response cached for a program must also work for pages of the only origin.
                 [only] => {
                     HeaderValue::try_from(only.trim_end_matches('/')).map_or(Readers::Program, Readers::One)
                 }
@@ -53,16 +53,16 @@ impl Readers {
     }
 }
 
-/// What every answer of playback carries, errors included: without it a player sees no more than "status 0".
+/// Headers of every playback response, including errors: without them a player sees only "status 0".
 pub(super) fn common(headers: &mut HeaderMap, readers: &Readers) {
     let origin = match readers {
         Readers::All => Some(ANY),
         Readers::One(origin) => Some(origin.clone()),
-        // A cache that does not heed `Vary` must not let every page in.
+        // A cache that ignores `Vary` must not give access to every origin.
         Readers::Program => None,
     };
     if *readers != Readers::All {
-        // In one line: there are caches that heed no more than one.
+        // One header line, because some caches read only one.
         let vary = if headers.contains_key(VARY) { "Accept-Encoding, Origin" } else { "Origin" };
         headers.insert(VARY, HeaderValue::from_static(vary));
     }
@@ -76,25 +76,25 @@ pub(super) fn common(headers: &mut HeaderMap, readers: &Readers) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
-/// The answer to a preflight request. It promises nothing: the request that follows is judged by itself.
+/// Headers of a preflight response. The request that follows is checked separately.
 pub(super) fn preflight(headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from(PREFLIGHT_MAX_AGE_SECS));
 }
 
-/// For whom a piece is kept by caches.
+/// Caching of an asset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// A playlist: for the seconds its driver said.
+    /// A playlist: for the seconds that the driver set.
     Playlist(u32),
-    /// Media: for ever that long, as its name is never used again.
+    /// Media: for a long time, because names are never reused.
     Media(u32),
-    /// The preview: by nobody, as it is counted.
+    /// The preview: never, because its requests are counted.
     Preview,
 }
 
-/// The `Cache-Control` of a piece.
+/// The `Cache-Control` of an asset.
 pub(super) fn cache_control(keep: Keep) -> HeaderValue {
     let text = match keep {
         Keep::Preview => return HeaderValue::from_static("private, no-store"),
@@ -105,12 +105,12 @@ pub(super) fn cache_control(keep: Keep) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("no-store"))
 }
 
-/// No cache keeps the answer.
+/// Whether the response must not be cached.
 pub(super) fn is_never_stored(headers: &HeaderMap) -> bool {
     headers.get(CACHE_CONTROL).is_some_and(|value| value.as_bytes().ends_with(b"no-store"))
 }
 
-/// The client asks for gzip (RFC 9110, section 12.5.3): by name, or by `*` when gzip is not named, and not with `q=0`.
+/// Whether the client accepts gzip (RFC 9110, section 12.5.3): by name, or by `*` if gzip is not named, and without `q=0`.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let mut any = false;
     let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_used_only_when_asked_for() {
+    fn gzip_is_used_only_if_accepted() {
         for (value, expected) in [
             ("gzip", true),
             ("gzip, deflate, br", true),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_origins_lets_its_pages_read_and_no_other() {
+    fn only_listed_origins_may_read() {
         let list = ["https://a.example".to_owned(), "https://b.example:8443/".to_owned()];
         let of = |origin| Readers::of(&with(ORIGIN, origin), &list);
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_depend_on_the_origin_say_so() {
+    fn responses_that_depend_on_the_origin_have_vary() {
         let origin = HeaderValue::from_static("https://a.example");
         for (readers, allowed, vary) in [
             (Readers::All, Some("*"), None),
@@ -194,12 +194,12 @@ mod tests {
             assert_eq!(text(ACCESS_CONTROL_ALLOW_ORIGIN), allowed);
             assert_eq!(text(TIMING_ALLOW_ORIGIN), allowed);
             assert_eq!(text(VARY), vary);
-            assert_eq!(headers[CACHE_CONTROL], "no-store", "when nothing else was said");
+            assert_eq!(headers[CACHE_CONTROL], "no-store", "without another rule");
         }
     }
 
     #[test]
-    fn caches_are_told_what_the_table_says() {
+    fn cache_control_follows_the_table() {
         for (keep, expected) in [
             (Keep::Playlist(1), "max-age=1"),
             (Keep::Playlist(0), "no-store"),

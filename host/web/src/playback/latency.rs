@@ -1,4 +1,4 @@
-//! How far behind a viewer who follows the stream is, as its media playlist has it.
+//! Latency of a viewer at the live edge, computed from the media playlist.
 
 use time::{Date, Month};
 
@@ -10,12 +10,12 @@ const DURATION: &str = "#EXTINF:";
 const PART: &str = "#EXT-X-PART:";
 const CONTROL: &str = "#EXT-X-SERVER-CONTROL:";
 const TARGET: &str = "#EXT-X-TARGETDURATION:";
-/// A player stays so many target durations behind a playlist that says nothing else (RFC 8216, 6.3.3).
+/// Target durations that a player stays behind a playlist without an explicit hold-back (RFC 8216, 6.3.3).
 const TARGETS_BEHIND: f64 = 3.0;
 
 impl Playback {
-    /// Milliseconds that pass between the arrival of a picture and the moment a viewer sees it who keeps the distance that the
-    /// playlist asks for: the age of the end of the newest media listed, and that distance. `None` when nothing is listed.
+    /// Milliseconds from the arrival of a frame until a viewer sees it, if the viewer keeps the distance that the playlist asks for: the
+    /// age of the end of the newest listed media, plus that distance. `None` if nothing is listed.
     pub fn latency_ms(&self, opening: &Opening) -> Option<i64> {
         let facts = opening.assets().playback()?;
         let of = |name: &str| opening.assets().get(name);
@@ -25,18 +25,18 @@ impl Playback {
         }
         let text = ready::text(&media)?;
         let age_ms = (self.clock.now().0 - end_ms(text)?).max(0);
-        // Drivers of earlier minors do not say it.
+        // Drivers of earlier minor versions do not report it.
         let told_ms = opening.assets().hold_back_ms().map(i64::from);
         Some(age_ms + told_ms.or_else(|| distance_ms(text))?)
     }
 }
 
-/// Wall time of the end of what is listed: the last date, and what is listed behind it.
+/// Wall-clock time of the end of the listed media: the last date, plus the media listed after it.
 fn end_ms(playlist: &str) -> Option<i64> {
     let (mut behind_secs, mut whole) = (0.0, false);
     for line in playlist.lines().rev() {
         if let Some(duration) = line.strip_prefix(DURATION) {
-            // The parts of a whole segment stand before it, and are counted with it.
+            // The parts of a whole segment are listed before it and are counted with it.
             whole = true;
             behind_secs += seconds(duration.split(',').next()?)?;
         } else if let Some(part) = line.strip_prefix(PART).filter(|_| !whole) {
@@ -48,7 +48,7 @@ fn end_ms(playlist: &str) -> Option<i64> {
     None
 }
 
-/// The distance from the end that the playlist asks players to keep: that of parts if it has them.
+/// The hold-back that the playlist asks for: the part hold-back if it has parts.
 fn distance_ms(playlist: &str) -> Option<i64> {
     let head = || playlist.lines().take_while(|line| !line.starts_with(DURATION));
     if let Some(control) = head().find_map(|line| line.strip_prefix(CONTROL)) {
@@ -61,7 +61,7 @@ fn distance_ms(playlist: &str) -> Option<i64> {
     Some(millis(target * TARGETS_BEHIND))
 }
 
-/// A number of an attribute list; none of ours stands behind a quoted comma.
+/// A value of an attribute list; the attributes read here never follow a quoted comma.
 fn attribute<'a>(list: &'a str, name: &str) -> Option<&'a str> {
     list.split(',')
         .find_map(|pair| pair.split_once('=').filter(|(known, _)| *known == name).map(|(_, value)| value))
@@ -75,7 +75,7 @@ fn millis(secs: f64) -> i64 {
     (secs * 1_000.0).round() as i64
 }
 
-/// `2027-01-15T08:00:00.000Z` in milliseconds since 1970; playlists have no other form of dates here.
+/// Parses `2027-01-15T08:00:00.000Z`, the only date format of these playlists, to Unix milliseconds.
 fn date_ms(text: &str) -> Option<i64> {
     let (date, clock) = text.trim().strip_suffix('Z')?.split_once('T')?;
     let mut date = date.splitn(3, '-');
@@ -96,7 +96,7 @@ mod tests {
     const START_MS: i64 = 1_800_000_000_000;
 
     #[test]
-    fn the_end_is_the_last_date_and_what_follows_it() {
+    fn the_end_is_the_last_date_plus_the_media_after_it() {
         let segments = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MAP:URI=\"i\"\n\
             #EXT-X-PROGRAM-DATE-TIME:2027-01-15T08:00:00.000Z\n#EXTINF:2.00000,\n1.m4s\n\
             #EXT-X-PROGRAM-DATE-TIME:2027-01-15T08:00:02.002Z\n#EXTINF:2.00200,\n2.m4s\n";
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distance_is_what_the_playlist_asks_for() {
+    fn the_distance_is_the_hold_back_of_the_playlist() {
         let plain = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\n1\n";
         assert_eq!(distance_ms(plain), Some(12_000));
         let with = |control: &str| format!("#EXTM3U\n#EXT-X-SERVER-CONTROL:{control}\n{plain}");

@@ -1,8 +1,7 @@
-//! Bytes that viewers got, by account, destination and clock hour (UTC) of the byte.
+//! Bytes sent to viewers, by account, destination and UTC clock hour.
 //!
-//! A body holds its hour's counter and adds to it without a lock. What was counted goes to the store every few seconds;
-//! what the store did not take stays here for the next time. A counter only ever grows by bytes that were handed to the
-//! socket, so nothing has to be taken back.
+//! A body holds its hour's counter and adds to it without a lock. Counts are flushed to the store every few seconds; after a failed
+//! flush they are kept for the next one. Only bytes handed to the socket are counted, so counts are never reduced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +16,13 @@ use satcast_core::ids::{AccountId, DestinationId, UnixMillis};
 use satcast_net::http::Sent;
 use satcast_store::{Bandwidth, Store, StoreError};
 
-/// How often counted bytes go to the store: what a crash loses at most.
+/// Interval of flushes to the store, which bounds the loss after a crash.
 pub const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Longest wait of a reader for bytes that are on their way to the store.
+/// Longest wait of a reader for a running flush.
 const MOVING_WAIT: Duration = Duration::from_millis(250);
 
-/// Accounts whose stored bytes are kept here; beyond them all are asked for anew.
+/// Most accounts in the cache of stored bytes; when there are more, all are dropped.
 const STORED_MAX: usize = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,28 +32,28 @@ struct Subject {
     hour: UnixMillis,
 }
 
-/// Bytes of one subject that the store does not have yet.
+/// Bytes of one subject that are not stored yet.
 #[derive(Debug, Default)]
 struct Counter(AtomicU64);
 
-/// Counts for the whole service.
+/// Counters of the whole service.
 #[derive(Debug)]
 pub(super) struct Meter {
     store: Store,
     clock: Clock,
     counters: Mutex<HashMap<Subject, Arc<Counter>>>,
-    /// Written while bytes go over to the store, so that no reader sees them at both places or at none.
+    /// Write-locked during a flush, so that no reader sees the bytes twice or not at all.
     moving: RwLock<()>,
-    /// What the store said last.
+    /// Cache of the store's last answers.
     stored: Mutex<HashMap<AccountId, Stored>>,
 }
 
-/// Bytes that the store has of an account and hour.
+/// Stored bytes of an account in an hour.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     hour: UnixMillis,
     bytes: u64,
-    /// Number of the last change before the store was asked.
+    /// Generation of the store before the query.
     generation: u64,
 }
 
@@ -63,7 +62,7 @@ impl Meter {
         Self { store, clock, counters: Mutex::default(), moving: RwLock::default(), stored: Mutex::default() }
     }
 
-    /// Begins to count one body. `sent` is the number of bytes its connection has written.
+    /// Starts counting one body. `sent` is the number of bytes that its connection has written.
     pub(super) fn count(
         self: &Arc<Self>,
         account: AccountId,
@@ -80,11 +79,11 @@ impl Meter {
         self.counters.lock().entry(subject).or_default().clone()
     }
 
-    /// Gives the store what was counted since the last time, in one transaction. To be run in a task of its own: dropped while
-    /// the database commits, the bytes would be stored and would still wait here.
+    /// Stores the bytes counted since the last flush, in one transaction. Must run in a task of its own: if it were dropped during the
+    /// commit, the bytes would be stored and still be counted here.
     ///
     /// # Errors
-    /// The store failed; the bytes stay here for the next time.
+    /// The store failed; the bytes are kept for the next flush.
     pub(super) async fn flush(&self) -> Result<(), StoreError> {
         let _moving = self.moving.write().await;
         let due: Vec<(Subject, Arc<Counter>, u64)> = {
@@ -106,21 +105,21 @@ impl Meter {
         Ok(())
     }
 
-    /// Lets go of counters that are empty and that no body holds. Bodies take theirs under the same lock.
+    /// Removes empty counters that no body holds. Bodies get their counters under the same lock.
     fn forget_idle(&self) {
-        // `get_mut` sees what a body added before it let go, which a count of the owners does not promise.
+        // `get_mut` synchronizes with the last additions of a dropped body, which the reference count alone does not.
         self.counters
             .lock()
             .retain(|_, counter| Arc::get_mut(counter).is_none_or(|counter| *counter.0.get_mut() > 0));
     }
 
-    /// Bytes of the account in the clock hour that runs, stored or not.
+    /// Bytes of the account in the current clock hour, stored or not.
     ///
     /// # Errors
     /// The store failed.
     pub(super) async fn used_this_hour(&self, account: AccountId) -> Result<u64, StoreError> {
         let hour = self.clock.now().hour_start();
-        // A database that hangs must not hang the status: then what is on its way may be seen at both places.
+        // A hanging database must not block the status: bytes of a running flush may then be counted twice.
         let _still = tokio::time::timeout(MOVING_WAIT, self.moving.read()).await;
         let stored = self.stored(account, hour).await?;
         let here =
@@ -135,7 +134,7 @@ impl Meter {
         Ok(stored.saturating_add(waiting))
     }
 
-    /// Bytes that the store has; asked again after every change of them.
+    /// Stored bytes; queried again after every change.
     async fn stored(&self, account: AccountId, hour: UnixMillis) -> Result<u64, StoreError> {
         let generation = self.store.generation();
         let known = || self.stored.lock();
@@ -152,7 +151,7 @@ impl Meter {
         Ok(bytes)
     }
 
-    /// Bytes that wait for the store.
+    /// Bytes that are not stored yet.
     pub(super) fn waiting(&self) -> u64 {
         self.counters.lock().values().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
     }
@@ -162,9 +161,9 @@ fn row(subject: Subject, bytes: u64) -> Bandwidth {
     Bandwidth { account: subject.account, destination: subject.destination, hour_start: subject.hour, bytes }
 }
 
-/// Counts one body. The connection asks for the next bytes when those before have gone, so that what it has written by
-/// then, and no more than was given, is counted; the end of the body is given and counted at once. A connection that
-/// dies before leaves what it had not written uncounted.
+/// Counts one body. The connection requests the next bytes when the bytes before are written, so the bytes written by then are
+/// counted, but never more than were handed out. The end of the body is counted when it is handed out. If the connection breaks,
+/// bytes that it had not written are not counted.
 #[derive(Debug)]
 pub(super) struct Count {
     meter: Arc<Meter>,
@@ -177,18 +176,18 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Counts what has gone by now; to be called before more is given.
+    /// Counts the bytes written so far; call before handing out more.
     pub(super) fn settle(&mut self) {
         let written = self.sent.as_ref().map_or(u64::MAX, |sent| sent.bytes() - self.sent_before);
         self.add_up_to(self.given.min(written));
     }
 
-    /// `bytes` more were given to the connection.
+    /// Records that `bytes` more were handed to the connection.
     pub(super) fn give(&mut self, bytes: u64) {
         self.given += bytes;
     }
 
-    /// Nothing more will be given.
+    /// Records that no more bytes follow.
     pub(super) fn finish(&mut self) {
         self.add_up_to(self.given);
     }
@@ -215,7 +214,7 @@ impl Drop for Count {
 
 #[cfg(test)]
 impl Meter {
-    /// As while a flush waits for the database.
+    /// Blocks readers as a flush does that waits for the database.
     pub(super) async fn hold(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
         self.moving.write().await
     }
@@ -224,7 +223,7 @@ impl Meter {
         self.counters.lock().len()
     }
 
-    /// Bodies that are being counted.
+    /// Number of bodies that are being counted.
     pub(super) fn bodies(&self) -> usize {
         self.counters.lock().values().map(|counter| Arc::strong_count(counter) - 1).sum()
     }

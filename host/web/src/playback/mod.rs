@@ -1,10 +1,9 @@
-//! Playback: what viewers fetch of live destinations, over HTTP.
+//! Playback: HLS over HTTP for viewers of live destinations.
 //!
-//! `/hls/<path>/index.m3u8?apiKey=` is the way in; its playlist leads to `/hls/<path>/t/<token>/<piece>`, where the token
-//! ([`token`]) stands for key and session, so that all other bodies are the same for everyone. Who may watch is asked of
-//! the store at most once a second and key ([`access`]); the pieces come from the opening of the live session as they were
-//! published ([`serve`], [`body`]), and what was sent is counted ([`meter`]). A segment costs a MAC, two look-ups and a
-//! reference: no question to the store, nothing rendered.
+//! `/hls/<path>/index.m3u8?apiKey=` is the entry; its playlist leads to `/hls/<path>/t/<token>/<asset>`. The token ([`token`])
+//! replaces key and session, so all other bodies are the same for every viewer. Access is checked at the store at most once a second
+//! per key ([`access`]); assets are served as the opening of the live session published them ([`serve`], [`body`]), and sent bytes are
+//! counted ([`meter`]). A segment costs a MAC, two look-ups and a reference: no store query and no rendering.
 
 mod access;
 mod admit;
@@ -43,7 +42,7 @@ pub use meter::FLUSH_INTERVAL;
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
-use crate::base::shell::logged_path;
+use crate::base::middleware::logged_path;
 use crate::base::{ApiError, RequestContext};
 use access::Accesses;
 use headers::Readers;
@@ -61,10 +60,10 @@ use satcast_store::{Store, StoreError};
 use token::{Grant, Mint};
 use viewers::Viewers;
 
-/// Requests with a preview token: all viewers and everything below it together.
+/// Requests with one preview token: all viewers and all paths together.
 pub const RATE_PREVIEW: RateRule = RateRule::per_minute("preview", 60);
 
-/// Where playback begins in the path of an address.
+/// Path prefix of playback.
 pub(crate) const PREFIX: &str = "/hls/";
 
 /// Playback of all destinations.
@@ -77,9 +76,9 @@ pub struct Playback {
     meter: Arc<Meter>,
     viewers: Viewers,
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
-    /// Shared with the API: a guesser has one budget.
+    /// Shared with the API, so that guesses at both count together.
     invalid_keys: Arc<RateLimiter<Network>>,
-    /// Lines about files that cannot be read.
+    /// Limits log lines about unreadable files.
     unreadable: LogLimit,
 }
 
@@ -90,7 +89,7 @@ impl std::fmt::Debug for Playback {
 }
 
 impl Playback {
-    /// Nothing is counted and nobody known yet; `invalid_keys` counts guesses by address.
+    /// `invalid_keys` counts guesses by address.
     pub fn new(
         store: Store,
         live: Live,
@@ -114,7 +113,7 @@ impl Playback {
         })
     }
 
-    /// The answer to a request below `/hls/`. It never fails: whatever happens inside becomes an answer.
+    /// Answers a request below `/hls/`. It never fails: errors and panics become responses.
     pub async fn answer(&self, request: Request) -> Response {
         let started = self.clock.monotonic();
         let context = RequestContext::begin(&request, &self.trusted_proxies);
@@ -131,12 +130,12 @@ impl Playback {
         response
     }
 
-    /// The token of the preview of a live session, the same for as long as it lasts; `path` is the playback path.
+    /// The preview token of a live session, which does not change during the session; `path` is the playback path.
     pub fn preview_token(&self, opening: &Opening, path: &str) -> String {
         self.mint.token(Grant::Preview, opening.destination, opening.session.as_str(), path)
     }
 
-    /// Bytes that viewers of an account got in the clock hour that runs.
+    /// Bytes sent to viewers of an account in the current clock hour.
     ///
     /// # Errors
     /// The store failed.
@@ -144,27 +143,27 @@ impl Playback {
         self.meter.used_this_hour(account).await
     }
 
-    /// Players of a destination that were given a playlist in the last [`SEEN`].
+    /// Number of players of a destination that loaded a playlist within [`SEEN`].
     pub fn viewers(&self, destination: DestinationId) -> u64 {
         self.viewers.count(destination, self.clock.monotonic())
     }
 
-    /// Gives the store the bytes counted since the last time. On failure they are kept for the next. Whoever waits for it may
-    /// give up: it goes on without him.
+    /// Stores the bytes counted since the last flush; after a failure they are kept for the next one. The flush continues even if the
+    /// caller stops waiting.
     pub async fn flush_meter(&self) {
         let meter = self.meter.clone();
         let flush = tokio::spawn(async move {
             if let Err(error) = meter.flush().await {
                 let bytes = meter.waiting();
-                tracing::error!(%error, bytes, "bytes that viewers got cannot be stored; they are kept for the next try");
+                tracing::error!(%error, bytes, "cannot store the bytes sent to viewers; they are kept for the next try");
             }
         });
         if let Err(error) = flush.await {
-            tracing::error!(%error, "storing the bytes that viewers got broke off");
+            tracing::error!(%error, "storing the bytes sent to viewers ended early");
         }
     }
 
-    /// Gives the store what was counted every [`FLUSH_INTERVAL`], and a last time when `shutdown` resolves.
+    /// Flushes every [`FLUSH_INTERVAL`], and once more when `shutdown` resolves.
     pub async fn keep_meter(self: Arc<Self>, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         let mut tick = tokio::time::interval(FLUSH_INTERVAL);
@@ -179,7 +178,7 @@ impl Playback {
     }
 }
 
-/// Turns a panic into an answer.
+/// Turns a panic into a response.
 async fn caught(work: impl Future<Output = serve::Answer>, context: &RequestContext) -> serve::Answer {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(request_id = %context.id, "a playback request panicked");
@@ -191,7 +190,7 @@ fn finish_headers(response: &mut Response, readers: &Readers, context: &RequestC
     let failed = !response.status().is_success();
     let headers: &mut HeaderMap = response.headers_mut();
     headers::common(headers, readers);
-    // What a cache keeps is given to others, whose request it was not.
+    // A cached response is also served to other requests.
     if failed || headers::is_never_stored(headers) {
         context.show(headers);
     }
@@ -209,7 +208,7 @@ fn log(request: &Request, status: StatusCode, context: &RequestContext, took: Du
     tracing::debug!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
 }
 
-/// A path with whatever follows a part `t` masked.
+/// A path with everything after a segment `t` masked.
 fn without_token(path: &str) -> String {
     let mut after_t = false;
     let parts = path.split('/').map(|part| {

@@ -1,9 +1,9 @@
-//! Which bytes of a piece a request asks for (RFC 9110, section 14).
+//! Byte ranges of requests (RFC 9110, section 14).
 
 use poem::http::HeaderMap;
 use poem::http::header::{IF_RANGE, RANGE};
 
-/// What is to be sent.
+/// The bytes to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Span {
     /// All of it, with 200.
@@ -15,8 +15,8 @@ pub(super) enum Span {
 }
 
 impl Span {
-    /// The bytes a GET with these headers gets of a piece of `size` bytes. Several ranges, other units and what cannot
-    /// be read are answered whole, which the standard allows; so is a condition, as nothing here has a validator.
+    /// The bytes for a GET with these headers of an asset of `size` bytes. Several ranges, other units and unreadable ranges get the
+    /// whole asset, which the standard allows; so do conditional ranges, because assets have no validators.
     pub(super) fn asked(headers: &HeaderMap, size: u64) -> Self {
         let mut lines = headers.get_all(RANGE).iter();
         let (Some(line), None) = (lines.next(), lines.next()) else { return Span::Whole };
@@ -52,7 +52,7 @@ impl Span {
     }
 }
 
-/// Digits only; more than fit are the largest number.
+/// Digits only; saturates at the largest number.
 fn number(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn several_foreign_and_malformed_ranges_get_the_whole() {
+    fn multiple_unknown_and_malformed_ranges_get_the_whole_asset() {
         for range in [
             "",
             "bytes",

@@ -1,4 +1,4 @@
-//! Whether a player that came now would play.
+//! Whether a player can start now.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use satcast_drivers::published::{Assets, Opening, Published};
 use satcast_live::SessionState;
 
 impl Playback {
-    /// New media came lately, or its encoder is away for a moment; and from the entry on everything a player fetches first is there:
-    /// the media playlist, its newest initialization and its newest segment. No file is looked at.
+    /// Whether new media arrived recently or the encoder is reconnecting, and everything that a player fetches first is published: entry,
+    /// media playlist, newest init segment and newest segment. Does not access files.
     pub fn is_ready(&self, opening: &Opening, session: SessionState) -> bool {
         let Some(facts) = opening.assets().playback() else { return false };
         let is_away = session == SessionState::Reconnecting;
@@ -21,13 +21,13 @@ impl Playback {
         is_open && is_fresh && is_playable(opening.assets()).is_some()
     }
 
-    /// Why nothing of a stream can be played: a session begins before its destinations have anything.
+    /// Error for a stream that has no media yet: offline, or starting, because a session starts before its destinations publish.
     pub(super) fn nothing_yet(&self, stream: StreamId) -> ApiError {
         if self.live.session(stream).is_some() { ApiError::starting() } else { ApiError::offline() }
     }
 }
 
-/// The media playlist that players follow.
+/// The media playlist that players load.
 pub(super) fn media(assets: &Assets) -> Option<Arc<Published>> {
     let entry = hosted(assets, &assets.playback()?.entry)?;
     let text = text(&entry)?;
@@ -43,23 +43,23 @@ fn is_playable(assets: &Assets) -> Option<()> {
     Some(())
 }
 
-/// A piece that viewers with a key may fetch.
+/// An asset that viewers with a key may fetch.
 fn hosted(assets: &Assets, name: &str) -> Option<Arc<Published>> {
-    assets.get(name).filter(|piece| piece.audience.is_hosted())
+    assets.get(name).filter(|asset| asset.audience.is_hosted())
 }
 
 /// The text of a playlist.
-pub(super) fn text(piece: &Published) -> Option<&str> {
-    match &piece.body {
-        AssetBody::Memory(bytes) if piece.is_playlist() => std::str::from_utf8(bytes).ok(),
+pub(super) fn text(asset: &Published) -> Option<&str> {
+    match &asset.body {
+        AssetBody::Memory(bytes) if asset.is_playlist() => std::str::from_utf8(bytes).ok(),
         _ => None,
     }
 }
 
-fn is_there(assets: &Assets, piece: &Published) -> Option<()> {
-    match &piece.body {
+fn is_there(assets: &Assets, asset: &Published) -> Option<()> {
+    match &asset.body {
         AssetBody::Memory(bytes) => (!bytes.is_empty()).then_some(()),
-        // Not looked at: a disk that hangs must not hang who asks. The driver keeps it while it is published.
+        // The file is not checked, because a hanging disk must not block the caller. The driver keeps it while it is published.
         AssetBody::File { len, .. } | AssetBody::Open { len, .. } => (*len > 0).then_some(()),
         AssetBody::Parts(names) => names.iter().try_for_each(|name| {
             let part = assets.get(name).filter(|part| !matches!(part.body, AssetBody::Parts(_)))?;

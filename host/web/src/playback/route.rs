@@ -1,5 +1,4 @@
-//! Requests that a destination's driver answers itself. What is asked and what is answered goes through the same checks, counts and
-//! headers as published pieces.
+//! Requests that a destination's driver answers. Requests and responses get the same checks, metering and headers as published assets.
 
 use std::sync::Arc;
 
@@ -23,13 +22,13 @@ use satcast_core::networks::Network;
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
 use satcast_drivers::published::{Answer as Answered, Unanswered};
 
-/// Parameters of the address that are the host's.
+/// Query parameters that belong to the host.
 const HOST_PARAMETERS: [&str; 3] = ["apiKey", "key", "token"];
-/// What a driver answers comes from the service's own address: no page of it may act there.
+/// A driver's response has the service's own origin: pages in it must not run with the rights of that origin.
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 
 impl Playback {
-    /// Asked for with the key, below the destination's address.
+    /// Handles a request with a key below the destination's URL.
     pub(super) async fn asked(
         &self,
         request: &Request,
@@ -41,18 +40,18 @@ impl Playback {
         let (access, _) = self.keyed(context, path, key).await?;
         let query = query_of(request.uri().query().unwrap_or_default());
         if repeats(rest, key.expose()) || repeats(&query, key.expose()) {
-            let text = "The key stands in the address a second time, where the driver would see it; send it once, as apiKey";
+            let text = "The URL contains the key a second time, where the driver would see it; send the key once, as apiKey";
             return Err(ApiError::malformed("key_repeated", text).into());
         }
         let readers = readers(request, &access)?;
         let opening = self.live.opening(access.destination).ok_or_else(ApiError::offline)?;
-        // A key in a header is not in the address, by which caches know an answer.
+        // A key in a header is not part of the URL, which caches use as their key.
         let keep = if presents_header(request) { Keep::Preview } else { Keep::Playlist(0) };
         let found = Found { opening, keep, counted: Some(access) };
         Ok((self.ask_driver(request, Audience::Hosted, rest, found).await?, readers))
     }
 
-    /// What the owner of a key may watch, when it is this playback.
+    /// The access of a key, if the key belongs to this playback path.
     pub(super) async fn keyed(
         &self,
         context: &RequestContext,
@@ -74,7 +73,7 @@ impl Playback {
         Ok((access, key))
     }
 
-    /// Asks the driver of an opening.
+    /// Sends the request to the driver of an opening.
     pub(super) async fn ask_driver(
         &self,
         request: &Request,
@@ -82,7 +81,7 @@ impl Playback {
         path: &str,
         found: Found,
     ) -> Result<Response, Refused> {
-        let handler = found.opening.assets().handler().ok_or_else(|| ApiError::not_found("piece"))?;
+        let handler = found.opening.assets().handler().ok_or_else(|| ApiError::not_found("asset"))?;
         let method = if *request.method() == Method::HEAD { HttpMethod::Head } else { HttpMethod::Get };
         let query = query_of(request.uri().query().unwrap_or_default());
         let asked = HttpRequest { method, audience, path: path.to_owned(), query };
@@ -96,24 +95,24 @@ impl Playback {
         answer: Answered,
         mut found: Found,
     ) -> Result<Response, Refused> {
-        let Answered { status, headers, piece } = answer;
+        let Answered { status, headers, asset } = answer;
         if found.keep != Keep::Preview {
-            found.keep = Keep::Playlist(piece.max_age_secs);
+            found.keep = Keep::Playlist(asset.max_age_secs);
         }
         let mut response = if status == 200 {
-            self.deliver(request, piece, found).await?
+            self.deliver(request, asset, found).await?
         } else {
-            let chain = Chain::of(&found.opening, &piece).ok_or_else(ApiError::driver_failed)?;
+            let chain = Chain::of(&found.opening, &asset).ok_or_else(ApiError::driver_failed)?;
             match (status, chain.size) {
-                (404, 0) => return Err(ApiError::not_found("piece").into()),
+                (404, 0) => return Err(ApiError::not_found("asset").into()),
                 (500.., 0) => return Err(ApiError::driver_failed().into()),
                 _ => {}
             }
-            // Failures cost nobody anything.
+            // Failures are not metered.
             found.counted = None;
             let cut = chain.cut(0, chain.size).await;
             let slices = cut.map_err(|error| self.unreadable(&error, &found.opening))?;
-            let mut response = self.response(request, &piece, &found, slices);
+            let mut response = self.response(request, &asset, &found, slices);
             response.set_status(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
             if status == 204 {
                 response.headers_mut().remove(CONTENT_LENGTH);
@@ -122,7 +121,7 @@ impl Playback {
         };
         let all = response.headers_mut();
         for (name, value) in headers {
-            // Both were checked when they came.
+            // Both were checked on arrival.
             if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
                 all.append(name, value);
             }
@@ -134,7 +133,7 @@ impl Playback {
 
 fn refused(why: Unanswered) -> ApiError {
     match why {
-        Unanswered::NoRoute => ApiError::not_found("piece"),
+        Unanswered::NoRoute => ApiError::not_found("asset"),
         Unanswered::TooLong => ApiError::malformed("request_too_long", why.to_string()),
         Unanswered::Busy => ApiError::driver_busy(),
         Unanswered::TimedOut => ApiError::driver_silent(),
@@ -142,7 +141,7 @@ fn refused(why: Unanswered) -> ApiError {
     }
 }
 
-/// The query without what is the host's, keys above all.
+/// The query without the host's parameters, especially keys.
 fn query_of(query: &str) -> String {
     let is_hosts = |pair: &&str| {
         let name = form_urlencoded::parse(pair.as_bytes()).next();
@@ -151,7 +150,7 @@ fn query_of(query: &str) -> String {
     query.split('&').filter(|pair| !is_hosts(pair)).collect::<Vec<_>>().join("&")
 }
 
-/// Whether the key stands somewhere in what the driver would see.
+/// Whether the key occurs in the text that the driver would see.
 fn repeats(text: &str, key: &str) -> bool {
     let holds = |text: &str| text.contains(key);
     holds(text) || form_urlencoded::parse(text.as_bytes()).any(|(name, value)| holds(&name) || holds(&value))
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_not_reach_the_driver_however_they_are_written() {
+    fn keys_never_reach_the_driver_in_any_encoding() {
         for (query, left) in [
             ("", ""),
             ("a=1&apiKey=pk_x&b=%20", "a=1&b=%20"),

@@ -1,4 +1,4 @@
-//! From a request to the answer: what it asks for, whether it may, and the bytes.
+//! Serves playback requests: parses the path, checks access, sends the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use satcast_plugin_api::Audience;
 use url::form_urlencoded;
 
 use super::access::{Access, Age, Question};
-use super::body::{PieceBody, Slice};
+use super::body::{ResponseBody, Slice};
 use super::chain::Chain;
 use super::follow::{Current, follow};
 use super::headers::{self, Keep, Readers};
@@ -28,11 +28,11 @@ use satcast_core::secret::Redacted;
 use satcast_drivers::published::{Opening, PlaybackFacts, Published};
 use satcast_net::http::Sent;
 
-/// Name of the entry in the address.
+/// File name of the entry playlist in the URL.
 const INDEX: &str = "index.m3u8";
-/// The entry carries a token of the session, so that no cache may keep it long.
+/// Longest caching of the entry, which carries a token of the session.
 const INDEX_MAX_AGE_SECS: u32 = 1;
-/// An answer other than what was asked for.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct Refused {
     error: ApiError,
@@ -61,21 +61,21 @@ impl From<ApiError> for Refused {
     }
 }
 
-/// The answer, and which pages may read it.
+/// The response, and the origins that may read it.
 pub(super) type Answer = Result<(Response, Readers), Refused>;
 
-/// What an address names.
+/// The target of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted<'a> {
     Index {
         path: &'a str,
     },
-    /// What a driver may answer itself, asked for with the key.
+    /// A path that a driver may answer, requested with a key.
     Asked {
         path: &'a str,
         rest: &'a str,
     },
-    Piece {
+    Asset {
         path: &'a str,
         token: &'a str,
         name: &'a str,
@@ -90,25 +90,25 @@ impl<'a> Wanted<'a> {
         }
         match rest.split_once('/') {
             _ if rest == INDEX => Some(Wanted::Index { path }),
-            Some(("t", piece)) => {
-                let (token, name) = piece.split_once('/').filter(|(_, name)| !name.is_empty())?;
-                Some(Wanted::Piece { path, token, name })
+            Some(("t", asset)) => {
+                let (token, name) = asset.split_once('/').filter(|(_, name)| !name.is_empty())?;
+                Some(Wanted::Asset { path, token, name })
             }
             _ => Some(Wanted::Asked { path, rest }),
         }
     }
 }
 
-/// A piece, or a text made for this request, with what is to be said about it.
+/// An asset, or a text made for this request, with its headers and metering.
 pub(super) struct Found {
     pub(super) opening: Arc<Opening>,
     pub(super) keep: Keep,
-    /// Whose bytes are counted; `None` = nobody's.
+    /// Subject for metering; `None` = not metered.
     pub(super) counted: Option<Arc<Access>>,
 }
 
 impl Playback {
-    /// The answer, and which pages may read it.
+    /// The response, and the origins that may read it.
     pub(super) async fn route(&self, request: &Request, context: &RequestContext) -> Answer {
         let wanted = Wanted::parse(request.uri().path()).ok_or_else(|| ApiError::not_found("path"))?;
         match *request.method() {
@@ -120,7 +120,7 @@ impl Playback {
             }
         }
         match wanted {
-            Wanted::Piece { path, token, name } => self.piece(request, context, path, token, name).await,
+            Wanted::Asset { path, token, name } => self.asset(request, context, path, token, name).await,
             Wanted::Asked { path, rest } => {
                 let key = presented_key(request).ok_or_else(|| ApiError::not_found("path"))?;
                 self.asked(request, context, path, &key, rest).await
@@ -133,7 +133,7 @@ impl Playback {
         }
     }
 
-    /// The entry of viewers with a key.
+    /// The entry playlist for viewers with a key.
     async fn index(
         &self,
         request: &Request,
@@ -146,14 +146,14 @@ impl Playback {
         let opening = self.live.opening(access.destination).ok_or_else(|| self.nothing_yet(access.stream))?;
         let facts = facts(&opening)?;
         let token = self.mint.token(Grant::Key(key), access.destination, opening.session.as_str(), path);
-        // A key in a header is not in the address, by which caches know an answer.
+        // A key in a header is not part of the URL, which caches use as their key.
         let own = presents_header(request);
         let keep = Keep::Playlist(if own { 0 } else { INDEX_MAX_AGE_SECS });
         let found = Found { opening, keep, counted: Some(access) };
         Ok((self.entry(request, &facts.entry, &token, found)?, readers))
     }
 
-    /// The entry of viewers of the preview.
+    /// The entry playlist for viewers of the preview.
     async fn preview_index(
         &self,
         request: &Request,
@@ -171,8 +171,7 @@ impl Playback {
         Ok((self.entry(request, name, token, found)?, readers))
     }
 
-    /// Counts a request of the preview, then sees whether it may go on: the destination must be enabled and the session
-    /// live.
+    /// Counts a preview request, then checks that the destination is enabled and the session is live.
     async fn preview(
         &self,
         context: &RequestContext,
@@ -188,21 +187,21 @@ impl Playback {
         Ok((access, opening.ok_or_else(ApiError::offline)?))
     }
 
-    /// A published playlist with the token in front of its addresses.
+    /// A published playlist with the token in front of its URIs.
     fn entry(&self, request: &Request, name: &str, token: &str, found: Found) -> Result<Response, Refused> {
-        let piece = found.opening.assets().get(name).ok_or_else(ApiError::offline)?;
-        let text = text(&piece).ok_or_else(|| {
-            tracing::warn!(name, "the entry of a destination is no playlist in memory");
+        let asset = found.opening.assets().get(name).ok_or_else(ApiError::offline)?;
+        let text = text(&asset).ok_or_else(|| {
+            tracing::warn!(name, "the entry of a destination is not a playlist in memory");
             ApiError::offline()
         })?;
         let bytes = entry::with_token(text, token).into();
-        let mut response = self.response(request, &piece, &found, [Slice::Memory(bytes)]);
+        let mut response = self.response(request, &asset, &found, [Slice::Memory(bytes)]);
         response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         Ok(response)
     }
 
-    /// Anything below a token.
-    async fn piece(
+    /// Any path below a token.
+    async fn asset(
         &self,
         request: &Request,
         context: &RequestContext,
@@ -214,35 +213,35 @@ impl Playback {
         let Grant::Key(key) = ticket.grant else {
             let (access, opening) = self.preview(context, path, &ticket).await?;
             let readers = readers(request, &access)?;
-            let piece = opening.assets().get(name).filter(|piece| piece.audience.is_preview());
+            let asset = opening.assets().get(name).filter(|asset| asset.audience.is_preview());
             let found = Found { opening, keep: Keep::Preview, counted: None };
-            let response = match piece {
-                Some(piece) => self.deliver(request, piece, found).await?,
+            let response = match asset {
+                Some(asset) => self.deliver(request, asset, found).await?,
                 None => self.ask_driver(request, Audience::Preview, name, found).await?,
             };
             return Ok((response, readers));
         };
         let opening = self.live.opening_of(ticket.destination, &ticket.session, name);
         let opening = opening.ok_or_else(ApiError::offline)?;
-        let piece = opening.assets().get(name).filter(|piece| piece.audience.is_hosted());
-        let is_playlist = piece.as_ref().is_none_or(|piece| piece.is_playlist());
+        let asset = opening.assets().get(name).filter(|asset| asset.audience.is_hosted());
+        let is_playlist = asset.as_ref().is_none_or(|asset| asset.is_playlist());
         let age = if is_playlist { Age::Fresh } else { Age::Known };
         let mut access = self.allowed(&ticket, key, age).await?;
         let readers = readers(request, &access)?;
         let query = request.uri().query().unwrap_or_default();
-        let Current { piece, max_age_secs, waited } = follow(query, &opening, name, piece).await?;
+        let Current { asset, max_age_secs, waited } = follow(query, &opening, name, asset).await?;
         if waited {
-            // The key may have been revoked meanwhile.
+            // The key may have been revoked during the wait.
             access = self.allowed(&ticket, key, Age::Fresh).await?;
         }
-        let response = if let Some(piece) = piece {
-            let secs = max_age_secs.unwrap_or(piece.max_age_secs);
-            let keep = if piece.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
-            self.deliver(request, piece, Found { opening, keep, counted: Some(access) }).await?
+        let response = if let Some(asset) = asset {
+            let secs = max_age_secs.unwrap_or(asset.max_age_secs);
+            let keep = if asset.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
+            self.deliver(request, asset, Found { opening, keep, counted: Some(access) }).await?
         } else {
             let opening =
                 self.live.opening(access.destination).filter(|open| open.session == opening.session);
-            let opening = opening.ok_or_else(|| ApiError::not_found("piece"))?;
+            let opening = opening.ok_or_else(|| ApiError::not_found("asset"))?;
             let found = Found { opening, keep: Keep::Playlist(0), counted: Some(access) };
             self.ask_driver(request, Audience::Hosted, name, found).await?
         };
@@ -250,44 +249,44 @@ impl Playback {
         Ok((response, readers))
     }
 
-    /// Who the key of a token belongs to, when it still leads to this destination.
+    /// The access of a token's key, if the key still belongs to this destination.
     async fn allowed(&self, ticket: &Ticket, key: KeyId, age: Age) -> Result<Arc<Access>, ApiError> {
         let access = self.accesses.find(Question::Key(key), age).await?;
         let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
         allowed.ok_or_else(ApiError::invalid_public_key)
     }
 
-    /// 404 for a file that is gone, as pieces at the far end of the window may be in between; 503, and a line in the log
-    /// at most every second, for one that cannot be read.
+    /// 404 for a file that is gone, as can happen at the end of the DVR window; 503 for a file that cannot be read, with at most one log
+    /// line a second.
     pub(super) fn unreadable(&self, error: &io::Error, opening: &Opening) -> ApiError {
         if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) {
-            return ApiError::not_found("piece");
+            return ApiError::not_found("asset");
         }
         if let Some(left_out) = self.unreadable.admit(self.clock.monotonic()) {
             tracing::warn!(%error, destination = %opening.destination, left_out, "a published file cannot be read");
         }
-        ApiError::piece_unreadable()
+        ApiError::asset_unreadable()
     }
 
-    /// A piece as it was published: playlists whole, in gzip when asked for; media whole or the one range asked for.
+    /// An asset as published: playlists whole, with gzip if accepted; media whole or one range.
     pub(super) async fn deliver(
         &self,
         request: &Request,
-        piece: Arc<Published>,
+        asset: Arc<Published>,
         found: Found,
     ) -> Result<Response, Refused> {
         let headers = request.headers();
-        if piece.is_playlist()
+        if asset.is_playlist()
             && headers::accepts_gzip(headers)
-            && let Some(packed) = piece.gzip()
+            && let Some(packed) = asset.gzip()
         {
-            let mut response = self.response(request, &piece, &found, [Slice::Memory(packed)]);
+            let mut response = self.response(request, &asset, &found, [Slice::Memory(packed)]);
             response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
             return Ok(response);
         }
-        let chain = Chain::of(&found.opening, &piece).ok_or_else(|| ApiError::not_found("piece"))?;
-        let is_media = !piece.is_playlist();
+        let chain = Chain::of(&found.opening, &asset).ok_or_else(|| ApiError::not_found("asset"))?;
+        let is_media = !asset.is_playlist();
         let span = match *request.method() {
             Method::GET if is_media => Span::asked(headers, chain.size),
             _ => Span::Whole,
@@ -298,7 +297,7 @@ impl Playback {
             Span::OutOfBounds => return Err(Refused::out_of_bounds(chain.size)),
         };
         let slices = chain.cut(first, len).await.map_err(|error| self.unreadable(&error, &found.opening))?;
-        let mut response = self.response(request, &piece, &found, slices);
+        let mut response = self.response(request, &asset, &found, slices);
         let headers = response.headers_mut();
         if is_media {
             headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -313,23 +312,23 @@ impl Playback {
         Ok(response)
     }
 
-    /// The answer with these bytes, counted unless they are nobody's or only asked about.
+    /// The response with these bytes, metered unless there is no subject or the request is HEAD.
     pub(super) fn response(
         &self,
         request: &Request,
-        piece: &Published,
+        asset: &Published,
         found: &Found,
         slices: impl IntoIterator<Item = Slice>,
     ) -> Response {
         let counted = found.counted.as_ref().filter(|_| request.method() == Method::GET);
         let sent = || request.extensions().get::<Sent>().cloned();
         let count = counted.map(|access| self.meter.count(access.account, access.destination, sent()));
-        let body = PieceBody::new(slices, count);
+        let body = ResponseBody::new(slices, count);
         let mut response = Response::default();
         let headers = response.headers_mut();
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.left()));
         headers.insert(CACHE_CONTROL, headers::cache_control(found.keep));
-        if let Ok(content_type) = HeaderValue::from_str(&piece.content_type)
+        if let Ok(content_type) = HeaderValue::from_str(&asset.content_type)
             && !content_type.is_empty()
         {
             headers.insert(CONTENT_TYPE, content_type);
@@ -355,7 +354,7 @@ fn preview_token(request: &Request) -> Option<String> {
         .map(|(_, value)| value.into_owned())
 }
 
-/// What the driver said last, unless that was the end.
+/// The driver's last playback facts, unless playback has ended.
 fn facts(opening: &Opening) -> Result<Arc<PlaybackFacts>, ApiError> {
     let facts = opening.assets().playback().ok_or_else(ApiError::starting)?;
     if facts.ended { Err(ApiError::offline()) } else { Ok(facts) }
@@ -364,7 +363,7 @@ fn facts(opening: &Opening) -> Result<Arc<PlaybackFacts>, ApiError> {
 pub(super) fn readers(request: &Request, access: &Access) -> Result<Readers, ApiError> {
     Readers::of(request.headers(), &access.origins).ok_or_else(|| {
         let text =
-            "Pages of this origin may not play this stream; its owner can add it to those that are allowed";
+            "Pages of this origin may not play this stream; the stream's owner can add it to the allowed origins";
         ApiError::forbidden("origin_not_allowed", text)
     })
 }
@@ -374,11 +373,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_three_forms_of_addresses_are_known() {
+    fn only_the_three_url_forms_are_parsed() {
         assert_eq!(Wanted::parse("/hls/p/index.m3u8"), Some(Wanted::Index { path: "p" }));
-        let piece = Wanted::Piece { path: "p", token: "T", name: "a.m4s" };
-        assert_eq!(Wanted::parse("/hls/p/t/T/a.m4s"), Some(piece));
-        let deep = Wanted::Piece { path: "p", token: "T", name: "a/b" };
+        let asset = Wanted::Asset { path: "p", token: "T", name: "a.m4s" };
+        assert_eq!(Wanted::parse("/hls/p/t/T/a.m4s"), Some(asset));
+        let deep = Wanted::Asset { path: "p", token: "T", name: "a/b" };
         assert_eq!(Wanted::parse("/hls/p/t/T/a/b"), Some(deep), "below a route");
         for rest in ["media.m3u8", "index.m3u8/", "thumb/1.jpg", "t"] {
             let asked = Some(Wanted::Asked { path: "p", rest });

@@ -1,8 +1,8 @@
-//! Tokens: what a viewer's URLs carry in place of a key.
+//! Tokens, which replace the key in a viewer's URLs.
 //!
-//! `base64url(version | kind | key id | destination id | session | MAC)`, the MAC being HMAC-SHA-256 over all of it and
-//! the playback path, cut to 128 bits. Nothing is stored: all viewers of one key and session have the same token, so
-//! that caches share what they fetched, and a token outlives a restart. It is no key: it opens one session only.
+//! `base64url(version | kind | key id | destination id | session | MAC)`, where the MAC is HMAC-SHA-256 over the other fields and the
+//! playback path, truncated to 128 bits. Nothing is stored: all viewers with the same key and session have the same token, so they
+//! share cached responses, and a token survives a restart. A token is valid for one session only.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,17 +15,17 @@ use satcast_core::secret::{Redacted, Vault};
 const VERSION: u8 = 1;
 const KIND_KEY: u8 = 1;
 const KIND_PREVIEW: u8 = 2;
-/// Bytes of a MAC: HMAC-SHA-256 cut to 128 bits.
+/// Bytes of a MAC: HMAC-SHA-256 truncated to 128 bits.
 pub(super) const MAC_BYTES: usize = 16;
 /// Version, kind, key id, destination id.
 const HEAD_BYTES: usize = 1 + 1 + 8 + 8;
 /// Longest session id in a token.
 const SESSION_BYTES_MAX: usize = 64;
-/// Longest text looked at.
+/// Longest token text that is decoded.
 const TOKEN_CHARS_MAX: usize = (HEAD_BYTES + SESSION_BYTES_MAX + MAC_BYTES).div_ceil(3) * 4;
 /// Block of SHA-256.
 const BLOCK_BYTES: usize = 64;
-/// Names the purpose when the secret is derived; a new name makes all tokens invalid.
+/// Label for deriving the secret; a new label makes all tokens invalid.
 const SECRET_LABEL: &str = "playback token 1";
 
 /// The secret of all tokens.
@@ -33,13 +33,13 @@ const SECRET_LABEL: &str = "playback token 1";
 pub struct PlaybackSecret(Redacted<[u8; 32]>);
 
 impl PlaybackSecret {
-    /// The one that belongs to the service's key.
+    /// Derives the secret from the service's key.
     pub fn of(vault: &Vault) -> Self {
         Self(vault.derive(SECRET_LABEL))
     }
 }
 
-/// For whom a token was made.
+/// Kind of viewers that a token is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
     /// Viewers with this public key.
@@ -48,13 +48,13 @@ pub(super) enum Grant {
     Preview,
 }
 
-/// What a token says.
+/// Content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     pub(super) grant: Grant,
     pub(super) destination: DestinationId,
     pub(super) session: String,
-    /// Names the token in tables, without holding it.
+    /// Hash that identifies the token in tables.
     pub(super) mac: [u8; MAC_BYTES],
 }
 
@@ -75,8 +75,8 @@ impl Mint {
         Self(Hmac::new(&block.into()))
     }
 
-    /// The MAC's state after a token's `said` part for the playback path. The length stands between the two, so that
-    /// no byte can wander from one to the other.
+    /// The MAC's state after the `said` part of a token and the playback path. The length between the two separates them
+    /// unambiguously.
     fn mac(&self, said: &[u8], path: &str) -> Hmac<Sha256> {
         let mut mac = self.0.clone();
         mac.update(&(said.len() as u64).to_be_bytes());
@@ -107,7 +107,7 @@ impl Mint {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// What a token says, if it is ours and was made for the playback path.
+    /// The content of a token, if its MAC is valid for the playback path.
     pub(super) fn read(&self, token: &str, path: &str) -> Option<Ticket> {
         if token.len() > TOKEN_CHARS_MAX {
             return None;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_what_was_put_in_and_is_the_same_for_everyone() {
+    fn a_token_returns_its_content_and_is_deterministic() {
         for grant in [KEY, Grant::Preview] {
             let ticket = mint(1).read(&token(grant), PATH).unwrap();
             assert_eq!((ticket.grant, ticket.destination), (grant, DestinationId(-3)));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_wanders_between_session_and_path() {
+    fn session_and_path_are_separated_unambiguously() {
         let token = mint(1).token(KEY, DestinationId(1), "ab", "c");
         let bytes = URL_SAFE_NO_PAD.decode(token).unwrap();
         let (said, mac) = bytes.split_at(bytes.len() - MAC_BYTES);

@@ -1,13 +1,13 @@
-//! How many players watch: those that were given a playlist in the last half minute.
+//! Viewer count: players that loaded a playlist in the last half minute.
 //!
-//! A player is told from others by what it cannot help saying: its address, its `User-Agent`, and the `X-Playback-Session-Id`
-//! that some send. The address is the one of the connection; what `X-Forwarded-For` says counts only when a trusted proxy says
-//! it. The other two anybody can make up, so that one network counts for at most [`PLAYERS_PER_NETWORK_MAX`] players of a
-//! destination. Only a GET that was answered with a playlist counts: no HEAD, nothing that was refused, no preview.
+//! Players are distinguished by address, `User-Agent`, and the `X-Playback-Session-Id` that some send. The address is that of the
+//! connection; `X-Forwarded-For` counts only from a trusted proxy. Clients can invent the two headers, so one network counts for at
+//! most [`PLAYERS_PER_NETWORK_MAX`] players of a destination. Only a GET that was answered with a playlist counts: no HEAD, no refused
+//! request, no preview.
 //!
-//! Only hashes are kept, under a secret of this process. Two players behind one address that say the same count as one; behind an
-//! HTTP cache those that it serves are not seen. Each destination has a count of players by the second in which they were seen
-//! last, so that asking how many there are looks at seconds, not at players. No `Quota`: nobody holds a permit, players leave by not asking.
+//! Only hashes are kept, keyed with a secret of this process. Two players with the same address and headers count as one; players
+//! served by an HTTP cache are not seen. Each destination counts players by the second in which they were last seen, so reading the
+//! count visits seconds instead of players. No `Quota`: there is no permit to hold, players leave by not requesting.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -25,33 +25,33 @@ use super::Playback;
 use satcast_core::ids::DestinationId;
 use satcast_core::networks::Network;
 
-/// How long a player counts after a playlist, to the second.
+/// How long a player counts after a playlist request, in whole seconds.
 pub const SEEN: Duration = Duration::from_secs(SEEN_SECS as u64);
 const SEEN_SECS: usize = 30;
-/// Most players known, all destinations together, about 30 MB of them; those beyond are served and not counted.
+/// Most counted players of all destinations together (about 30 MB); further players are served but not counted.
 pub const PLAYERS_MAX: usize = 262_144;
-/// Most players of one destination that count from one network; those beyond are served and not counted.
+/// Most counted players of one destination from one network; further players are served but not counted.
 pub const PLAYERS_PER_NETWORK_MAX: u32 = 256;
-/// Parts of the table, each with a lock of its own: thousands of players ask every second.
+/// Shards of the table, each with a lock of its own: thousands of players send requests every second.
 const SHARDS: usize = 16;
 const PLAYERS_OF_SHARD_MAX: usize = PLAYERS_MAX / SHARDS;
 const SESSION_ID: HeaderName = HeaderName::from_static("x-playback-session-id");
 
-/// Players that have gone are taken out of a part of the table this often, in seconds, when a new one comes.
+/// Interval in seconds at which a new player triggers the removal of expired players from its shard.
 const SWEEP_SECS: u64 = SEEN_SECS as u64;
-/// The same where there is no room: a look costs as much as a thousand players.
+/// The same interval when the shard is full: a sweep costs as much as a thousand requests.
 const FULL_SWEEP_SECS: u64 = 1;
 
-/// Players of a destination by the second in which they were seen last.
+/// Players of a destination by the second in which they were last seen.
 #[derive(Debug, Default)]
 struct Recent {
-    /// The second that `newest` stands for is at its remainder.
+    /// Ring buffer: a second is stored at its remainder modulo [`SEEN_SECS`].
     by_second: [u32; SEEN_SECS],
     newest: u64,
 }
 
 impl Recent {
-    /// Forgets the seconds that have become too old. Time never goes back here: a request may come a moment late.
+    /// Clears expired seconds. Time never goes back here, even if requests arrive slightly out of order.
     fn advance(&mut self, now: u64) {
         let passed = now.saturating_sub(self.newest).min(SEEN_SECS as u64);
         self.newest = self.newest.max(now);
@@ -64,7 +64,7 @@ impl Recent {
         &mut self.by_second[(second % SEEN_SECS as u64) as usize]
     }
 
-    /// Takes a player from the second in which it was seen before.
+    /// Removes a player from the second in which it was seen before.
     fn leave(&mut self, second: u64) {
         if self.newest - second < SEEN_SECS as u64 {
             *self.at(second) -= 1;
@@ -76,14 +76,14 @@ impl Recent {
     }
 }
 
-/// A player that is known.
+/// A known player.
 #[derive(Debug)]
 struct Seen {
     second: u64,
     network: u64,
 }
 
-/// Players whose networks fall into one part.
+/// Players whose networks belong to one shard.
 #[derive(Debug, Default)]
 struct Shard {
     seen: HashMap<(DestinationId, u64), Seen>,
@@ -96,7 +96,7 @@ impl Shard {
     fn saw(&mut self, destination: DestinationId, network: u64, player: u64, now: u64) {
         let before = self.seen.get(&(destination, player)).map(|seen| seen.second);
         if before.is_none() {
-            if !self.has_room(destination, network, now) {
+            if !self.has_capacity(destination, network, now) {
                 return;
             }
             *self.by_network.entry((destination, network)).or_default() += 1;
@@ -111,21 +111,21 @@ impl Shard {
         self.seen.insert((destination, player), Seen { second, network });
     }
 
-    /// Whether there is room for one more of a network.
-    fn has_room(&mut self, destination: DestinationId, network: u64, now: u64) -> bool {
-        let has_room = |this: &Self| {
+    /// Whether one more player of a network may be counted.
+    fn has_capacity(&mut self, destination: DestinationId, network: u64, now: u64) -> bool {
+        let has_capacity = |this: &Self| {
             let of_network = this.by_network.get(&(destination, network));
             this.seen.len() < PLAYERS_OF_SHARD_MAX
                 && of_network.is_none_or(|players| *players < PLAYERS_PER_NETWORK_MAX)
         };
-        let wait = if has_room(self) { SWEEP_SECS } else { FULL_SWEEP_SECS };
+        let wait = if has_capacity(self) { SWEEP_SECS } else { FULL_SWEEP_SECS };
         if now.saturating_sub(self.swept) >= wait {
             self.sweep(now);
         }
-        has_room(self)
+        has_capacity(self)
     }
 
-    /// Takes out who has gone.
+    /// Removes expired players.
     fn sweep(&mut self, now: u64) {
         self.swept = now;
         let by_network = &mut self.by_network;
@@ -158,24 +158,24 @@ pub(super) struct Viewers {
 }
 
 impl Viewers {
-    /// A player was given a playlist at `now`, on the monotonic clock.
+    /// Records a player that loaded a playlist at `now`, on the monotonic clock.
     pub(super) fn saw(&self, destination: DestinationId, client: IpAddr, headers: &HeaderMap, now: Duration) {
         let said = |name| headers.get(name).map(HeaderValue::as_bytes);
         let player = self.secret.hash_one((client, said(USER_AGENT), said(SESSION_ID)));
         let network = self.secret.hash_one(Network::from(client));
-        // By network, so that those of one are counted under one lock.
+        // By network, so that all players of a network are counted under one lock.
         let mut shard = self.shards[network as usize % SHARDS].lock();
         shard.saw(destination, network, player, now.as_secs());
     }
 
-    /// Players of a destination that count at `now`. It costs the same however many there are.
+    /// Number of players of a destination at `now`, at a cost independent of the number.
     pub(super) fn count(&self, destination: DestinationId, now: Duration) -> u64 {
         self.shards.iter().map(|shard| shard.lock().count(destination, now.as_secs())).sum()
     }
 }
 
 impl Playback {
-    /// Counts who asked, when the answer is a playlist.
+    /// Counts the player if the response is a playlist.
     pub(super) fn note_viewer(
         &self,
         destination: DestinationId,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn players_are_told_apart_and_forgotten_after_half_a_minute() {
+    fn players_are_distinguished_and_expire_after_half_a_minute() {
         let viewers = Viewers::default();
         let (one, two) = (DestinationId(1), DestinationId(2));
         let client = |last| IpAddr::from([192, 0, 2, last]);
@@ -225,7 +225,7 @@ mod tests {
         viewers.saw(one, client(1), &headers("a", ""), later);
         assert_eq!(viewers.count(one, later), 5);
         viewers.saw(one, client(1), &headers("a", ""), later - SECOND);
-        assert_eq!(viewers.count(one, later), 5, "a request that was overtaken");
+        assert_eq!(viewers.count(one, later), 5, "a request that arrived out of order");
         assert_eq!(viewers.count(one, NOW + SEEN), 1, "the one that came again");
         assert_eq!(viewers.count(one, later + SEEN), 0);
         assert_eq!(viewers.count(two, later + SEEN), 0);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn players_that_come_and_go_are_counted_as_by_looking_at_each() {
+    fn counts_match_a_scan_of_all_players() {
         let viewers = Viewers::default();
         let destination = DestinationId(1);
         let mut last_seen = HashMap::new();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_network_makes_up_is_bounded_and_hides_nobody_else() {
+    fn players_of_one_network_are_bounded_and_do_not_displace_others() {
         let viewers = Viewers::default();
         let (one, two) = (DestinationId(1), DestinationId(2));
         let liar = |host: u64| {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_makes_room_when_its_players_have_gone() {
+    fn the_table_is_bounded_and_frees_expired_players() {
         let viewers = Viewers::default();
         let destination = DestinationId(1);
         let none = HeaderMap::new();
@@ -290,7 +290,7 @@ mod tests {
         };
         come(0, NOW);
         assert_eq!(viewers.count(destination, NOW), PLAYERS_MAX as u64, "and no more");
-        // Asking looks at no player: those that have gone are still in the table.
+        // Reading the count visits no player: expired players are still in the table.
         assert_eq!((viewers.count(destination, NOW + SEEN), known(&viewers)), (0, PLAYERS_MAX));
         come(1 << 30, NOW + SEEN);
         assert_eq!(viewers.count(destination, NOW + SEEN), PLAYERS_MAX as u64, "others than before");
@@ -298,7 +298,7 @@ mod tests {
         for number in 0..1_000_u32 {
             viewers.saw(DestinationId(2), IpAddr::from(number.to_be_bytes()), &none, later);
         }
-        assert_eq!(known(&viewers), 1_000, "who has gone takes no room");
+        assert_eq!(known(&viewers), 1_000, "expired players are removed");
         assert!(viewers.shards.iter().all(|shard| shard.lock().by_destination.len() == 1));
     }
 }

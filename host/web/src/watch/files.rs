@@ -1,4 +1,4 @@
-//! The built pages: read whole when the service starts, compressed once, and nothing but what was found then is served.
+//! The built pages: read and compressed once when the service starts; only files found then are served.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,20 +11,20 @@ use flate2::write::GzEncoder;
 
 use super::template::{Template, TemplateError};
 
-/// The player page in the folder.
+/// File name of the player page.
 const WATCH_FILE_NAME: &str = "watch.html";
-/// Folder of scripts and styles in it.
+/// Subfolder of scripts and styles.
 const ASSETS_FOLDER_NAME: &str = "assets";
 /// Most files of scripts and styles.
 pub const FILES_MAX: usize = 64;
-/// Largest file in bytes; the largest today, hls.js, has a fifth of it.
+/// Largest file in bytes; the largest today, hls.js, has a fifth of this size.
 pub const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Longest name of a file.
 const NAME_CHARS_MAX: usize = 128;
-/// Compression of what is compressed once.
+/// Compression level; each file is compressed only once.
 const GZIP_LEVEL: Compression = Compression::best();
 
-/// Media types by the endings that are served.
+/// Media types by file extension.
 const TYPES: [(&str, &str); 5] = [
     ("css", "text/css; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
@@ -38,51 +38,45 @@ const TYPES: [(&str, &str); 5] = [
 pub enum PagesError {
     /// A file or folder cannot be read, or is not there.
     #[error("cannot read {path} ({source}); `cargo xtask build` makes the pages")]
-    Unreadable {
-        /// What.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// There is more than is kept in memory.
-    #[error("{path} has more than {FILES_MAX} files; remove what is not of the build")]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    /// Too many files to keep in memory.
+    #[error("{path} has more than {FILES_MAX} files; remove files that the build did not make")]
     TooMany {
         /// The folder.
         path: PathBuf,
     },
-    /// A file is larger than any of ours.
-    #[error("{path} has more than {FILE_BYTES_MAX} bytes; build the pages anew")]
+    /// A file is too large.
+    #[error("{path} has more than {FILE_BYTES_MAX} bytes; build the pages again")]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
-    /// The page is of another version.
-    #[error("{path} is no player page of this version ({source}); build the pages anew")]
+    /// The page belongs to another version.
+    #[error("{path} is not a player page of this version ({source}); build the pages again")]
     Template {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
         source: TemplateError,
     },
 }
 
-/// A script, a style, or what belongs to them.
+/// A script, style or related file.
 #[derive(Debug)]
 pub(super) struct Asset {
     pub(super) content_type: &'static str,
     pub(super) plain: Bytes,
-    /// `None` when it would not be smaller.
+    /// `None` if compression does not make it smaller.
     pub(super) gzip: Option<Bytes>,
 }
 
-/// What the folder held.
+/// The files of the folder.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) watch: Template,
     pub(super) assets: HashMap<String, Asset>,
 }
 
-/// Reads `folder`. What is no plain file of a known kind is left out, links too, and said in the log.
+/// Reads `folder`. Links and files of unknown kinds are skipped, with a line in the log.
 pub(super) fn read(folder: &Path) -> Result<Found, PagesError> {
     let path = folder.join(WATCH_FILE_NAME);
     let text = String::from_utf8_lossy(&bounded(&path)?).into_owned();
@@ -96,7 +90,7 @@ pub(super) fn read(folder: &Path) -> Result<Found, PagesError> {
         let name = entry.file_name();
         let known = name.to_str().filter(|name| is_plain && is_name(name));
         let Some((name, content_type)) = known.and_then(|name| Some((name, content_type(name)?))) else {
-            tracing::warn!(file = %entry.path().display(), "this is no script or style of a page, and is not served");
+            tracing::warn!(file = %entry.path().display(), "a file in the folder of the pages is not a script or style and is not served");
             continue;
         };
         if assets.len() >= FILES_MAX {
@@ -159,7 +153,7 @@ mod tests {
         let script = &found.assets[testing::SCRIPT];
         assert_eq!(script.content_type, "text/javascript; charset=utf-8");
         assert!(script.gzip.as_ref().is_some_and(|packed| packed.len() < script.plain.len()));
-        assert!(found.assets["tiny.css"].gzip.is_none(), "compressed it would be larger");
+        assert!(found.assets["tiny.css"].gzip.is_none(), "compressed, it would be larger");
     }
 
     #[test]

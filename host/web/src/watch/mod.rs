@@ -1,9 +1,9 @@
-//! The player page: `GET /watch/<playback_path>?apiKey=...`, to be opened or put into a frame of a website.
+//! The player page: `GET /watch/<playback_path>?apiKey=...`, to be opened or embedded in a frame of a website.
 //!
 //! The page is built from `host/dashboard` into the folder `web` beside the binary and read when the service starts
-//! ([`files`]). What differs from viewer to viewer is four places of it ([`template`]): the key is in none of them. The
-//! page's script takes the key from the page's address and sends it with the index playlist alone; the policies below keep
-//! it, and everything else, from leaving for any other address.
+//! ([`files`]). Only four slots of it differ between viewers ([`template`]), and none of them holds the key. The
+//! page's script takes the key from the page's URL and sends it only with the index playlist; the policies below prevent requests to
+//! other origins.
 
 mod files;
 mod template;
@@ -33,37 +33,37 @@ use template::Slot;
 
 /// Name of the folder beside the binary.
 const FOLDER_NAME: &str = "web";
-/// Nothing from elsewhere, no script or style in the page itself; `blob:` is how hls.js feeds the picture.
+/// Nothing from other origins, no inline script or style; hls.js feeds the video through `blob:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors ";
-/// Names have the hash of what is in them.
+/// Cached for a long time, because names contain the hash of the content.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
-/// Name of a page that has no stream.
+/// Title of a page without a stream.
 const NO_LABEL: &str = "Player";
 
-/// What is wrong, in place of a player.
+/// Headlines shown instead of a player.
 pub(crate) const INCOMPLETE: &str = "The address of this player is not complete";
 pub(crate) const WRONG_KEY: &str = "This key does not open this stream";
 pub(crate) const TOO_MANY_KEYS: &str = "Too many wrong keys came from your network";
 pub(crate) const NO_LOOK_UP: &str = "The service cannot look this stream up at present";
 
-/// The built pages, or why there are none.
+/// The built pages, or the reason why they are missing.
 #[derive(Debug)]
 pub struct Pages(Result<Found, PagesError>);
 
 impl Pages {
-    /// Where they are: beside the running binary.
+    /// The folder of the pages, beside the running binary.
     pub fn folder() -> PathBuf {
         let binary = std::env::current_exe().unwrap_or_default();
         binary.parent().unwrap_or(Path::new("")).join(FOLDER_NAME)
     }
 
-    /// Reads the folder. The service runs without pages too, and says so.
+    /// Reads the folder. Without pages the service still runs, with a warning in the log.
     pub fn load(folder: &Path) -> Self {
         let found = files::read(folder);
         if let Err(error) = &found {
-            tracing::warn!(%error, "there is no player page");
+            tracing::warn!(%error, "no player page is served");
         }
         Self(found)
     }
@@ -72,10 +72,10 @@ impl Pages {
         self.0.as_ref().map_err(|_| ApiError::pages_not_built())
     }
 
-    /// A script or style, by its name.
+    /// A script or style by name.
     ///
     /// # Errors
-    /// 404 for a name that was not there at the start, 503 without pages.
+    /// 404 for a file that did not exist at the start, 503 without pages.
     pub fn asset(&self, request: &Request, name: &str) -> Result<Response, ApiError> {
         let asset = self.found()?.assets.get(name).ok_or_else(|| ApiError::not_found("file"))?;
         let packed = asset.gzip.as_ref().filter(|_| accepts_gzip(request.headers()));
@@ -84,7 +84,7 @@ impl Pages {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
         headers.insert(CACHE_CONTROL, FOR_EVER);
         headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-        // A frame that its page has cut off from its own origin loads scripts like a stranger.
+        // A sandboxed frame has an opaque origin and loads scripts as a cross-origin request.
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         if packed.is_some() {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -92,7 +92,7 @@ impl Pages {
         Ok(response)
     }
 
-    /// The player page of a playback, for whoever has a key of it; anybody else gets the page with what is wrong.
+    /// The player page of a playback path for viewers with its key; without a valid key, the page shows the error.
     ///
     /// # Errors
     /// 503 without pages.
@@ -122,7 +122,7 @@ impl Pages {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // The address has a key in it.
+        // The URL contains a key.
         headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
         let policy = format!("{POLICY}{}", ancestors(&view.origins));
         headers.insert(
@@ -133,10 +133,10 @@ impl Pages {
     }
 }
 
-/// How many watch, for a page that shows it: not the stream status, whose requests belong to the site.
+/// Number of viewers, for a page that shows it. The stream status is not used, because its rate limit is for the site.
 ///
 /// # Errors
-/// As the page: 400 without a key, 401 for a wrong one, 429 for too many of them, 502 from the store.
+/// 400 without a key, 401 for a wrong key, 429 after too many of these, 502 from the store.
 pub(crate) async fn viewers(
     playback: &Playback,
     request: &Request,
@@ -149,12 +149,12 @@ pub(crate) async fn viewers(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // A frame that its page has cut off from its own origin asks like a stranger.
+    // A sandboxed frame has an opaque origin and sends a cross-origin request.
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     Ok(response)
 }
 
-/// What the page says.
+/// Content of the page.
 struct View {
     label: String,
     origins: Vec<String>,
@@ -173,29 +173,29 @@ impl View {
         let (headline, advice) = match error.http_status() {
             StatusCode::BAD_REQUEST => (
                 INCOMPLETE,
-                "It ends in ?apiKey= and a key. Ask whoever gave it to you for the whole address.",
+                "The address must end in ?apiKey= and a key. Ask the person who gave it to you for the complete address.",
             ),
             StatusCode::TOO_MANY_REQUESTS => {
                 (TOO_MANY_KEYS, "Wait a minute, then try again with the address exactly as you got it.")
             }
             status if status.is_server_error() => {
-                (NO_LOOK_UP, "It is a fault of the service and not of the address. Try again in a moment.")
+                (NO_LOOK_UP, "The problem is in the service, not in the address. Try again in a moment.")
             }
             _ => (
                 WRONG_KEY,
-                "It was mistyped or revoked, or the stream was switched off. Ask whoever gave you the address for a new one.",
+                "The key was mistyped or revoked, or the stream was switched off. Ask the person who gave you the address for a new one.",
             ),
         };
         Self { label: NO_LABEL.to_owned(), origins: Vec::new(), state: "problem", headline, advice }
     }
 }
 
-/// Whose pages may have this one in a frame: those that may play, and by default all.
+/// Origins that may embed the page in a frame: those that may play; by default all.
 fn ancestors(origins: &[String]) -> String {
     if origins.is_empty() {
         return "*".to_owned();
     }
-    // What could end the list or begin another directive is no origin.
+    // A text that could end the list or start another directive is not an origin.
     let is_origin = |origin: &&String| {
         origin.contains("://")
             && origin.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b',' | b'\''))

@@ -1,33 +1,33 @@
-//! A page with places that are filled in: `{{name}}`, always as text, never as markup.
+//! A page template with slots `{{name}}`, which are filled with escaped text, never with markup.
 
-/// What is filled in.
+/// A slot of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     /// Name of the stream, or of the page.
     Label,
-    /// State that the page begins in.
+    /// Initial state of the page.
     State,
-    /// What is the matter.
+    /// Headline of the notice.
     Headline,
-    /// What to do next.
+    /// Advice of the notice.
     Advice,
 }
 
 const SLOTS: [(&str, Slot); 4] =
     [("label", Slot::Label), ("state", Slot::State), ("headline", Slot::Headline), ("advice", Slot::Advice)];
 
-/// What is wrong with a page.
+/// Error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A place that nobody knows.
-    #[error("it has a place \"{0}\" that nothing belongs to")]
+    /// An unknown slot.
+    #[error("it has an unknown slot \"{0}\"")]
     Unknown(String),
-    /// A place that is not there.
-    #[error("it has no place \"{0}\"")]
+    /// A missing slot.
+    #[error("it has no slot \"{0}\"")]
     Missing(&'static str),
 }
 
-/// A page: text, and what stands between.
+/// A page: text and slots.
 #[derive(Debug)]
 pub(super) struct Template {
     parts: Vec<(String, Slot)>,
@@ -35,7 +35,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Reads a page, which must have every place.
+    /// Parses a page, which must have every slot.
     pub(super) fn parse(text: &str) -> Result<Self, TemplateError> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once("{{") {
@@ -53,7 +53,7 @@ impl Template {
         Ok(Self { parts, rest: rest.to_owned() })
     }
 
-    /// The page with what `text_of` says in each place.
+    /// The page with the text of `text_of` in each slot.
     pub(super) fn fill<'a>(&self, text_of: impl Fn(Slot) -> &'a str) -> String {
         let mut page = String::new();
         for (before, slot) in &self.parts {
@@ -65,7 +65,7 @@ impl Template {
     }
 }
 
-/// As text and within quoted attributes.
+/// Escapes for text and quoted attributes.
 fn escape(page: &mut String, text: &str) {
     for character in text.chars() {
         match character {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_filled_with_text_alone() {
+    fn slots_are_filled_with_escaped_text() {
         let page =
             Template::parse("<p a=\"{{state}}\">{{label}}, {{label}}: {{headline}}.{{advice}}</p>").unwrap();
         let filled = page.fill(|slot| match slot {

@@ -8,7 +8,7 @@ use super::Pages;
 
 /// Its assets, by name.
 pub(super) const ASSETS: [&str; 2] = [SCRIPT, "tiny.css"];
-/// The one that is worth compressing.
+/// The asset that is worth compressing.
 pub(crate) const SCRIPT: &str = "script-A1.js";
 
 /// The folder.

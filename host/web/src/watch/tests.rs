@@ -1,4 +1,4 @@
-//! What needs no playback; the page itself is asked for in `playback/tests/watch.rs`.
+//! Tests without playback; the page itself is tested in `playback/tests/watch.rs`.
 
 use poem::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
 
@@ -28,7 +28,7 @@ async fn scripts_are_kept_for_ever_and_compressed_once() {
 }
 
 #[test]
-fn without_the_folder_the_answer_is_that_the_pages_are_not_built() {
+fn without_the_folder_requests_get_pages_not_built() {
     let pages = Pages::load(Path::new("/nowhere"));
     let error = pages.asset(&asked("gzip"), testing::SCRIPT).unwrap_err();
     assert_eq!(error.http_status(), 503);
@@ -36,7 +36,7 @@ fn without_the_folder_the_answer_is_that_the_pages_are_not_built() {
 }
 
 #[test]
-fn frames_are_allowed_to_those_who_may_play() {
+fn only_origins_that_may_play_may_embed_the_page() {
     let of = |origins: &[&str]| ancestors(&origins.iter().map(ToString::to_string).collect::<Vec<_>>());
     assert_eq!(of(&[]), "*");
     assert_eq!(

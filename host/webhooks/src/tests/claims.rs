@@ -1,4 +1,4 @@
-//! Who sends what: no delivery has two senders, none is lost with its sender, and nobody waits for somebody else's receiver.
+//! Claims: a delivery has one sender at a time, none is lost with its sender, and slow receivers delay nobody else.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn a_delivery_has_one_sender_at_a_time() {
 }
 
 #[tokio::test]
-async fn who_can_take_nothing_does_not_wait_among_the_writers() {
+async fn a_claim_without_capacity_does_not_wait_for_the_writer() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     rig.started_webhook(&receiver).await;
     for _ in 0..=CAPS.per_webhook {
@@ -39,13 +39,13 @@ async fn who_can_take_nothing_does_not_wait_among_the_writers() {
     assert_eq!(rig.webhooks.claim(9).await.unwrap().len(), CAPS.per_webhook);
     let mut intruder = rig.intruder().await;
     intruder.keep_from_writing().await;
-    assert!(rig.webhooks.claim(9).await.unwrap().is_empty(), "all its places are taken");
+    assert!(rig.webhooks.claim(9).await.unwrap().is_empty(), "all its slots are taken");
     intruder.let_write().await;
 }
 
-/// What one host or one account has due could fill all that is looked at.
+/// The due deliveries of one host or one account could fill all that a claim considers.
 #[tokio::test]
-async fn a_dead_host_and_an_account_with_many_webhooks_keep_nobody_else_waiting() {
+async fn a_dead_host_and_an_account_with_many_webhooks_do_not_delay_others() {
     for (is_one_host, taken) in [(true, CAPS.per_host), (false, CAPS.per_account)] {
         let rig = Rig::new().await;
         for number in 0..260 {
@@ -64,12 +64,12 @@ async fn a_dead_host_and_an_account_with_many_webhooks_keep_nobody_else_waiting(
         assert_eq!(jobs.len(), taken + 1);
         assert_eq!(jobs.last().map(|job| job.webhook), Some(lively), "it was due last");
         rig.begin_of(stream).await;
-        assert_eq!(rig.webhooks.claim(SENDING_MAX).await.unwrap().len(), 1, "beside those on their way, too");
+        assert_eq!(rig.webhooks.claim(SENDING_MAX).await.unwrap().len(), 1, "beside those in flight too");
     }
 }
 
 #[tokio::test]
-async fn receivers_that_fail_keep_only_each_other_waiting() {
+async fn failing_receivers_delay_only_each_other() {
     let rig = Rig::new().await;
     for number in 0..20 {
         let url = format!("https://dead-{}.example/in", number % 2);
@@ -86,11 +86,11 @@ async fn receivers_that_fail_keep_only_each_other_waiting() {
     }
     rig.begin().await;
     let jobs = rig.webhooks.claim(SENDING_MAX).await.unwrap();
-    assert_eq!(jobs.iter().map(|job| job.webhook).collect::<Vec<_>>(), working, "nobody else has a place");
+    assert_eq!(jobs.iter().map(|job| job.webhook).collect::<Vec<_>>(), working, "nobody else has a slot");
 }
 
 #[tokio::test]
-async fn what_a_sender_that_died_held_is_sent_by_another() {
+async fn deliveries_of_a_dead_sender_are_sent_by_another() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -117,7 +117,7 @@ async fn what_a_sender_that_died_held_is_sent_by_another() {
     };
     let done = [(dead, late.clone()), (own, Settled { error: None, ..late.clone() }), (alive, late)];
     let ours = rig.store.finish_deliveries(&done).await.unwrap();
-    assert_eq!(ours, [false, true, false], "two are not its any more, and take nothing from the third");
+    assert_eq!(ours, [false, true, false], "two claims are lost, and do not affect the third");
     let log = rig.log(webhook).await;
     assert!(
         log.iter().all(|one| one.state == DeliveryState::Delivered && one.attempts.len() == 1),
@@ -127,7 +127,7 @@ async fn what_a_sender_that_died_held_is_sent_by_another() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_process_held_is_sent_at_once() {
+async fn claims_of_an_earlier_process_are_sent_at_once() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -137,12 +137,15 @@ async fn what_an_earlier_process_held_is_sent_at_once() {
     assert_eq!(rig.round().await, 2);
     assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered; 2]);
     rig.webhooks.deliver(held).await.unwrap();
-    assert!(rig.log(webhook).await.iter().all(|one| one.attempts.len() == 1), "a late result is nobody's");
+    assert!(
+        rig.log(webhook).await.iter().all(|one| one.attempts.len() == 1),
+        "a late result is not recorded"
+    );
     assert_eq!(rig.store.release_deliveries().await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn a_deleted_webhook_is_not_told_and_a_result_that_comes_late_changes_nothing() {
+async fn a_deleted_webhook_gets_nothing_and_a_late_result_changes_nothing() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -150,12 +153,12 @@ async fn a_deleted_webhook_is_not_told_and_a_result_that_comes_late_changes_noth
     let job = rig.webhooks.claim(1).await.unwrap().remove(0);
     rig.store.delete_webhook(&rig.actor(), webhook).await.unwrap();
     rig.webhooks.deliver(job).await.unwrap();
-    assert_eq!(rig.round().await, 0, "what waited is gone");
+    assert_eq!(rig.round().await, 0, "the pending delivery is gone");
     assert_eq!(receiver.received().len(), 1);
 }
 
 #[tokio::test]
-async fn a_delivery_that_cannot_be_read_is_given_up_and_keeps_nobody_waiting() {
+async fn an_unreadable_delivery_is_given_up_and_delays_nothing() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let damaged = rig.started_webhook(&receiver).await;
     rig.started_webhook(&receiver).await;
@@ -167,8 +170,8 @@ async fn a_delivery_that_cannot_be_read_is_given_up_and_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn slow_receivers_keep_nobody_else_waiting_and_the_worker_ends_in_order() {
-    // Were others to wait for the slow ones, it would take longer than anybody waits here.
+async fn slow_receivers_do_not_delay_others_and_the_worker_stops_in_order() {
+    // If others waited for the slow ones, it would take longer than this test waits.
     let rig = Rig::with_limit(Duration::from_secs(3)).await;
     let (slow, fast) = (Receiver::at("127.0.0.2", Reply::Silent, None).await, Receiver::new(OK).await);
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! What receivers are told, of which causes, and how it is signed.
+//! The events that receivers get, their causes, and their signatures.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn a_session_is_told_with_what_it_was_and_cost() {
+async fn session_events_have_data_and_cost_of_the_session() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.webhook(&receiver.url(), BOTH, Some(SECRET)).await;
     let destination = rig.destination().await;
@@ -53,7 +53,7 @@ async fn a_session_is_told_with_what_it_was_and_cost() {
     rig.clock.advance(Duration::from_millis(127_500));
     rig.end(&session).await;
     rig.end(&session).await;
-    assert_eq!(rig.round().await, 1, "the first end stays and is told once");
+    assert_eq!(rig.round().await, 1, "the first end stays and emits one event");
     let [started, ended] = &receiver.received()[..] else { panic!("two requests") };
     let about = json!({"streamKeyId": rig.stream.0, "label": "gala", "sessionId": session.as_str(),
                        "startedAt": START.0});
@@ -99,7 +99,7 @@ async fn a_session_is_told_with_what_it_was_and_cost() {
 }
 
 #[tokio::test]
-async fn only_webhooks_that_want_an_event_are_told() {
+async fn only_subscribed_webhooks_get_an_event() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let url = receiver.url();
     let started = &[EventType::StreamStarted];
@@ -131,7 +131,7 @@ async fn only_webhooks_that_want_an_event_are_told() {
 }
 
 #[tokio::test]
-async fn a_session_that_a_crash_ended_is_told() {
+async fn a_session_ended_by_a_crash_emits_its_event() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     rig.webhook(&receiver.url(), &[EventType::StreamEnded], None).await;
     let session = rig.begin().await;
@@ -191,7 +191,7 @@ async fn a_test_is_sent_at_once_and_once_even_to_a_disabled_webhook() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_nobody_answers_for_does_not_fill_the_database() {
+async fn a_webhook_without_a_receiver_does_not_fill_the_database() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -204,5 +204,5 @@ async fn a_webhook_that_nobody_answers_for_does_not_fill_the_database() {
     assert_eq!(newest, [DeliveryState::Pending, DeliveryState::Cancelled], "a thousand wait");
     assert_eq!(rig.round().await, 4, "four of one webhook at a time");
     rig.begin().await;
-    assert_eq!(rig.states(webhook).await[0], DeliveryState::Pending, "there is room again");
+    assert_eq!(rig.states(webhook).await[0], DeliveryState::Pending, "there is capacity again");
 }

@@ -1,4 +1,4 @@
-//! Receivers that fail in every way: what is logged, when it is tried again, when it is given up.
+//! Receivers with every kind of failure: the log, the retries, and when the service gives up.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use satcast_store::{ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryState, EventT
 const OK: Reply = Reply::Status(200, "", "thanks");
 const BROKEN: Reply = Reply::Status(500, "", "");
 
-/// Bounds of a wait that the schedule names, in milliseconds.
+/// Bounds of a wait of the schedule with its jitter, in milliseconds.
 fn jittered(secs: i64) -> std::ops::RangeInclusive<i64> {
     secs * 800..=secs * 1_200
 }
@@ -90,7 +90,7 @@ async fn a_receiver_that_is_down_is_tried_again() {
 }
 
 #[tokio::test]
-async fn of_a_body_without_end_the_beginning_is_kept_and_one_that_stalls_changes_nothing() {
+async fn an_endless_body_is_cut_and_a_stalled_one_changes_nothing() {
     for (reply, kept) in [(Reply::Endless, "x".repeat(1_024)), (Reply::Stalled, "abc".to_owned())] {
         let (rig, receiver) = (Rig::new().await, Receiver::new(reply).await);
         let webhook = rig.started_webhook(&receiver).await;
@@ -101,7 +101,7 @@ async fn of_a_body_without_end_the_beginning_is_kept_and_one_that_stalls_changes
     }
 }
 
-/// Advances the clock to when the newest delivery is due.
+/// Advances the clock until the newest delivery is due.
 async fn to_next(rig: &Rig, webhook: WebhookId) -> bool {
     let Some(due) = rig.log(webhook).await[0].due_at else { return false };
     let wait = due.0.saturating_sub(rig.clock.now().0);
@@ -110,7 +110,7 @@ async fn to_next(rig: &Rig, webhook: WebhookId) -> bool {
 }
 
 #[tokio::test]
-async fn after_ten_tries_with_one_event_id_and_new_times_it_is_given_up() {
+async fn a_delivery_is_given_up_after_ten_tries_with_one_event_id() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(BROKEN).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -136,7 +136,7 @@ async fn after_ten_tries_with_one_event_id_and_new_times_it_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_gone_disables_its_webhook_and_what_waits_is_cancelled() {
+async fn a_410_disables_the_webhook_and_cancels_pending_deliveries() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(BROKEN).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -148,7 +148,7 @@ async fn a_receiver_that_is_gone_disables_its_webhook_and_what_waits_is_cancelle
     let view = rig.view(webhook).await;
     assert!(!view.enabled && view.disabled_reason.unwrap().contains("410"));
     rig.begin().await;
-    assert_eq!(rig.log(webhook).await.len(), 2, "a disabled webhook is told nothing");
+    assert_eq!(rig.log(webhook).await.len(), 2, "a disabled webhook gets no events");
     let newest = rig.log(webhook).await[0].id;
     let again = async |delivery| rig.store.redeliver(&rig.actor(), webhook, delivery).await;
     assert!(matches!(again(newest).await, Err(StoreError::WebhookDisabled)));
@@ -167,7 +167,7 @@ async fn a_receiver_that_is_gone_disables_its_webhook_and_what_waits_is_cancelle
 }
 
 #[tokio::test]
-async fn days_of_nothing_but_failures_disable_a_webhook_and_one_success_saves_it() {
+async fn days_of_failures_disable_a_webhook_unless_one_succeeds() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(BROKEN).await);
     let webhook = rig.started_webhook(&receiver).await;
     let hour = Duration::from_secs(60 * 60);
@@ -192,7 +192,7 @@ async fn days_of_nothing_but_failures_disable_a_webhook_and_one_success_saves_it
 }
 
 #[tokio::test]
-async fn a_delivery_made_again_is_tried_once_more_and_keeps_its_newest_attempts() {
+async fn a_repeated_delivery_is_tried_once_and_keeps_its_newest_attempts() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -206,11 +206,11 @@ async fn a_delivery_made_again_is_tried_once_more_and_keeps_its_newest_attempts(
     let log = rig.log(webhook).await.remove(0);
     assert_eq!(log.state, DeliveryState::Failed, "once more, without a schedule");
     assert_eq!(log.attempts.len() as i64, ATTEMPTS_KEPT_MAX);
-    assert!(log.attempts.iter().all(|attempt| !attempt.ok), "the oldest made room");
+    assert!(log.attempts.iter().all(|attempt| !attempt.ok), "the oldest attempts were dropped");
 }
 
 #[tokio::test]
-async fn one_that_waits_is_tried_earlier_when_it_is_asked_for() {
+async fn a_pending_delivery_is_tried_earlier_on_request() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(BROKEN).await);
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
@@ -237,7 +237,7 @@ async fn the_log_is_kept_for_thirty_days() {
     assert_eq!(rig.log(webhook).await.len(), 2, "not yet");
     rig.clock.advance(Duration::from_millis(1));
     rig.webhooks.prune().await;
-    assert_eq!(rig.states(webhook).await, [DeliveryState::Pending], "what waits stays");
+    assert_eq!(rig.states(webhook).await, [DeliveryState::Pending], "a pending delivery stays");
     assert_eq!(rig.states(waiting).await, [DeliveryState::Pending]);
     rig.round().await;
     rig.webhooks.prune().await;
@@ -246,7 +246,7 @@ async fn the_log_is_kept_for_thirty_days() {
 }
 
 #[tokio::test]
-async fn a_deleted_webhook_is_gone_at_once_and_its_log_goes_part_by_part() {
+async fn a_deleted_webhook_is_hidden_at_once_and_its_log_is_deleted_in_parts() {
     const LOG: i64 = 450;
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.webhook(&receiver.url(), &[EventType::StreamStarted], Some("sixteen letters!")).await;
@@ -256,7 +256,7 @@ async fn a_deleted_webhook_is_gone_at_once_and_its_log_goes_part_by_part() {
     intruder.repeat_deliveries(LOG - 1).await;
     assert_eq!(rig.round().await, 8);
     rig.store.delete_webhook(&rig.actor(), webhook).await.unwrap();
-    assert_eq!(intruder.deliveries_of(webhook).await, LOG, "that takes its time");
+    assert_eq!(intruder.deliveries_of(webhook).await, LOG, "the log is not deleted at once");
     let views = rig.store.webhooks_of(rig.account, Page::ALL).await.unwrap();
     assert_eq!(views.iter().map(|view| view.id).collect::<Vec<_>>(), [kept]);
     let (account, actor) = (rig.account, rig.actor());
@@ -269,7 +269,7 @@ async fn a_deleted_webhook_is_gone_at_once_and_its_log_goes_part_by_part() {
     assert!(rig.webhooks.test(account, webhook).await.is_err());
     assert!(rig.webhooks.claim(64).await.unwrap().iter().all(|job| job.webhook == kept));
     rig.begin().await;
-    assert_eq!(intruder.deliveries_of(webhook).await, LOG, "it is told nothing");
+    assert_eq!(intruder.deliveries_of(webhook).await, LOG, "a deleted webhook gets no events");
     for left in [LOG - 200, LOG - 400, 0] {
         assert!(rig.store.prune_webhooks().await.unwrap());
         assert_eq!(intruder.deliveries_of(webhook).await, left);

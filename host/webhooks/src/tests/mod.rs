@@ -1,4 +1,4 @@
-//! Webhooks from the cause to the receiver, on a real store and real sockets.
+//! Webhooks from the event to the receiver, on a real store and real sockets.
 
 mod claims;
 mod events;
@@ -28,7 +28,7 @@ use satcast_store::{
 };
 
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
-/// For receivers that do not answer; everything here is on this machine.
+/// For receivers that do not answer; everything in these tests is local.
 const LIMIT: Duration = Duration::from_millis(400);
 const BOTH: &[EventType] = &[EventType::StreamStarted, EventType::StreamEnded];
 
@@ -47,7 +47,7 @@ fn guard(allow: &[&str]) -> Guard {
 }
 
 impl Rig {
-    /// Receivers on this machine are allowed.
+    /// Local receivers are allowed.
     async fn new() -> Self {
         Self::with_limit(LIMIT).await
     }
@@ -125,7 +125,7 @@ impl Rig {
         self.store.create_webhook(&Actor::command(account, START), new).await.unwrap()
     }
 
-    /// A webhook told of started streams only.
+    /// A webhook that subscribes to started streams only.
     async fn started_webhook(&self, receiver: &Receiver) -> WebhookId {
         self.webhook(&receiver.url(), &[EventType::StreamStarted], None).await
     }
@@ -146,7 +146,7 @@ impl Rig {
         self.store.end_session(session, self.clock.now(), EndReason::Stopped).await.unwrap();
     }
 
-    /// Sends what is due now, all at once; answers how much it was.
+    /// Sends all due deliveries at once; returns their number.
     async fn round(&self) -> usize {
         let jobs = self.webhooks.claim(64).await.unwrap();
         let sent =
@@ -154,7 +154,7 @@ impl Rig {
         sent.into_iter().map(Result::unwrap).count()
     }
 
-    /// Somebody else who writes to the database.
+    /// Writes to the database that bypass the store.
     async fn intruder(&self) -> Intruder {
         Intruder::open(&self.folder.path().join("t.db")).await
     }
@@ -189,7 +189,7 @@ fn json(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap()
 }
 
-/// Waits until `done`, a bounded time.
+/// Waits for `done`, a bounded time.
 async fn until(mut done: impl AsyncFnMut() -> bool) {
     for _ in 0..1_000 {
         if done().await {
@@ -197,7 +197,7 @@ async fn until(mut done: impl AsyncFnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it did not happen");
+    panic!("timed out");
 }
 
 /// Shared with the tasks of a receiver.

@@ -1,4 +1,4 @@
-//! A receiver that answers as it is told, and remembers what it was sent.
+//! A receiver with scripted answers, which records its requests.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Shared;
 
-/// How a receiver behaves.
+/// Behaviour of a receiver.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     /// Status and further headers, each with its line end, and a body.
     Status(u16, &'static str, &'static str),
-    /// Takes the request and never answers.
+    /// Reads the request and never answers.
     Silent,
     /// Closes with a reset.
     Reset,
@@ -27,7 +27,7 @@ pub(super) enum Reply {
     Stalled,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
     pub(super) line: String,
@@ -53,7 +53,7 @@ impl Receiver {
         Self::at("127.0.0.1", reply, None).await
     }
 
-    /// At another address of this machine, with TLS when given.
+    /// At another local address, with TLS if given.
     pub(super) async fn at(host: &str, reply: Reply, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind((host, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ impl Receiver {
                 tokio::spawn(async move {
                     match tls {
                         Some(tls) => {
-                            // A client that does not trust us goes away.
+                            // A client that does not trust the certificate disconnects.
                             if let Ok(stream) = tls.accept(socket).await {
                                 serve(stream, &reply, &received).await;
                             }
@@ -106,7 +106,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let Some(request) = read(&mut stream).await else { return };
     received.lock().push(request);
     let reply = reply.lock().clone();
-    // Errors are those of a client that went away.
+    // Errors of a client that has disconnected.
     match reply {
         Reply::Status(status, headers, body) => {
             let length = body.len();

@@ -1,4 +1,4 @@
-//! Where deliveries may go is checked at every attempt; TLS is checked against the name.
+//! The target is checked at every attempt; TLS is checked against the name.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn last_error(rig: &Rig, webhook: WebhookId) -> String {
 }
 
 #[tokio::test]
-async fn what_got_into_the_database_is_refused_when_it_is_sent() {
+async fn a_forbidden_target_in_the_database_is_refused_when_sending() {
     for (url, words) in [
         ("https://10.0.0.1/in", "private"),
         ("https://[::ffff:10.0.0.1]/in", "private"),
@@ -50,7 +50,7 @@ async fn what_got_into_the_database_is_refused_when_it_is_sent() {
     }
 }
 
-/// An authority, and a server that it vouches for under [`NAME`].
+/// A certificate authority, and a server that it certifies for [`NAME`].
 fn authority() -> (RootCertStore, TlsAcceptor) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -76,7 +76,7 @@ fn sender(answers: &Answers, roots: RootCertStore) -> Sender {
 }
 
 #[tokio::test]
-async fn a_name_is_resolved_once_an_attempt_and_a_changed_answer_does_not_get_through() {
+async fn a_name_is_resolved_once_per_attempt_and_rebinding_is_refused() {
     let (roots, tls) = authority();
     let receiver = Receiver::at("127.0.0.1", OK, Some(tls)).await;
     let answers = Answers::default();
@@ -95,7 +95,7 @@ async fn a_name_is_resolved_once_an_attempt_and_a_changed_answer_does_not_get_th
     for refused in &errors[1..3] {
         let (name, why, setting) = (NAME.to_owned(), "private", SETTING);
         assert_eq!(*refused, Refused::Name { name, address: PRIVATE, why, setting }.to_string());
-        assert!(!refused.contains("10.0.0.1"), "what a name leads to is not told: {refused}");
+        assert!(!refused.contains("10.0.0.1"), "the address of a name is not shown: {refused}");
     }
     assert!(answers.lock().is_empty());
     let requests = receiver.received();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_would_be_compiled_is_named() {
+    fn only_compiled_examples_are_listed() {
         let text =
             "//! ```text\n//! a\n//! ```\n/// ```\n/// let a = 1;\n/// ```\n    /// ```no_run\n    /// ```\n";
         assert_eq!(runnable_fences(text), [4, 7]);

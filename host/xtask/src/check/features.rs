@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_both_build_is_compared() {
+    fn only_packages_of_both_builds_are_compared() {
         let build = listed("tokio v1.0.0 net\nbytes v1.0.0 std\ntokio v1.0.0 net (*)\n");
         let tests = listed("tokio v1.0.0 net,test-util\nbytes v1.0.0 std\ncriterion v1.0.0 default\n");
         assert_eq!(differences(&build, &tests).len(), 1);

@@ -1,4 +1,4 @@
-//! Who may import whom: one table, looked up line by line in the shipped code.
+//! Allowed imports between modules: one table, applied to each line of the shipped code.
 
 use super::source::{has_word, shipped_lines};
 use crate::workspace;

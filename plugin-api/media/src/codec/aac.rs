@@ -13,7 +13,7 @@ const OBJECT_SBR: u8 = 5;
 /// Parametric stereo.
 const OBJECT_PS: u8 = 29;
 
-/// Object types whose GASpecificConfig says the frame length (ISO/IEC 14496-3, 4.4.1): AAC Main, LC, SSR,
+/// Object types whose GASpecificConfig has the frame length (ISO/IEC 14496-3, 4.4.1): AAC Main, LC, SSR,
 /// LTP.
 const OBJECTS_WITH_FRAME_LENGTH: std::ops::RangeInclusive<u8> = 1..=4;
 
@@ -27,16 +27,16 @@ pub struct AacConfig {
     pub object_type: u8,
     /// Sample rate of the core in hertz.
     pub sample_rate: u32,
-    /// Channels of the core, or 0 when only the bitstream says it.
+    /// Channels of the core, or 0 if only the bitstream has the number.
     pub channels: u8,
     /// Output sample rate in hertz when spectral band replication is signalled at the start (HE-AAC).
     pub extension_sample_rate: Option<u32>,
-    /// Samples of the core in one access unit: 960 when the record says so, else 1024.
+    /// Samples of the core in one access unit: 960 if the record has the short frame length, otherwise 1024.
     pub frame_samples: u32,
 }
 
 impl AacConfig {
-    /// Reads the fixed start of an AudioSpecificConfig and the frame length; extensions behind are not read.
+    /// Reads the fixed start of an AudioSpecificConfig and the frame length; later extensions are not read.
     ///
     /// # Errors
     /// [`CodecError::Truncated`] or [`CodecError::Field`].

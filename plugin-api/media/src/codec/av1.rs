@@ -26,7 +26,7 @@ pub struct Av1Config<'a> {
     pub subsampling_y: bool,
     /// Chroma sample position, 0 to 3.
     pub sample_position: u8,
-    /// The OBUs behind the four header bytes, usually one sequence header; not parsed.
+    /// The OBUs after the four header bytes, usually one sequence header; not parsed.
     pub config_obus: &'a [u8],
 }
 
@@ -60,8 +60,7 @@ impl<'a> Av1Config<'a> {
     }
 }
 
-/// Transfer characteristics in the payload of a sequence header OBU (AV1 bitstream, 5.5); `None` when it does
-/// not say them.
+/// Transfer characteristics in the payload of a sequence header OBU (AV1 bitstream, 5.5); `None` if absent.
 pub fn transfer(sequence_header: &[u8]) -> Option<u32> {
     let mut bits = BitReader::plain(sequence_header);
     let profile = bits.bits(3).ok()?;
@@ -127,7 +126,7 @@ fn operating_points(bits: &mut BitReader<'_>) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// uvlc (4.10.3): as many bits as there were zeros, none after 32 of them.
+/// uvlc (4.10.3): as many value bits as leading zeros; no value bits after 32 zeros.
 fn skip_uvlc(bits: &mut BitReader<'_>) -> Result<(), CodecError> {
     let mut zeros = 0;
     while !bits.flag()? {
@@ -152,7 +151,7 @@ fn colour_transfer(bits: &mut BitReader<'_>, profile: u32) -> Result<Option<u32>
     bits.bits(8).map(Some)
 }
 
-/// Takes temporal delimiters off the front of a temporal unit, as ISO base media and Enhanced RTMP want it.
+/// Removes temporal delimiters from the front of a temporal unit, as ISO base media and Enhanced RTMP require.
 pub fn strip_temporal_delimiter(mut unit: Bytes) -> Bytes {
     while let Some(bytes) = delimiter_bytes(&unit) {
         unit.advance(bytes);
@@ -170,7 +169,7 @@ fn delimiter_bytes(unit: &[u8]) -> Option<usize> {
     let bytes = 1 + usize::from(has_extension);
     match has_size {
         true => (*unit.get(bytes)? == 0).then_some(bytes + 1),
-        // Without a size the OBU is all that is left.
+        // An OBU without a size extends to the end.
         false => (unit.len() == bytes).then_some(bytes),
     }
 }
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delimiters_are_taken_off_the_front_only() {
+    fn delimiters_are_removed_at_the_front_only() {
         let table: [(&[u8], &[u8]); 7] = [
             (&[0x12, 0, 0x0a, 1, 9], &[0x0a, 1, 9]),
             (&[0x12, 0, 0x12, 0, 0x32, 0], &[0x32, 0]),

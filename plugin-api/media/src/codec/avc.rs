@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{
-    BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take, take_array, take_nal, vui_transfer,
-};
+use super::{BitReader, CodecError, PARAMETER_SETS_MAX, VideoSize, take, take_array, take_nal, vui_transfer};
 
 /// Profiles whose parameter set has chroma and scaling fields (ISO/IEC 14496-10, 7.3.2.1.1).
 const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
@@ -27,7 +25,7 @@ pub struct AvcConfig<'a> {
 }
 
 impl<'a> AvcConfig<'a> {
-    /// Reads an avcC body; the optional fields behind the picture parameter sets are not read.
+    /// Reads an avcC body; the optional fields after the picture parameter sets are not read.
     ///
     /// # Errors
     /// Any [`CodecError`].
@@ -51,8 +49,8 @@ impl<'a> AvcConfig<'a> {
     ///
     /// # Errors
     /// Any [`CodecError`]; [`CodecError::Field`] when there is no parameter set.
-    pub fn picture_size(&self) -> Result<PictureSize, CodecError> {
-        picture_size(self.sps.first().ok_or(CodecError::Field("empty parameter set list"))?)
+    pub fn video_size(&self) -> Result<VideoSize, CodecError> {
+        video_size(self.sps.first().ok_or(CodecError::Field("empty parameter set list"))?)
     }
 }
 
@@ -60,10 +58,10 @@ impl<'a> AvcConfig<'a> {
 const NAL_SPS: u8 = 7;
 const NAL_DELIMITER: u8 = 9;
 
-/// Longest parameter sets that are repeated: those of encoders have less than a hundred bytes, and each keyframe carries them.
+/// Longest parameter sets that are repeated in keyframes, in bytes. Those of encoders have less than a hundred bytes.
 pub const IN_BAND_BYTES_MAX: usize = 4096;
 
-/// The parameter sets of an avcC body as they stand in an access unit, each behind a length of four bytes. `None` for a record whose
+/// The parameter sets of an avcC body in access unit format, each with a four-byte length prefix. `None` for a record whose
 /// access units have lengths of another size, and for sets that are longer than [`IN_BAND_BYTES_MAX`].
 pub fn in_band(record: &[u8]) -> Option<Bytes> {
     let config = AvcConfig::parse(record).ok().filter(|config| config.nal_length_bytes == 4)?;
@@ -75,8 +73,8 @@ pub fn in_band(record: &[u8]) -> Option<Bytes> {
     (sets.len() <= IN_BAND_BYTES_MAX).then(|| Bytes::from(sets))
 }
 
-/// An access unit with parameter sets in it: behind its delimiter, which has to be first (7.4.1.2.3), and before everything else. One that
-/// has some is given as it is.
+/// Inserts parameter sets into an access unit: after its delimiter, which must be first (7.4.1.2.3), and before all other units.
+/// An access unit that already has parameter sets is returned unchanged.
 pub fn with_parameter_sets(sets: &[u8], unit: &Bytes) -> Bytes {
     let mut delimiter_end = 0;
     let mut rest = &unit[..];
@@ -100,15 +98,15 @@ fn nals<'a>(rest: &mut &'a [u8], count: u8) -> Result<Vec<&'a [u8]>, CodecError>
     (0..count).map(|_| take_nal(rest)).collect()
 }
 
-/// Picture size in a sequence parameter set NAL unit (ISO/IEC 14496-10, 7.3.2.1.1).
+/// Video size in a sequence parameter set NAL unit (ISO/IEC 14496-10, 7.3.2.1.1).
 ///
 /// # Errors
 /// Any [`CodecError`].
-pub fn picture_size(sps: &[u8]) -> Result<PictureSize, CodecError> {
+pub fn video_size(sps: &[u8]) -> Result<VideoSize, CodecError> {
     size_then_vui(&mut BitReader::nal(sps))
 }
 
-/// Transfer characteristics in a sequence parameter set NAL unit; `None` when it does not say them.
+/// Transfer characteristics in a sequence parameter set NAL unit; `None` if absent.
 pub fn transfer(sps: &[u8]) -> Option<u32> {
     let mut bits = BitReader::nal(sps);
     size_then_vui(&mut bits).ok()?;
@@ -116,7 +114,7 @@ pub fn transfer(sps: &[u8]) -> Option<u32> {
 }
 
 /// Reads a parameter set up to its video usability information.
-fn size_then_vui(bits: &mut BitReader<'_>) -> Result<PictureSize, CodecError> {
+fn size_then_vui(bits: &mut BitReader<'_>) -> Result<VideoSize, CodecError> {
     if bits.bits(8)? & 0x1f != 7 {
         return Err(CodecError::Field("nal unit type"));
     }
@@ -144,7 +142,7 @@ fn size_then_vui(bits: &mut BitReader<'_>) -> Result<PictureSize, CodecError> {
         let [left, right, top, bottom] = [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?].map(u64::from);
         crop = ((left + right) * unit_x, (top + bottom) * unit_y);
     }
-    PictureSize::cropped((width, height), crop)
+    VideoSize::cropped((width, height), crop)
 }
 
 /// Fields of the high profiles; returns the chroma format.

@@ -2,7 +2,7 @@
 
 use super::CodecError;
 
-/// Reads bits, leaving out emulation prevention bytes when asked to.
+/// Reads bits, optionally without emulation prevention bytes.
 #[derive(Debug)]
 pub(crate) struct BitReader<'a> {
     rest: &'a [u8],
@@ -13,12 +13,12 @@ pub(crate) struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    /// Over plain bytes.
+    /// Reader over plain bytes.
     pub(crate) fn plain(bytes: &'a [u8]) -> Self {
         BitReader { rest: bytes, byte: 0, bits_left: 0, zeros: 0, escaped: false }
     }
 
-    /// Over a NAL unit, where 00 00 03 stands for 00 00.
+    /// Reader over a NAL unit, where 00 00 03 means 00 00.
     pub(crate) fn nal(bytes: &'a [u8]) -> Self {
         BitReader { escaped: true, ..Self::plain(bytes) }
     }
@@ -42,7 +42,7 @@ impl<'a> BitReader<'a> {
         Ok(self.bits(1)? != 0)
     }
 
-    /// Up to 32 bits, the first being the highest.
+    /// Up to 32 bits, most significant bit first.
     pub(crate) fn bits(&mut self, count: u32) -> Result<u32, CodecError> {
         let mut value: u64 = 0;
         let mut missing = count.min(32);
@@ -53,8 +53,8 @@ impl<'a> BitReader<'a> {
             }
             let step = missing.min(self.bits_left);
             self.bits_left -= step;
-            let piece = (u32::from(self.byte) >> self.bits_left) & ((1 << step) - 1);
-            value = (value << step) | u64::from(piece);
+            let bits = (u32::from(self.byte) >> self.bits_left) & ((1 << step) - 1);
+            value = (value << step) | u64::from(bits);
             missing -= step;
         }
         Ok(value as u32)
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn emulation_prevention_is_left_out() {
+    fn emulation_prevention_bytes_are_skipped() {
         let bytes = [0, 0, 3, 1, 0, 0, 3, 0, 0, 3, 2];
         let mut reader = BitReader::nal(&bytes);
         let read: Vec<u32> = std::iter::from_fn(|| reader.bits(8).ok()).collect();

@@ -1,6 +1,6 @@
 //! HEVCDecoderConfigurationRecord (ISO/IEC 14496-15, 8.3.3.1) and the sequence parameter set.
 
-use super::{BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take_array, take_nal};
+use super::{BitReader, CodecError, PARAMETER_SETS_MAX, VideoSize, take_array, take_nal};
 
 /// NAL unit type of a sequence parameter set.
 pub const NAL_SPS: u8 = 33;
@@ -73,33 +73,33 @@ impl<'a> HevcConfig<'a> {
         })
     }
 
-    /// Picture size of the first sequence parameter set.
+    /// Video size from the first sequence parameter set.
     ///
     /// # Errors
     /// Any [`CodecError`]; [`CodecError::Field`] when there is no parameter set.
-    pub fn picture_size(&self) -> Result<PictureSize, CodecError> {
+    pub fn video_size(&self) -> Result<VideoSize, CodecError> {
         let sps = self.parameter_sets.iter().find(|set| set.nal_type == NAL_SPS);
-        picture_size(sps.ok_or(CodecError::Field("empty parameter set list"))?.nal)
+        video_size(sps.ok_or(CodecError::Field("empty parameter set list"))?.nal)
     }
 }
 
-/// Picture size in a sequence parameter set NAL unit (ISO/IEC 23008-2, 7.3.2.2).
+/// Video size in a sequence parameter set NAL unit (ISO/IEC 23008-2, 7.3.2.2).
 ///
 /// # Errors
 /// Any [`CodecError`].
-pub fn picture_size(sps: &[u8]) -> Result<PictureSize, CodecError> {
+pub fn video_size(sps: &[u8]) -> Result<VideoSize, CodecError> {
     size_then_tail(&mut BitReader::nal(sps)).map(|(size, _)| size)
 }
 
-/// Transfer characteristics in a sequence parameter set NAL unit; `None` when it does not say them.
+/// Transfer characteristics in a sequence parameter set NAL unit; `None` if absent.
 pub fn transfer(sps: &[u8]) -> Option<u32> {
     let mut bits = BitReader::nal(sps);
     let (_, sub_layers) = size_then_tail(&mut bits).ok()?;
     super::hevc_tail::transfer(&mut bits, sub_layers).ok().flatten()
 }
 
-/// Reads a parameter set up to its bit depths; the size, and the number of sub-layers beside the first.
-fn size_then_tail(bits: &mut BitReader<'_>) -> Result<(PictureSize, u32), CodecError> {
+/// Reads a parameter set up to its bit depths; returns the size and the number of sub-layers after the first.
+fn size_then_tail(bits: &mut BitReader<'_>) -> Result<(VideoSize, u32), CodecError> {
     if (bits.bits(16)? >> 9) & 0x3f != u32::from(NAL_SPS) {
         return Err(CodecError::Field("nal unit type"));
     }
@@ -121,10 +121,10 @@ fn size_then_tail(bits: &mut BitReader<'_>) -> Result<(PictureSize, u32), CodecE
         let [left, right, top, bottom] = [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?].map(u64::from);
         crop = ((left + right) * unit_x, (top + bottom) * unit_y);
     }
-    Ok((PictureSize::cropped(coded, crop)?, sub_layers))
+    Ok((VideoSize::cropped(coded, crop)?, sub_layers))
 }
 
-/// profile_tier_level (ISO/IEC 23008-2, 7.3.3) with `sub_layers` sub-layers beside the first, at most 7.
+/// profile_tier_level (ISO/IEC 23008-2, 7.3.3) with `sub_layers` sub-layers after the first, at most 7.
 fn skip_profile_tier_level(bits: &mut BitReader<'_>, sub_layers: u32) -> Result<(), CodecError> {
     bits.skip(96)?;
     let mut present = [(false, false); 8];

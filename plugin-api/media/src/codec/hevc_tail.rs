@@ -1,4 +1,4 @@
-//! The part of an HEVC sequence parameter set behind the picture size, up to the transfer characteristics
+//! The part of an HEVC sequence parameter set after the picture size, up to the transfer characteristics
 //! (ISO/IEC 23008-2, 7.3.2.2.1, 7.3.4, 7.3.7).
 
 use super::{BitReader, CodecError, vui_transfer};
@@ -12,7 +12,7 @@ const LONG_TERM_PICTURES_MAX: u32 = 32;
 /// Largest log2_max_pic_order_cnt_lsb_minus4.
 const ORDER_COUNT_BITS_MAX: u32 = 12;
 
-/// Reads from the bit depths on; `sub_layers` is their number beside the first.
+/// Reads from the bit depths on; `sub_layers` is the number of sub-layers after the first.
 pub(super) fn transfer(bits: &mut BitReader<'_>, sub_layers: u32) -> Result<Option<u32>, CodecError> {
     bits.ue()?;
     bits.ue()?;

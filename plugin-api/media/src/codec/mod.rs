@@ -1,7 +1,7 @@
-//! Codec configuration records, parsed with bounds.
+//! Codec configurations, parsed with bounds.
 //!
-//! Parsers borrow from the record, never panic, and hold no more than the record's own size. They read what
-//! the relay needs to describe and repackage a track; they do not validate a whole bitstream.
+//! Parsers borrow from the record, never panic, and hold no more than the record's own size. They read the fields that
+//! Satcast needs to describe and repackage a track; they do not validate a whole bitstream.
 
 pub mod aac;
 pub mod av1;
@@ -15,10 +15,10 @@ mod tests;
 
 pub(crate) use bits::BitReader;
 
-/// Parameter sets read from one record; a longer list is refused.
+/// Most parameter sets in one record; a longer list is refused.
 pub const PARAMETER_SETS_MAX: usize = 64;
 
-/// Why a configuration record was refused.
+/// Reasons for which a codec configuration is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The record ends inside a field.
@@ -35,31 +35,31 @@ pub enum CodecError {
     Field(&'static str),
 }
 
-/// Picture size in pixels, after cropping; both sides are 1 to 65,535.
+/// Video size in pixels, after cropping; both sides are 1 to 65,535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PictureSize {
+pub struct VideoSize {
     /// Width.
     pub width: u32,
     /// Height.
     pub height: u32,
 }
 
-impl PictureSize {
+impl VideoSize {
     /// Coded size minus cropping.
     fn cropped(coded: (u64, u64), crop: (u64, u64)) -> Result<Self, CodecError> {
         let side = |coded: u64, crop: u64| {
             let side = coded.checked_sub(crop).filter(|side| (1..=65_535).contains(side));
-            side.and_then(|side| u32::try_from(side).ok()).ok_or(CodecError::Field("picture size"))
+            side.and_then(|side| u32::try_from(side).ok()).ok_or(CodecError::Field("video size"))
         };
-        Ok(PictureSize { width: side(coded.0, crop.0)?, height: side(coded.1, crop.1)? })
+        Ok(VideoSize { width: side(coded.0, crop.0)?, height: side(coded.1, crop.1)? })
     }
 }
 
 /// Aspect ratio index that is followed by two numbers (ISO/IEC 14496-10, table E-1).
 const EXTENDED_SAR: u32 = 255;
 
-/// Transfer characteristics in video usability information, whose start is the same in H.264 and HEVC
-/// (ISO/IEC 14496-10 and 23008-2, annex E.2.1); the flag before it is read too.
+/// Reads the transfer characteristics from the video usability information. Its start is the same in H.264 and HEVC
+/// (ISO/IEC 14496-10 and 23008-2, annex E.2.1). The presence flag before it is read too.
 fn vui_transfer(bits: &mut BitReader<'_>) -> Result<Option<u32>, CodecError> {
     if !bits.flag()? {
         return Ok(None);
@@ -95,7 +95,7 @@ fn take_array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], CodecError> {
     Ok(*head)
 }
 
-/// Splits a NAL unit with a 16-bit length before it off the front.
+/// Splits a NAL unit with a 16-bit length prefix off the front.
 fn take_nal<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], CodecError> {
     let bytes = u16::from_be_bytes(take_array(rest)?);
     take(rest, usize::from(bytes))

@@ -1,9 +1,9 @@
-//! Real records of x264 and x265, cut and mutated.
+//! Real records of x264 and x265, truncated and mutated.
 
 use super::av1::Av1Config;
 use super::avc::AvcConfig;
 use super::hevc::HevcConfig;
-use super::{CodecError, PictureSize, aac, avc, hevc, opus};
+use super::{CodecError, VideoSize, aac, avc, hevc, opus};
 use crate::testing::{Random, hex};
 use bytes::Bytes;
 
@@ -45,12 +45,12 @@ const HEVC: [(&str, (u32, u32)); 2] = [
     ),
 ];
 
-fn size((width, height): (u32, u32)) -> Result<PictureSize, CodecError> {
-    Ok(PictureSize { width, height })
+fn size((width, height): (u32, u32)) -> Result<VideoSize, CodecError> {
+    Ok(VideoSize { width, height })
 }
 
 #[test]
-fn avc_parameter_sets_stand_behind_the_delimiter_and_once() {
+fn avc_parameter_sets_follow_the_delimiter_once() {
     let record = hex(AVC[0].0);
     let sets = avc::in_band(&record).expect("lengths of four bytes");
     let config = AvcConfig::parse(&record).expect("valid");
@@ -63,7 +63,7 @@ fn avc_parameter_sets_stand_behind_the_delimiter_and_once() {
     assert_eq!(with(&[&slice]), unit(&[&sets, &slice]));
     assert_eq!(with(&[&delimiter, &slice]), unit(&[&delimiter, &sets, &slice]));
     assert_eq!(with(&[&sets, &slice]), unit(&[&sets, &slice]), "it has its own");
-    // What is cut off stays as it is.
+    // A truncated access unit stays unchanged.
     assert_eq!(with(&[&[0, 0, 0, 9, 0x65]]), unit(&[&sets, &[0, 0, 0, 9, 0x65]]));
     assert_eq!(with(&[]), sets);
     let mut short = record.clone();
@@ -72,33 +72,33 @@ fn avc_parameter_sets_stand_behind_the_delimiter_and_once() {
 }
 
 #[test]
-fn avc_records_give_their_fields_and_picture_size() {
+fn avc_records_give_their_fields_and_video_size() {
     for (text, expected) in AVC {
         let record = hex(text);
         let config = AvcConfig::parse(&record).expect("valid");
         assert_eq!((config.sps.len(), config.pps.len(), config.nal_length_bytes), (1, 1, 4));
-        assert_eq!(config.picture_size(), size(expected));
+        assert_eq!(config.video_size(), size(expected));
         assert_eq!((config.profile, config.level), (record[1], record[3]));
     }
 }
 
 #[test]
-fn hevc_records_give_their_fields_and_picture_size() {
+fn hevc_records_give_their_fields_and_video_size() {
     for (text, expected) in HEVC {
         let record = hex(text);
         let config = HevcConfig::parse(&record).expect("valid");
         let types: Vec<u8> = config.parameter_sets.iter().map(|set| set.nal_type).collect();
         assert_eq!(types, [32, 33, 34]);
         assert_eq!((config.profile, config.nal_length_bytes, config.high_tier), (1, 4, false));
-        assert_eq!(config.picture_size(), size(expected));
+        assert_eq!(config.video_size(), size(expected));
     }
 }
 
 #[test]
-fn cut_off_at_every_byte_is_an_error() {
+fn truncation_at_any_byte_is_an_error() {
     for (text, _) in AVC {
         let record = hex(text);
-        // The fields behind the picture parameter sets (4 bytes for high profiles) are optional.
+        // The fields after the picture parameter sets (4 bytes for high profiles) are optional.
         let needed = if record[1] >= 100 { record.len() - 4 } else { record.len() };
         for end in 0..needed {
             assert_eq!(AvcConfig::parse(&record[..end]), Err(CodecError::Truncated), "cut at {end}");
@@ -113,19 +113,19 @@ fn cut_off_at_every_byte_is_an_error() {
 }
 
 #[test]
-fn parameter_sets_cut_off_at_every_byte_do_not_panic() {
+fn truncated_parameter_sets_do_not_panic() {
     let avc_record = hex(AVC[1].0);
     let sps = AvcConfig::parse(&avc_record).expect("valid").sps[0].to_vec();
     for end in 0..sps.len() {
-        // What follows the cropping fields is not needed.
-        let read = avc::picture_size(&sps[..end]);
+        // The fields after the cropping fields are not needed.
+        let read = avc::video_size(&sps[..end]);
         assert!(read == Err(CodecError::Truncated) || read == size((1920, 1080)), "cut at {end}: {read:?}");
     }
-    assert_eq!(avc::picture_size(&sps[..8]), Err(CodecError::Truncated));
+    assert_eq!(avc::video_size(&sps[..8]), Err(CodecError::Truncated));
     let hevc_record = hex(HEVC[1].0);
     let sps = HevcConfig::parse(&hevc_record).expect("valid").parameter_sets[1].nal.to_vec();
     for end in 0..16 {
-        assert_eq!(hevc::picture_size(&sps[..end]), Err(CodecError::Truncated), "cut at {end}");
+        assert_eq!(hevc::video_size(&sps[..end]), Err(CodecError::Truncated), "cut at {end}");
     }
 }
 
@@ -134,13 +134,13 @@ fn impossible_fields_are_refused() {
     assert_eq!(AvcConfig::parse(&[0, 0, 0, 0, 0, 0, 0]), Err(CodecError::Version(0)));
     assert_eq!(AvcConfig::parse(&[1, 0, 0, 0, 0xfe, 0xe0, 0]), Err(CodecError::Field("nal length size")));
     let empty = AvcConfig::parse(&[1, 0, 0, 0, 0xff, 0xe0, 0]).expect("valid");
-    assert_eq!(empty.picture_size(), Err(CodecError::Field("empty parameter set list")));
+    assert_eq!(empty.video_size(), Err(CodecError::Field("empty parameter set list")));
     let mut record = hex(HEVC[0].0);
     record[0] = 2;
     assert_eq!(HevcConfig::parse(&record), Err(CodecError::Version(2)));
-    // A wrong NAL unit type in place of the parameter set.
-    assert_eq!(avc::picture_size(&[0x68, 1, 2, 3]), Err(CodecError::Field("nal unit type")));
-    assert_eq!(hevc::picture_size(&[0x44, 1, 2, 3]), Err(CodecError::Field("nal unit type")));
+    // A wrong NAL unit type instead of the parameter set.
+    assert_eq!(avc::video_size(&[0x68, 1, 2, 3]), Err(CodecError::Field("nal unit type")));
+    assert_eq!(hevc::video_size(&[0x44, 1, 2, 3]), Err(CodecError::Field("nal unit type")));
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn mutated_records_do_not_panic() {
             let index = random.below(record.len());
             record[index] = random.next() as u8;
         }
-        refused += usize::from(AvcConfig::parse(&record).and_then(|config| config.picture_size()).is_err());
-        refused += usize::from(HevcConfig::parse(&record).and_then(|config| config.picture_size()).is_err());
+        refused += usize::from(AvcConfig::parse(&record).and_then(|config| config.video_size()).is_err());
+        refused += usize::from(HevcConfig::parse(&record).and_then(|config| config.video_size()).is_err());
         refused += usize::from(Av1Config::parse(&record).is_err());
         refused += usize::from(aac::AacConfig::parse(&record).is_err());
         refused += usize::from(opus::OpusConfig::parse(&record).is_err());

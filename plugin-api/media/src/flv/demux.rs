@@ -1,10 +1,10 @@
-//! Tag bodies to packets.
+//! Reads packets from tag bodies.
 
 use bytes::Bytes;
 
 use super::{
-    AUDIO_PACKET_MULTITRACK, FRAME_COMMAND, FRAME_KEY, FlvError, MODEX_TIMESTAMP_NANOS, MULTITRACK_ONE,
-    PACKET_CODED_FRAMES, PACKET_CODED_FRAMES_X, PACKET_MODEX, PACKET_SEQUENCE_START, SOUND_AAC, SOUND_EX,
+    AUDIO_AAC, AUDIO_EX, AUDIO_PACKET_MULTITRACK, FRAME_COMMAND, FRAME_KEY, FlvError, MODEX_TIMESTAMP_NANOS,
+    MULTITRACK_ONE, PACKET_CODED_FRAMES, PACKET_CODED_FRAMES_X, PACKET_MODEX, PACKET_SEQUENCE_START,
     VIDEO_AVC, VIDEO_PACKET_METADATA, VIDEO_PACKET_MULTITRACK, codec_of_fourcc,
 };
 use crate::codec::av1::strip_temporal_delimiter;
@@ -16,8 +16,8 @@ const MODEX_NANOS_MAX: u32 = 999_999;
 
 /// Reads one tag body with its message time in milliseconds. The payload is a slice of `body`.
 ///
-/// `Ok(None)` is a tag skipped by policy (see the module's text) or an empty one. A ModEx nanosecond offset
-/// is added to both times, so that their distance stays the composition time.
+/// `Ok(None)` is a tag skipped by policy (see the module documentation) or an empty one. A ModEx nanosecond offset
+/// is added to both times, so that their difference stays the composition time.
 ///
 /// # Errors
 /// [`FlvError::Truncated`], [`FlvError::TooManyModEx`] or [`FlvError::ConfigTooLong`].
@@ -44,7 +44,7 @@ pub fn demux(kind: Kind, time_ms: i64, body: &Bytes) -> Result<Option<Packet>, F
     Ok(Some(Packet { role: tag.role, ..Packet::media(tag.codec, keyframe, dts_ns, pts_ns, payload) }))
 }
 
-/// What a tag header says.
+/// Fields of a tag header.
 struct Tag {
     codec: Codec,
     role: Role,
@@ -135,8 +135,8 @@ fn video_ex(cursor: &mut Cursor<'_>, first: u8) -> Result<Option<Tag>, FlvError>
 fn audio(cursor: &mut Cursor<'_>) -> Result<Option<Tag>, FlvError> {
     let first = cursor.byte()?;
     let (codec, packet_type, nanos) = match first >> 4 {
-        SOUND_AAC => (Codec::Aac, cursor.byte()?, 0),
-        SOUND_EX => {
+        AUDIO_AAC => (Codec::Aac, cursor.byte()?, 0),
+        AUDIO_EX => {
             let (mut packet_type, nanos) = mod_ex(cursor, first & 0x0f)?;
             let multitrack = packet_type == AUDIO_PACKET_MULTITRACK;
             if multitrack {
@@ -157,7 +157,7 @@ fn audio(cursor: &mut Cursor<'_>) -> Result<Option<Tag>, FlvError> {
     Ok(Some(Tag { codec, role, keyframe: false, composition_ms: 0, nanos }))
 }
 
-/// Reads ModEx prefixes; returns the packet type behind them and the nanosecond offset.
+/// Reads ModEx prefixes; returns the packet type after them and the nanosecond offset.
 pub(super) fn mod_ex(cursor: &mut Cursor<'_>, mut packet_type: u8) -> Result<(u8, u32), FlvError> {
     let mut nanos = 0;
     let mut count = 0;
@@ -182,7 +182,7 @@ pub(super) fn mod_ex(cursor: &mut Cursor<'_>, mut packet_type: u8) -> Result<(u8
     Ok((packet_type, nanos))
 }
 
-/// Reads the multitrack byte; the inner packet type, or `None` when the tag has several tracks.
+/// Reads the multitrack byte; returns the inner packet type, or `None` if the tag has several tracks.
 pub(super) fn one_track(cursor: &mut Cursor<'_>) -> Result<Option<u8>, FlvError> {
     let types = cursor.byte()?;
     Ok((types >> 4 == MULTITRACK_ONE).then_some(types & 0x0f))

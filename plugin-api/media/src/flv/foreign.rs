@@ -1,49 +1,49 @@
-//! Codecs that FLV carries and this project does not: named, so that their users can be told what to set instead.
+//! Names of FLV codecs that Satcast does not support, so that an error can name the codec to change in the encoder.
 
 use std::fmt;
 
 use super::{
-    AUDIO_PACKET_MULTITRACK, Cursor, SOUND_AAC, SOUND_EX, VIDEO_AVC, VIDEO_PACKET_MULTITRACK,
+    AUDIO_AAC, AUDIO_EX, AUDIO_PACKET_MULTITRACK, Cursor, VIDEO_AVC, VIDEO_PACKET_MULTITRACK,
     codec_of_fourcc, mod_ex, one_track,
 };
 use crate::Kind;
 
-/// The codec of a tag that [`super::demux`] leaves out.
+/// The codec of a tag that [`super::demux`] skips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForeignCodec {
-    /// The track that it is of.
+    /// Kind of its track.
     pub kind: Kind,
     id: Id,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Id {
-    /// The codec id or sound format of a legacy tag.
+    /// The codec id or audio format of a legacy tag.
     Number(u8),
-    /// That of an Enhanced RTMP tag.
+    /// The FourCC of an Enhanced RTMP tag.
     FourCc([u8; 4]),
 }
 
 impl ForeignCodec {
-    /// The codec of the tag `body`, when it is known by the header and none of [`crate::Codec`]. Only the first track of its
+    /// The codec of the tag `body`, if the header has it and it is not in [`crate::Codec`]. Only the first track of its
     /// kind counts.
     pub fn of(kind: Kind, body: &[u8]) -> Option<Self> {
         let first = *body.first()?;
-        let (is_enhanced, number, ours, multitrack) = match kind {
+        let (is_enhanced, number, supported, multitrack) = match kind {
             Kind::Video => (first & 0x80 != 0, first & 0x0f, VIDEO_AVC, VIDEO_PACKET_MULTITRACK),
-            Kind::Audio => (first >> 4 == SOUND_EX, first >> 4, SOUND_AAC, AUDIO_PACKET_MULTITRACK),
+            Kind::Audio => (first >> 4 == AUDIO_EX, first >> 4, AUDIO_AAC, AUDIO_PACKET_MULTITRACK),
         };
         let id = if is_enhanced {
             Id::FourCc(enhanced(body, first, multitrack)?)
         } else {
-            // An empty body says nothing: encoders send it to mark a beginning.
-            (number != ours && body.len() > 1).then_some(Id::Number(number))?
+            // An empty body is not proof of a codec: encoders send it to mark the start.
+            (number != supported && body.len() > 1).then_some(Id::Number(number))?
         };
         Some(Self { kind, id })
     }
 }
 
-/// The FourCC of an Enhanced RTMP tag that is none of ours.
+/// The FourCC of an Enhanced RTMP tag if its codec is not supported.
 fn enhanced(body: &[u8], first: u8, multitrack: u8) -> Option<[u8; 4]> {
     let mut cursor = Cursor { body, at: 1 };
     let (packet_type, _) = mod_ex(&mut cursor, first & 0x0f).ok()?;
@@ -56,7 +56,7 @@ fn enhanced(body: &[u8], first: u8, multitrack: u8) -> Option<[u8; 4]> {
     (is_first && codec_of_fourcc(fourcc).is_none()).then_some(fourcc)
 }
 
-/// The name that its users know.
+/// The common name of the codec.
 impl fmt::Display for ForeignCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match (self.kind, self.id) {
@@ -64,7 +64,7 @@ impl fmt::Display for ForeignCodec {
             (Kind::Video, Id::Number(2)) => "Sorenson H.263",
             (Kind::Video, Id::Number(3 | 6)) => "Screen Video",
             (Kind::Video, Id::Number(4 | 5)) => "VP6",
-            // Not in any specification, but sent.
+            // Not in any specification, but some encoders send it.
             (Kind::Video, Id::Number(12)) => "HEVC without Enhanced RTMP",
             // Annex E.4.2.1.
             (Kind::Audio, Id::Number(0 | 3)) => "PCM",
@@ -80,7 +80,7 @@ impl fmt::Display for ForeignCodec {
             (_, Id::FourCc([b'e', b'c', b'-', b'3'])) => "E-AC-3",
             (_, Id::FourCc([b'f', b'L', b'a', b'C'])) => "FLAC",
             (_, Id::Number(number)) => return write!(f, "number {number} of FLV"),
-            // The publisher wrote it: nothing of it that a terminal would obey.
+            // The publisher chose the bytes: escaping keeps control characters away from terminals.
             (_, Id::FourCc(fourcc)) => return write!(f, "{}", fourcc.escape_ascii()),
         };
         f.write_str(name)

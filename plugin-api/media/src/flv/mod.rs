@@ -1,11 +1,11 @@
-//! FLV and Enhanced RTMP tag bodies to packets and back.
+//! Converts FLV and Enhanced RTMP tag bodies to packets and back.
 //!
 //! Sources: "Adobe Flash Video File Format Specification 10.1", annex E; "Enhanced RTMP (V2)" (Veovera).
 //! A tag body is the payload of an RTMP audio or video message.
 //!
 //! Policy: one track per kind. H.264, HEVC, AV1, AAC and Opus are read; other codecs, tracks other than
 //! track 0, several tracks in one tag, commands, end-of-sequence marks and per-frame metadata are skipped.
-//! [`ForeignCodec`] names the codec of a tag that is skipped for it.
+//! [`ForeignCodec`] names the unsupported codec of a skipped tag.
 
 mod demux;
 mod foreign;
@@ -21,7 +21,7 @@ pub use mux::{TAG_HEADER_BYTES_MAX, TagHeader, mux};
 
 use crate::Codec;
 
-/// Why a tag body cannot be read.
+/// Reasons for which a tag body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FlvError {
     /// The body ends inside its header.
@@ -30,18 +30,18 @@ pub enum FlvError {
     /// More than [`crate::rtmp::limits::MODEX_MAX`] ModEx prefixes.
     #[error("tag has too many ModEx prefixes")]
     TooManyModEx,
-    /// A configuration record over [`crate::rtmp::limits::CONFIG_BYTES_MAX`].
+    /// A codec configuration over [`crate::rtmp::limits::CONFIG_BYTES_MAX`].
     #[error("codec configuration record of {0} bytes is over the limit")]
     ConfigTooLong(usize),
 }
 
 /// Legacy video codec id of H.264.
 const VIDEO_AVC: u8 = 7;
-/// Legacy sound format of AAC.
-const SOUND_AAC: u8 = 10;
-/// Sound format that announces an Enhanced RTMP audio header.
-const SOUND_EX: u8 = 9;
-/// First byte of legacy AAC tags: AAC, 44 kHz, 16 bit, stereo, whatever the real format is (annex E.4.2.1).
+/// Legacy audio format of AAC.
+const AUDIO_AAC: u8 = 10;
+/// Audio format that announces an Enhanced RTMP audio header.
+const AUDIO_EX: u8 = 9;
+/// First byte of legacy AAC tags: AAC, 44 kHz, 16 bit, stereo, independent of the real format (annex E.4.2.1).
 const AAC_TAG: u8 = 0xaf;
 /// Frame types.
 const FRAME_KEY: u8 = 1;
@@ -72,7 +72,7 @@ pub fn fourcc(codec: Codec) -> [u8; 4] {
     }
 }
 
-/// The codec of a FourCC, if it is one of ours.
+/// The codec of a FourCC, if it is supported.
 pub fn codec_of_fourcc(fourcc: [u8; 4]) -> Option<Codec> {
     Codec::ALL.into_iter().find(|codec| self::fourcc(*codec) == fourcc)
 }

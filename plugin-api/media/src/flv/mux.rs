@@ -1,8 +1,8 @@
-//! Packets to tag bodies.
+//! Writes tag headers for packets.
 
 use super::{
-    AAC_TAG, FRAME_INTER, FRAME_KEY, PACKET_CODED_FRAMES, PACKET_CODED_FRAMES_X, PACKET_SEQUENCE_START,
-    SOUND_EX, VIDEO_AVC, fourcc,
+    AAC_TAG, AUDIO_EX, FRAME_INTER, FRAME_KEY, PACKET_CODED_FRAMES, PACKET_CODED_FRAMES_X,
+    PACKET_SEQUENCE_START, VIDEO_AVC, fourcc,
 };
 use crate::{Codec, NANOS_PER_MILLI, Packet};
 
@@ -42,8 +42,8 @@ pub(crate) fn floor_ms(time_ns: i64) -> i64 {
 
 /// Writes the tag header of a packet; the tag body is the header and then the payload.
 ///
-/// H.264 and AAC are written as legacy tags, HEVC, AV1 and Opus as Enhanced RTMP. Times are cut to whole
-/// milliseconds, each by itself, and a composition time that does not fit 24 bits is clamped.
+/// H.264 and AAC are written as legacy tags, HEVC, AV1 and Opus as Enhanced RTMP. Both times are rounded down to
+/// milliseconds separately, and a composition time that does not fit into 24 bits is clamped.
 pub fn mux(packet: &Packet) -> TagHeader {
     let config = packet.is_config();
     let packet_type = if config { PACKET_SEQUENCE_START } else { PACKET_CODED_FRAMES };
@@ -59,6 +59,6 @@ pub fn mux(packet: &Packet) -> TagHeader {
         Codec::Hevc => TagHeader::of([&ex(packet_type), b"hvc1", &composition_bytes]),
         Codec::Av1 => TagHeader::of([&ex(packet_type), b"av01", &[]]),
         Codec::Aac => TagHeader::of([&[AAC_TAG], &[packet_type], &[]]),
-        Codec::Opus => TagHeader::of([&[SOUND_EX << 4 | packet_type], &fourcc(Codec::Opus), &[]]),
+        Codec::Opus => TagHeader::of([&[AUDIO_EX << 4 | packet_type], &fourcc(Codec::Opus), &[]]),
     }
 }

@@ -1,4 +1,4 @@
-//! Tags written and read back, written by hand, cut and mutated.
+//! Tags written and read back, handwritten, truncated and mutated.
 
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ fn body(packet: &Packet) -> Bytes {
     Bytes::from([header.as_slice(), &packet.payload].concat())
 }
 
-/// Every shape of packet the writer knows.
+/// Every kind of packet that the writer supports.
 fn all() -> Vec<Packet> {
     let mut packets = Vec::new();
     for codec in [Codec::H264, Codec::Hevc, Codec::Av1] {
@@ -47,7 +47,7 @@ fn audio(bytes: &[u8]) -> Result<Option<Packet>, FlvError> {
 }
 
 #[test]
-fn every_packet_survives_the_way_there_and_back() {
+fn every_packet_survives_a_round_trip() {
     for packet in all() {
         let body = body(&packet);
         assert_eq!(demux(packet.kind(), 40, &body), Ok(Some(packet.clone())));
@@ -74,7 +74,7 @@ fn headers_are_the_bytes_of_the_specifications() {
 }
 
 #[test]
-fn sub_millisecond_times_are_cut_each_by_itself() {
+fn both_times_are_rounded_down_to_milliseconds_separately() {
     let mut late = packet(Codec::H264, Role::Data, false, 0);
     (late.dts_ns, late.pts_ns) = (33_900_000, 67_100_000);
     assert_eq!(mux(&late).as_slice()[2..], [0, 0, 34]);
@@ -113,7 +113,7 @@ fn mod_ex_refines_the_time() {
     assert_eq!((read.dts_ns, read.pts_ns), (40 * MS + 123_456, 50 * MS + 123_456));
     let read = audio(b"\x97\x02\x01\xe2\x40\x01Opusabc").expect("valid").expect("read");
     assert_eq!((read.dts_ns, read.pts_ns), (40 * MS + 123_456, 40 * MS + 123_456));
-    // An unknown ModEx type is passed over; an offset past a millisecond is cut.
+    // An unknown ModEx type is skipped; an offset over a millisecond is clamped.
     let read = video(b"\x97\x00\xee\x17\x02\xff\xff\xff\x03hvc1abc").expect("valid").expect("read");
     assert_eq!(read.dts_ns, 40 * MS + 999_999);
     // The two-byte length: 255 then 0x0100 + 1 bytes.
@@ -146,8 +146,8 @@ fn multitrack_is_read_for_one_track_zero_only() {
     assert_eq!((one.pts_ns, &one.payload[..]), (73 * MS, &b"abc"[..]));
     let config = video(b"\x96\x00av01\x00abc").expect("valid").expect("read");
     assert_eq!((config.role, &config.payload[..]), (Role::Config, &b"abc"[..]));
-    let sound = audio(b"\x95\x01Opus\x00abc").expect("valid").expect("read");
-    assert_eq!((sound.codec, &sound.payload[..]), (Codec::Opus, &b"abc"[..]));
+    let opus = audio(b"\x95\x01Opus\x00abc").expect("valid").expect("read");
+    assert_eq!((opus.codec, &opus.payload[..]), (Codec::Opus, &b"abc"[..]));
     // Track 1, several tracks of one codec, several codecs.
     for tag in
         [&b"\x96\x01hvc1\x01abc"[..], b"\x96\x11hvc1\x00\x00\x00\x01a", b"\x96\x21hvc1\x00\x00\x00\x01a"]
@@ -159,7 +159,7 @@ fn multitrack_is_read_for_one_track_zero_only() {
 }
 
 #[test]
-fn what_policy_skips_is_no_error() {
+fn tags_skipped_by_policy_are_not_errors() {
     let videos: [&[u8]; 10] = [
         b"\x12abc",
         b"\x57\x00",
@@ -192,7 +192,7 @@ fn long_configuration_records_are_refused() {
 }
 
 #[test]
-fn codecs_that_are_not_read_have_names() {
+fn unsupported_codecs_have_names() {
     let named = |kind, body: &[u8]| ForeignCodec::of(kind, body).map(|codec| codec.to_string());
     for (body, name) in [
         (&b"\x12abc"[..], "Sorenson H.263"),
@@ -217,7 +217,7 @@ fn codecs_that_are_not_read_have_names() {
         assert_eq!(named(Kind::Audio, body).as_deref(), Some(name), "{body:?}");
         assert_eq!(audio(body), Ok(None), "{body:?}");
     }
-    // Nothing, what is cut off, another track than the first, and what is read.
+    // Empty and truncated tags, tracks other than the first, and supported codecs.
     for body in [&b""[..], b"\x12", b"\x91vp0", b"\x96\x01vp08\x01abc", b"\x96\x11vp08\x00abc"] {
         assert_eq!(named(Kind::Video, body), None, "{body:?}");
     }
@@ -227,7 +227,7 @@ fn codecs_that_are_not_read_have_names() {
 }
 
 #[test]
-fn cut_off_at_every_byte_is_an_error_or_empty() {
+fn truncation_at_any_byte_is_an_error_or_empty() {
     let mut tags: Vec<(Kind, Bytes)> = all().iter().map(|packet| (packet.kind(), body(packet))).collect();
     tags.push((Kind::Video, Bytes::from_static(b"\x97\x02\x01\xe2\x40\x06\x01hvc1\x00\x00\x00\x0aabc")));
     for (kind, tag) in tags {

@@ -8,20 +8,20 @@ const OPUS_RATE_PER_MILLI: u32 = 48;
 /// Longest Opus packet (RFC 6716, section 3.2.5, R5).
 const OPUS_PACKET_MILLIS_MAX: u32 = 120;
 
-/// Where a packet lies on the audio time line.
+/// Position of a packet on the audio timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
     /// Decode time in ticks of the sample rate.
     pub tick: u64,
-    /// Ticks left empty before it: not zero only when the clock followed a later packet time.
+    /// Empty ticks before it; not zero only if the clock moved forward to the packet's time.
     pub gap: u64,
 }
 
 /// Sample-counted clock of one audio track.
 ///
-/// RTMP times are whole milliseconds, an AAC frame is 21.33 ms: the clock takes the first packet's time and
-/// counts samples from there. A packet more than [`AUDIO_RESYNC_MILLIS`] later than counted leaves a gap, one
-/// more than that earlier is left out, so that decode times never overlap.
+/// RTMP times are whole milliseconds, an AAC frame lasts 21.33 ms: the clock takes the time of the first packet and
+/// counts samples from there. If a packet is more than [`AUDIO_RESYNC_MILLIS`] later than the count, a gap stays before it.
+/// If it is earlier by more than that, it is dropped. Decode times therefore never overlap.
 #[derive(Debug, Clone)]
 pub struct AudioClock {
     rate: u32,
@@ -30,23 +30,22 @@ pub struct AudioClock {
 }
 
 impl AudioClock {
-    /// A clock that is anchored by its first packet; `rate` is in hertz.
+    /// A clock that starts at the time of its first packet; `rate` is in hertz.
     pub fn new(rate: u32) -> Self {
         AudioClock { rate: rate.max(1), next: None, resyncs: 0 }
     }
 
-    /// Places a packet of `samples` samples with the media time `time_ns` (negative is 0). `None`: leave it
-    /// out.
+    /// Places a packet of `samples` samples with the media time `time_ns` (negative is 0). `None`: drop the packet.
     pub fn place(&mut self, time_ns: i64, samples: u32) -> Option<Placed> {
-        let told = nanos_to_ticks(time_ns, self.rate);
-        let counted = self.next.unwrap_or(told);
+        let reported = nanos_to_ticks(time_ns, self.rate);
+        let counted = self.next.unwrap_or(reported);
         let tolerance = u64::from(self.rate) * u64::from(AUDIO_RESYNC_MILLIS) / 1000;
-        if told.saturating_add(tolerance) < counted {
+        if reported.saturating_add(tolerance) < counted {
             self.resyncs += 1;
             return None;
         }
-        let late = told > counted.saturating_add(tolerance);
-        let tick = if late { told } else { counted };
+        let late = reported > counted.saturating_add(tolerance);
+        let tick = if late { reported } else { counted };
         self.resyncs += u64::from(late);
         self.next = Some(tick.saturating_add(u64::from(samples)));
         Some(Placed { tick, gap: tick - counted })
@@ -57,29 +56,28 @@ impl AudioClock {
         ticks_to_nanos(tick, self.rate)
     }
 
-    /// How often packet times and counted time were too far apart.
+    /// Number of packets whose time was too far from the counted time.
     pub fn resyncs(&self) -> u64 {
         self.resyncs
     }
 }
 
-/// Nanoseconds to ticks, to the nearest; negative times are 0.
+/// Nanoseconds to ticks, rounded to the nearest; negative times are 0.
 pub fn nanos_to_ticks(nanos: i64, timescale: u32) -> u64 {
     let ticks = (i128::from(nanos.max(0)) * i128::from(timescale) + NANOS_PER_SECOND / 2) / NANOS_PER_SECOND;
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// Ticks to nanoseconds, to the nearest.
+/// Ticks to nanoseconds, rounded to the nearest.
 pub fn ticks_to_nanos(ticks: u64, timescale: u32) -> i64 {
     let scale = i128::from(timescale.max(1));
     i64::try_from((i128::from(ticks) * NANOS_PER_SECOND + scale / 2) / scale).unwrap_or(i64::MAX)
 }
 
-/// Samples at 48 kHz in an Opus packet by its table of contents (RFC 6716, section 3.1); `None` when it is
-/// not a valid packet.
+/// Samples at 48 kHz in an Opus packet, from its table of contents (RFC 6716, section 3.1); `None` for an invalid packet.
 pub fn opus_samples(packet: &[u8]) -> Option<u32> {
     let toc = *packet.first()?;
-    // Tenths of a millisecond, as CELT has frames of 2.5 ms.
+    // In tenths of a millisecond, because CELT has frames of 2.5 ms.
     let frame = match toc >> 3 {
         config @ 0..=11 => [100, 200, 400, 600][usize::from(config % 4)],
         config @ 12..=15 => [100, 200][usize::from(config % 2)],
@@ -99,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_counted_and_not_read_off_the_packets() {
+    fn decode_times_are_counted_in_samples_not_taken_from_packets() {
         let mut clock = AudioClock::new(44_100);
         let ticks: Vec<u64> = (0..500i64)
             .map(|frame| {
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_follows_only_past_the_tolerance() {
+    fn the_clock_resyncs_only_beyond_the_tolerance() {
         let table: [(i64, Option<Placed>); 5] = [
             (0, Some(Placed { tick: 0, gap: 0 })),
             (121, Some(Placed { tick: 1024, gap: 0 })),
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn opus_packets_have_the_length_of_their_contents_byte() {
+    fn opus_packet_length_comes_from_the_table_of_contents() {
         let table: [(&[u8], Option<u32>); 10] = [
             (&[0x00], Some(480)),
             (&[0x18], Some(2880)),

@@ -37,12 +37,12 @@ pub struct TrackRun {
 }
 
 impl TrackRun {
-    /// Decode time behind the last sample in ticks of the track.
+    /// Decode time at the end of the last sample, in ticks of the track.
     pub fn end(&self) -> u64 {
         self.samples.iter().fold(self.decode_time, |at, sample| at.saturating_add(sample.duration.into()))
     }
 
-    /// Takes the samples out that begin before `tick`, in ticks of the track.
+    /// Removes and returns the samples that start before `tick`, in ticks of the track.
     #[must_use]
     pub fn take_before(&mut self, tick: u64) -> TrackRun {
         let mut begin = self.decode_time;
@@ -111,7 +111,7 @@ pub fn media_segment(sequence: u32, runs: &[TrackRun]) -> Result<Bytes, Fmp4Erro
     Ok(Bytes::from(segment))
 }
 
-/// Writes a fragment behind those in `segment`. Runs without samples are left out; payloads lie in the order of the runs. Composition
+/// Appends a fragment to `segment`. Runs without samples are skipped; payloads have the order of the runs. Composition
 /// offsets are signed (`trun` version 1); `sequence` is the fragment number of `mfhd`.
 ///
 /// # Errors
@@ -130,7 +130,7 @@ pub fn write_fragment(segment: &mut Vec<u8>, sequence: u32, runs: &[TrackRun]) -
     let brand = FourCC::new(b"msdh");
     Styp { major_brand: brand, minor_version: 0, compatible_brands: vec![brand] }.encode(&mut head)?;
     let styp_bytes = head.len();
-    // The size of moof does not depend on the offsets in it: written once to learn it, once with them.
+    // The size of moof does not depend on its offsets: it is written once to measure it, then with the offsets.
     moof(sequence, &runs, 0).encode(&mut head)?;
     let moof_bytes = head.len() - styp_bytes;
     head.truncate(styp_bytes);

@@ -1,12 +1,12 @@
 //! Fragmented MP4 (ISO/IEC 14496-12, CMAF style): initialization segments and media segments.
 //!
-//! [`TrackConfig`] turns a codec configuration record into a sample entry and what playlists say of it,
+//! [`TrackConfig`] turns a codec configuration into a sample entry and the track details for playlists,
 //! [`init_segment`] writes `ftyp` and `moov`, [`media_segment`] one `styp`, `moof` and `mdat`. [`AudioClock`]
-//! counts samples; [`Reach`] says how far a file of such segments reaches, and [`Reader`] has their packets back. No function here knows playlists or
-//! keyframe rules; those are in [`crate::segment`].
+//! counts samples, [`Reach`] finds the end of a file of such segments, and [`Reader`] reads their packets back. The rules of
+//! playlists and keyframes are not here but in [`crate::segment`].
 //!
 //! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. There is no edit list: with B-frames
-//! the first picture is shown a few frames after decode time 0, and Opus pre-skip is only announced in
+//! the first frame is presented a few frames after decode time 0, and Opus pre-skip is only announced in
 //! `dOps`.
 
 mod clock;
@@ -34,27 +34,27 @@ pub const VIDEO_TRACK_ID: u32 = 1;
 pub const AUDIO_TRACK_ID: u32 = 2;
 /// Tracks of one rendition: at most one of each kind.
 pub const TRACKS_MAX: usize = 2;
-/// Samples of one track in one segment.
+/// Most samples of one track in one segment.
 pub const SEGMENT_SAMPLES_MAX: usize = 8192;
-/// Payload of one segment in bytes, all tracks together; 10 s of 50 Mbit/s fit.
+/// Largest payload of one segment in bytes, all tracks together; 10 s at 50 Mbit/s fit.
 pub const SEGMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Configuration record in bytes that becomes a sample entry.
+/// Largest codec configuration in bytes that is accepted for a sample entry.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024;
-/// Farthest that presentation may be from decode time, either way, in nanoseconds; farther is brought here.
+/// Largest distance of presentation time from decode time, in nanoseconds; larger ones are clamped.
 pub const COMPOSITION_NANOS_MAX: i64 = 10_000_000_000;
-/// How far an audio packet's time may be from the counted one before the clock follows it, in milliseconds.
+/// Distance of an audio packet's time from the counted time above which the clock resyncs, in milliseconds.
 pub const AUDIO_RESYNC_MILLIS: u32 = 100;
 
-/// Why a track or segment cannot be written.
+/// Reasons for which a track or segment cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fmp4Error {
-    /// The configuration record is broken.
+    /// The codec configuration is broken.
     #[error("track cannot be packaged: {0}; the encoder must send a valid configuration record")]
     Record(#[from] CodecError),
-    /// The configuration record is over [`RECORD_BYTES_MAX`].
+    /// The codec configuration is over [`RECORD_BYTES_MAX`].
     #[error("codec configuration record of {0} bytes is over the limit of {RECORD_BYTES_MAX}")]
     RecordTooLong(usize),
-    /// A valid record of something that is not packaged.
+    /// A valid codec configuration of a kind that is not packaged.
     #[error("track cannot be packaged: {0}; choose another setting in the encoder")]
     Unsupported(&'static str),
     /// No track, more than [`TRACKS_MAX`], or two of one kind.
@@ -68,8 +68,8 @@ pub enum Fmp4Error {
         /// Payload bytes of all tracks.
         bytes: usize,
     },
-    /// A box cannot hold its values.
-    #[error("box cannot be written: {0}")]
+    /// A box cannot be written or read.
+    #[error("mp4 box cannot be written or read: {0}")]
     Box(String),
 }
 

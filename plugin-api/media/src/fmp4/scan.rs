@@ -1,10 +1,10 @@
-//! Reads files made of these segments back, box by box: where a file that was cut off ends whole, and how long it is.
+//! Scans files of these segments box by box: finds the end of the last complete box of a truncated file, and its duration.
 
 use mp4_atom::{Decode, Moof, Moov};
 
 use super::{Fmp4Error, TRACKS_MAX, ticks_to_nanos};
 
-/// Bytes that are enough for the header of any box.
+/// Size of the longest box header, in bytes.
 pub const BOX_HEADER_BYTES: usize = 16;
 
 /// The header of a box (ISO/IEC 14496-12, 4.2).
@@ -17,8 +17,8 @@ pub struct BoxHeader {
 }
 
 impl BoxHeader {
-    /// Reads the first bytes of a box; `None` when they are too few, or say an impossible size. A box that goes on to the end of
-    /// the file (size 0) is impossible here.
+    /// Reads the first bytes of a box; `None` if there are too few bytes or the size is impossible. A box that extends to the
+    /// end of the file (size 0) counts as impossible here.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (size, rest) = bytes.split_first_chunk::<4>()?;
         let (kind, rest) = rest.split_first_chunk::<4>()?;
@@ -30,7 +30,7 @@ impl BoxHeader {
     }
 }
 
-/// How far the fragments of a file reach, learned from its `moov` and its `moof`s.
+/// End of the fragments of a file, read from its `moov` and its `moof`s.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
     /// Track id and ticks per second.
@@ -39,10 +39,10 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Learns the tracks from a whole `moov`.
+    /// Reads the tracks from a complete `moov`.
     ///
     /// # Errors
-    /// [`Fmp4Error::Box`] when it cannot be read, [`Fmp4Error::Tracks`] when it has none or too many.
+    /// [`Fmp4Error::Box`] if it cannot be read, [`Fmp4Error::Tracks`] if it has no track or too many.
     pub fn moov(&mut self, atom: &[u8]) -> Result<(), Fmp4Error> {
         let moov = Moov::decode(&mut &atom[..])?;
         if moov.trak.is_empty() || moov.trak.len() > TRACKS_MAX {
@@ -52,10 +52,10 @@ impl Reach {
         Ok(())
     }
 
-    /// Learns from a whole `moof` where its samples end.
+    /// Reads the end of the samples from a complete `moof`.
     ///
     /// # Errors
-    /// [`Fmp4Error::Box`] when it cannot be read, [`Fmp4Error::Tracks`] when it has a track that `moov` does not.
+    /// [`Fmp4Error::Box`] if it cannot be read, [`Fmp4Error::Tracks`] if it has a track that `moov` does not have.
     pub fn moof(&mut self, atom: &[u8]) -> Result<(), Fmp4Error> {
         let moof = Moof::decode(&mut &atom[..])?;
         for traf in &moof.traf {
@@ -70,7 +70,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Decode time where the longest track ends, in nanoseconds.
+    /// Decode time at the end of the longest track, in nanoseconds.
     pub fn end_ns(&self) -> i64 {
         self.end_ns
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_read_and_impossible_ones_refused() {
+    fn box_headers_are_read_and_impossible_ones_refused() {
         let header = |kind: &[u8; 4], bytes| Some(BoxHeader { kind: *kind, bytes });
         let table: [(&[u8], _); 7] = [
             (b"\0\0\0\x08free", header(b"free", 8)),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error() {
+    fn unreadable_boxes_are_errors() {
         let mut reach = Reach::default();
         assert!(reach.moov(b"\0\0\0\x10moovxxxxxxxx").is_err());
         assert!(reach.moof(b"\0\0\0\x09moofx").is_err());

@@ -134,7 +134,7 @@ fn a_media_segment_has_signed_composition_and_exact_offsets() {
     };
     let entries: Vec<TrunEntry> = first.trun[0].samples.iter().collect();
     assert_eq!(entries, [entry(3000, 3, 0x0200_0000, 0), entry(3003, 5, 0x0101_0000, -90)]);
-    // What all samples share is said once.
+    // Values that all samples share are written once, as defaults.
     let second = &moof.traf[1];
     let defaults = (second.tfhd.default_sample_duration, second.tfhd.default_sample_flags);
     assert_eq!(defaults, (Some(1024), Some(0x0200_0000)));
@@ -156,10 +156,10 @@ fn too_large_segments_are_refused() {
     let samples = SEGMENT_SAMPLES_MAX + 1;
     let error = Err(Fmp4Error::TooLarge { samples, bytes: samples });
     assert_eq!(media_segment(1, &[run(samples, &small)]), error);
-    // The payload is shared, so this needs no more memory than one piece.
-    let piece = Bytes::from(vec![0; SEGMENT_BYTES_MAX / 4]);
-    let bytes = piece.len() * 5;
-    assert_eq!(media_segment(1, &[run(5, &piece)]), Err(Fmp4Error::TooLarge { samples: 5, bytes }));
+    // The payload is shared, so this needs the memory of one payload only.
+    let quarter = Bytes::from(vec![0; SEGMENT_BYTES_MAX / 4]);
+    let bytes = quarter.len() * 5;
+    assert_eq!(media_segment(1, &[run(5, &quarter)]), Err(Fmp4Error::TooLarge { samples: 5, bytes }));
     assert_eq!(media_segment(1, &[run(0, &small)]), Err(Fmp4Error::Tracks));
     assert_eq!(media_segment(1, &[run(1, &small), run(1, &small), run(1, &small)]), Err(Fmp4Error::Tracks));
 }

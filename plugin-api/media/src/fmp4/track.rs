@@ -1,4 +1,4 @@
-//! What a codec configuration record says of its track: sample entry, codec string, size, rate.
+//! Track details from a codec configuration: sample entry, codec string, size, rate.
 
 use bytes::Bytes;
 use mp4_atom::{
@@ -14,18 +14,18 @@ use crate::codec::av1::{self, Av1Config};
 use crate::codec::avc::{self, AvcConfig};
 use crate::codec::hevc::{self, HevcConfig};
 use crate::codec::opus::OpusConfig;
-use crate::codec::{CodecError, PictureSize};
+use crate::codec::{CodecError, VideoSize};
 
-/// Opus counts at this rate whatever the input had (RFC 7845, section 4).
+/// Opus always counts at this rate (RFC 7845, section 4).
 const OPUS_RATE: u32 = 48_000;
 /// MPEG-4 audio in `esds` (ISO/IEC 14496-1, table 5).
 const OBJECT_TYPE_AAC: u8 = 0x40;
 const STREAM_TYPE_AUDIO: u8 = 5;
 
-/// Dynamic range of the pictures, as EXT-X-STREAM-INF names it (RFC 8216bis, 4.4.6.2).
+/// Dynamic range of the video, with the names of EXT-X-STREAM-INF (RFC 8216bis, 4.4.6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VideoRange {
-    /// Standard range, and everything that does not say otherwise.
+    /// Standard range; also used if the range is not signalled.
     Sdr,
     /// Hybrid log-gamma: transfer characteristics 18.
     Hlg,
@@ -53,23 +53,23 @@ impl VideoRange {
     }
 }
 
-/// What a player should know of a track before it asks for it.
+/// Track details that a player needs before it requests segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrackDetails {
-    /// Pictures.
+    /// Video.
     Video {
         /// Size after cropping.
-        size: PictureSize,
+        size: VideoSize,
         /// Dynamic range.
         range: VideoRange,
     },
-    /// Sound.
+    /// Audio.
     Audio {
-        /// Ticks per second of the track; for HE-AAC the rate of the core, half of what is heard.
+        /// Ticks per second of the track; for HE-AAC the rate of the core, half of the output rate.
         sample_rate: u32,
-        /// Channels, 2 when only the bitstream says it.
+        /// Channels; 2 if only the bitstream has the number.
         channels: u8,
-        /// Samples of an access unit; `None` when each packet says it (Opus).
+        /// Samples of an access unit; `None` if each packet has its own number (Opus).
         frame_samples: Option<u32>,
     },
 }
@@ -85,11 +85,11 @@ pub struct TrackConfig {
 }
 
 impl TrackConfig {
-    /// Reads a configuration record as [`crate::Packet`]s carry it.
+    /// Reads a codec configuration in the form that [`crate::Packet`]s carry.
     ///
-    /// HE-AAC with explicit signalling runs at the rate of its core with 1024 (or 960) ticks a frame, and is
-    /// named `mp4a.40.5` or `mp4a.40.29`; implicit signalling cannot be seen in the record and is named
-    /// `mp4a.40.2`, which players play with the extension they find. AV1 needs a sequence header in `av1C`.
+    /// HE-AAC with explicit signalling runs at the rate of its core with 1024 (or 960) ticks per frame, and is
+    /// named `mp4a.40.5` or `mp4a.40.29`. Implicit signalling is not visible in the codec configuration; such a track is named
+    /// `mp4a.40.2`, and players use the extension that they find. AV1 needs a sequence header in `av1C`.
     ///
     /// # Errors
     /// [`Fmp4Error::Record`], [`Fmp4Error::RecordTooLong`] or [`Fmp4Error::Unsupported`]: AAC other than
@@ -113,7 +113,7 @@ impl TrackConfig {
         self.codec
     }
 
-    /// The record this was read from.
+    /// The codec configuration from which this track was parsed.
     pub fn record(&self) -> &Bytes {
         &self.record
     }
@@ -123,7 +123,7 @@ impl TrackConfig {
         &self.codec_string
     }
 
-    /// What a player should know.
+    /// Details for playlists.
     pub fn details(&self) -> TrackDetails {
         self.details
     }
@@ -136,7 +136,7 @@ impl TrackConfig {
         }
     }
 
-    /// Ticks in an audio packet; `None` for video and for what is no valid packet.
+    /// Ticks in an audio packet; `None` for video and for an invalid packet.
     pub fn audio_samples(&self, payload: &[u8]) -> Option<u32> {
         match self.details {
             TrackDetails::Audio { frame_samples: Some(samples), .. } => Some(samples),
@@ -152,8 +152,8 @@ impl TrackConfig {
 
 type Parts = (SampleEntry, String, TrackDetails);
 
-fn visual(size: PictureSize) -> Visual {
-    // Sizes are at most 65,535 by the type's promise.
+fn visual(size: VideoSize) -> Visual {
+    // Sizes are at most 65,535: the type guarantees it.
     Visual {
         data_reference_index: 1,
         width: size.width as u16,
@@ -163,7 +163,7 @@ fn visual(size: PictureSize) -> Visual {
 }
 
 fn audio(channels: u8, sample_rate: u32) -> Audio {
-    // Rates over 65,535 do not fit the field and are left to the codec's own record.
+    // Rates over 65,535 do not fit into the field; the codec configuration has them.
     let rate = u16::try_from(sample_rate).unwrap_or(0);
     Audio {
         data_reference_index: 1,
@@ -175,9 +175,9 @@ fn audio(channels: u8, sample_rate: u32) -> Audio {
 
 fn avc_parts(record: &[u8]) -> Result<Parts, Fmp4Error> {
     let config = AvcConfig::parse(record)?;
-    let size = config.picture_size()?;
+    let size = config.video_size()?;
     let owned = |sets: &[&[u8]]| sets.iter().map(|set| set.to_vec()).collect();
-    // The fields behind the parameter sets are kept when they can be read, and are optional.
+    // The fields after the parameter sets are optional; they are kept if they can be read.
     let avcc = Avcc::decode_body(&mut &record[..]).unwrap_or_else(|_| Avcc {
         configuration_version: 1,
         avc_profile_indication: config.profile,
@@ -196,9 +196,9 @@ fn avc_parts(record: &[u8]) -> Result<Parts, Fmp4Error> {
 
 fn hevc_parts(record: &[u8]) -> Result<Parts, Fmp4Error> {
     let config = HevcConfig::parse(record)?;
-    let size = config.picture_size()?;
+    let size = config.video_size()?;
     let mut hvcc = Hvcc::decode_body(&mut &record[..])?;
-    // hvc1 promises that the parameter sets are all here (ISO/IEC 14496-15, 8.4.1.1).
+    // hvc1 requires that all parameter sets are here (ISO/IEC 14496-15, 8.4.1.1).
     hvcc.arrays.iter_mut().for_each(|array| array.completeness = true);
     let sps = config.parameter_sets.iter().find(|set| set.nal_type == hevc::NAL_SPS);
     let range = VideoRange::of_transfer(sps.and_then(|sps| hevc::transfer(sps.nal)));
@@ -232,10 +232,9 @@ fn av1_parts(record: &[u8]) -> Result<Parts, Fmp4Error> {
     let sequence = parse_sequence_header(header.payload).map_err(|_| missing)?;
     let side = |side: u32| {
         let fits = (1..=u32::from(u16::MAX)).contains(&side);
-        fits.then_some(side).ok_or(CodecError::Field("picture size"))
+        fits.then_some(side).ok_or(CodecError::Field("video size"))
     };
-    let size =
-        PictureSize { width: side(sequence.max_frame_width)?, height: side(sequence.max_frame_height)? };
+    let size = VideoSize { width: side(sequence.max_frame_width)?, height: side(sequence.max_frame_height)? };
     let tier = if config.high_tier { 'H' } else { 'M' };
     let name = format!("av01.{}.{:02}{tier}.{:02}", config.profile, config.level, config.bit_depth);
     let range = VideoRange::of_transfer(av1::transfer(header.payload));
@@ -293,7 +292,7 @@ fn opus_parts(record: &[u8]) -> Result<Parts, Fmp4Error> {
         output_gain: config.output_gain,
         channel_mapping,
     };
-    // A channel table that makes no sense is found here, not when a viewer asks.
+    // An invalid channel table fails here and not when a viewer requests the segment.
     dops.encode_body(&mut Vec::new())?;
     let entry = Opus { audio: audio(config.channels, OPUS_RATE), dops, btrt: None };
     let details =

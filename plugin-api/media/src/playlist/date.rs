@@ -10,7 +10,7 @@ const DAYS_4: i64 = 1_461;
 /// Last millisecond of the year 9999.
 const MILLIS_MAX: i64 = 253_402_300_799_999;
 
-/// UTC with milliseconds, such as `2026-11-20T17:45:00.000Z`; times outside 1970 to 9999 are brought inside.
+/// UTC with milliseconds, such as `2026-11-20T17:45:00.000Z`; times outside 1970 to 9999 are clamped.
 pub fn program_date_time(unix_millis: i64) -> String {
     let millis = unix_millis.clamp(0, MILLIS_MAX);
     let (year, month, day) = date(millis / MILLIS_PER_DAY);
@@ -20,18 +20,18 @@ pub fn program_date_time(unix_millis: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{rest:03}Z")
 }
 
-/// Year, month and day of a day since 1970. Years are counted from March, so that a leap day is the last one.
+/// Year, month and day of a day since 1970. Years start in March, so that a leap day is the last day.
 fn date(day: i64) -> (i64, i64, i64) {
     let day = day + DAYS_BEFORE_1970;
     let (era, mut left) = (day / DAYS_400, day % DAYS_400);
-    // The last day of four centuries, and of four years, would count as one more century or year.
+    // The minimum keeps the last day of four centuries, and of four years, from counting as one more century or year.
     let centuries = (left / DAYS_100).min(3);
     left -= centuries * DAYS_100;
     let fours = left / DAYS_4;
     left -= fours * DAYS_4;
     let years = (left / 365).min(3);
     left -= years * 365;
-    // Months from March: 31, 30, 31, 30, 31 days, again and again.
+    // Months from March: 31, 30, 31, 30, 31 days, repeated.
     let month = (5 * left + 2) / 153;
     let month_day = left - (153 * month + 2) / 5 + 1;
     let year = era * 400 + centuries * 100 + fours * 4 + years + i64::from(month >= 10);

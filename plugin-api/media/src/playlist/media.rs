@@ -10,10 +10,10 @@ use super::{
 };
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
-/// Removed text that is kept in front before the rest is moved, in bytes.
+/// Removed text that may stay in front before the remaining text is moved, in bytes.
 const SLACK_BYTES: usize = 64 * 1024;
 
-/// One segment as it is listed.
+/// One segment for the playlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Media sequence number.
@@ -24,7 +24,7 @@ pub struct Entry<'a> {
     pub program_date_time_ms: i64,
     /// It does not continue the segment before.
     pub discontinuity: bool,
-    /// It starts with a keyframe, or has sound only.
+    /// It starts with a keyframe, or has audio only.
     pub independent: bool,
     /// File name of its initialization segment.
     pub init: &'a str,
@@ -32,7 +32,7 @@ pub struct Entry<'a> {
     pub name: &'a str,
 }
 
-/// What is remembered of a listed entry; its lines are in the text.
+/// State of a listed entry; its lines are in the text.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) duration_ns: i64,
@@ -53,20 +53,20 @@ fn window_ns(target_seconds: u32, window_seconds: u32) -> i64 {
     i64::from(seconds) * NANOS_PER_SECOND
 }
 
-/// Rolling media playlist: entries are written once, and a version is a short head and one copy of the text.
+/// Rolling media playlist: each entry is written once; a version is a short header and one copy of the text.
 ///
-/// The target duration changes by [`MediaPlaylist::raise_target`] alone. After each push the durations listed sum to no more than the window, but
-/// for a window so short that removing one more would leave less than [`WINDOW_TARGETS_MIN`] targets. A
-/// discontinuity keeps its line as long as its segment is listed and is counted in EXT-X-DISCONTINUITY-SEQUENCE
-/// afterwards, which stands in every version: a playlist that gets it only later would change what it said.
+/// Only [`MediaPlaylist::raise_target`] changes the target duration. After each push the listed durations sum to at most the
+/// window, unless one more removal would leave less than [`WINDOW_TARGETS_MIN`] targets. A
+/// discontinuity keeps its line as long as its segment is listed, and is then counted in EXT-X-DISCONTINUITY-SEQUENCE.
+/// Every version has this tag: adding it later would change the meaning of earlier versions.
 ///
-/// With [`MediaPlaylist::with_parts`] it has low latency: parts of the newest segments and of the one that is being made, the name of
-/// the next part, and a short form of each version for those who have an earlier one ([`MediaPlaylist::render_delta`]).
+/// [`MediaPlaylist::with_parts`] enables low latency: the parts of the newest segments and of the open segment, the name of
+/// the next part, and a delta update of each version for viewers that have an earlier one ([`MediaPlaylist::render_delta`]).
 #[derive(Debug)]
 pub struct MediaPlaylist {
     pub(super) target_seconds: u32,
     window_ns: i64,
-    /// What removing must leave.
+    /// Duration that must stay after a removal, in nanoseconds.
     least_ns: i64,
     pub(super) listed: VecDeque<Listed>,
     /// Lines of the listed entries from `text_start` on; before that, lines of removed ones.
@@ -82,10 +82,10 @@ pub struct MediaPlaylist {
 }
 
 impl MediaPlaylist {
-    /// An empty playlist. The window is brought between [`WINDOW_TARGETS_MIN`] targets and
+    /// An empty playlist. The window is clamped to [`WINDOW_TARGETS_MIN`] targets and
     /// [`WINDOW_SECONDS_MAX`]; a target of 0 becomes 1.
     pub fn new(target_seconds: u32, window_seconds: u32) -> Self {
-        // Even the shortest window, and the two segments that may be too much for it, are within the longest.
+        // The longest window must hold the shortest one and the two segments by which it may be exceeded.
         let target_seconds = target_seconds.clamp(1, WINDOW_SECONDS_MAX / (WINDOW_TARGETS_MIN + 2));
         MediaPlaylist {
             target_seconds,
@@ -104,27 +104,26 @@ impl MediaPlaylist {
         }
     }
 
-    /// The same with an EXT-X-DISCONTINUITY-SEQUENCE that does not start at 0: another playlist stood at this
-    /// address, and players must not see the number fall. Players keep small numbers well and large ones badly:
-    /// hls.js 1.7 counts up to it with every version.
+    /// Sets the first EXT-X-DISCONTINUITY-SEQUENCE, for a URL that had another playlist before: players must not see the number
+    /// go down. Use small numbers: hls.js 1.7 counts up to the number with every version.
     #[must_use]
     pub fn with_discontinuity_sequence(mut self, discontinuity_sequence: u64) -> Self {
         self.discontinuity_sequence = discontinuity_sequence;
         self
     }
 
-    /// The same with parts. What it promises of targets of segments follows [`MediaPlaylist::raise_target`].
+    /// Enables parts. Values that depend on the target duration follow [`MediaPlaylist::raise_target`].
     #[must_use]
     pub fn with_parts(mut self, rules: PartRules) -> Self {
         self.parts = Some(Parts::new(rules));
         self
     }
 
-    /// Raises the target duration, and the window to as many targets as it must have; a lower one than before
-    /// changes nothing. Later versions say the new one.
+    /// Raises the target duration, and the window to its minimum for that target; a lower target changes nothing.
+    /// Later versions have the new target.
     ///
-    /// EXT-X-TARGETDURATION must not change (RFC 8216, 6.2.1): call this only when the other choice is a segment
-    /// that players cannot start at. See [`crate::segment::Event::TargetRaised`].
+    /// EXT-X-TARGETDURATION must not change (RFC 8216, 6.2.1): call this only if the alternative is a segment
+    /// at which players cannot start. See [`crate::segment::Event::TargetRaised`].
     pub fn raise_target(&mut self, target_seconds: u32) {
         let raised = MediaPlaylist::new(target_seconds, 0);
         if raised.target_seconds > self.target_seconds {
@@ -135,18 +134,17 @@ impl MediaPlaylist {
         }
     }
 
-    /// Changes the length of the window, within the bounds of [`MediaPlaylist::new`]; returns how many segments no longer fit it and
-    /// were removed from the front. What was removed before does not come back.
+    /// Changes the length of the window, within the bounds of [`MediaPlaylist::new`]; returns the number of segments that no longer
+    /// fit and were removed from the front. Segments that were removed before do not come back.
     pub fn set_window(&mut self, window_seconds: u32) -> usize {
         self.window_ns = window_ns(self.target_seconds, window_seconds);
         self.remove_while(Self::is_too_long)
     }
 
-    /// Lists a segment and removes what no longer fits the window; returns how many were removed from the
-    /// front.
+    /// Lists a segment and removes segments that no longer fit the window from the front; returns their number.
     ///
     /// # Errors
-    /// Any [`PlaylistError`]; the playlist is unchanged then.
+    /// Any [`PlaylistError`]; the playlist stays unchanged.
     pub fn push(&mut self, entry: Entry<'_>) -> Result<usize, PlaylistError> {
         self.check(&entry)?;
         if self.listed.is_empty() {
@@ -173,7 +171,7 @@ impl MediaPlaylist {
             init: entry.init.to_owned(),
         });
         self.total_ns += entry.duration_ns;
-        // Once a segment cannot be started at, the promise is not made again in this session.
+        // After one dependent segment, EXT-X-INDEPENDENT-SEGMENTS stays off for the session.
         self.independent &= entry.independent;
         self.version += 1;
         let mut removed = 0;
@@ -188,10 +186,10 @@ impl MediaPlaylist {
         Ok(removed)
     }
 
-    /// Lists a part of the segment that comes next. Without [`MediaPlaylist::with_parts`] nothing happens.
+    /// Lists a part of the next segment. No effect without [`MediaPlaylist::with_parts`].
     ///
     /// # Errors
-    /// As [`MediaPlaylist::push`]; the playlist is unchanged then.
+    /// As [`MediaPlaylist::push`]; the playlist stays unchanged.
     pub fn push_part(&mut self, part: PartEntry<'_>) -> Result<(), PlaylistError> {
         if self.ended {
             return Err(PlaylistError::Ended);
@@ -212,7 +210,7 @@ impl MediaPlaylist {
         Ok(())
     }
 
-    /// The segment that is being made is lost: its parts are not listed any more.
+    /// Removes the parts of the open segment, for a segment that is lost.
     pub fn drop_open_parts(&mut self) {
         if let Some(parts) = &mut self.parts {
             parts.drop_open();
@@ -243,7 +241,7 @@ impl MediaPlaylist {
     }
 
     fn write_entry(&mut self, entry: &Entry<'_>) {
-        // Five digits are 10 us, less than a tick of video, and half of them never reaches the next second.
+        // Five digits are 10 us, less than a video tick. Truncation keeps the value from rounding up to the next second.
         let micros = entry.duration_ns / 10_000;
         let (seconds, part) = (micros / 100_000, micros % 100_000);
         // Writing to a String cannot fail.
@@ -254,7 +252,7 @@ impl MediaPlaylist {
         self.listed.len() > ENTRIES_MAX || (self.total_ns > self.window_ns && self.may_remove())
     }
 
-    /// Enough is left without the first one (RFC 8216, 6.2.2).
+    /// At least [`WINDOW_TARGETS_MIN`] targets stay without the first segment (RFC 8216, 6.2.2).
     fn may_remove(&self) -> bool {
         self.listed.front().is_some_and(|first| self.total_ns - first.duration_ns >= self.least_ns)
     }
@@ -267,7 +265,7 @@ impl MediaPlaylist {
         self.discontinuity_sequence += u64::from(first.discontinuity);
     }
 
-    /// Moves the text to the front when more was removed than is left.
+    /// Moves the text to the front once more text was removed than remains.
     fn compact(&mut self) {
         if self.text_start > SLACK_BYTES.max(self.text.len() / 2) {
             self.text.drain(..self.text_start);
@@ -275,14 +273,13 @@ impl MediaPlaylist {
         }
     }
 
-    /// Removes the segments before `sequence` as far as [`WINDOW_TARGETS_MIN`] targets are left. Returns how
-    /// many.
+    /// Removes the segments before `sequence`, but keeps [`WINDOW_TARGETS_MIN`] targets. Returns the number of removed segments.
     pub fn remove_before(&mut self, sequence: u64) -> usize {
         self.remove_while(|list| list.first_sequence < sequence && list.may_remove())
     }
 
-    /// Removes every segment before `sequence`, as when its media is lost: better too short than naming what is
-    /// not there. The last one stays. Returns how many.
+    /// Removes every segment before `sequence`, for lost media: a window that is too short is better than missing files. The last
+    /// segment stays. Returns the number of removed segments.
     pub fn lose_before(&mut self, sequence: u64) -> usize {
         self.remove_while(|list| list.first_sequence < sequence && list.listed.len() > 1)
     }
@@ -298,14 +295,14 @@ impl MediaPlaylist {
         removed
     }
 
-    /// Ends the playlist: it has EXT-X-ENDLIST from now on and takes no more segments.
+    /// Ends the playlist: it gets EXT-X-ENDLIST and accepts no more segments.
     pub fn end(&mut self) {
         self.version += u64::from(!self.ended);
         self.ended = true;
         self.parts.iter_mut().for_each(Parts::end);
     }
 
-    /// Counts up with every change: render once per number.
+    /// Counts up with every change, so that each version is rendered only once.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -320,7 +317,7 @@ impl MediaPlaylist {
         (!self.listed.is_empty()).then(|| self.first_sequence + self.listed.len() as u64 - 1)
     }
 
-    /// Every segment of the session so far can be started at.
+    /// Players can start at every segment of the session so far.
     pub fn is_independent(&self) -> bool {
         self.independent
     }

@@ -1,8 +1,8 @@
 //! HLS playlists (RFC 8216 and its successor draft-pantos-hls-rfc8216bis): text only, no I/O.
 //!
-//! [`MediaPlaylist`] is the rolling window, [`PreviewPlaylist`] groups of three segments over a short window,
-//! and [`Multivariant`] the one entry that names codecs and rates, which [`Rates`] measures. Names of files
-//! are relative, carry no key, and are the same for every viewer: [`segment_name`], [`part_name`],
+//! [`MediaPlaylist`] has the DVR window, [`PreviewPlaylist`] has groups of three segments over a short window,
+//! and [`Multivariant`] has one entry with the codecs and rates, which [`Rates`] measures. File names
+//! are relative, contain no key, and are the same for every viewer: [`segment_name`], [`part_name`],
 //! [`init_name`], [`preview_name`].
 
 mod date;
@@ -22,51 +22,51 @@ pub use parts::{PartEntry, PartRules};
 pub use preview::{PreviewGroup, PreviewPlaylist};
 pub use rates::Rates;
 
-/// EXT-X-VERSION of all playlists: EXT-X-MAP outside of I-frame playlists needs 6 (RFC 8216, section 7), and
-/// engines refuse 11 and more.
+/// EXT-X-VERSION of playlists without parts: EXT-X-MAP outside of I-frame playlists needs 6 (RFC 8216, section 7), and
+/// players refuse 11 and more.
 pub const VERSION: u32 = 7;
 /// EXT-X-VERSION of media playlists with parts: EXT-X-SKIP needs 9 (RFC 8216bis, section 8).
 pub const PARTS_VERSION: u32 = 9;
-/// HOLD-BACK in target durations, and the least PART-HOLD-BACK in those of parts (RFC 8216bis, 4.4.3.8).
+/// HOLD-BACK in target durations, and the smallest PART-HOLD-BACK in part target durations (RFC 8216bis, 4.4.3.8).
 pub const HOLD_BACK_TARGETS: u32 = 3;
 /// CAN-SKIP-UNTIL in target durations (RFC 8216bis, 4.4.3.8).
 pub const SKIP_TARGETS: u32 = 6;
-/// Newest whole segments whose parts are listed: with those of the one that is being made, all are within three target durations of the
-/// end (RFC 8216bis, 4.4.4.9).
+/// Number of newest complete segments whose parts are listed. Together with the parts of the open segment, all listed parts are within
+/// three target durations of the end (RFC 8216bis, 4.4.4.9).
 pub const PARTED_SEGMENTS: usize = 2;
 /// Longest window in seconds.
 pub const WINDOW_SECONDS_MAX: u32 = 3600;
-/// Shortest window, in target durations (RFC 8216, 6.2.2: removing must not leave less than three).
+/// Shortest window, in target durations (RFC 8216, 6.2.2: at least three must stay after a removal).
 pub const WINDOW_TARGETS_MIN: u32 = 3;
-/// Entries of one playlist, whatever their durations.
+/// Most entries of one playlist, independent of their durations.
 pub const ENTRIES_MAX: usize = 4096;
 /// Window of a preview playlist in seconds.
 pub const PREVIEW_WINDOW_SECONDS: u32 = 60;
 /// Segments in one entry of a preview playlist.
 pub const PREVIEW_GROUP_SEGMENTS: usize = 3;
-/// A file name in bytes.
+/// Longest file name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Why an entry was refused.
+/// Reasons for which an entry is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaylistError {
     /// The media sequence number is not the last one plus one.
     #[error("segment {given} cannot follow segment {last}; list every segment in order")]
     Sequence {
-        /// Last listed.
+        /// Last listed sequence number.
         last: u64,
-        /// Refused.
+        /// Refused sequence number.
         given: u64,
     },
     /// The duration rounds to more than the target duration, or is not positive.
     #[error("segment of {duration_ns} ns does not fit the target duration of {target_seconds} s")]
     Duration {
-        /// Of the segment.
+        /// Duration of the segment.
         duration_ns: i64,
-        /// Of the playlist.
+        /// Target duration of the playlist.
         target_seconds: u32,
     },
-    /// A name that is empty, too long, or has characters that do not belong into a line.
+    /// A name that is empty, too long, or has characters that are not allowed in a playlist line.
     #[error("file name cannot stand in a playlist; use letters, digits, dots, dashes and underscores")]
     Name,
     /// The playlist has ended.
@@ -79,8 +79,8 @@ pub fn segment_name(sequence: u64) -> String {
     format!("{sequence}.m4s")
 }
 
-/// Name of a part, by the first media sequence number of its session and a number that counts up over all segments: so the name of
-/// the next one is known before it is known which segment it belongs to.
+/// Name of a part, from the first media sequence number of its session and a number that counts up across segments. The name
+/// of the next part is therefore known before its segment is known.
 pub fn part_name(first: u64, number: u64) -> String {
     format!("l{first}-{number}.m4s")
 }
@@ -91,7 +91,7 @@ pub fn init_name(first: u64, id: u32) -> String {
     format!("i{first}-{id}.mp4")
 }
 
-/// Name of a preview segment: `count` media segments from `first` on, one after the other.
+/// Name of a preview segment: `count` concatenated media segments from `first` on.
 pub fn preview_name(first: u64, count: usize) -> String {
     format!("p{first}-{count}.m4s")
 }

@@ -6,7 +6,7 @@ use super::{PlaylistError, Rates, VERSION, name_is_plain};
 use crate::fmp4::{TrackDetails, VideoRange};
 use crate::segment::Init;
 
-/// What EXT-X-STREAM-INF says of a rendition.
+/// Attributes of EXT-X-STREAM-INF for a rendition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Multivariant {
     /// Peak rate with headroom in bits per second.
@@ -24,7 +24,7 @@ pub struct Multivariant {
 }
 
 impl Multivariant {
-    /// From the newest initialization segment and what its segments measured.
+    /// From the newest initialization segment and the measured rates of its segments.
     pub fn new(init: &Init, rates: &Rates) -> Self {
         let tracks = [&init.video, &init.audio];
         let codecs: Vec<&str> = tracks.into_iter().flatten().map(|track| track.codec_string()).collect();
@@ -43,11 +43,11 @@ impl Multivariant {
         }
     }
 
-    /// The playlist, with `media` as the relative address of the media playlist. `independent` is whether
-    /// every segment of the session starts with a keyframe.
+    /// The playlist, with `media` as the relative URL of the media playlist. `independent`: every segment of the session
+    /// starts with a keyframe.
     ///
     /// # Errors
-    /// [`PlaylistError::Name`] for an address with other characters than those of names.
+    /// [`PlaylistError::Name`] for a URL with characters that are not allowed in names.
     pub fn render(&self, media: &str, independent: bool) -> Result<String, PlaylistError> {
         if !name_is_plain(media) {
             return Err(PlaylistError::Name);

@@ -9,14 +9,14 @@ use super::{HOLD_BACK_TARGETS, PARTED_SEGMENTS, SKIP_TARGETS};
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// A part as it is listed.
+/// A part for the playlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartEntry<'a> {
     /// Media sequence number of its segment.
     pub sequence: u64,
     /// Duration in nanoseconds; a longer one than the target is listed as the target.
     pub duration_ns: i64,
-    /// It starts with a keyframe, or has sound only.
+    /// It starts with a keyframe, or has audio only.
     pub independent: bool,
     /// Wall time of the start of its segment in milliseconds since 1970.
     pub program_date_time_ms: i64,
@@ -26,11 +26,11 @@ pub struct PartEntry<'a> {
     pub init: &'a str,
     /// Its own file name.
     pub name: &'a str,
-    /// File name that the next part will have, of this segment or the one behind.
+    /// File name of the next part, in this segment or the next one.
     pub next: &'a str,
 }
 
-/// What a playlist with parts promises; neither changes.
+/// Fixed values of a playlist with parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartRules {
     /// PART-TARGET in nanoseconds.
@@ -39,18 +39,18 @@ pub struct PartRules {
     pub hold_back_ns: i64,
 }
 
-/// The segment that is being made.
+/// The open segment.
 #[derive(Debug)]
 struct Open {
     sequence: u64,
-    /// What stands before its parts.
+    /// Lines before its parts.
     start: String,
     lines: String,
     parts: u32,
     duration_ns: i64,
 }
 
-/// What a playlist knows of parts.
+/// State of the parts of a playlist.
 #[derive(Debug)]
 pub(super) struct Parts {
     rules: PartRules,
@@ -86,7 +86,7 @@ impl Parts {
             self.open = Some(Open { sequence, start, lines, parts: 0, duration_ns: 0 });
         }
         let Some(open) = &mut self.open else { return };
-        // Five digits are 10 us; 0 is no duration.
+        // Five digits are 10 us; 0 is not a valid duration.
         let micros = (part.duration_ns.min(self.rules.target_ns) / 10_000).max(1);
         let (seconds, rest) = (micros / 100_000, micros % 100_000);
         // Writing to a String cannot fail.
@@ -97,7 +97,7 @@ impl Parts {
         part.next.clone_into(&mut self.hint);
     }
 
-    /// The segment is whole: the lines of its parts.
+    /// Closes the complete segment; returns the lines of its parts.
     pub(super) fn close(&mut self, sequence: u64) -> String {
         let open = self.open.take().filter(|open| open.sequence == sequence);
         open.map_or_else(String::new, |open| open.lines)
@@ -107,13 +107,13 @@ impl Parts {
         self.open = None;
     }
 
-    /// Nothing more comes.
+    /// Ends the playlist: no open segment and no next part.
     pub(super) fn end(&mut self) {
         self.open = None;
         self.hint.clear();
     }
 
-    /// Parts of the segment that is being made, and the nanoseconds they last.
+    /// Number of parts of the open segment, and their duration in nanoseconds.
     pub(super) fn open(&self, sequence: u64) -> (u32, i64) {
         let open = self.open.as_ref().filter(|open| open.sequence == sequence);
         open.map_or((0, 0), |open| (open.parts, open.duration_ns))
@@ -143,25 +143,26 @@ impl Parts {
     }
 }
 
-/// Takes the lines of parts away that are too old: their segment is none of the newest [`PARTED_SEGMENTS`].
+/// Drops the part lines of segments older than the newest [`PARTED_SEGMENTS`].
 pub(super) fn drop_old<'a>(newest_first: impl Iterator<Item = &'a mut Listed>) {
     let old = newest_first.skip(PARTED_SEGMENTS).take_while(|listed| !listed.parts.is_empty());
     old.for_each(|listed| listed.parts = String::new());
 }
 
-/// How many segments a delta leaves out: those that end [`SKIP_TARGETS`] targets or more before the end of the whole ones.
+/// Number of segments that a delta update skips: those that end at least [`SKIP_TARGETS`] targets before the end of the last complete
+/// segment.
 pub(super) fn skippable<'a>(
     newest_first: impl ExactSizeIterator<Item = &'a Listed>,
     target_seconds: u32,
 ) -> usize {
     let limit_ns = i64::from(target_seconds.saturating_mul(SKIP_TARGETS)) * NANOS_PER_SECOND;
     let all = newest_first.len();
-    let mut behind_ns: i64 = 0;
+    let mut later_ns: i64 = 0;
     for (kept, listed) in newest_first.enumerate() {
-        if behind_ns >= limit_ns {
+        if later_ns >= limit_ns {
             return all - kept;
         }
-        behind_ns = behind_ns.saturating_add(listed.duration_ns);
+        later_ns = later_ns.saturating_add(listed.duration_ns);
     }
     0
 }
@@ -252,7 +253,7 @@ mod tests {
             #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-5.m4s\"\n";
         assert_eq!(made.text(), format!("{head}{body}{open}"));
         assert_eq!((made.list.position(), made.list.hint()), ((8, 1), Some("l7-5.m4s")));
-        assert_eq!(made.list.render_delta(), None, "there is nothing to leave out");
+        assert_eq!(made.list.render_delta(), None, "no segment to skip");
         made.parts(3, false);
         made.whole(false);
         made.list.end();
@@ -261,7 +262,7 @@ mod tests {
             ended.ends_with("#EXTINF:2.00000,\n8.m4s\n#EXT-X-ENDLIST\n") && !ended.contains("HINT"),
             "{ended}"
         );
-        assert!(ended.starts_with(head), "what is promised stands");
+        assert!(ended.starts_with(head), "the header stays unchanged");
         assert_eq!((made.list.position(), made.list.hint()), ((9, 0), None));
         let late = PartEntry {
             sequence: 9,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_leave_when_they_are_old_and_the_hint_becomes_a_part() {
+    fn old_parts_are_removed_and_the_hint_becomes_a_part() {
         let mut made = Made::new();
         for _ in 0..40 {
             made.parts(4, false);
@@ -290,14 +291,14 @@ mod tests {
             assert_eq!(made.list.first_parted(), made.next - whole as u64);
             made.parts(1, false);
             assert!(made.text().contains(&format!("URI=\"{hint}\",INDEPENDENT=YES\n")));
-            // The rest of the segment.
+            // The remaining parts of the segment.
             made.list.parts.as_mut().expect("with parts").close(made.next);
             made.part = made.part.next_multiple_of(4);
         }
     }
 
     #[test]
-    fn a_delta_keeps_six_targets_and_names_what_it_leaves_out() {
+    fn a_delta_keeps_six_targets_and_counts_skipped_segments() {
         let mut made = Made::new();
         made.segments(6);
         assert_eq!(made.list.render_delta(), None);
@@ -307,7 +308,7 @@ mod tests {
             let (head, rest) = delta.split_once("#EXT-X-SKIP:SKIPPED-SEGMENTS=").expect("skips");
             let (skipped, rest) = rest.split_once('\n').expect("a line");
             assert_eq!(skipped, (listed - 6).to_string());
-            assert!(full.starts_with(head), "the same head, before what is left out");
+            assert!(full.starts_with(head), "the same header before the skipped segments");
             assert!(head.contains("#EXT-X-MEDIA-SEQUENCE:7\n#EXT-X-DISCONTINUITY-SEQUENCE:0\n"), "{head}");
             let (map, rest) = rest.split_once('\n').expect("a line");
             assert_eq!(map, "#EXT-X-MAP:URI=\"i0.mp4\"");
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discontinuity_stands_in_a_delta_and_before_its_first_part() {
+    fn a_discontinuity_is_in_a_delta_and_before_its_first_part() {
         let mut made = Made::new();
         made.segments(20);
         made.init = "i1.mp4";
@@ -330,7 +331,7 @@ mod tests {
             assert!(delta.contains(&format!("\n#EXT-X-MAP:URI=\"{map}\"\n#EXT-X-PROGRAM")), "{delta}");
             assert_eq!(delta.matches(start).count(), usize::from(is_in), "{delta}");
             assert_eq!(made.text().matches(start).count(), 1);
-            assert!(delta.contains("#EXT-X-DISCONTINUITY-SEQUENCE:0\n"), "what is skipped is not removed");
+            assert!(delta.contains("#EXT-X-DISCONTINUITY-SEQUENCE:0\n"), "skipped segments are not removed");
         };
         check(&made, true);
         made.parts(2, true);
@@ -339,7 +340,7 @@ mod tests {
             check(&made, true);
             made.segments(1);
         }
-        // It is the oldest that is kept: its own lines stand.
+        // It is the oldest kept segment: its own lines stay.
         let delta = made.list.render_delta().expect("long enough");
         assert!(delta.contains(&format!("SKIPPED-SEGMENTS=20\n{start}")), "{delta}");
         made.segments(1);

@@ -1,11 +1,11 @@
-//! The preview playlist: few requests for a viewer who only looks in.
+//! The preview playlist: few requests for viewers of a preview.
 
 use super::{
     Entry, MediaPlaylist, PREVIEW_GROUP_SEGMENTS, PREVIEW_WINDOW_SECONDS, PlaylistError, preview_name,
 };
 use crate::segment::Segment;
 
-/// One entry of a preview playlist: media segments that are sent one after the other as one file.
+/// One entry of a preview playlist: concatenated media segments, served as one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreviewGroup {
     /// Media sequence number of its first segment.
@@ -14,7 +14,7 @@ pub struct PreviewGroup {
     pub count: usize,
 }
 
-/// A group that is being gathered.
+/// The open group.
 #[derive(Debug)]
 struct Gathering {
     group: PreviewGroup,
@@ -34,8 +34,8 @@ pub struct PreviewPlaylist {
 }
 
 impl PreviewPlaylist {
-    /// For media segments with the target duration given. The target of the groups is a second more than the
-    /// sum, as each of the segments may be half a second longer than it rounds to.
+    /// For media segments with the given target duration. The target of the groups is a second more than the
+    /// sum, because each segment may be half a second longer than its rounded duration.
     pub fn new(target_seconds: u32) -> Self {
         PreviewPlaylist {
             playlist: MediaPlaylist::new(group_target_seconds(target_seconds), PREVIEW_WINDOW_SECONDS),
@@ -56,9 +56,9 @@ impl PreviewPlaylist {
         self.playlist.raise_target(group_target_seconds(target_seconds));
     }
 
-    /// Takes the next media segment, `init` being the name of its initialization segment; returns the group that
-    /// it made listed, if any. A discontinuity ends a group early. Groups are numbered up from the first
-    /// segment's number, so that they never fall over sessions.
+    /// Takes the next media segment; `init` is the name of its initialization segment. Returns the newly listed group,
+    /// if any. A discontinuity ends a group early. Group numbers count up from the number of the first
+    /// segment, so that they never go down across sessions.
     ///
     /// # Errors
     /// [`PlaylistError::Duration`] for a segment longer than its target, [`PlaylistError::Ended`].
@@ -83,7 +83,7 @@ impl PreviewPlaylist {
                 });
             }
         }
-        // Whole at once: nobody has to wait for the next segment to see it.
+        // A full group is listed at once and does not wait for the next segment.
         if self.gathering.as_ref().is_some_and(|gathering| gathering.group.count == PREVIEW_GROUP_SEGMENTS) {
             listed = self.list()?;
         }
@@ -106,7 +106,7 @@ impl PreviewPlaylist {
         Ok(Some(done.group))
     }
 
-    /// Lists what is gathered and ends the playlist.
+    /// Lists the open group and ends the playlist.
     ///
     /// # Errors
     /// As [`PreviewPlaylist::push`].
@@ -116,13 +116,13 @@ impl PreviewPlaylist {
         Ok(listed)
     }
 
-    /// Removes the `count` oldest groups, as when their media is lost; the last one stays. Returns how many.
+    /// Removes the `count` oldest groups, for lost media; the last one stays. Returns the number of removed groups.
     pub fn lose_first(&mut self, count: usize) -> usize {
         let first = self.playlist.first_sequence().unwrap_or(0);
         self.playlist.lose_before(first.saturating_add(count as u64))
     }
 
-    /// The playlist under the groups, for rendering.
+    /// The playlist of the groups, for rendering.
     pub fn playlist(&self) -> &MediaPlaylist {
         &self.playlist
     }

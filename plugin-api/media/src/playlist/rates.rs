@@ -1,10 +1,10 @@
-//! What the segments of one configuration measure: bit rates and frame rate.
+//! Bit rates and frame rate, measured over the segments of one initialization segment.
 
 use super::rounded_seconds;
 use crate::segment::Segment;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
-/// Rates that a measured one is taken for, as frames in seconds.
+/// Standard frame rates to which a measured rate is rounded, as frames in seconds.
 const STANDARD_RATES: [(u64, u64); 11] = [
     (24_000, 1001),
     (24, 1),
@@ -18,10 +18,10 @@ const STANDARD_RATES: [(u64, u64); 11] = [
     (120_000, 1001),
     (120, 1),
 ];
-/// How far a measured rate may be from a standard one, in thousandths of it. 29.97 and 30 are one apart, so
-/// the nearest is taken.
+/// Largest distance of a measured rate from a standard one, in thousandths. 29.97 and 30 differ by one thousandth, so
+/// the nearest is used.
 const SNAP_PER_MILLE: u64 = 5;
-/// What BANDWIDTH is more than the peak seen, in percent.
+/// BANDWIDTH in percent above the measured peak.
 const HEADROOM_PERCENT: u64 = 10;
 
 /// Rates of the segments seen.
@@ -35,8 +35,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Takes a segment in. Short ones count for the mean only, as their rate says little: the peak is that of
-    /// segments of at least half the target duration (RFC 8216bis, 4.4.6.2), or of the first.
+    /// Adds a segment. A short one counts for the mean only, because its rate is not representative: the peak covers
+    /// segments of at least half the target duration (RFC 8216bis, 4.4.6.2) and the first segment.
     pub fn observe(&mut self, segment: &Segment, target_seconds: u32) {
         let nanos = i128::from(segment.duration_ns.max(1));
         let bytes = segment.bytes.len() as u64;
@@ -49,7 +49,7 @@ impl Rates {
         self.segments += 1;
     }
 
-    /// BANDWIDTH in bits per second: the peak and a tenth.
+    /// BANDWIDTH in bits per second: the peak plus 10 %.
     pub fn bandwidth(&self) -> u64 {
         let peak = self.peak_bits_per_second.max(self.average_bandwidth());
         peak.saturating_add(peak.saturating_mul(HEADROOM_PERCENT) / 100)
@@ -60,8 +60,8 @@ impl Rates {
         bits_per_second(self.bytes, self.duration_ns)
     }
 
-    /// FRAME-RATE in thousandths of a frame per second, as a standard rate when it is near one; `None`
-    /// without pictures.
+    /// FRAME-RATE in thousandths of a frame per second, rounded to a near standard rate; `None`
+    /// without video.
     pub fn frame_rate_milli(&self) -> Option<u64> {
         if self.frames == 0 || self.duration_ns == 0 {
             return None;

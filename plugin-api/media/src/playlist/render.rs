@@ -9,13 +9,13 @@ use super::{HOLD_BACK_TARGETS, PARTS_VERSION, VERSION, program_date_time};
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 impl MediaPlaylist {
-    /// The playlist as it is served; `None` while it has no segment.
+    /// The full playlist; `None` without a segment.
     pub fn render(&self) -> Option<String> {
         self.render_from(0)
     }
 
-    /// The version without the segments that whoever has an earlier one knows (EXT-X-SKIP); `None` without parts, and when it would
-    /// leave out nothing.
+    /// The delta update (EXT-X-SKIP): skips the segments that viewers know from an earlier version. `None` without parts, or if there
+    /// is no segment to skip.
     pub fn render_delta(&self) -> Option<String> {
         self.parts.as_ref()?;
         let skipped = skippable(self.listed.iter().rev(), self.target_seconds);
@@ -25,7 +25,7 @@ impl MediaPlaylist {
     fn render_from(&self, skipped: usize) -> Option<String> {
         let first = self.listed.get(skipped)?;
         let text_bytes = |listed: &Listed| listed.text_bytes;
-        // Counted from the end, where a delta begins.
+        // A delta update starts at an index counted from the end.
         let mut at = match skipped {
             0 => self.text_start,
             _ => self.text.len() - self.listed.iter().skip(skipped).map(text_bytes).sum::<usize>(),
@@ -76,31 +76,31 @@ impl MediaPlaylist {
         }
     }
 
-    /// What a version lists: the number of the first segment that is not whole in it, and how many of its parts are listed.
+    /// Position of the live edge: the sequence number of the first segment that is not complete, and the number of its listed parts.
     pub fn position(&self) -> (u64, u32) {
         let next = self.last_sequence().map_or(0, |last| last + 1);
         (next, self.parts.as_ref().map_or(0, |parts| parts.open(next).0))
     }
 
-    /// File name of the part that comes next, when it has parts and one does.
+    /// File name of the next part; `None` without parts and after the end.
     pub fn hint(&self) -> Option<&str> {
         self.parts.as_ref()?.hint()
     }
 
-    /// PART-HOLD-BACK with parts, else HOLD-BACK as players assume it, in nanoseconds.
+    /// PART-HOLD-BACK with parts, otherwise the HOLD-BACK that players assume, in nanoseconds.
     pub fn hold_back_ns(&self) -> i64 {
         let segments = i64::from(self.target_seconds.saturating_mul(HOLD_BACK_TARGETS)) * NANOS_PER_SECOND;
         self.parts.as_ref().map_or(segments, Parts::hold_back_ns)
     }
 
-    /// Number of the first segment whose parts are listed, or may yet be.
+    /// Sequence number of the first segment whose parts are listed or may still be listed.
     pub fn first_parted(&self) -> u64 {
         let parted = self.listed.iter().rev().take_while(|listed| !listed.parts.is_empty()).count();
         self.position().0.saturating_sub(parted as u64)
     }
 }
 
-/// What stands before a segment's parts and its duration.
+/// Writes the lines before the parts and the duration of a segment.
 pub(super) fn write_start(text: &mut String, discontinuity: bool, map: Option<&str>, date_ms: i64) {
     if discontinuity {
         text.push_str("#EXT-X-DISCONTINUITY\n");

@@ -52,7 +52,7 @@ fn a_playlist_has_all_its_lines() {
 }
 
 #[test]
-fn the_window_holds_at_every_moment_and_keeps_the_map() {
+fn the_window_is_never_exceeded_and_keeps_the_map() {
     let mut playlist = MediaPlaylist::new(2, WINDOW_SECONDS_MAX * 2);
     let mut removed = 0;
     for sequence in 0..2000 {
@@ -65,7 +65,7 @@ fn the_window_holds_at_every_moment_and_keeps_the_map() {
         assert_eq!(head.matches("#EXT-X-MAP:URI=\"i0.mp4\"").count(), 1, "{head}");
         let first = playlist.first_sequence().expect("not empty");
         assert!(head.contains(&format!("#EXT-X-MEDIA-SEQUENCE:{first}\n")), "{head}");
-        // Counted only when its segment is gone.
+        // A discontinuity is counted once its segment is removed.
         let counted = u64::from(first > 100);
         assert!(head.contains(&format!("#EXT-X-DISCONTINUITY-SEQUENCE:{counted}\n")), "{head}");
         assert_eq!(text.contains("#EXT-X-DISCONTINUITY\n"), (first..=sequence).contains(&100));
@@ -87,7 +87,7 @@ fn the_window_is_never_under_three_targets_and_entries_are_bounded() {
         }
         assert_eq!(playlist.len(), listed, "targets of {target} s");
     }
-    // The longest target there is: with three of them and one more segment it is within an hour.
+    // The longest target: three targets and one more segment fit into an hour.
     let mut playlist = MediaPlaylist::new(u32::MAX, 0);
     for sequence in 0..20 {
         playlist.push(entry(sequence, i64::from(playlist.target_seconds()) * SECOND - 1)).expect("valid");
@@ -126,7 +126,7 @@ fn a_raised_target_keeps_what_is_listed_and_its_window() {
         preview.push(&segment(sequence, duration_ns, false), "i0.mp4").expect("up to 31 s");
         assert!(playlist.len() <= 14 && preview.playlist().duration_ns() <= 124 * SECOND);
     }
-    // The longer window stays when it has three targets.
+    // A longer window stays if it has three targets.
     let mut long = MediaPlaylist::new(2, 60);
     long.raise_target(10);
     (0..99).for_each(|sequence| assert!(long.push(entry(sequence, 2 * SECOND)).is_ok()));
@@ -134,7 +134,7 @@ fn a_raised_target_keeps_what_is_listed_and_its_window() {
 }
 
 #[test]
-fn a_changed_window_drops_or_keeps_and_never_brings_back() {
+fn a_changed_window_never_restores_removed_segments() {
     let mut playlist = MediaPlaylist::new(2, 60);
     let push = |playlist: &mut MediaPlaylist, sequences: std::ops::Range<u64>| {
         for sequence in sequences {
@@ -158,7 +158,7 @@ fn a_changed_window_drops_or_keeps_and_never_brings_back() {
 }
 
 #[test]
-fn the_promise_of_independent_segments_is_not_made_again() {
+fn independent_segments_tag_stays_off_after_a_dependent_segment() {
     let mut playlist = MediaPlaylist::new(2, 6);
     playlist.push(entry(1, 2 * SECOND)).expect("valid");
     assert!(playlist.is_independent());
@@ -187,12 +187,12 @@ fn entries_that_break_a_rule_are_refused() {
         assert_eq!(playlist.push(Entry { init: name, ..entry(6, SECOND) }), Err(PlaylistError::Name));
     }
     assert_eq!((playlist.version(), playlist.len()), (version, 1));
-    // 2.49999 and not 2.50000: no reader may round it up.
+    // 2.49999 and not 2.50000: readers must not round it up.
     assert!(playlist.render().expect("not empty").contains("#EXTINF:2.49999,"));
 }
 
 #[test]
-fn segments_are_taken_off_the_front_and_three_targets_stay() {
+fn segments_are_removed_from_the_front_and_three_targets_stay() {
     let mut playlist = MediaPlaylist::new(2, 60);
     for sequence in 0..9 {
         playlist.push(entry(sequence, 2 * SECOND)).expect("valid");
@@ -201,14 +201,14 @@ fn segments_are_taken_off_the_front_and_three_targets_stay() {
     assert_eq!((playlist.remove_before(99), playlist.first_sequence()), (4, Some(6)));
     let version = playlist.version();
     assert_eq!((playlist.remove_before(99), playlist.version()), (0, version));
-    // What is lost cannot stay.
+    // Lost segments cannot stay.
     assert_eq!((playlist.lose_before(7), playlist.first_sequence()), (1, Some(7)));
     assert_eq!((playlist.lose_before(99), playlist.first_sequence()), (1, Some(8)));
     assert_eq!(playlist.duration_ns(), 2 * SECOND);
 }
 
 #[test]
-fn discontinuities_are_counted_on_from_another_playlist() {
+fn the_discontinuity_count_continues_from_another_playlist() {
     let mut playlist = MediaPlaylist::new(2, 6).with_discontinuity_sequence(7);
     for sequence in 0..5 {
         playlist.push(Entry { discontinuity: sequence == 0, ..entry(sequence, 2 * SECOND) }).expect("valid");
@@ -278,7 +278,7 @@ fn rates_are_those_of_the_segments() {
     assert_eq!((rates.bandwidth(), rates.frame_rate_milli()), (0, None));
     rates.observe(&Segment { bytes: Bytes::from(vec![0; 500_000]), ..segment(0, 2 * SECOND, false) }, 2);
     rates.observe(&Segment { bytes: Bytes::from(vec![0; 250_000]), ..segment(1, 2 * SECOND, false) }, 2);
-    // A rest of a segment has no say in the peak.
+    // A short last segment does not count for the peak.
     rates.observe(&Segment { bytes: Bytes::from(vec![0; 90_000]), ..segment(2, SECOND / 4, false) }, 2);
     assert_eq!((rates.bandwidth(), rates.average_bandwidth()), (2_200_000, 1_581_176));
     let frame_rate = |frames: u32, duration_ns: i64| {

@@ -1,7 +1,7 @@
 //! The simple handshake (RTMP 1.0, 5.2) in both roles.
 //!
-//! The "random" bytes need only tell peers apart, so they are a fixed sequence; the digest handshake of the
-//! Flash player is not offered, and our zero version field says so.
+//! The "random" bytes only need to distinguish peers, so they are a fixed sequence. The digest handshake of the
+//! Flash player is not offered; the zero version field announces this.
 
 use bytes::{Buf, Bytes};
 
@@ -12,7 +12,7 @@ pub const BLOCK_BYTES: usize = 1536;
 
 const VERSION: u8 = 3;
 
-/// Why the handshake failed.
+/// Reasons for which the handshake fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The first byte is not 3: not RTMP, or RTMPE.
@@ -30,9 +30,9 @@ enum Role {
 #[derive(Debug)]
 pub struct Handshake {
     role: Role,
-    /// Version byte and first block of the peer, as far as they came.
+    /// Received bytes of the peer's version byte and first block.
     first: Vec<u8>,
-    /// Bytes of the peer's second block still to come; its content is not checked, servers differ in it.
+    /// Missing bytes of the peer's second block. Its content is not checked, because servers differ in it.
     second_left: usize,
 }
 
@@ -51,16 +51,16 @@ impl Handshake {
     /// Takes handshake bytes from the front of `block` and appends the answers; true when done.
     ///
     /// # Errors
-    /// [`HandshakeError::Version`], as soon as the first byte is there.
+    /// [`HandshakeError::Version`], as soon as the first byte has arrived.
     pub fn read(&mut self, block: &mut Bytes, output: &mut ChunkOutput) -> Result<bool, HandshakeError> {
         let missing = 1 + BLOCK_BYTES - self.first.len();
         if missing > 0 && !block.is_empty() {
-            let piece = block.split_to(missing.min(block.len()));
-            self.first.extend_from_slice(&piece);
+            let received = block.split_to(missing.min(block.len()));
+            self.first.extend_from_slice(&received);
             if self.first[0] != VERSION {
                 return Err(HandshakeError::Version(self.first[0]));
             }
-            if piece.len() == missing {
+            if received.len() == missing {
                 if self.role == Role::Server {
                     output.push(own_first());
                 }
@@ -68,9 +68,9 @@ impl Handshake {
             }
         }
         if self.first.len() > BLOCK_BYTES {
-            let piece = self.second_left.min(block.len());
-            block.advance(piece);
-            self.second_left -= piece;
+            let count = self.second_left.min(block.len());
+            block.advance(count);
+            self.second_left -= count;
         }
         Ok(self.second_left == 0)
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sides_finish_whatever_the_read_sizes() {
+    fn both_sides_finish_with_any_read_size() {
         for step in [1, 7, 1536, 1537, 4000] {
             let (mut to_server, mut to_client) = (ChunkOutput::default(), ChunkOutput::default());
             let mut client = Handshake::client(&mut to_server);
@@ -101,14 +101,14 @@ mod tests {
             let (mut server_done, mut client_done) = (false, false);
             for _ in 0..3 {
                 let bytes = to_server.take();
-                for piece in bytes.chunks(step) {
+                for block in bytes.chunks(step) {
                     server_done |=
-                        server.read(&mut Bytes::copy_from_slice(piece), &mut to_client).expect("version 3");
+                        server.read(&mut Bytes::copy_from_slice(block), &mut to_client).expect("version 3");
                 }
                 let bytes = to_client.take();
-                for piece in bytes.chunks(step) {
+                for block in bytes.chunks(step) {
                     client_done |=
-                        client.read(&mut Bytes::copy_from_slice(piece), &mut to_server).expect("version 3");
+                        client.read(&mut Bytes::copy_from_slice(block), &mut to_server).expect("version 3");
                 }
             }
             assert!(server_done && client_done, "step {step}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_the_handshake_stay_in_the_block() {
+    fn bytes_after_the_handshake_stay_in_the_block() {
         let mut output = ChunkOutput::default();
         let mut bytes = vec![3; 1 + 2 * BLOCK_BYTES];
         bytes.extend_from_slice(b"rest");

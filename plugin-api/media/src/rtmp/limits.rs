@@ -1,6 +1,6 @@
-//! Every bound on what a peer can make this crate hold, parse or do.
+//! All limits on the memory, parsing and work that a peer can cause.
 //!
-//! The values are those that served well in measurement; each has a test that reaches it (named beside it).
+//! The values come from measurements; each has a test that reaches it (named beside it).
 
 /// Longest message accepted from a peer, in bytes. Test: `chunk::tests::limits`.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -12,7 +12,7 @@ pub const CHUNK_STREAMS_MAX: usize = 32;
 /// Test: `chunk::tests::limits`.
 pub const UNFINISHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Most memory reserved from an announced message length before its bytes have come, in bytes.
+/// Most memory reserved for an announced message length before its bytes arrive, in bytes.
 /// Test: `chunk::tests::limits`.
 pub const ALLOCATION_AHEAD_BYTES_MAX: usize = 256 * 1024;
 
@@ -27,8 +27,8 @@ pub const CHUNK_SIZE_MAX: usize = 16 * 1024 * 1024;
 /// Test: `chunk::tests::zero_copy`.
 pub const SMALL_PAYLOAD_BYTES: usize = 2 * 1024;
 
-/// Payloads below one such part of the read block are copied out of it as well: a slice keeps the whole block in memory,
-/// which is then at most this many times what the slice counts. Test: `chunk::tests::zero_copy`.
+/// Payloads smaller than the read block divided by this number are copied too. A slice keeps the whole block in memory; the
+/// block is then at most this many times larger than the slice. Test: `chunk::tests::zero_copy`.
 pub const SMALL_PAYLOAD_PART: usize = 2;
 
 /// Nesting depth of AMF0 values, the outermost value being 1. Test: `amf0::tests`.
@@ -66,12 +66,12 @@ pub const HELD_MEDIA_MESSAGES_MAX: usize = 512;
 /// Events that may wait to be polled. Test: `server::tests::limits`.
 pub const EVENTS_MAX: usize = 16_384;
 
-/// Bytes that may wait in an output: the peer does not read, or the caller does not write.
+/// Most bytes queued in an output, for a peer that does not read or a caller that does not write.
 /// Test: `client::tests::limits`.
 pub const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Smallest acknowledgement window honoured, in bytes; smaller ones are read as this, so that a peer cannot
-/// buy an acknowledgement with every byte. Test: `link::tests`.
+/// Smallest acknowledgement window, in bytes. Smaller ones are raised to it, so that a peer cannot
+/// request an acknowledgement for every byte. Test: `link::tests`.
 pub const WINDOW_BYTES_MIN: u32 = 4096;
 
 /// Longest status code or description kept from a peer, in characters. Test: `client::tests`.

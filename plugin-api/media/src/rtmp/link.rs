@@ -1,4 +1,4 @@
-//! What both roles share: handshake, chunk layer, protocol control messages, acknowledgements.
+//! Shared by both roles: handshake, chunk layer, protocol control messages, acknowledgements.
 
 use bytes::Bytes;
 
@@ -12,12 +12,12 @@ use super::message::{Command, Control, EVENT_PING_RESPONSE, kind, user_control};
 const CONTROL_CHUNK_STREAM: u32 = 2;
 /// Chunk stream of commands.
 const COMMAND_CHUNK_STREAM: u32 = 3;
-/// Window assumed until the peer names one, in bytes.
+/// Window assumed until the peer announces one, in bytes.
 const WINDOW_BYTES_DEFAULT: u32 = 2_500_000;
-/// Bytes of answers that may wait above [`OUTPUT_BYTES_MAX`], so that media cannot crowd them out.
+/// Bytes of answers that may be queued above [`OUTPUT_BYTES_MAX`], so that media leaves capacity for them.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the link cannot settle by itself.
+/// Input that the session must handle.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// The handshake is done; comes once and first.
@@ -28,7 +28,7 @@ pub(crate) enum Incoming {
     Message(Message),
 }
 
-/// One connection below the commands.
+/// The layers of one connection below the commands.
 #[derive(Debug)]
 pub(crate) struct Link {
     handshake: Option<Handshake>,
@@ -74,7 +74,7 @@ impl Link {
         self.reader.unfinished_bytes()
     }
 
-    /// Memory that a block keeps alive, see [`ChunkReader::set_block_bytes`].
+    /// See [`ChunkReader::set_block_bytes`].
     pub(crate) fn set_block_bytes(&mut self, bytes: usize) {
         self.reader.set_block_bytes(bytes);
     }
@@ -84,7 +84,7 @@ impl Link {
         self.bytes_in = self.bytes_in.saturating_add(bytes as u64);
     }
 
-    /// The next thing in the block; `None` when it is empty.
+    /// Next item in the block; `None` once the block is empty.
     pub(crate) fn next(&mut self, block: &mut Bytes) -> Result<Option<Incoming>, RtmpError> {
         if let Some(handshake) = &mut self.handshake {
             if !handshake.read(block, &mut self.output)? {
@@ -103,7 +103,7 @@ impl Link {
         Ok(None)
     }
 
-    /// Ends the reading of a block: acknowledges, and checks that the peer reads our answers.
+    /// Call after reading a block: sends an acknowledgement if due, and checks that the peer reads our answers.
     pub(crate) fn finish(&mut self) -> Result<(), RtmpError> {
         let due = u64::from(self.peer_window / 2);
         if self.handshake.is_none() && self.bytes_in - self.acknowledged >= due {
@@ -135,7 +135,7 @@ impl Link {
         self.send_control(Control::WindowSize(bytes))
     }
 
-    /// Sends Set Chunk Size, still in chunks of the old size, and uses it from the next message on.
+    /// Sends Set Chunk Size in chunks of the old size, and uses the new size from the next message on.
     pub(crate) fn announce_chunk_size(&mut self, bytes: u32) -> Result<(), RtmpError> {
         let bytes = (bytes as usize).clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
         self.send_control(Control::SetChunkSize(bytes))?;
@@ -148,7 +148,7 @@ impl Link {
         self.send_encoded(control.encode())
     }
 
-    /// Sends a protocol or user control message already encoded.
+    /// Sends an encoded protocol or user control message.
     pub(crate) fn send_encoded(&mut self, (kind, body): (u8, Vec<u8>)) -> Result<(), RtmpError> {
         let header = MessageHeader { chunk_stream: CONTROL_CHUNK_STREAM, timestamp: 0, kind, stream: 0 };
         Ok(self.writer.write(&mut self.output, header, &[], &Bytes::from(body))?)
@@ -164,7 +164,7 @@ impl Link {
     /// Sends a message whose body is `prefix` and then `payload`, which is shared.
     ///
     /// # Errors
-    /// [`RtmpError::OutputFull`] or a chunk error; nothing is appended then.
+    /// [`RtmpError::OutputFull`] or a chunk error; nothing is appended.
     pub(crate) fn send_media(
         &mut self,
         header: MessageHeader,
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::rtmp::handshake::BLOCK_BYTES;
 
-    /// A server's link past its handshake, with its output emptied.
+    /// A server's link after its handshake, with empty output.
     fn ready() -> Link {
         let mut link = Link::server();
         let mut block = Bytes::from(vec![3; 1 + 2 * BLOCK_BYTES]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tiny_window_is_read_as_the_smallest() {
+    fn a_tiny_window_is_raised_to_the_minimum() {
         let mut link = ready();
         answers(&mut link, encoded(&[Control::WindowSize(0)]));
         assert_eq!(link.peer_window, WINDOW_BYTES_MIN);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn media_leaves_room_for_answers() {
+    fn media_leaves_capacity_for_answers() {
         let mut link = ready();
         let header = MessageHeader { chunk_stream: 6, timestamp: 0, kind: kind::VIDEO, stream: 1 };
         let payload = Bytes::from(vec![0; 4 * 1024 * 1024]);

@@ -43,7 +43,7 @@ pub const EVENT_PING_RESPONSE: u16 = 7;
 /// Bandwidth limit type "dynamic".
 const LIMIT_DYNAMIC: u8 = 2;
 
-/// Why a control message was refused.
+/// Reasons for which a control message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// Its body is too short.
@@ -63,7 +63,7 @@ pub enum Control {
     Abort(u32),
     /// Bytes received by the sender, low 32 bits.
     Acknowledgement(u32),
-    /// The sender wants an acknowledgement per this many bytes.
+    /// The sender requests an acknowledgement for every window of this many bytes.
     WindowSize(u32),
     /// The sender limits our output to this window in bytes.
     PeerBandwidth(u32),
@@ -136,7 +136,7 @@ pub fn user_control(event: u16, value: u32) -> (u8, Vec<u8>) {
 pub struct Command {
     /// Procedure name.
     pub name: String,
-    /// Transaction id; 0 wants no answer.
+    /// Transaction id; 0 means that no answer is expected.
     pub transaction: f64,
     /// Command object first, then arguments.
     pub args: Vec<Value>,
@@ -153,8 +153,8 @@ impl fmt::Debug for Command {
 }
 
 impl Command {
-    /// Reads a command body of message type 20, or 17 with its leading byte. What cannot be read, and all behind it, is
-    /// left out: peers put types of their own behind what matters. A missing transaction is read as 0, a missing name as
+    /// Reads a command body of message type 20, or 17 with its leading byte. An unreadable value and everything after it are
+    /// ignored: some peers append values of their own types. A missing transaction is read as 0, a missing name as
     /// empty.
     ///
     /// # Errors
@@ -181,18 +181,18 @@ impl Command {
         out
     }
 
-    /// Text of argument `index`, the command object being 0.
+    /// Text of argument `index`; the command object has index 0.
     pub fn text(&self, index: usize) -> Option<&str> {
         self.args.get(index).and_then(Value::text)
     }
 
-    /// Number of argument `index`, the command object being 0.
+    /// Number of argument `index`; the command object has index 0.
     pub fn number(&self, index: usize) -> Option<f64> {
         self.args.get(index).and_then(Value::number)
     }
 }
 
-/// Body without the zero byte that the AMF3 types put before AMF0 values.
+/// Body without the zero byte before the AMF0 values of AMF3 types.
 pub(crate) fn without_envelope(kind: u8, body: &[u8]) -> &[u8] {
     match (kind, body) {
         (kind::COMMAND_AMF3 | kind::DATA_AMF3, [0, rest @ ..]) => rest,
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controls_survive_the_way_there_and_back() {
+    fn controls_survive_a_round_trip() {
         let controls = [
             Control::SetChunkSize(CHUNK_SIZE_MIN),
             Control::SetChunkSize(CHUNK_SIZE_MAX),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_chunk_sizes_are_refused_and_huge_ones_cut() {
+    fn impossible_chunk_sizes_are_refused_and_huge_ones_clamped() {
         let set = |bytes: u32| Control::parse(kind::SET_CHUNK_SIZE, &bytes.to_be_bytes());
         assert_eq!(set(0), Err(MessageError::ChunkSize));
         assert_eq!(set(0x8000_0000), Err(MessageError::ChunkSize));

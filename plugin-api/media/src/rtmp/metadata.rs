@@ -13,11 +13,11 @@ const AUDIO_CODEC_AAC: f64 = 10.0;
 /// Summary of onMetaData: numbers only, no text of the publisher. `None` where absent or not usable.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Metadata {
-    /// Picture width in pixels, 1 to 65,535.
+    /// Video width in pixels, 1 to 65,535.
     pub width: Option<u32>,
-    /// Picture height in pixels, 1 to 65,535.
+    /// Video height in pixels, 1 to 65,535.
     pub height: Option<u32>,
-    /// Pictures per second, above 0, at most 1,000.
+    /// Frames per second, above 0, at most 1,000.
     pub frame_rate: Option<f64>,
     /// Video bit rate in kilobits per second, above 0, at most 10,000,000.
     pub video_kbps: Option<f64>,
@@ -31,14 +31,14 @@ pub struct Metadata {
     pub video_codec: Option<Codec>,
     /// Audio codec: FLV number 10 or a FourCC as number or text.
     pub audio_codec: Option<Codec>,
-    /// It names a video codec, and one that is none of ours.
+    /// It names an unsupported video codec.
     pub foreign_video: bool,
-    /// It names an audio codec, and one that is none of ours.
+    /// It names an unsupported audio codec.
     pub foreign_audio: bool,
 }
 
 impl Metadata {
-    /// Reads a data message body; `None` when it is not a readable onMetaData.
+    /// Reads a data message body; `None` if it is not a readable onMetaData.
     pub(crate) fn parse(kind: u8, body: &[u8]) -> Option<Self> {
         let values = amf0::decode_all(without_envelope(kind, body)).ok()?;
         let values = match values.first()?.text()? {
@@ -115,7 +115,7 @@ fn codec(value: Option<&Value>, kind: Kind) -> Option<Codec> {
     let codec = match value? {
         Value::Number(VIDEO_CODEC_AVC) if kind == Kind::Video => Codec::H264,
         Value::Number(AUDIO_CODEC_AAC) if kind == Kind::Audio => Codec::Aac,
-        // Truncation is harmless: what is not the number of a FourCC is no codec.
+        // Truncation is harmless: a number that is not a FourCC gives no codec.
         Value::Number(number) => codec_of_fourcc((*number as u32).to_be_bytes())?,
         Value::String(text) => codec_of_fourcc(text.as_bytes().try_into().ok()?)?,
         _ => return None,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_survive_the_way_there_and_back() {
+    fn numbers_survive_a_round_trip() {
         for metadata in [
             full(),
             Metadata::default(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_values_are_left_out() {
+    fn unusable_values_are_ignored() {
         for number in [f64::NAN, f64::INFINITY, -1.0, 0.0, 0.2, 1e300] {
             let properties = object([("width", Value::Number(number)), ("audiochannels", Value::Null)]);
             assert_eq!(parsed(properties), Some(Metadata::default()), "{number}");

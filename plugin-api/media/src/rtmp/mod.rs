@@ -13,7 +13,7 @@ mod time;
 
 pub use metadata::Metadata;
 
-/// Why a session cannot go on. After any error from `input` the caller closes the connection.
+/// Reasons for which a session fails. After any error from `input` the caller closes the connection.
 ///
 /// No variant carries text from the peer, so an error can be logged as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,15 +31,21 @@ pub enum RtmpError {
     #[error("rtmp command: {0}")]
     Amf0(#[from] amf0::Amf0Error),
     /// A name is over [`limits::NAME_BYTES_MAX`].
-    #[error("peer sent {what} of {bytes} bytes, more than the limit; connection closed")]
+    #[error(
+        "peer sent {what} of {bytes} bytes, more than the limit of {limit}; connection closed",
+        limit = limits::NAME_BYTES_MAX
+    )]
     NameTooLong {
-        /// Which name: `app` or `publish name`.
+        /// The name that is too long: `app`, `flashVer` or `publish name`.
         what: &'static str,
         /// Its length in bytes.
         bytes: usize,
     },
     /// A command message is over [`limits::COMMAND_BYTES_MAX`].
-    #[error("peer sent a command of {bytes} bytes, more than the limit; connection closed")]
+    #[error(
+        "peer sent a command of {bytes} bytes, more than the limit of {limit}; connection closed",
+        limit = limits::COMMAND_BYTES_MAX
+    )]
     CommandTooLong {
         /// Its length in bytes.
         bytes: usize,
@@ -47,18 +53,18 @@ pub enum RtmpError {
     /// A command or media message came before the one it depends on.
     #[error("peer sent {what} before {before}; connection closed")]
     Order {
-        /// What came.
+        /// The command or media that arrived.
         what: &'static str,
-        /// What was due first.
+        /// The command that was due first.
         before: &'static str,
     },
-    /// More media than may be held came before the publish decision.
+    /// The media before the publish decision is over [`limits::HELD_MEDIA_BYTES_MAX`] or [`limits::HELD_MEDIA_MESSAGES_MAX`].
     #[error("peer sent too much media before its publish was decided; connection closed")]
     HeldMediaFull,
     /// More message streams than [`limits::MESSAGE_STREAMS_MAX`].
     #[error("peer created too many message streams; connection closed")]
     TooManyStreams,
-    /// Time ran further than [`limits::TIME_MS_MAX`].
+    /// Unwrapped time is beyond [`limits::TIME_MS_MAX`].
     #[error("peer sent a timestamp out of range; connection closed")]
     TimestampRange,
     /// More events than [`limits::EVENTS_MAX`] wait.

@@ -1,19 +1,19 @@
-//! 32-bit message time unwrapped to a session-long time line.
+//! Unwraps 32-bit message times to one timeline for the session.
 
 use super::RtmpError;
 use super::limits::TIME_MS_MAX;
 
-/// Unwraps the times of one session; audio and video share it, so both cross a wrap alike.
+/// Unwraps the times of one session. Audio and video share it, so both pass a wrap in the same way.
 #[derive(Debug, Default)]
 pub(crate) struct TimeLine {
     last_ms: Option<i64>,
 }
 
 impl TimeLine {
-    /// Time in milliseconds nearest to the time before, so a wrap goes on and a step back goes back.
+    /// Time in milliseconds that is nearest to the time before: a wrap continues forward, a small step back stays a step back.
     ///
     /// # Errors
-    /// [`RtmpError::TimestampRange`] past [`TIME_MS_MAX`].
+    /// [`RtmpError::TimestampRange`] beyond [`TIME_MS_MAX`].
     pub(crate) fn unwrap_ms(&mut self, timestamp: u32) -> Result<i64, RtmpError> {
         let ms = match self.last_ms {
             None => i64::from(timestamp),
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wraps_go_on_and_small_steps_go_back() {
+    fn wraps_continue_forward_and_small_steps_go_back() {
         let mut line = TimeLine::default();
         let table: [(u32, i64); 6] = [
             (0xffff_fff0, 0xffff_fff0),

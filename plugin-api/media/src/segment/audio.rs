@@ -1,4 +1,4 @@
-//! What a packet of sound does, with pictures and alone.
+//! Handles audio packets, in sessions with video and in audio-only sessions.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::{AUDIO_GAP_NANOS_MAX, JUMP_BACK_NANOS, SEGMENT_NANOS, VIDEO_LOST_NANO
 use crate::fmp4::{Placed, Sample, TrackConfig, ticks_to_nanos};
 use crate::{Kind, Packet};
 
-/// A packet with its length in ticks.
-struct Sound {
+/// An audio packet with its duration in ticks.
+struct AudioPacket {
     packet: Packet,
     config: Arc<TrackConfig>,
     ticks: u32,
@@ -24,45 +24,45 @@ impl Segmenter {
             return;
         };
         let length_ns = ticks_to_nanos(u64::from(ticks), config.timescale());
-        self.sound_alone_ns = self.sound_alone_ns.saturating_add(length_ns);
+        self.audio_alone_ns = self.audio_alone_ns.saturating_add(length_ns);
         self.last_audio_dts = Some(packet.dts_ns);
-        let sound = Sound { packet, config, ticks };
-        let lost = self.sound_alone_ns >= VIDEO_LOST_NANOS;
+        let incoming = AudioPacket { packet, config, ticks };
+        let lost = self.audio_alone_ns >= VIDEO_LOST_NANOS;
         match &self.epoch {
-            None if self.video_config.is_some() && !lost => self.keep_waiting(sound.packet),
-            None => self.start_sound_only(sound, wall_ms),
+            None if self.video_config.is_some() && !lost => self.keep_waiting(incoming.packet),
+            None => self.start_audio_only(incoming, wall_ms),
             Some(epoch) if epoch.video.is_some() && lost => {
                 self.close_epoch(None);
-                self.start_sound_only(sound, wall_ms);
+                self.start_audio_only(incoming, wall_ms);
             }
-            Some(epoch) if epoch.video.is_some() => self.sound_with_video(sound),
-            Some(_) => self.sound_only(sound, wall_ms),
+            Some(epoch) if epoch.video.is_some() => self.audio_with_video(incoming),
+            Some(_) => self.audio_only(incoming, wall_ms),
         }
     }
 
-    fn sound_with_video(&mut self, sound: Sound) {
+    fn audio_with_video(&mut self, incoming: AudioPacket) {
         let Some(epoch) = &mut self.epoch else { return };
-        let dts_ns = sound.packet.dts_ns;
+        let dts_ns = incoming.packet.dts_ns;
         let Some(video) = &epoch.video else { return };
         let distance = dts_ns.saturating_sub(video.held.packet.dts_ns).saturating_abs();
         let joins = epoch.audio.is_none() && !epoch.emitted;
-        let fits = epoch.audio.as_ref().is_some_and(|track| Arc::ptr_eq(&track.config, &sound.config));
+        let fits = epoch.audio.as_ref().is_some_and(|track| Arc::ptr_eq(&track.config, &incoming.config));
         if !joins && !fits {
             // The track changes at the next keyframe.
-            return self.keep_waiting(sound.packet);
+            return self.keep_waiting(incoming.packet);
         }
         let media_ns = epoch.media_ns(dts_ns);
-        // Pictures are the master: sound far from them is of no use, nor is sound before the first.
+        // Video is the master clock: audio far from it or before the first frame is of no use.
         if distance > VIDEO_LOST_NANOS || media_ns < epoch.first_boundary_ns {
             self.stats.samples_dropped += 1;
             return;
         }
         if joins {
-            epoch.attach_audio(sound.config.clone(), dts_ns);
+            epoch.attach_audio(incoming.config.clone(), dts_ns);
         }
-        let Some((placed, at_ns)) = self.place(&sound, media_ns) else { return };
+        let Some((placed, at_ns)) = self.place(&incoming, media_ns) else { return };
         let Some(epoch) = &mut self.epoch else { return };
-        let bytes = sound.packet.payload.len();
+        let bytes = incoming.packet.payload.len();
         let late = at_ns < epoch.open.boundary_ns;
         let builder = match &mut epoch.closing {
             Some((closing, _)) if late && !closing.is_full(Kind::Audio, bytes) => closing,
@@ -72,58 +72,58 @@ impl Segmenter {
             self.stats.samples_dropped += 1;
             return;
         }
-        builder.push_audio(placed.tick, sample(sound));
+        builder.push_audio(placed.tick, sample(incoming));
         if !late {
             self.emit_closing();
         }
     }
 
-    fn start_sound_only(&mut self, sound: Sound, wall_ms: i64) {
-        // No keyframe came for what waits, and it is older than this.
+    fn start_audio_only(&mut self, incoming: AudioPacket, wall_ms: i64) {
+        // No keyframe came for the waiting audio, and it is older than this packet.
         self.drop_waiting();
         let wall_ms = wall_ms.max(self.wall_floor_ms);
-        let epoch = Epoch::audio_only(sound.packet.dts_ns, sound.config.clone(), self.end_ns, wall_ms);
+        let epoch = Epoch::audio_only(incoming.packet.dts_ns, incoming.config.clone(), self.end_ns, wall_ms);
         self.epoch = Some(epoch);
-        self.append_sound(sound);
+        self.append_audio(incoming);
     }
 
-    fn sound_only(&mut self, sound: Sound, wall_ms: i64) {
+    fn audio_only(&mut self, incoming: AudioPacket, wall_ms: i64) {
         let Some(track) = self.epoch.as_ref().and_then(|epoch| epoch.audio.as_ref()) else { return };
-        let step = sound.packet.dts_ns.saturating_sub(track.last_dts);
+        let step = incoming.packet.dts_ns.saturating_sub(track.last_dts);
         let jump = !(-JUMP_BACK_NANOS..=AUDIO_GAP_NANOS_MAX).contains(&step);
-        if jump || !Arc::ptr_eq(&track.config, &sound.config) {
+        if jump || !Arc::ptr_eq(&track.config, &incoming.config) {
             self.close_epoch(None);
-            return self.start_sound_only(sound, wall_ms);
+            return self.start_audio_only(incoming, wall_ms);
         }
-        self.append_sound(sound);
+        self.append_audio(incoming);
     }
 
-    /// Appends sound to a stretch without pictures and cuts by time.
-    fn append_sound(&mut self, sound: Sound) {
+    /// Appends audio to an epoch without video and cuts by time.
+    fn append_audio(&mut self, incoming: AudioPacket) {
         let Some(epoch) = &mut self.epoch else { return };
         if let Some(track) = &mut epoch.audio {
-            track.last_dts = sound.packet.dts_ns;
+            track.last_dts = incoming.packet.dts_ns;
         }
-        let media_ns = epoch.media_ns(sound.packet.dts_ns);
-        let Some((placed, at_ns)) = self.place(&sound, media_ns) else { return };
+        let media_ns = epoch.media_ns(incoming.packet.dts_ns);
+        let Some((placed, at_ns)) = self.place(&incoming, media_ns) else { return };
         let Some(epoch) = &self.epoch else { return };
-        let full = epoch.open.is_full(Kind::Audio, sound.packet.payload.len());
+        let full = epoch.open.is_full(Kind::Audio, incoming.packet.payload.len());
         if !epoch.open.is_empty() && (at_ns - epoch.open.boundary_ns >= SEGMENT_NANOS || full) {
-            self.cut_sound(at_ns);
+            self.cut_audio(at_ns);
         } else {
-            let rate = sound.config.timescale();
-            self.end_part(at_ns, ticks_to_nanos(u64::from(sound.ticks), rate));
+            let rate = incoming.config.timescale();
+            self.end_part(at_ns, ticks_to_nanos(u64::from(incoming.ticks), rate));
         }
         if let Some(epoch) = &mut self.epoch {
-            epoch.open.push_audio(placed.tick, sample(sound));
+            epoch.open.push_audio(placed.tick, sample(incoming));
         }
     }
 
-    /// Place on the time line; counts what is left out.
-    fn place(&mut self, sound: &Sound, media_ns: i64) -> Option<(Placed, i64)> {
+    /// Places a packet on the timeline, with its start in nanoseconds; counts dropped packets and resyncs.
+    fn place(&mut self, incoming: &AudioPacket, media_ns: i64) -> Option<(Placed, i64)> {
         let track = self.epoch.as_mut()?.audio.as_mut()?;
         let before = track.clock.resyncs();
-        let placed = track.clock.place(media_ns, sound.ticks);
+        let placed = track.clock.place(media_ns, incoming.ticks);
         self.stats.audio_resyncs += track.clock.resyncs() - before;
         if placed.is_none() {
             self.stats.samples_dropped += 1;
@@ -133,6 +133,6 @@ impl Segmenter {
     }
 }
 
-fn sample(sound: Sound) -> Sample {
-    Sample { duration: sound.ticks, composition: 0, sync: true, payload: sound.packet.payload }
+fn sample(incoming: AudioPacket) -> Sample {
+    Sample { duration: incoming.ticks, composition: 0, sync: true, payload: incoming.packet.payload }
 }

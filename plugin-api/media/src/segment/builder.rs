@@ -3,21 +3,21 @@ use crate::Kind;
 use crate::fmp4::{AUDIO_TRACK_ID, Sample, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID};
 use crate::fmp4::{SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX};
 
-use super::parts::Out;
+use super::parts::EmittedParts;
 
 /// Samples gathered for one segment. Times are media times of the session.
 #[derive(Debug)]
 pub(super) struct Builder {
-    /// Presentation time of the start in nanoseconds; earlier sound belongs to the segment before.
+    /// Presentation time of the start in nanoseconds; earlier audio belongs to the segment before.
     pub(super) boundary_ns: i64,
     pub(super) independent: bool,
     pub(super) video: TrackRun,
     pub(super) audio: TrackRun,
-    /// Decode time behind the last audio sample in ticks.
+    /// Decode time at the end of the last audio sample, in ticks.
     audio_end: u64,
     bytes: usize,
-    /// Samples that are out in parts are no longer in the runs.
-    pub(super) out: Out,
+    /// Samples already emitted in parts; they are no longer in the runs.
+    pub(super) emitted: EmittedParts,
 }
 
 impl Builder {
@@ -30,7 +30,7 @@ impl Builder {
             audio: run(AUDIO_TRACK_ID),
             audio_end: 0,
             bytes: 0,
-            out: Out { end_ns: boundary_ns, ..Out::default() },
+            emitted: EmittedParts { end_ns: boundary_ns, ..EmittedParts::default() },
         }
     }
 
@@ -38,22 +38,22 @@ impl Builder {
         !self.has_waiting() && !self.has_parts()
     }
 
-    /// There are samples that are not out.
+    /// There are samples that were not emitted yet.
     pub(super) fn has_waiting(&self) -> bool {
         !self.video.samples.is_empty() || !self.audio.samples.is_empty()
     }
 
-    /// Some of it is out in parts.
+    /// At least one part was emitted.
     pub(super) fn has_parts(&self) -> bool {
-        !self.out.parts.is_empty()
+        !self.emitted.parts.is_empty()
     }
 
-    /// Pictures in it, those that are out as well.
-    pub(super) fn pictures(&self) -> usize {
-        self.video.samples.len() + self.out.video_samples
+    /// Video frames in it, including emitted ones.
+    pub(super) fn frames(&self) -> usize {
+        self.video.samples.len() + self.emitted.video_samples
     }
 
-    /// Samples that are not out.
+    /// Samples that were not emitted yet.
     pub(super) fn samples(&self) -> usize {
         self.video.samples.len() + self.audio.samples.len()
     }
@@ -62,11 +62,11 @@ impl Builder {
         self.bytes
     }
 
-    /// No room for `more` bytes or one more sample.
+    /// No capacity for `more` bytes or one more sample.
     pub(super) fn is_full(&self, kind: Kind, more: usize) -> bool {
         let run = if kind == Kind::Video { &self.video } else { &self.audio };
-        // Half of the limits stay free for what another track may still bring to this segment.
-        run.samples.len() + self.out.samples(kind) >= SEGMENT_SAMPLES_MAX / 2
+        // Half of each limit stays free for samples of the other track.
+        run.samples.len() + self.emitted.samples(kind) >= SEGMENT_SAMPLES_MAX / 2
             || self.bytes.saturating_add(more) > SEGMENT_BYTES_MAX / 2
     }
 
@@ -78,7 +78,7 @@ impl Builder {
         self.video.samples.push(sample);
     }
 
-    /// Appends an audio sample; what lies empty before it becomes part of the sample before.
+    /// Appends an audio sample; a gap before it extends the sample before.
     pub(super) fn push_audio(&mut self, tick: u64, sample: Sample) {
         match self.audio.samples.last_mut() {
             None => self.audio.decode_time = tick,
@@ -92,7 +92,7 @@ impl Builder {
         self.audio.samples.push(sample);
     }
 
-    /// Takes what is not out, video first; sound from `audio_tick` on stays.
+    /// Takes the samples that were not emitted yet, video first; audio from `audio_tick` on stays.
     pub(super) fn take_waiting(&mut self, audio_tick: u64) -> [TrackRun; 2] {
         let mut rest = Builder::new(0, false);
         self.split_audio(audio_tick, &mut rest);
@@ -114,24 +114,24 @@ impl Builder {
         [video, audio]
     }
 
-    /// Index of the last picture that is a keyframe, of those that are not out.
+    /// Index of the last keyframe among the frames that were not emitted yet.
     pub(super) fn last_keyframe(&self) -> Option<usize> {
         self.video.samples.iter().rposition(|sample| sample.sync)
     }
 
-    /// Moves the pictures from number `index` on into `next`, which has none.
+    /// Moves the frames from `index` on into `next`, which must have none.
     pub(super) fn split_video(&mut self, index: usize, next: &mut Builder) {
         let moved = self.video.samples.split_off(index);
         let kept: u64 = self.video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
         let bytes: usize = moved.iter().map(|sample| sample.payload.len()).sum();
         self.bytes -= bytes;
         next.bytes += bytes;
-        // One picture starts where the one before ends.
+        // A frame starts where the frame before it ends.
         next.video.decode_time = self.video.decode_time + kept;
         next.video.samples = moved;
     }
 
-    /// Moves the audio samples from `tick` on into `next`, which has none.
+    /// Moves the audio samples from `tick` on into `next`, which must have none.
     pub(super) fn split_audio(&mut self, tick: u64, next: &mut Builder) {
         let mut at = self.audio.decode_time;
         let mut kept = 0;
@@ -155,7 +155,7 @@ impl Builder {
         self.audio_end = at;
     }
 
-    /// Decode time where its media ends in nanoseconds, by the longer track.
+    /// Decode time at the end of the longer track, in nanoseconds.
     pub(super) fn media_end_ns(&self, audio_rate: u32) -> i64 {
         let ticks: u64 = self.video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
         let video = crate::fmp4::ticks_to_nanos(self.video.decode_time + ticks, VIDEO_TIMESCALE);

@@ -1,4 +1,4 @@
-//! Finished segments.
+//! Ends epochs and emits finished segments.
 
 use bytes::Bytes;
 
@@ -11,39 +11,39 @@ use crate::fmp4::{
 };
 use crate::{Kind, NANOS_PER_MILLI};
 
-/// How long the fragments of a segment without parts are, in nanoseconds; the last may be half as long again.
+/// Length of the fragments of a segment without parts, in nanoseconds; the last may be up to 1.5 times as long.
 const FRAGMENT_NANOS: i64 = 500_000_000;
-/// What a sample adds to the heads of fragments, with its share of what each head has besides.
+/// Bytes that a sample adds to the headers of fragments, with its share of the fixed header bytes.
 const HEAD_BYTES_PER_SAMPLE: usize = 32;
 
 impl Segmenter {
-    /// Ends the stretch: everything in it becomes segments. `end_dts` is the publisher's time where its last
-    /// picture ends, when that is known.
+    /// Ends the epoch: everything in it becomes segments. `end_dts` is the publisher's time at the end of the last
+    /// frame, if known.
     pub(super) fn close_epoch(&mut self, end_dts: Option<i64>) {
         let Some(epoch) = &self.epoch else { return };
         let mut end_ns = None;
         if let Some(video) = &epoch.video {
-            let told = end_dts.map(|dts| nanos_to_ticks(epoch.media_ns(dts), VIDEO_TIMESCALE));
+            let known = end_dts.map(|dts| nanos_to_ticks(epoch.media_ns(dts), VIDEO_TIMESCALE));
             let usual = video.held.tick + u64::from(video.last_duration.max(1));
-            let end_tick = told.map_or(usual, |tick| tick.max(video.held.tick + 1));
+            let end_tick = known.map_or(usual, |tick| tick.max(video.held.tick + 1));
             let boundary_ns = epoch.estimated_boundary_ns(end_tick);
             end_ns = Some(boundary_ns);
             self.settle_held(end_tick, boundary_ns);
-            self.join_without_sound(boundary_ns);
+            self.join_without_audio(boundary_ns);
         }
         self.emit_closing();
         let Some(mut epoch) = self.epoch.take() else { return };
         let open = std::mem::replace(&mut epoch.open, Builder::new(0, true));
-        let open = self.without_late_sound(&epoch, open, end_ns);
+        let open = self.without_late_audio(&epoch, open, end_ns);
         let end_ns = end_ns.unwrap_or_else(|| media_end(&epoch, &open));
         self.emit(&mut epoch, open, end_ns);
         self.discontinuity = self.init.is_some();
     }
 
-    /// Puts the last pictures, up to `end_ns`, into the segment before when their sound never came. A segment of pictures alone
-    /// is never played to its end where a track of sound is announced: hls.js buffers as far as both tracks go, has every part
-    /// of it, and asks for nothing more.
-    fn join_without_sound(&mut self, end_ns: i64) {
+    /// Moves the last frames, up to `end_ns`, into the segment before if their audio never came. Players do not play a
+    /// video-only segment to its end if an audio track is announced: hls.js buffers up to the end of the shorter track,
+    /// already has all parts, and requests nothing more.
+    fn join_without_audio(&mut self, end_ns: i64) {
         let limit_ns = self.limit_ns();
         let Some(epoch) = &mut self.epoch else { return };
         let open = &epoch.open;
@@ -68,8 +68,8 @@ impl Segmenter {
         }
     }
 
-    /// Leaves out sound that goes on long after the last picture.
-    fn without_late_sound(&mut self, epoch: &Epoch, mut open: Builder, end_ns: Option<i64>) -> Builder {
+    /// Drops audio that continues long after the last frame.
+    fn without_late_audio(&mut self, epoch: &Epoch, mut open: Builder, end_ns: Option<i64>) -> Builder {
         if let (Some(end_ns), Some(audio)) = (end_ns, &epoch.audio) {
             let mut rest = Builder::new(end_ns, true);
             let last = nanos_to_ticks(end_ns + AUDIO_WAIT_NANOS, audio.config.timescale());
@@ -87,8 +87,8 @@ impl Segmenter {
         self.epoch = Some(epoch);
     }
 
-    /// Ends a segment of sound at media time `end_ns`.
-    pub(super) fn cut_sound(&mut self, end_ns: i64) {
+    /// Ends an audio-only segment at media time `end_ns`.
+    pub(super) fn cut_audio(&mut self, end_ns: i64) {
         let Some(mut epoch) = self.epoch.take() else { return };
         let done = std::mem::replace(&mut epoch.open, Builder::new(end_ns, true));
         self.emit(&mut epoch, done, end_ns);
@@ -109,7 +109,7 @@ impl Segmenter {
                 self.discontinuity = false;
                 epoch.emitted = true;
             }
-            // The limits kept by the builder make this impossible; a segment lost is no session lost.
+            // The builder's limits make this impossible. If it happens, only this segment is lost, not the session.
             Err(_) => self.discontinuity = self.init.is_some(),
         }
     }
@@ -121,19 +121,19 @@ impl Segmenter {
         end_ns: i64,
     ) -> Result<Segment, Fmp4Error> {
         let init_id = self.init_id(epoch).inspect_err(|_| self.drop_waiting_of(&builder))?;
-        let video_samples = builder.pictures() as u32;
+        let video_samples = builder.frames() as u32;
         let bytes = match self.part_target_ns {
             None => self.whole(epoch, &mut builder)?,
             Some(_) => {
-                // Its last sound may be behind its end.
+                // Its last audio may lie after its end.
                 self.part(epoch, &mut builder, end_ns, u64::MAX)?;
-                joined(&builder.out.parts)
+                joined(&builder.emitted.parts)
             }
         };
         Ok(Segment {
             sequence: self.sequence,
             init_id,
-            // Only times that no encoder makes bring this to its limits.
+            // The clamp only matters for times that no real encoder sends.
             duration_ns: (end_ns - builder.boundary_ns).clamp(1, self.limit_ns()),
             independent: builder.independent,
             discontinuity: self.discontinuity,
@@ -144,14 +144,14 @@ impl Segmenter {
         })
     }
 
-    /// The bytes of a segment that has no parts. Its fragments are as short as parts are: VLC 3 reads a fragment to its end before its
-    /// clock moves on, and stalls in each segment of one fragment.
+    /// The bytes of a segment without parts. Its fragments are as short as parts: VLC 3 reads a whole fragment before
+    /// its clock advances, and stalls in each segment that is one fragment.
     fn whole(&mut self, epoch: &Epoch, builder: &mut Builder) -> Result<Bytes, Fmp4Error> {
         let samples = builder.samples() as u64;
         let audio_rate = epoch.audio.as_ref().map_or(1, |audio| audio.config.timescale());
         let rates = [VIDEO_TIMESCALE, audio_rate];
         let mut runs = builder.take_waiting(u64::MAX);
-        // With room for their heads: a larger one is copied once more.
+        // Reserves space for the headers: growing the vector would copy the segment again.
         let mut segment = Vec::with_capacity(builder.bytes() + samples as usize * HEAD_BYTES_PER_SAMPLE);
         let mut all = std::iter::from_fn(|| next_fragment(&mut runs, rates));
         let made: Result<(), Fmp4Error> = all.try_for_each(|fragment| {
@@ -170,7 +170,7 @@ impl Segmenter {
         self.stats.samples_dropped += builder.samples() as u64;
     }
 
-    /// Id of the stretch's initialization segment, which is written when it differs from the last one.
+    /// Id of the initialization segment of the epoch; emits a new one if the tracks differ from the last one.
     pub(super) fn init_id(&mut self, epoch: &Epoch) -> Result<u32, Fmp4Error> {
         let video = epoch.video.as_ref().map(|track| track.config.clone());
         let audio = epoch.audio.as_ref().map(|track| track.config.clone());
@@ -190,8 +190,8 @@ impl Segmenter {
     }
 }
 
-/// Takes the samples of the next [`FRAGMENT_NANOS`], or all when little would be left; `None` when there are none. `rates` are the ticks
-/// of a second in each run.
+/// Takes the samples of the next [`FRAGMENT_NANOS`], or all if little would be left; `None` if there are none. `rates` are the
+/// ticks per second of each run.
 fn next_fragment(runs: &mut [TrackRun; 2], rates: [u32; 2]) -> Option<[TrackRun; 2]> {
     let waiting = || runs.iter().zip(rates).filter(|(run, _)| !run.samples.is_empty());
     let start_ns = waiting().map(|(run, rate)| ticks_to_nanos(run.decode_time, rate)).min()?;
@@ -205,7 +205,7 @@ fn next_fragment(runs: &mut [TrackRun; 2], rates: [u32; 2]) -> Option<[TrackRun;
     Some([video.take_before(tick(rates[0])), audio.take_before(tick(rates[1]))])
 }
 
-/// One after the other. A segment of one part is that part.
+/// Concatenates the parts; a single part is shared and not copied.
 fn joined(parts: &[Bytes]) -> Bytes {
     match parts {
         [one] => one.clone(),

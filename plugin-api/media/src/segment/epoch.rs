@@ -1,4 +1,4 @@
-//! The stretch between two discontinuities: one configuration, one continuous time line.
+//! The media between two discontinuities: one codec configuration for each track, one continuous timeline.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::fmp4::{
 };
 use crate::{NANOS_PER_MILLI, Packet};
 
-/// Duration of a picture when nothing tells it: 1/30 s.
-const PICTURE_TICKS: u32 = VIDEO_TIMESCALE / 30;
+/// Duration of a frame when it is unknown: 1/30 s.
+const DEFAULT_FRAME_TICKS: u32 = VIDEO_TIMESCALE / 30;
 
-/// A picture whose duration is not known before the next one.
+/// The newest frame: its duration is unknown until the next one arrives.
 #[derive(Debug)]
-pub(super) struct HeldPicture {
+pub(super) struct HeldFrame {
     pub(super) packet: Packet,
     /// Decode time in ticks.
     pub(super) tick: u64,
@@ -25,14 +25,14 @@ pub(super) struct HeldPicture {
 #[derive(Debug)]
 pub(super) struct VideoTrack {
     pub(super) config: Arc<TrackConfig>,
-    pub(super) held: HeldPicture,
+    pub(super) held: HeldFrame,
     /// Presentation time of the last keyframe in nanoseconds.
-    pub(super) group_start_ns: i64,
-    /// Duration of the picture before the held one.
+    pub(super) gop_start_ns: i64,
+    /// Duration of the frame before the held one, in ticks.
     pub(super) last_duration: u32,
     /// Composition time of the last keyframe in nanoseconds.
     pub(super) key_composition_ns: i64,
-    /// Parameter sets that stand in keyframes as well.
+    /// Parameter sets to repeat in keyframes.
     in_band: Option<Bytes>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct VideoTrack {
 pub(super) struct AudioTrack {
     pub(super) config: Arc<TrackConfig>,
     pub(super) clock: AudioClock,
-    /// Publisher's time of the last packet.
+    /// Publisher's time of the last packet, in nanoseconds.
     pub(super) last_dts: i64,
 }
 
@@ -50,21 +50,21 @@ pub(super) struct Epoch {
     base_dts: i64,
     /// Media time of the start in nanoseconds.
     pub(super) origin_ns: i64,
-    /// Presentation time of the start in nanoseconds; earlier sound is left out.
+    /// Presentation time of the start in nanoseconds; earlier audio is dropped.
     pub(super) first_boundary_ns: i64,
     /// Wall time of the start in milliseconds since 1970.
     pub(super) wall_ms: i64,
     pub(super) video: Option<VideoTrack>,
     pub(super) audio: Option<AudioTrack>,
     pub(super) open: Builder,
-    /// Whole in video, waiting for its last sound; with the presentation time of its end in nanoseconds.
+    /// Its video is complete, its last audio is not; with the presentation time of its end in nanoseconds.
     pub(super) closing: Option<(Builder, i64)>,
-    /// A segment of this stretch is out, so its tracks are fixed.
+    /// A segment or part of this epoch was emitted, so its tracks are fixed.
     pub(super) emitted: bool,
 }
 
 impl Epoch {
-    /// A stretch that starts with `packet` at media time `origin_ns`; `in_band` are parameter sets for its keyframes.
+    /// An epoch that starts with `packet` at media time `origin_ns`; `in_band` are parameter sets for its keyframes.
     pub(super) fn new(
         packet: Packet,
         config: Arc<TrackConfig>,
@@ -73,7 +73,7 @@ impl Epoch {
         wall_ms: i64,
     ) -> Self {
         let tick = nanos_to_ticks(origin_ns, VIDEO_TIMESCALE);
-        // From here on the start is a whole tick.
+        // Rounded to a whole tick.
         let origin_ns = ticks_to_nanos(tick, VIDEO_TIMESCALE);
         let composition = composition_ns(&packet);
         let mut epoch = Epoch {
@@ -89,16 +89,16 @@ impl Epoch {
         };
         epoch.video = Some(VideoTrack {
             config,
-            group_start_ns: origin_ns + composition,
-            last_duration: PICTURE_TICKS,
+            gop_start_ns: origin_ns + composition,
+            last_duration: DEFAULT_FRAME_TICKS,
             key_composition_ns: composition,
-            held: HeldPicture { packet, tick },
+            held: HeldFrame { packet, tick },
             in_band,
         });
         epoch
     }
 
-    /// A stretch of sound only that starts at `dts_ns`.
+    /// An audio-only epoch that starts at `dts_ns`.
     pub(super) fn audio_only(dts_ns: i64, config: Arc<TrackConfig>, origin_ns: i64, wall_ms: i64) -> Self {
         let mut epoch = Epoch {
             base_dts: dts_ns,
@@ -135,8 +135,8 @@ impl Epoch {
         self.wall_ms.saturating_add((boundary_ns - self.first_boundary_ns) / NANOS_PER_MILLI)
     }
 
-    /// Presentation time at which a segment that starts with a picture begins. That of a keyframe is its own;
-    /// a picture among others is taken to be shown as long after its decode time as the last keyframe was.
+    /// Start, in presentation time, of a segment whose first frame is `packet`. For a keyframe this is its own presentation
+    /// time; another frame is assumed to have the composition offset of the last keyframe.
     pub(super) fn boundary_ns(&self, packet: &Packet, tick: u64) -> i64 {
         if packet.keyframe {
             return self.media_ns(packet.dts_ns).saturating_add(composition_ns(packet));
@@ -144,14 +144,13 @@ impl Epoch {
         self.estimated_boundary_ns(tick)
     }
 
-    /// As [`Epoch::boundary_ns`] for a picture that is not known.
+    /// As [`Epoch::boundary_ns`] for a frame that is not known.
     pub(super) fn estimated_boundary_ns(&self, tick: u64) -> i64 {
         let composition = self.video.as_ref().map_or(0, |video| video.key_composition_ns);
         ticks_to_nanos(tick, VIDEO_TIMESCALE) + composition
     }
 
-    /// Puts the held picture into the open segment; it ends at `end_tick`, or as long after its start as the
-    /// picture before.
+    /// Moves the held frame into the open segment; it ends at `end_tick`, or has the duration of the frame before.
     pub(super) fn release_held(&mut self, end_tick: Option<u64>) {
         let Some(video) = &mut self.video else { return };
         let tick = video.held.tick;
@@ -165,7 +164,7 @@ impl Epoch {
             Some(sets) if packet.keyframe => with_parameter_sets(sets, &packet.payload),
             _ => packet.payload.clone(),
         };
-        // The decode time may have been moved to keep order; what is shown keeps its time.
+        // The decode time may have been moved to keep the order; the presentation time stays.
         let shown_ns = self.media_ns(packet.dts_ns).saturating_add(composition_ns(&packet));
         let composition = signed_ticks(shown_ns) - i128::from(tick);
         let composition = i32::try_from(composition).unwrap_or(0);
@@ -173,18 +172,18 @@ impl Epoch {
         self.open.push_video(tick, sample);
     }
 
-    /// Starts a new open segment at the picture that is held; the one before waits for its sound.
+    /// Starts a new open segment at the held frame; the segment before waits for its audio.
     pub(super) fn cut_at_held(&mut self) {
         let Some(video) = &self.video else { return };
         let boundary_ns = self.boundary_ns(&video.held.packet, video.held.tick);
         self.close_open(Builder::new(boundary_ns, video.held.packet.keyframe));
     }
 
-    /// Starts a new open segment at the last keyframe of the open one, which is its picture `index`; the held
-    /// picture belongs to it.
+    /// Starts a new open segment at the last keyframe of the open one, which has index `index` there; the held
+    /// frame belongs to the new segment.
     pub(super) fn cut_at_keyframe(&mut self, index: usize) {
         let Some(video) = &self.video else { return };
-        let mut next = Builder::new(video.group_start_ns, true);
+        let mut next = Builder::new(video.gop_start_ns, true);
         self.open.split_video(index, &mut next);
         self.close_open(next);
     }

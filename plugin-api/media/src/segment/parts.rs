@@ -1,4 +1,4 @@
-//! Parts: pieces of the segment that is being made, which are out before it is whole (RFC 8216bis, section 4.4.4.9).
+//! Parts of the open segment, emitted before it is complete (RFC 8216bis, section 4.4.4.9).
 
 use bytes::Bytes;
 
@@ -9,60 +9,60 @@ use super::{Event, Part};
 use crate::fmp4::{Fmp4Error, VIDEO_TIMESCALE, media_segment, nanos_to_ticks, ticks_to_nanos};
 use crate::{Kind, NANOS_PER_MILLI};
 
-/// Longest target duration of parts in nanoseconds, for encoders with very few pictures.
+/// Longest target duration of parts in nanoseconds, for encoders with a very low frame rate.
 pub const PART_TARGET_NANOS_MAX: i64 = 1_000_000_000;
-/// What a part may be longer than its pictures, in nanoseconds: publishers' times are whole milliseconds.
+/// Maximum excess of a part over the duration of its frames, in nanoseconds: publishers' times are whole milliseconds.
 const PART_JITTER_NANOS: i64 = 2 * NANOS_PER_MILLI;
-/// What a part of sound alone may be longer than asked for, in nanoseconds: the usual packets are no longer.
-const SOUND_EXCESS_NANOS: i64 = 20 * NANOS_PER_MILLI;
-/// A part in the middle of a segment is at least so long, in percent of the target (RFC 8216bis, 4.4.4.9).
+/// Maximum excess of an audio-only part over the requested duration, in nanoseconds: the length of common packets.
+const AUDIO_EXCESS_NANOS: i64 = 20 * NANOS_PER_MILLI;
+/// Shortest part that is not the last of its segment, in percent of the target (RFC 8216bis, 4.4.4.9).
 const PART_PERCENT_MIN: i64 = 85;
 
-/// Target duration of parts in nanoseconds, whole milliseconds: the fewest whole pictures that are as long as `wish_ns`.
-/// `picture_ns` is the usual duration of a picture; `None` for sound alone.
-pub(super) fn part_target_ns(wish_ns: i64, picture_ns: Option<i64>) -> i64 {
-    let longest_ns = match picture_ns.filter(|picture_ns| *picture_ns > 0) {
-        None => wish_ns + SOUND_EXCESS_NANOS,
-        Some(picture_ns) => {
-            // 15 pictures of 33.3 ms are half a second.
-            let pictures = (wish_ns - picture_ns / 100 + picture_ns - 1) / picture_ns;
-            pictures.max(1).saturating_mul(picture_ns).saturating_add(PART_JITTER_NANOS)
+/// Target duration of parts in nanoseconds, whole milliseconds: the smallest number of whole frames that lasts `wish_ns`.
+/// `frame_ns` is the usual duration of a frame; `None` for audio only.
+pub(super) fn part_target_ns(wish_ns: i64, frame_ns: Option<i64>) -> i64 {
+    let longest_ns = match frame_ns.filter(|frame_ns| *frame_ns > 0) {
+        None => wish_ns + AUDIO_EXCESS_NANOS,
+        Some(frame_ns) => {
+            // 15 frames of 33.3 ms are half a second.
+            let frames = (wish_ns - frame_ns / 100 + frame_ns - 1) / frame_ns;
+            frames.max(1).saturating_mul(frame_ns).saturating_add(PART_JITTER_NANOS)
         }
     };
     let millis = longest_ns.saturating_add(NANOS_PER_MILLI - 1) / NANOS_PER_MILLI;
     (millis * NANOS_PER_MILLI).min(PART_TARGET_NANOS_MAX)
 }
 
-/// What of a segment is out in parts.
+/// The samples of a segment that were already emitted in parts.
 #[derive(Debug, Default)]
-pub(super) struct Out {
+pub(super) struct EmittedParts {
     pub(super) parts: Vec<Bytes>,
-    /// Presentation time of their end in nanoseconds; that of the segment's start without any.
+    /// Presentation time of the end of the last part in nanoseconds; without parts, of the start of the segment.
     pub(super) end_ns: i64,
     pub(super) video_samples: usize,
     pub(super) audio_samples: usize,
 }
 
-impl Out {
+impl EmittedParts {
     pub(super) fn samples(&self, kind: Kind) -> usize {
         if kind == Kind::Video { self.video_samples } else { self.audio_samples }
     }
 }
 
 impl Segmenter {
-    /// Ends a part before the picture that is held when it would be too long with it. `boundary_ns` is the presentation time of
-    /// that picture.
+    /// Ends the part before the held frame if the part would be too long with it. `boundary_ns` is the presentation time of
+    /// the held frame.
     pub(super) fn end_part_at_held(&mut self, boundary_ns: i64) {
         let held_ns = self.epoch.as_ref().and_then(|epoch| epoch.video.as_ref());
         let held_ns = held_ns.map(|video| ticks_to_nanos(u64::from(video.last_duration), VIDEO_TIMESCALE));
         self.end_part(boundary_ns, held_ns.unwrap_or(0));
     }
 
-    /// Ends the part at `end_ns` when what comes next, which lasts `next_ns`, does not fit. One that is too short for a part goes
-    /// on, even if the next picture makes it too long: pictures cannot be cut.
+    /// Ends the part at `end_ns` if the next sample, which lasts `next_ns`, does not fit. A part below the minimum continues,
+    /// even if the next frame makes it too long: a frame cannot be cut.
     pub(super) fn end_part(&mut self, end_ns: i64, next_ns: i64) {
         let (Some(target_ns), Some(epoch)) = (self.part_target_ns, &self.epoch) else { return };
-        let long_ns = end_ns.saturating_sub(epoch.open.out.end_ns);
+        let long_ns = end_ns.saturating_sub(epoch.open.emitted.end_ns);
         let is_full = long_ns.saturating_add(next_ns) > target_ns;
         if is_full && long_ns >= target_ns / 100 * PART_PERCENT_MIN && epoch.open.has_waiting() {
             self.cut_part(end_ns);
@@ -70,7 +70,7 @@ impl Segmenter {
     }
 
     fn cut_part(&mut self, end_ns: i64) {
-        // Sound that is still missing from the segment before comes with this one.
+        // Audio that is still missing from the segment before goes into this one.
         self.emit_closing();
         let Some(mut epoch) = self.epoch.take() else { return };
         let mut open = std::mem::replace(&mut epoch.open, Builder::new(0, true));
@@ -83,8 +83,8 @@ impl Segmenter {
         self.epoch = Some(epoch);
     }
 
-    /// Makes a part of what waits in a segment, which ends at presentation time `end_ns`. Sound from `audio_tick` on goes on waiting;
-    /// `u64::MAX` for the last part, which takes it all.
+    /// Emits a part of the pending samples of a segment; it ends at presentation time `end_ns`. Audio from `audio_tick` on stays
+    /// pending; `u64::MAX` for the last part, which takes all audio.
     pub(super) fn part(
         &mut self,
         epoch: &mut Epoch,
@@ -105,19 +105,19 @@ impl Segmenter {
         let starts_with_key = runs[0].samples.first().is_some_and(|first| first.sync);
         self.events.push_back(Event::Part(Part {
             sequence: self.sequence,
-            index: u32::try_from(builder.out.parts.len()).unwrap_or(u32::MAX),
+            index: u32::try_from(builder.emitted.parts.len()).unwrap_or(u32::MAX),
             init_id,
-            duration_ns: end_ns.saturating_sub(builder.out.end_ns).clamp(1, self.limit_ns()),
+            duration_ns: end_ns.saturating_sub(builder.emitted.end_ns).clamp(1, self.limit_ns()),
             independent: starts_with_key || epoch.video.is_none(),
             is_last: audio_tick == u64::MAX,
             discontinuity: self.discontinuity,
             program_date_time_ms: epoch.date_ms(builder.boundary_ns),
             bytes: bytes.clone(),
         }));
-        builder.out.parts.push(bytes);
-        builder.out.end_ns = end_ns;
-        builder.out.video_samples += runs[0].samples.len();
-        builder.out.audio_samples += runs[1].samples.len();
+        builder.emitted.parts.push(bytes);
+        builder.emitted.end_ns = end_ns;
+        builder.emitted.video_samples += runs[0].samples.len();
+        builder.emitted.audio_samples += runs[1].samples.len();
         self.stats.samples_out += samples;
         epoch.emitted = true;
         Ok(())
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_is_whole_pictures_and_never_over_a_second() {
+    fn the_part_target_is_whole_frames_and_at_most_a_second() {
         const WISH: i64 = 500_000_000;
         for (millihertz, expected_ms) in [
             (30_000, 502),

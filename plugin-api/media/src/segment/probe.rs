@@ -1,4 +1,4 @@
-//! Holds the packets of the start until the target duration can be fixed.
+//! Holds the first packets until the target duration can be fixed.
 
 use super::{
     AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, SEGMENT_NANOS, SEGMENT_NANOS_MIN,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Kind, Packet};
 
-/// How far the groups of an encoder with a fixed interval may be apart, as a part of the longest: 1/20.
+/// GOPs of a fixed keyframe interval differ by at most this fraction of the longest: 1/20.
 const REGULAR_PART: i64 = 20;
 const LONGEST_NANOS: i64 = TARGET_SECONDS_MAX as i64 * NANOS_PER_SECOND;
 
@@ -15,13 +15,13 @@ const LONGEST_NANOS: i64 = TARGET_SECONDS_MAX as i64 * NANOS_PER_SECOND;
 pub(super) struct Probe {
     held: Vec<(Packet, i64)>,
     bytes: usize,
-    /// Of the groups whose length is known: shortest, longest, all, and the pictures in them.
+    /// Complete GOPs: shortest, longest, total length, and number of frames.
     shortest_ns: Option<i64>,
     longest_ns: i64,
     known_ns: i64,
-    known_pictures: i64,
-    /// Pictures since the last keyframe, with it, and the presentation time of the last of them.
-    pictures: i64,
+    known_frames: i64,
+    /// Frames since the last keyframe, including it, and the presentation time of the newest.
+    frames: i64,
     newest_pts: i64,
     last_keyframe: Option<i64>,
     first_keyframe: Option<i64>,
@@ -46,9 +46,9 @@ impl Probe {
                 return false;
             }
             if packet.keyframe {
-                self.group_ended(packet.pts_ns);
+                self.gop_ended(packet.pts_ns);
             }
-            self.pictures += 1;
+            self.frames += 1;
             self.newest_pts = packet.pts_ns;
             let since_first = self.first_keyframe.map_or(0, |first| dts.saturating_sub(first));
             // The first segment would end here.
@@ -62,26 +62,26 @@ impl Probe {
         dts.saturating_sub(first) >= wait && self.first_keyframe.is_none()
     }
 
-    fn group_ended(&mut self, pts: i64) {
+    fn gop_ended(&mut self, pts: i64) {
         if let Some(last) = self.last_keyframe.replace(pts) {
-            // A jump of the time stamps is no long group.
+            // A jump of the timestamps is not a long GOP.
             let length = pts.saturating_sub(last);
             if (1..=LONGEST_NANOS).contains(&length) {
                 self.shortest_ns = Some(self.shortest_ns.map_or(length, |shortest| shortest.min(length)));
                 self.longest_ns = self.longest_ns.max(length);
                 self.known_ns += length;
-                self.known_pictures += self.pictures;
+                self.known_frames += self.frames;
             }
         }
-        self.pictures = 0;
+        self.frames = 0;
         self.first_keyframe.get_or_insert(pts);
     }
 
-    /// Target duration in seconds, within the limits: the longest group to the nearest second when the encoder
-    /// seems to have a fixed keyframe interval, as players stay three targets behind the live edge. A second more
-    /// when the groups differ and none is longer than a segment should be: most often an interval of two seconds
-    /// with scene cuts in between, and worth no half a minute's delay. Else the largest: the next group may be of
-    /// any length. For sound only the smallest.
+    /// Target duration in seconds, within the limits. If the encoder seems to have a fixed keyframe interval: the longest
+    /// GOP, rounded to seconds, because players stay three targets behind the live edge. If the GOPs differ and none is
+    /// longer than the intended segment: one second above the smallest target. This is most often an interval of two
+    /// seconds with extra keyframes at scene cuts, which does not justify half a minute of latency. Otherwise the largest
+    /// target: the next GOP may have any length. For audio only: the smallest target.
     pub(super) fn target_seconds(&self) -> u32 {
         if self.first_keyframe.is_none() {
             return TARGET_SECONDS_MIN;
@@ -91,36 +91,35 @@ impl Probe {
                 && self.running_ns() <= SEGMENT_NANOS + TARGET_EXCESS_NANOS;
             return if is_short { TARGET_SECONDS_MIN + 1 } else { TARGET_SECONDS_MAX };
         }
-        // The least whole number of seconds that the longest group still rounds to.
+        // The smallest number of whole seconds to which the longest GOP still rounds.
         let seconds = (self.longest_ns - TARGET_EXCESS_NANOS + NANOS_PER_SECOND - 1) / NANOS_PER_SECOND;
         u32::try_from(seconds).unwrap_or(TARGET_SECONDS_MAX).clamp(TARGET_SECONDS_MIN, TARGET_SECONDS_MAX)
     }
 
-    /// All groups are as long as each other, but for a part of them or one picture; the one that has not ended
-    /// is not longer.
+    /// All complete GOPs have the same length, except for a small fraction or one frame, and the open GOP is not longer.
     fn is_regular(&self) -> bool {
         let Some(shortest) = self.shortest_ns else { return false };
-        let picture_ns = self.known_ns / self.known_pictures.max(1);
-        let apart = (self.longest_ns / REGULAR_PART).max(picture_ns);
+        let frame_ns = self.known_ns / self.known_frames.max(1);
+        let apart = (self.longest_ns / REGULAR_PART).max(frame_ns);
         self.longest_ns - shortest <= apart && self.running_ns() <= shortest.saturating_add(apart)
     }
 
-    /// Length so far of the group that has not ended.
+    /// Length of the open GOP so far.
     fn running_ns(&self) -> i64 {
         self.last_keyframe.map_or(0, |last| self.newest_pts.saturating_sub(last))
     }
 
-    /// Mean duration of a picture in nanoseconds; `None` without a whole group.
-    pub(super) fn picture_ns(&self) -> Option<i64> {
-        (self.known_pictures > 0).then(|| self.known_ns / self.known_pictures)
+    /// Mean duration of a frame in nanoseconds; `None` without a complete GOP.
+    pub(super) fn frame_ns(&self) -> Option<i64> {
+        (self.known_frames > 0).then(|| self.known_ns / self.known_frames)
     }
 
-    /// There are pictures.
-    pub(super) fn has_pictures(&self) -> bool {
+    /// A keyframe has arrived.
+    pub(super) fn has_video(&self) -> bool {
         self.first_keyframe.is_some()
     }
 
-    /// The longest group whose length is known, in nanoseconds.
+    /// Longest complete GOP, in nanoseconds.
     pub(super) fn longest_ns(&self) -> i64 {
         self.longest_ns
     }

@@ -1,4 +1,4 @@
-//! The segmenter's state, its inputs, and what a configuration record does.
+//! State and inputs of the segmenter, and the handling of codec configurations.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,40 +13,40 @@ use super::{
 use crate::fmp4::TrackConfig;
 use crate::{Kind, Packet, Role};
 
-/// Taken for the duration of a picture when nothing tells it, in nanoseconds.
-const PICTURE_NANOS: i64 = NANOS_PER_SECOND / 30;
+/// Assumed duration of a frame when it is unknown, in nanoseconds.
+const DEFAULT_FRAME_NANOS: i64 = NANOS_PER_SECOND / 30;
 
-/// Cuts one session's packets into segments; see the module's text for the rules.
+/// Cuts the packets of one session into segments; the module documentation has the rules.
 #[derive(Debug)]
 pub struct Segmenter {
-    /// Until the target duration is known.
+    /// `Some` until the target duration is known.
     probe: Option<Probe>,
     target_seconds: u32,
-    /// How long parts should be, in nanoseconds; `None` without parts.
+    /// Requested duration of parts, in nanoseconds; `None` without parts.
     part_wish_ns: Option<i64>,
-    /// Longest that a part should be, in nanoseconds; known with the target.
+    /// Target duration of parts, in nanoseconds; known once the target duration is.
     pub(super) part_target_ns: Option<i64>,
-    pub(super) longest_group_ns: i64,
-    /// What the packets that come now are described by; `None` before a record and after a refused one.
+    pub(super) longest_gop_ns: i64,
+    /// Current codec configuration; `None` before the first one and after a refused one.
     pub(super) video_config: Option<Arc<TrackConfig>>,
     pub(super) audio_config: Option<Arc<TrackConfig>>,
-    /// What the first pictures of the session were described by, and whether others were described otherwise.
+    /// Codec configuration of the first frames of the session, and whether it has changed since.
     pub(super) first_video: Option<Arc<TrackConfig>>,
     pub(super) video_changed: bool,
     pub(super) epoch: Option<Epoch>,
-    /// Sound that waits for a keyframe.
+    /// Audio that waits for a keyframe.
     pub(super) waiting: VecDeque<Packet>,
-    /// Sound since the last picture in nanoseconds.
-    pub(super) sound_alone_ns: i64,
+    /// Audio since the last video frame, in nanoseconds.
+    pub(super) audio_alone_ns: i64,
     pub(super) last_audio_dts: Option<i64>,
     pub(super) sequence: u64,
     pub(super) fragment: u32,
     pub(super) init: Option<Init>,
     /// The next segment does not continue the one before.
     pub(super) discontinuity: bool,
-    /// Media time where everything finished ends.
+    /// Media time at the end of the finished segments, in nanoseconds.
     pub(super) end_ns: i64,
-    /// Wall time where the last finished segment ends: the next one is not earlier.
+    /// Wall time at the end of the last finished segment: the next one does not start earlier.
     pub(super) wall_floor_ms: i64,
     pub(super) events: VecDeque<Event>,
     pub(super) stats: SegmenterStats,
@@ -55,22 +55,22 @@ pub struct Segmenter {
 impl Segmenter {
     /// A segmenter whose first segment has the media sequence number `first_sequence`.
     ///
-    /// The number must never fall under one URL, over sessions and restarts: take the Unix time in seconds,
-    /// or one more than the last number used when that is higher (segments last a second or more on average).
+    /// The number must never go down for one URL, across sessions and restarts: use the Unix time in seconds,
+    /// or the last number plus one if that is higher (segments last a second or more on average).
     pub fn new(first_sequence: u64) -> Self {
         Segmenter {
             probe: Some(Probe::default()),
             target_seconds: TARGET_SECONDS_MIN,
             part_wish_ns: None,
             part_target_ns: None,
-            longest_group_ns: 0,
+            longest_gop_ns: 0,
             video_config: None,
             audio_config: None,
             first_video: None,
             video_changed: false,
             epoch: None,
             waiting: VecDeque::new(),
-            sound_alone_ns: 0,
+            audio_alone_ns: 0,
             last_audio_dts: None,
             sequence: first_sequence,
             fragment: 0,
@@ -83,23 +83,23 @@ impl Segmenter {
         }
     }
 
-    /// The same with parts of about `nanos`: [`Event::Part`] comes for each before its segment, which is made of them.
+    /// Enables parts of about `nanos` nanoseconds: each is an [`Event::Part`] before the event of its segment.
     #[must_use]
     pub fn with_parts(mut self, nanos: i64) -> Self {
         self.part_wish_ns = Some(nanos.clamp(PART_NANOS_MIN, PART_TARGET_NANOS_MAX));
         self
     }
 
-    /// Target duration of parts in nanoseconds, whole milliseconds, from [`Event::Started`] on: it never changes. A part is longer only
-    /// when a single picture makes it so. `None` without parts.
+    /// Target duration of parts in nanoseconds, whole milliseconds; known from [`Event::Started`] on, and never changes. A part
+    /// is longer only because of a single frame. `None` without parts.
     pub fn part_target_ns(&self) -> Option<i64> {
         self.part_target_ns
     }
 
-    /// Takes one packet. `wall_ms` is the time it arrived, in milliseconds since 1970; only that of the first
+    /// Takes one packet. `wall_ms` is its arrival time, in milliseconds since 1970; only that of the first
     /// keyframe after the start or a discontinuity is used, as the anchor of EXT-X-PROGRAM-DATE-TIME.
     ///
-    /// Never fails: what cannot be used is counted in [`Segmenter::stats`]. Poll the events afterwards.
+    /// Never fails: unusable packets are counted in [`Segmenter::stats`]. Poll the events afterwards.
     pub fn push(&mut self, packet: &Packet, wall_ms: i64) {
         if !packet.is_config() {
             self.stats.samples_in += 1;
@@ -124,20 +124,20 @@ impl Segmenter {
         self.events.pop_front()
     }
 
-    /// The encoder went and came back, or packets were lost: the unfinished segment ends with what came of it, and the next one, which
-    /// starts at a keyframe, has a discontinuity. Time stamps may start anew.
+    /// Call when the encoder reconnected or packets were lost. The unfinished segment ends with the packets that arrived. The
+    /// next segment starts at a keyframe and has a discontinuity. Timestamps may restart.
     pub fn gap(&mut self) {
         if let Some(probe) = self.probe.take() {
             self.restart_probe(probe);
             return;
         }
         self.drop_waiting();
-        self.sound_alone_ns = 0;
+        self.audio_alone_ns = 0;
         self.last_audio_dts = None;
         self.close_epoch(None);
     }
 
-    /// Ends the session: everything held becomes segments.
+    /// Ends the session: all held packets become segments.
     pub fn finish(&mut self) {
         if self.probe.is_some() {
             self.start();
@@ -146,7 +146,7 @@ impl Segmenter {
         self.drop_waiting();
     }
 
-    /// What became of the packets.
+    /// Counters so far.
     pub fn stats(&self) -> SegmenterStats {
         self.stats
     }
@@ -159,16 +159,16 @@ impl Segmenter {
             + self.epoch.as_ref().map_or(0, Epoch::held_bytes)
     }
 
-    /// Longest that a segment may be, in nanoseconds.
+    /// Longest allowed segment, in nanoseconds.
     pub(super) fn limit_ns(&self) -> i64 {
         i64::from(self.target_seconds) * NANOS_PER_SECOND + TARGET_EXCESS_NANOS
     }
 
-    /// Lets a group that is longer than the target become one segment. The target must not change (RFC 8216,
-    /// 6.2.1), and that rule is broken here knowingly, once in a session whose encoder changes its keyframe
-    /// interval: kept, it would cut the group at a picture that is no keyframe. Players that start at such a
-    /// segment fail (Chromium's own player) or show a frozen picture (hls.js), while they only reload less often
-    /// and stay further behind when the target rises.
+    /// Raises the target so that a GOP longer than it can become one segment. RFC 8216, 6.2.1 forbids a change of the
+    /// target. This breaks the rule knowingly, at most once in a session, when the encoder changes its keyframe
+    /// interval: otherwise the GOP would be cut at a frame that is not a keyframe. Players that start at such a
+    /// segment fail (Chromium's own player) or show a frozen frame (hls.js). With a higher target they only reload
+    /// less often and stay further behind.
     pub(super) fn raise_target(&mut self) {
         if self.target_seconds < TARGET_SECONDS_MAX {
             self.target_seconds = TARGET_SECONDS_MAX;
@@ -179,16 +179,16 @@ impl Segmenter {
     fn start(&mut self) {
         let Some(probe) = self.probe.take() else { return };
         self.target_seconds = probe.target_seconds();
-        let picture_ns = probe.has_pictures().then(|| probe.picture_ns().unwrap_or(PICTURE_NANOS));
-        self.part_target_ns = self.part_wish_ns.map(|wish_ns| part_target_ns(wish_ns, picture_ns));
-        self.longest_group_ns = probe.longest_ns();
+        let frame_ns = probe.has_video().then(|| probe.frame_ns().unwrap_or(DEFAULT_FRAME_NANOS));
+        self.part_target_ns = self.part_wish_ns.map(|wish_ns| part_target_ns(wish_ns, frame_ns));
+        self.longest_gop_ns = probe.longest_ns();
         self.events.push_back(Event::Started { target_seconds: self.target_seconds });
         for (packet, wall_ms) in probe.take() {
             self.process(packet, wall_ms);
         }
     }
 
-    /// Forgets what was held before a gap, but for the last record of each track.
+    /// Drops the packets held before a gap, except the last codec configuration of each track.
     fn restart_probe(&mut self, probe: Probe) {
         let mut fresh = Probe::default();
         let mut records = [None, None];
@@ -214,8 +214,8 @@ impl Segmenter {
         }
     }
 
-    /// Takes a configuration record. Encoders repeat them: equal bytes change nothing, and a change that is
-    /// taken back before the next keyframe neither.
+    /// Takes a codec configuration. Encoders repeat them: equal bytes change nothing. A change that is
+    /// reverted before the next keyframe changes nothing either.
     fn record(&mut self, packet: &Packet) {
         let same =
             |config: &&Arc<TrackConfig>| config.codec() == packet.codec && config.record() == &packet.payload;
@@ -242,7 +242,7 @@ impl Segmenter {
         if video {
             self.video_config = config;
         } else {
-            // What waits was made with the record before.
+            // The waiting audio was coded with the configuration before.
             self.drop_waiting();
             self.audio_config = config;
         }
@@ -262,7 +262,7 @@ impl Segmenter {
     }
 }
 
-/// Times that can be calculated with, and a payload of a size that a segment can hold.
+/// Times within [`TIME_NANOS_MAX`], and a payload that fits into a segment.
 fn plausible(packet: &Packet) -> bool {
     let times = -TIME_NANOS_MAX..=TIME_NANOS_MAX;
     times.contains(&packet.dts_ns)

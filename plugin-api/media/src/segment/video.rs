@@ -1,18 +1,18 @@
-//! What a picture does: start, continue, cut.
+//! Handles video packets: start an epoch, continue it, cut a segment.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::SEGMENT_NANOS_MIN;
-use super::epoch::{Epoch, HeldPicture, composition_ns};
+use super::epoch::{Epoch, HeldFrame, composition_ns};
 use super::segmenter::Segmenter;
-use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND, PICTURES_LOST_NANOS};
+use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, FRAMES_LOST_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND};
 use crate::codec::avc::in_band;
 use crate::fmp4::{TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos};
 use crate::{Codec, Kind, Packet};
 
-/// What is too much for a segment.
+/// Limit of a segment that is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Overrun {
     Time,
@@ -25,16 +25,16 @@ impl Segmenter {
             self.stats.samples_dropped += 1;
             return;
         };
-        self.sound_alone_ns = 0;
+        self.audio_alone_ns = 0;
         let current = self.epoch.as_ref().and_then(|epoch| epoch.video.as_ref());
         let mut end_dts = None;
         if let Some(video) = current {
             let step = packet.dts_ns.saturating_sub(video.held.packet.dts_ns);
-            let jump = step > self.limit_ns() || step < -JUMP_BACK_NANOS || self.pictures_lost(&packet, step);
+            let jump = step > self.limit_ns() || step < -JUMP_BACK_NANOS || self.frames_lost(&packet, step);
             let same = Arc::ptr_eq(&video.config, &config);
-            let switch = packet.keyframe && self.sound_changed(packet.dts_ns);
+            let switch = packet.keyframe && self.audio_changed(packet.dts_ns);
             if same && !jump && !switch {
-                return self.picture(packet);
+                return self.continue_video(packet);
             }
             if !same && !packet.keyframe {
                 self.stats.samples_dropped += 1;
@@ -43,7 +43,7 @@ impl Segmenter {
             end_dts = (!jump && step > 0).then_some(packet.dts_ns);
         }
         if !packet.keyframe {
-            // After a jump nothing can be decoded before the next keyframe; sound alone goes on.
+            // After a jump no frame can be decoded before the next keyframe; an audio-only epoch continues.
             self.stats.samples_dropped += 1;
             if self.epoch.as_ref().is_some_and(|epoch| epoch.video.is_some()) {
                 self.close_epoch(None);
@@ -54,15 +54,15 @@ impl Segmenter {
         self.start_epoch(packet, config, wall_ms);
     }
 
-    /// Before this keyframe pictures are missing, `step_ns` from the last one, and their group would be too long
-    /// with the hole in it: the encoder dropped pictures up to here, and did not change its interval.
-    fn pictures_lost(&self, packet: &Packet, step_ns: i64) -> bool {
+    /// Frames are missing before this keyframe, `step_ns` after the last frame, and their GOP would be too long
+    /// with the hole in it: the encoder dropped frames and did not change its keyframe interval.
+    fn frames_lost(&self, packet: &Packet, step_ns: i64) -> bool {
         let Some(epoch) = &self.epoch else { return false };
         let Some(video) = &epoch.video else { return false };
         let shown_ns = epoch.media_ns(packet.dts_ns).saturating_add(composition_ns(packet));
         packet.keyframe
-            && step_ns >= PICTURES_LOST_NANOS
-            && shown_ns.saturating_sub(video.group_start_ns) > self.limit_ns()
+            && step_ns >= FRAMES_LOST_NANOS
+            && shown_ns.saturating_sub(video.gop_start_ns) > self.limit_ns()
     }
 
     fn start_epoch(&mut self, packet: Packet, config: Arc<TrackConfig>, wall_ms: i64) {
@@ -74,8 +74,9 @@ impl Segmenter {
         }
     }
 
-    /// Parameter sets that are to stand in the keyframes too: H.264 from the second configuration of a session on. ffmpeg's reader, which mpv
-    /// uses, keeps the first initialization segment and would show a broken picture. HEVC has none: `hvc1` allows them nowhere else.
+    /// Parameter sets to repeat in the keyframes: for H.264, from the second codec configuration of a session on. ffmpeg's
+    /// demuxer, which mpv uses, keeps the first initialization segment and would show broken frames. None for HEVC:
+    /// `hvc1` allows them only in the sample entry.
     fn in_band(&mut self, config: &Arc<TrackConfig>) -> Option<Bytes> {
         let first = self.first_video.get_or_insert_with(|| config.clone());
         self.video_changed |= first != config;
@@ -83,27 +84,27 @@ impl Segmenter {
         if self.video_changed && config.codec() == Codec::H264 { sets() } else { None }
     }
 
-    /// The next segment should have another audio track, or should have one, or none.
-    fn sound_changed(&self, dts_ns: i64) -> bool {
+    /// The next segment needs another audio track, a first one, or none.
+    fn audio_changed(&self, dts_ns: i64) -> bool {
         let Some(epoch) = &self.epoch else { return false };
         let recent = |last: i64| dts_ns.saturating_sub(last).saturating_abs() <= AUDIO_LOST_NANOS;
         let wanted = self.audio_config.as_ref().filter(|_| self.last_audio_dts.is_some_and(recent));
         match (&epoch.audio, wanted) {
             (None, None) => false,
-            // It can still join the first segment.
+            // The audio track can still join the first segment.
             (None, Some(_)) => epoch.emitted,
             (Some(_), None) => true,
             (Some(track), Some(wanted)) => !Arc::ptr_eq(&track.config, wanted),
         }
     }
 
-    /// A picture that continues the stretch.
-    fn picture(&mut self, packet: Packet) {
+    /// Takes a frame that continues the epoch.
+    fn continue_video(&mut self, packet: Packet) {
         let limit_ns = self.limit_ns();
         let Some(epoch) = &self.epoch else { return };
         let media_ns = epoch.media_ns(packet.dts_ns);
         let Some(video) = &epoch.video else { return };
-        // Decode times must rise; a picture that comes too early is decoded a tick after the one before.
+        // Decode times must rise: a frame with a time that is too early is decoded one tick after the frame before.
         let tick = nanos_to_ticks(media_ns, VIDEO_TIMESCALE).max(video.held.tick + 1);
         let boundary_ns = epoch.boundary_ns(&packet, tick);
         self.settle_held(tick, boundary_ns);
@@ -111,31 +112,31 @@ impl Segmenter {
         let Some(video) = &mut epoch.video else { return };
         let mut cut = false;
         if packet.keyframe {
-            let group_ns = boundary_ns - video.group_start_ns;
-            video.group_start_ns = boundary_ns;
+            let gop_ns = boundary_ns - video.gop_start_ns;
+            video.gop_start_ns = boundary_ns;
             video.key_composition_ns = composition_ns(&packet);
             let elapsed = boundary_ns - epoch.open.boundary_ns;
-            // Two groups of 1.5 s would be too long for a target of 2 s.
-            let next_too_long = elapsed >= NANOS_PER_SECOND && elapsed + group_ns > limit_ns;
-            // Parts that are out cannot be moved to the next segment later, when the group turns out to be too long.
-            self.longest_group_ns = self.longest_group_ns.max(group_ns);
+            // Two GOPs of 1.5 s would be too long for a target of 2 s.
+            let next_too_long = elapsed >= NANOS_PER_SECOND && elapsed + gop_ns > limit_ns;
+            // Emitted parts cannot move to the next segment later, when the GOP turns out to be too long.
+            self.longest_gop_ns = self.longest_gop_ns.max(gop_ns);
             let may_be_too_long =
-                self.part_target_ns.is_some() && elapsed.saturating_add(self.longest_group_ns) > limit_ns;
+                self.part_target_ns.is_some() && elapsed.saturating_add(self.longest_gop_ns) > limit_ns;
             cut = elapsed >= SEGMENT_NANOS_MIN || next_too_long || may_be_too_long;
         }
-        video.held = HeldPicture { packet, tick };
+        video.held = HeldFrame { packet, tick };
         if cut {
             self.cut();
         } else {
             self.end_part_at_held(boundary_ns);
         }
-        self.stop_waiting_for_sound(ticks_to_nanos(tick, VIDEO_TIMESCALE));
+        self.stop_waiting_for_audio(ticks_to_nanos(tick, VIDEO_TIMESCALE));
     }
 
-    /// Gives the held picture its end; `boundary_ns` is the presentation time of what follows. A segment that
-    /// would grow too long or too large with it ends before it: at its last keyframe if it has one behind its
-    /// start. A group that is too long itself raises the target; when it is at its largest, or too many bytes
-    /// are in it, the segment is cut at whatever picture is held.
+    /// Gives the held frame its end; `boundary_ns` is the presentation time of the next frame. A segment that
+    /// would become too long or too large with the held frame ends before it: at its last keyframe, if it has one after
+    /// its start. A GOP that is too long by itself raises the target. If the target is already at its maximum or the
+    /// segment has too many bytes, the segment is cut at the held frame, keyframe or not.
     pub(super) fn settle_held(&mut self, end_tick: u64, boundary_ns: i64) {
         let mut overrun = self.overrun(boundary_ns);
         if overrun.is_some() && !self.holds_keyframe() {
@@ -146,7 +147,7 @@ impl Segmenter {
                 self.raise_target();
                 overrun = self.overrun(boundary_ns);
             }
-            self.stats.overlong_groups += u64::from(overrun.is_some());
+            self.stats.overlong_gops += u64::from(overrun.is_some());
         }
         if overrun.is_some() {
             self.cut();
@@ -156,11 +157,11 @@ impl Segmenter {
         }
     }
 
-    /// Why the open segment cannot have the held picture too, which ends at `boundary_ns`.
+    /// The limit that the open segment would exceed with the held frame, which ends at `boundary_ns`.
     fn overrun(&self, boundary_ns: i64) -> Option<Overrun> {
         let epoch = self.epoch.as_ref()?;
-        // Pictures that are out in parts are in it as well: with few a second each is out before the next one comes.
-        let video = epoch.video.as_ref().filter(|_| epoch.open.pictures() > 0)?;
+        // Frames in emitted parts count too: at a low frame rate each frame is emitted before the next one arrives.
+        let video = epoch.video.as_ref().filter(|_| epoch.open.frames() > 0)?;
         if epoch.open.is_full(Kind::Video, video.held.packet.payload.len()) {
             return Some(Overrun::Size);
         }
@@ -172,7 +173,7 @@ impl Segmenter {
         video.is_some_and(|video| video.held.packet.keyframe)
     }
 
-    /// Ends the open segment at its last keyframe; false when that is its start, it has none, or it is out in a part.
+    /// Ends the open segment at its last keyframe; false if this is its start, was already emitted in a part, or does not exist.
     fn split_at_keyframe(&mut self) -> bool {
         let Some(open) = self.epoch.as_ref().map(|epoch| &epoch.open) else { return false };
         let index = open.last_keyframe().filter(|index| *index > 0 || open.has_parts());
@@ -184,7 +185,7 @@ impl Segmenter {
         true
     }
 
-    /// Ends the open segment at the held picture.
+    /// Ends the open segment at the held frame.
     fn cut(&mut self) {
         self.emit_closing();
         if let Some(epoch) = &mut self.epoch {
@@ -192,12 +193,12 @@ impl Segmenter {
         }
     }
 
-    /// Lets the segment before go when its sound is whole, cannot come, or is too late.
-    fn stop_waiting_for_sound(&mut self, now_ns: i64) {
+    /// Emits the segment before when its audio is complete, cannot come, or is too late.
+    fn stop_waiting_for_audio(&mut self, now_ns: i64) {
         let Some(epoch) = &self.epoch else { return };
         let Some((_, end_ns)) = &epoch.closing else { return };
-        let whole = epoch.audio.is_none() || !epoch.open.audio.samples.is_empty();
-        if whole || now_ns.saturating_sub(*end_ns) > AUDIO_WAIT_NANOS {
+        let complete = epoch.audio.is_none() || !epoch.open.audio.samples.is_empty();
+        if complete || now_ns.saturating_sub(*end_ns) > AUDIO_WAIT_NANOS {
             self.emit_closing();
         }
     }

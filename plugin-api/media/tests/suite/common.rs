@@ -1,4 +1,4 @@
-//! A client and a server session in memory, and seeded chance.
+//! A client and a server session in memory, and a seeded random generator.
 
 use bytes::{Bytes, BytesMut};
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Everything that was written by each side of a whole session.
+/// All bytes that each side of a session wrote.
 pub(crate) struct Recording {
     pub(crate) client_bytes: Vec<u8>,
     pub(crate) server_bytes: Vec<u8>,
@@ -85,12 +85,12 @@ pub(crate) fn run(chunk_size: u32, packets: &[Packet], mut cut: impl FnMut(usize
 fn feed(bytes: Bytes, cut: &mut impl FnMut(usize) -> usize, mut take: impl FnMut(Bytes)) {
     let mut rest = BytesMut::from(&bytes[..]);
     while !rest.is_empty() {
-        let piece = cut(rest.len()).clamp(1, rest.len());
-        take(rest.split_to(piece).freeze());
+        let count = cut(rest.len()).clamp(1, rest.len());
+        take(rest.split_to(count).freeze());
     }
 }
 
-/// A configuration record or access unit with a payload of `bytes`.
+/// A codec configuration or access unit with a payload of `bytes`.
 pub(crate) fn packet(
     codec: Codec,
     role: Role,

@@ -1,6 +1,6 @@
-//! The committed fuzz corpus goes through every target, as it is and mutated.
+//! Runs every target over the committed fuzz corpus, unchanged and mutated.
 //!
-//! `SATCAST_WRITE_CORPUS=1 cargo test -p satcast-media --test suite corpus` writes the seeds anew.
+//! `SATCAST_WRITE_CORPUS=1 cargo test -p satcast-media --test suite corpus` writes the seeds again.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use satcast_media::fmp4::{
 use satcast_media::fuzz;
 use satcast_media::rtmp::amf0::{Value, encode_all};
 
-/// Mutations tried of each corpus file.
+/// Mutations of each corpus file.
 const MUTATIONS: usize = 200;
 
 fn folder(target: &str) -> PathBuf {
@@ -23,17 +23,17 @@ fn with_byte(first: u8, rest: &[u8]) -> Vec<u8> {
     [&[first], rest].concat()
 }
 
-/// Records, then pictures of 33 ms with a keyframe after every `group`, and sound.
-fn packet_steps(packets: usize, group: usize) -> Vec<u8> {
+/// Codec configurations, then frames of 33 ms with a keyframe every `gop` frames, and audio.
+fn packet_steps(packets: usize, gop: usize) -> Vec<u8> {
     let mut steps = vec![0x64, 0, 0, 0, 0x66, 0, 0, 0];
-    for picture in 0..packets / 2 {
-        let video = if picture % group == 0 { 0x80 + 2 } else { 0 };
-        steps.extend_from_slice(&[video, 33, [0, 66, 225][picture % 3], 40, 2, 33, 0, 9]);
+    for frame in 0..packets / 2 {
+        let video = if frame % gop == 0 { 0x80 + 2 } else { 0 };
+        steps.extend_from_slice(&[video, 33, [0, 66, 225][frame % 3], 40, 2, 33, 0, 9]);
     }
     steps
 }
 
-/// A small file of a track of pictures and one of sound, with pictures that are shown later than they are decoded.
+/// A small file with a video and an audio track; frames are presented later than they are decoded.
 fn fragmented(composed: bool) -> Vec<u8> {
     let track = |index: usize| {
         let (codec, record) = fuzz::RECORDS[index];

@@ -13,7 +13,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Changes a recorded session in one of the ways a broken or hostile peer does.
+/// Changes a recorded session as a broken or hostile peer would.
 fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=random.below(4) {
@@ -42,7 +42,7 @@ fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Largest resident size of this process so far, in bytes, where the system tells it.
+/// Largest resident size of this process so far, in bytes, if the system reports it.
 fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
@@ -60,7 +60,7 @@ fn mutated_sessions_do_not_panic_and_stay_small() {
         let packets = programme(0x00ff_ff00, 6, 4000, &mut random);
         recordings.push(run(chunk_size, &packets, |left| left));
     }
-    // The targets put a handshake of their own before the data.
+    // The targets send their own handshake before the data.
     let handshake = 3073;
     for round in 0..rounds {
         let recording = &recordings[random.below(recordings.len())];

@@ -18,7 +18,7 @@ fn packets(largest: usize) -> Vec<Packet> {
     programme(0x00ff_ffff - 300, 30, largest, &mut Random::new(0x0a_c1e5))
 }
 
-/// The packet in what the other server gives: an FLV file header once, then a tag and its length.
+/// The packet in the other server's output: an FLV file header once, then a tag and its length.
 fn packet_of(flv: &[u8]) -> Option<Packet> {
     let tag = if flv.starts_with(b"FLV") { &flv[13..] } else { flv };
     let kind = match tag[0] {
@@ -31,7 +31,7 @@ fn packet_of(flv: &[u8]) -> Option<Packet> {
 }
 
 #[test]
-fn our_client_is_understood() {
+fn the_client_publishes_to_another_server() {
     for chunk_size in [128, 4096, 60_000] {
         let sent = packets(30_000);
         let config = ClientConfig {
@@ -70,7 +70,7 @@ fn our_client_is_understood() {
 }
 
 #[test]
-fn our_server_understands() {
+fn the_server_accepts_another_client() {
     for chunk_size in [128, 4096, 60_000] {
         let sent = packets(30_000);
         let mut config = other_client::ClientConfig::default();

@@ -1,4 +1,4 @@
-//! A client session publishes to a server session: what goes in comes out.
+//! A client session publishes to a server session: all packets arrive unchanged.
 
 use crate::common::{Random, Recording, programme, run};
 use bytes::Bytes;
@@ -42,7 +42,7 @@ fn times_pass_the_extended_field_and_the_32_bit_wrap() {
     }
 }
 
-/// Feeds what a client wrote in two blocks to a server that accepts.
+/// Feeds a client's output in two blocks to a server that accepts.
 fn replay(first: &[u8], second: &[u8]) -> Vec<Packet> {
     let mut server = ServerSession::new(ServerConfig::default());
     let mut packets = Vec::new();

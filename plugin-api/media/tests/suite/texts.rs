@@ -1,4 +1,4 @@
-//! The texts of this crate's errors, as operators and authors of drivers read them. No other test holds one of them.
+//! The error texts of this crate, as operators and driver authors read them. No other test repeats them.
 
 use satcast_media::codec::CodecError;
 use satcast_media::flv::FlvError;
@@ -41,7 +41,7 @@ fn media_texts() {
             &Fmp4Error::TooLarge { samples: 8, bytes: 9 },
             "segment of 8 samples and 9 bytes is over the limit; cut earlier",
         ),
-        (&Fmp4Error::Box("x".into()), "box cannot be written: x"),
+        (&Fmp4Error::Box("x".into()), "mp4 box cannot be written or read: x"),
         (
             &PlaylistError::Sequence { last: 4, given: 6 },
             "segment 6 cannot follow segment 4; list every segment in order",
@@ -67,12 +67,12 @@ fn rtmp_texts() {
         ),
         (
             &RtmpError::Chunk(ChunkError::MessageTooLong(9)),
-            "rtmp chunk stream: peer announced a message of 9 bytes, more than the limit",
+            "rtmp chunk stream: peer announced a message of 9 bytes, more than the limit of 8388608",
         ),
         (&ChunkError::TooManyStreams, "peer uses too many chunk streams"),
         (&ChunkError::TooMuchUnfinished, "peer has too many bytes of unfinished messages"),
         (&ChunkError::NoPreviousHeader, "peer sent a short chunk header on a new chunk stream"),
-        (&ChunkError::OutgoingTooLong(9), "message to send has 9 bytes, more than the limit"),
+        (&ChunkError::OutgoingTooLong(9), "message to send has 9 bytes, more than the limit of 8388608"),
         (
             &RtmpError::Message(MessageError::Truncated(3)),
             "rtmp control message: control message of type 3 is cut off",
@@ -84,11 +84,11 @@ fn rtmp_texts() {
         (&Amf0Error::Marker(17), "amf0 type marker 0x11 is not supported"),
         (
             &RtmpError::NameTooLong { what: "app", bytes: 9 },
-            "peer sent app of 9 bytes, more than the limit; connection closed",
+            "peer sent app of 9 bytes, more than the limit of 1024; connection closed",
         ),
         (
             &RtmpError::CommandTooLong { bytes: 9 },
-            "peer sent a command of 9 bytes, more than the limit; connection closed",
+            "peer sent a command of 9 bytes, more than the limit of 262144; connection closed",
         ),
         (
             &RtmpError::Order { what: "media", before: "publish" },

@@ -17,12 +17,12 @@ use satcast_plugin_api::driver::About;
 use satcast_plugin_api::testkit::{TestDestination, Testkit, config, media};
 use serde_json::{Value, json};
 
-/// Pictures of 23.6 kB, every sixtieth a keyframe of 100 kB; about 47 AAC packets of 427 bytes a second.
-pub(crate) const PICTURE_BYTES: usize = 23_600;
+/// Video frames of 23.6 kB, every sixtieth a keyframe of 100 kB; about 47 AAC packets of 427 bytes a second.
+pub(crate) const FRAME_BYTES: usize = 23_600;
 const KEYFRAME_BYTES: usize = 100_000;
 /// Says to this program that it is the store.
 const STORE: &str = "SATCAST_BENCH_STORE";
-/// Its bucket and who may.
+/// Its bucket, and its keys.
 pub(crate) const BUCKET: &str = "bench";
 pub(crate) const ACCESS_KEY: &str = "key";
 pub(crate) const SECRET_KEY: &str = "secret";
@@ -100,7 +100,7 @@ pub(crate) fn record(kit: &Testkit, kind: &str, minutes: i64) {
     for second in 0..minutes * 60 {
         push(&destination, second * 1000);
         // Media comes much faster than its time here; the disk must keep up. What is not written is two seconds at most.
-        let floor = u64::try_from((second - 2).max(0)).unwrap_or(0) * 29 * PICTURE_BYTES as u64;
+        let floor = u64::try_from((second - 2).max(0)).unwrap_or(0) * 29 * FRAME_BYTES as u64;
         while destination.counter("bytes_sent") < floor {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -112,15 +112,15 @@ pub(crate) fn record(kit: &Testkit, kind: &str, minutes: i64) {
 /// A second from `start_ms` on.
 fn push(destination: &TestDestination, start_ms: i64) {
     let payload = |bytes: usize| Bytes::from(vec![0x5a; bytes]);
-    let mut sound_ms = start_ms;
-    for picture in 0..30 {
-        let dts_ms = start_ms + picture * 100 / 3;
-        let is_key = picture == 0 && start_ms % 2000 == 0;
-        let bytes = if is_key { KEYFRAME_BYTES } else { PICTURE_BYTES };
+    let mut audio_ms = start_ms;
+    for frame in 0..30 {
+        let dts_ms = start_ms + frame * 100 / 3;
+        let is_key = frame == 0 && start_ms % 2000 == 0;
+        let bytes = if is_key { KEYFRAME_BYTES } else { FRAME_BYTES };
         destination.push(media(Codec::H264, 0, dts_ms, is_key, payload(bytes)));
-        while sound_ms < dts_ms + 33 {
-            destination.push(media(Codec::Aac, 0, sound_ms, false, payload(427)));
-            sound_ms += 64 / 3;
+        while audio_ms < dts_ms + 33 {
+            destination.push(media(Codec::Aac, 0, audio_ms, false, payload(427)));
+            audio_ms += 64 / 3;
         }
     }
 }

@@ -10,34 +10,33 @@ use url::Url;
 use crate::names::prefix_fault;
 use crate::outside::Outside;
 
-/// Region when none is given: what stores that know no regions expect.
+/// Default region, which stores without regions expect.
 const REGION: &str = "us-east-1";
-/// Longest bucket name.
 const BUCKET_BYTES_MAX: usize = 63;
 /// Longest endpoint, region and key.
 const FIELD_BYTES_MAX: usize = 512;
 /// Longest retention in days: ten years.
 pub const RETENTION_DAYS_MAX: u32 = 3650;
 
-/// Configuration of a destination of type `cloud-archive`. Nothing at all means the operator's store.
+/// Configuration of a destination of type `cloud-archive`. An empty configuration means the operator's store.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-address" = "s3://{bucket}/{prefix}"))]
 pub struct Config {
-    /// Address of an S3-compatible store, for example https://s3.example.org. Leave it, bucket and keys out for the store of this
-    /// service.
+    /// Address of an S3-compatible store, for example https://s3.example.org. Leave out endpoint, bucket and keys to
+    /// use the store of this service.
     #[serde(default)]
     #[schemars(length(max = 512))]
     pub endpoint: Option<String>,
-    /// Region of the store; us-east-1 when left out.
+    /// Region of the store; default us-east-1.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub region: Option<String>,
-    /// Bucket that exists already.
+    /// Existing bucket.
     #[serde(default)]
     #[schemars(length(max = 63))]
     pub bucket: Option<String>,
-    /// What the names of recordings begin with, for example live/2026.
+    /// Prefix of the names of recordings, for example live/2026.
     #[serde(default)]
     #[schemars(length(max = 512))]
     pub prefix: Option<String>,
@@ -48,16 +47,16 @@ pub struct Config {
     /// Secret access key.
     #[serde(default)]
     pub secret_key: Option<Secret<String>>,
-    /// The bucket stands in the path of addresses (true, as most stores want it) or before the host name (false).
+    /// Whether the bucket is in the path of addresses (true, for most stores) or before the host name (false).
     #[serde(default)]
     pub force_path_style: Option<bool>,
-    /// Recordings are deleted at the store so many days after they were made; left out = never.
+    /// Days after which recordings are deleted at the store; left out = never.
     #[serde(default)]
     #[schemars(range(min = 1, max = 3650))]
     pub retention_days: Option<u32>,
 }
 
-/// What the operator sets in `[archive]` and `[driver.archive]`.
+/// Operator settings in `[archive]` and `[driver.archive]`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 #[schemars(extend("x-table" = "archive"))]
@@ -66,9 +65,9 @@ pub struct Settings {
     pub endpoint: Option<String>,
     /// Region of that store.
     pub region: Option<String>,
-    /// Its bucket.
+    /// Bucket of that store.
     pub bucket: Option<String>,
-    /// What the names of all recordings in it begin with.
+    /// Prefix of the names of all recordings in that bucket.
     pub prefix: Option<String>,
     /// Access key id.
     pub access_key: Option<String>,
@@ -76,14 +75,14 @@ pub struct Settings {
     pub secret_key: Option<Secret<String>>,
     /// As for destinations.
     pub force_path_style: Option<bool>,
-    /// Hours an upload is tried before it counts as failed.
+    /// Hours for which an upload is tried before it counts as failed.
     #[schemars(range(min = 1, max = 720))]
     pub retry_hours: u32,
-    /// Bytes that recordings may take on the local disk before recording stops: what runs, waits and has failed.
+    /// Bytes of local disk that recordings may use before recording stops: running, waiting and failed ones.
     pub spool_quota_bytes: u64,
-    /// Bytes that must stay free on the disk; below it recording stops. 0 = none: it goes on until the disk is full.
+    /// Bytes that must stay free on the disk; below it recording stops. 0 = recording goes on until the disk is full.
     pub free_bytes_min: u64,
-    /// Bytes that failed recordings may take; beyond it the oldest are deleted.
+    /// Bytes that failed recordings may use; beyond it the oldest are deleted.
     pub failed_quota_bytes: u64,
     /// Days that failed recordings are kept.
     #[schemars(range(min = 1, max = 365))]
@@ -111,7 +110,7 @@ impl Default for Settings {
     }
 }
 
-/// A store and how to get in. Its `Debug` shows no key.
+/// A store and its keys. `Debug` shows no key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Target {
     pub(crate) endpoint: String,
@@ -130,27 +129,27 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// The same place, whatever the keys are.
+    /// Same endpoint, bucket and prefix; the keys may differ.
     pub(crate) fn is_same_place(&self, other: &Target) -> bool {
         self.is_same_bucket(other) && self.prefix == other.prefix
     }
 
-    /// The same bucket, whatever the names in it begin with.
+    /// Same bucket; the prefix may differ.
     pub(crate) fn is_same_bucket(&self, other: &Target) -> bool {
         (&self.endpoint, &self.bucket) == (&other.endpoint, &other.bucket)
     }
 
-    /// Encrypted for the journal.
+    /// Encrypts the store for the journal.
     ///
     /// # Errors
     /// `Internal` when the host cannot.
     pub(crate) fn sealed(&self, outside: &dyn Outside) -> Result<String, Error> {
         let text = serde_json::to_string(self)
-            .map_err(|_| Error::internal("the store's configuration cannot be written down"))?;
+            .map_err(|_| Error::internal("the store's configuration cannot be saved"))?;
         outside.seal(&text)
     }
 
-    /// What [`Target::sealed`] made.
+    /// Decrypts the result of [`Target::sealed`].
     ///
     /// # Errors
     /// `Internal` when it cannot be read.
@@ -225,7 +224,7 @@ impl Settings {
     }
 }
 
-/// A store of one's own lacks this field.
+/// A destination's own store lacks this field.
 fn incomplete(missing: &str) -> Error {
     Error::config(format!(
         "{missing}: is missing; a store of your own needs endpoint, bucket, accessKey and secretKey, and none of \
@@ -233,7 +232,7 @@ fn incomplete(missing: &str) -> Error {
     ))
 }
 
-/// Fields of a store of one's own are given, and no store.
+/// Fields of an own store are given without endpoint.
 fn no_own_store() -> Error {
     Error::config(
         "endpoint: is missing; prefix, region and forcePathStyle are for a store of your own, which needs \
@@ -241,10 +240,10 @@ fn no_own_store() -> Error {
     )
 }
 
-/// A destination's own store, as it is and encrypted; `None` = the operator's.
+/// A destination's own store, plain and encrypted; `None` = the operator's.
 pub(crate) type Own = Option<(Target, String)>;
 
-/// What a destination without a store of its own gets where the operator has none.
+/// Error for a destination without its own store when the operator has none.
 pub(crate) fn no_operator_store() -> Error {
     Error::config(
         "endpoint: is missing, and this service has no store of its own; give endpoint, bucket, accessKey and secretKey, or ask \

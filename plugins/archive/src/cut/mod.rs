@@ -1,12 +1,12 @@
 //! Packets in, files of fragments out. Pure: no I/O, no clock.
 //!
-//! A file holds one configuration of each track and begins at a keyframe (or with sound, when there are no pictures) at time 0. A
-//! fragment ends after [`FRAGMENT_NANOS`] wherever that is: what is not written yet is what a crash loses. Another configuration, a
-//! track that comes or goes, or times that jump begin the next file, at a keyframe; a short hole stays one, in which the last picture
-//! is shown on, so that times are those of the session.
+//! A file holds one codec configuration of each track and begins at a keyframe (or with audio, when there is no video)
+//! at time 0. A fragment ends after [`FRAGMENT_NANOS`], at any frame: a crash loses only the media that is not written
+//! yet. Another codec configuration, a track that appears or ends, or a jump of times begins the next file, at a
+//! keyframe. A short gap stays in the file, with the last frame shown longer, so that times match those of the session.
 
+mod event;
 mod file;
-mod piece;
 #[cfg(test)]
 mod tests;
 
@@ -16,61 +16,61 @@ use std::sync::Arc;
 use satcast_media::fmp4::TrackConfig;
 use satcast_media::{Kind, Packet, Role};
 
+pub(crate) use event::CutEvent;
+use event::*;
 use file::File;
-pub(crate) use piece::Piece;
-use piece::*;
 
-/// Cuts one opening's packets.
+/// Cuts the packets of one opening.
 #[derive(Debug, Default)]
 pub(crate) struct Cutter {
     video: Option<Arc<TrackConfig>>,
     audio: Option<Arc<TrackConfig>>,
     file: Option<File>,
-    /// Sound that waits for a keyframe, which shows whose file it belongs to.
+    /// Audio that waits for a keyframe, which decides the file that it belongs to.
     waiting: VecDeque<Packet>,
-    /// Pictures that a decoder cannot use before the next keyframe.
+    /// Video frames before the next keyframe cannot be decoded.
     needs_keyframe: bool,
     last_audio_dts: Option<i64>,
     /// The next keyframe begins a file.
     roll: bool,
-    pieces: VecDeque<Piece>,
+    events: VecDeque<CutEvent>,
     dropped: u64,
 }
 
 impl Cutter {
-    /// Takes a packet. Never fails: what cannot be used is left out and counted.
+    /// Takes a packet. Never fails: unusable packets are dropped and counted.
     pub(crate) fn push(&mut self, packet: Packet) {
         match (packet.role, packet.kind()) {
             (Role::Config, _) => self.record(&packet),
             _ if !is_plausible(&packet) => self.dropped += 1,
-            (Role::Data, Kind::Video) => self.picture(packet),
-            (Role::Data, Kind::Audio) => self.sound(packet),
+            (Role::Data, Kind::Video) => self.video_packet(packet),
+            (Role::Data, Kind::Audio) => self.audio(packet),
         }
     }
 
-    /// The next piece, oldest first.
-    pub(crate) fn poll(&mut self) -> Option<Piece> {
-        self.pieces.pop_front()
+    /// The next output, oldest first.
+    pub(crate) fn poll(&mut self) -> Option<CutEvent> {
+        self.events.pop_front()
     }
 
-    /// Packets are missing: pictures go on with the next keyframe.
+    /// Packets are missing: video continues with the next keyframe.
     pub(crate) fn gap(&mut self) {
         self.needs_keyframe = true;
     }
 
-    /// The next keyframe begins another file, whatever comes.
+    /// The next keyframe begins another file in any case.
     pub(crate) fn roll(&mut self) {
         self.roll = true;
     }
 
-    /// Nothing came for a while: what is there becomes a fragment.
+    /// No packets came for a while: held media becomes a fragment.
     pub(crate) fn flush(&mut self) {
         if let Some(file) = &mut self.file {
-            file.flush(&mut self.pieces);
+            file.flush(&mut self.events);
         }
     }
 
-    /// The end: what is held becomes the last fragment.
+    /// The end: held media becomes the last fragment.
     pub(crate) fn finish(&mut self) {
         self.settle(i64::MAX);
         self.close();
@@ -78,13 +78,13 @@ impl Cutter {
         self.waiting.clear();
     }
 
-    /// Forgets the open file, which cannot be written on; the next one begins at a keyframe.
+    /// Drops the open file after a failed write; the next one begins at a keyframe.
     pub(crate) fn abandon(&mut self) {
         self.file = None;
-        self.pieces.clear();
+        self.events.clear();
     }
 
-    /// Access units left out.
+    /// Access units dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -95,7 +95,7 @@ impl Cutter {
         waiting + self.file.as_ref().map_or(0, File::held_bytes)
     }
 
-    /// Encoders repeat records: equal bytes change nothing.
+    /// Encoders repeat codec configurations: equal bytes change nothing.
     fn record(&mut self, packet: &Packet) {
         let slot = match packet.kind() {
             Kind::Video => &mut self.video,
@@ -107,7 +107,7 @@ impl Cutter {
             return;
         }
         if packet.kind() == Kind::Audio {
-            // What waits was made with the record before: it has a place in the file before, or none.
+            // Waiting audio has the previous codec configuration: it goes into the previous file or is dropped.
             self.settle(i64::MAX);
         }
         let slot = match packet.kind() {
@@ -117,7 +117,7 @@ impl Cutter {
         *slot = match TrackConfig::parse(packet.codec, &packet.payload) {
             Ok(config) => Some(Arc::new(config)),
             Err(error) => {
-                self.pieces.push_back(Piece::TrackRefused(packet.kind(), error));
+                self.events.push_back(CutEvent::TrackRefused(packet.kind(), error));
                 None
             }
         };
@@ -127,28 +127,29 @@ impl Cutter {
         }
     }
 
-    /// Another record of pictures came: the next keyframe begins another file, and sound from then on is the other file's.
-    fn is_turning(&self) -> bool {
+    /// Video has a new codec configuration: the next keyframe begins another file, and audio from then on belongs to
+    /// it.
+    fn video_changed(&self) -> bool {
         match (&self.file, &self.video) {
-            (Some(file), Some(video)) => file.has_pictures() && !file.shows(video),
+            (Some(file), Some(video)) => file.has_video() && !file.has_video_config(video),
             _ => false,
         }
     }
 
-    /// Puts sound that waits, from before a time in nanoseconds, into the open file, where it has a place there.
+    /// Puts waiting audio from before a time in nanoseconds into the open file, where it fits.
     fn settle(&mut self, before_ns: i64) {
         let (Some(file), Some(config)) = (&mut self.file, &self.audio) else { return };
         for packet in std::mem::take(&mut self.waiting) {
-            let is_its = packet.dts_ns < before_ns && file.takes_sound(&packet, config);
+            let is_its = packet.dts_ns < before_ns && file.takes_audio(&packet, config);
             let ticks = config.audio_samples(&packet.payload).filter(|_| is_its);
             match ticks {
-                Some(ticks) if file.sound_packet(packet.clone(), config, ticks, &mut self.pieces) => {}
+                Some(ticks) if file.audio_packet(packet.clone(), config, ticks, &mut self.events) => {}
                 _ => self.waiting.push_back(packet),
             }
         }
     }
 
-    fn picture(&mut self, packet: Packet) {
+    fn video_packet(&mut self, packet: Packet) {
         let Some(config) = self.video.clone().filter(|config| config.codec() == packet.codec) else {
             self.dropped += 1;
             return;
@@ -157,11 +158,11 @@ impl Cutter {
             self.dropped += 1;
             return;
         }
-        let fits = self.file.as_ref().is_some_and(|file| file.takes_picture(&packet, &config));
-        if fits && !(packet.keyframe && (self.roll || self.sound_changed(packet.dts_ns))) {
+        let fits = self.file.as_ref().is_some_and(|file| file.takes_video(&packet, &config));
+        if fits && !(packet.keyframe && (self.roll || self.audio_changed(packet.dts_ns))) {
             self.needs_keyframe = false;
             if let Some(file) = &mut self.file {
-                file.picture(packet, &mut self.pieces);
+                file.video_packet(packet, &mut self.events);
             }
             return;
         }
@@ -170,22 +171,22 @@ impl Cutter {
             return;
         }
         self.needs_keyframe = false;
-        // A picture that follows in time says how long the last one of the file before is shown.
+        // The next frame in time gives the duration of the last frame of the previous file.
         let end = fits.then_some(packet.dts_ns);
         self.settle(packet.dts_ns);
         self.close_at(end);
-        self.file = Some(File::with_pictures(packet, config));
+        self.file = Some(File::with_video(packet, config));
         for packet in std::mem::take(&mut self.waiting) {
-            self.sound(packet);
+            self.audio(packet);
         }
     }
 
-    /// The next file should have another audio track, or should have one. A track that falls silent stays.
-    fn sound_changed(&self, dts_ns: i64) -> bool {
+    /// The next file should have another audio track, or gain one. A track that falls silent stays.
+    fn audio_changed(&self, dts_ns: i64) -> bool {
         let Some(file) = &self.file else { return false };
         let recent = |last: i64| dts_ns.saturating_sub(last).saturating_abs() <= AUDIO_RECENT_NANOS;
         let wanted = self.audio.as_ref().filter(|_| self.last_audio_dts.is_some_and(recent));
-        match (file.sound(), wanted) {
+        match (file.audio(), wanted) {
             (None, None) => false,
             // It can still join before anything is written.
             (None, Some(_)) => file.is_begun(),
@@ -194,7 +195,7 @@ impl Cutter {
         }
     }
 
-    fn sound(&mut self, packet: Packet) {
+    fn audio(&mut self, packet: Packet) {
         let config = self.audio.clone().filter(|config| config.codec() == packet.codec);
         let ticks = config.as_ref().and_then(|config| config.audio_samples(&packet.payload));
         let (Some(config), Some(ticks)) = (config, ticks) else {
@@ -202,34 +203,34 @@ impl Cutter {
             return;
         };
         self.last_audio_dts = Some(packet.dts_ns);
-        if self.is_turning() {
+        if self.video_changed() {
             return self.keep_waiting(packet);
         }
         match &mut self.file {
-            Some(file) if file.takes_sound(&packet, &config) => {
-                let can_roll = !file.has_pictures();
+            Some(file) if file.takes_audio(&packet, &config) => {
+                let can_roll = !file.has_video();
                 if !(can_roll && self.roll) {
-                    if !file.sound_packet(packet, &config, ticks, &mut self.pieces) {
+                    if !file.audio_packet(packet, &config, ticks, &mut self.events) {
                         self.dropped += 1;
                     }
                     return;
                 }
-                self.begin_with_sound(packet, config, ticks);
+                self.begin_with_audio(packet, config, ticks);
             }
-            // Another track of sound, or a jump: with pictures it waits for a keyframe, alone it begins a file.
-            Some(file) if file.has_pictures() => self.keep_waiting(packet),
-            Some(_) => self.begin_with_sound(packet, config, ticks),
+            // Another audio track, or a jump: with video it waits for a keyframe, alone it begins a file.
+            Some(file) if file.has_video() => self.keep_waiting(packet),
+            Some(_) => self.begin_with_audio(packet, config, ticks),
             None => {
                 self.keep_waiting(packet);
-                self.begin_without_pictures();
+                self.begin_without_video();
             }
         }
     }
 
-    fn begin_with_sound(&mut self, packet: Packet, config: Arc<TrackConfig>, ticks: u32) {
+    fn begin_with_audio(&mut self, packet: Packet, config: Arc<TrackConfig>, ticks: u32) {
         self.close();
-        let mut file = File::of_sound(packet.dts_ns, config.clone());
-        if !file.sound_packet(packet, &config, ticks, &mut self.pieces) {
+        let mut file = File::audio_only(packet.dts_ns, config.clone());
+        if !file.audio_packet(packet, &config, ticks, &mut self.events) {
             self.dropped += 1;
         }
         self.file = Some(file);
@@ -247,8 +248,8 @@ impl Cutter {
         self.waiting.push_back(packet);
     }
 
-    /// Sound has come alone for long enough: it is recorded without pictures. Those that come later begin the next file.
-    fn begin_without_pictures(&mut self) {
+    /// Audio has come alone for long enough: it is recorded without video. Later video begins the next file.
+    fn begin_without_video(&mut self) {
         let (Some(first), Some(last)) = (self.waiting.front(), self.waiting.back()) else { return };
         let alone = last.dts_ns.saturating_sub(first.dts_ns) >= AUDIO_ONLY_NANOS;
         if !alone && self.waiting.len() < WAITING_PACKETS_MAX {
@@ -257,8 +258,8 @@ impl Cutter {
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
         let (Some(first), Some(config)) = (waiting.next(), self.audio.clone()) else { return };
         let ticks = config.audio_samples(&first.payload).unwrap_or(0);
-        self.begin_with_sound(first, config, ticks);
-        waiting.for_each(|packet| self.sound(packet));
+        self.begin_with_audio(first, config, ticks);
+        waiting.for_each(|packet| self.audio(packet));
     }
 
     fn close(&mut self) {
@@ -268,12 +269,12 @@ impl Cutter {
     fn close_at(&mut self, end_dts: Option<i64>) {
         self.roll = false;
         if let Some(mut file) = self.file.take() {
-            file.finish(end_dts, &mut self.pieces);
+            file.finish(end_dts, &mut self.events);
         }
     }
 }
 
-/// Times that can be calculated with, and a payload of a size that a fragment can hold.
+/// Times are in the usable range, and the payload fits into a fragment.
 fn is_plausible(packet: &Packet) -> bool {
     let times = -TIME_NANOS_MAX..=TIME_NANOS_MAX;
     times.contains(&packet.dts_ns)

@@ -4,18 +4,17 @@ use bytes::Bytes;
 
 use super::*;
 use crate::tests::media::{
-    AAC, AVC, MS, OPUS, OTHER_AAC, OTHER_AVC, files, mixed, packet, pictures, pictures_of, pieces, record,
-    sound,
+    AAC, AVC, MS, OPUS, OTHER_AAC, OTHER_AVC, audio, events, files, mixed, packet, record, video, video_of,
 };
 
 /// Files, each as the ends of its fragments in milliseconds.
 fn shape(packets: Vec<Packet>) -> Vec<Vec<i64>> {
     let mut files: Vec<Vec<i64>> = Vec::new();
-    for piece in pieces(packets) {
-        match piece {
-            Piece::Begin { .. } => files.push(Vec::new()),
-            Piece::Fragment { end_ns, .. } => files.last_mut().unwrap().push(end_ns / MS),
-            Piece::TrackRefused(..) => {}
+    for event in events(packets) {
+        match event {
+            CutEvent::Begin { .. } => files.push(Vec::new()),
+            CutEvent::Fragment { end_ns, .. } => files.last_mut().unwrap().push(end_ns / MS),
+            CutEvent::TrackRefused(..) => {}
         }
     }
     files
@@ -24,19 +23,19 @@ fn shape(packets: Vec<Packet>) -> Vec<Vec<i64>> {
 #[test]
 fn fragments_end_within_a_second_wherever_keyframes_are() {
     // One keyframe in four seconds.
-    let files = shape(mixed([pictures(100, 100), sound(0, 4000)]));
+    let files = shape(mixed([video(100, 100), audio(0, 4000)]));
     assert_eq!(files.len(), 1);
     let ends = &files[0];
     assert!(ends.windows(2).all(|pair| pair[1] - pair[0] <= 960), "{ends:?}");
     assert_eq!(ends.last(), Some(&4000));
-    // What has come and is not written when the next picture comes is less than a second.
+    // Less than a second of media is unwritten when the next frame comes.
     let mut cutter = Cutter::default();
     let mut written = 0;
-    for packet in pictures(200, 200) {
+    for packet in video(200, 200) {
         let dts_ms = packet.dts_ns / MS;
         cutter.push(packet);
-        while let Some(piece) = cutter.poll() {
-            if let Piece::Fragment { end_ns, .. } = piece {
+        while let Some(event) = cutter.poll() {
+            if let CutEvent::Fragment { end_ns, .. } = event {
                 written = end_ns / MS;
             }
         }
@@ -45,32 +44,32 @@ fn fragments_end_within_a_second_wherever_keyframes_are() {
 }
 
 #[test]
-fn pictures_before_the_first_keyframe_and_sound_before_it_are_left_out() {
-    let mut packets = pictures_of(AVC, 1000, 50, 25, 100);
+fn media_before_the_first_keyframe_is_dropped() {
+    let mut packets = video_of(AVC, 1000, 50, 25, 100);
     packets.insert(1, packet(AVC, false, 960, 100));
-    let all = mixed([packets, sound(0, 3000)]);
+    let all = mixed([packets, audio(0, 3000)]);
     let mut cutter = Cutter::default();
     let count = all.iter().filter(|packet| !packet.is_config()).count() as u64;
     all.into_iter().for_each(|packet| cutter.push(packet));
     cutter.finish();
     let ends: Vec<i64> = std::iter::from_fn(|| cutter.poll())
-        .filter_map(|piece| match piece {
-            Piece::Fragment { end_ns, .. } => Some(end_ns / MS),
+        .filter_map(|event| match event {
+            CutEvent::Fragment { end_ns, .. } => Some(end_ns / MS),
             _ => None,
         })
         .collect();
     assert_eq!(ends.last(), Some(&2000), "time 0 is the first keyframe");
-    assert_eq!(cutter.dropped(), 51, "a picture and 50 packets of sound of {count}");
+    assert_eq!(cutter.dropped(), 51, "a video frame and 50 audio packets of {count}");
 }
 
 #[test]
 fn another_configuration_begins_another_file_at_its_keyframe() {
-    let second = pictures_of(OTHER_AVC, 2000, 50, 25, 100);
-    let packets: Vec<Packet> = pictures(50, 25).into_iter().chain(second).collect();
+    let second = video_of(OTHER_AVC, 2000, 50, 25, 100);
+    let packets: Vec<Packet> = video(50, 25).into_iter().chain(second).collect();
     let files = shape(packets);
     assert_eq!(files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(), [2000, 2000]);
-    // Sound of another kind waits for the keyframe as well.
-    let mut packets = pictures(100, 25);
+    // Audio of another kind waits for the keyframe as well.
+    let mut packets = video(100, 25);
     let other: Vec<Packet> = (0..180).map(|n| packet(OTHER_AAC, false, n * 22, 50)).collect();
     let switch = other.iter().position(|packet| packet.dts_ns >= 2100 * MS).unwrap();
     packets.extend(other);
@@ -86,7 +85,7 @@ fn another_configuration_begins_another_file_at_its_keyframe() {
 
 #[test]
 fn a_repeated_configuration_changes_nothing() {
-    let mut packets = pictures(100, 25);
+    let mut packets = video(100, 25);
     packets.insert(60, record(AVC));
     packets.insert(61, record(OTHER_AVC));
     packets.insert(62, record(AVC));
@@ -94,27 +93,27 @@ fn a_repeated_configuration_changes_nothing() {
 }
 
 #[test]
-fn sound_alone_is_recorded_and_pictures_that_come_begin_another_file() {
-    let files = shape(sound(0, 10_000));
+fn audio_only_is_recorded_and_later_video_begins_another_file() {
+    let files = shape(audio(0, 10_000));
     assert_eq!((files.len(), files[0].last()), (1, Some(&10_000)));
     assert!(files[0].windows(2).all(|pair| pair[1] - pair[0] <= 920), "{files:?}");
-    let late = pictures_of(AVC, 6000, 100, 25, 100);
-    let files = shape(mixed([sound(0, 10_000), late]));
+    let late = video_of(AVC, 6000, 100, 25, 100);
+    let files = shape(mixed([audio(0, 10_000), late]));
     assert_eq!(
         files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(),
         [6020, 4000],
-        "the sound of that instant came first"
+        "the audio of that instant came first"
     );
-    // Sound that comes late joins with the next keyframe.
-    let files = shape(mixed([pictures(100, 25), sound(1500, 4000)]));
+    // Audio that comes late joins with the next keyframe.
+    let files = shape(mixed([video(100, 25), audio(1500, 4000)]));
     assert_eq!(files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(), [2000, 2000]);
 }
 
 #[test]
 fn a_hole_stays_a_hole_and_a_jump_begins_a_file() {
     let with_second = |from_ms: i64| {
-        let second = pictures_of(AVC, from_ms, 50, 25, 100);
-        let packets: Vec<Packet> = pictures(50, 25).into_iter().chain(second).collect();
+        let second = video_of(AVC, from_ms, 50, 25, 100);
+        let packets: Vec<Packet> = video(50, 25).into_iter().chain(second).collect();
         shape(packets).iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(with_second(30_000), [32_000]);
@@ -122,7 +121,7 @@ fn a_hole_stays_a_hole_and_a_jump_begins_a_file() {
     assert_eq!(with_second(500), [2000, 2000]);
     // After a gap nothing but a keyframe is of use.
     let mut cutter = Cutter::default();
-    pictures(30, 25).into_iter().for_each(|packet| cutter.push(packet));
+    video(30, 25).into_iter().for_each(|packet| cutter.push(packet));
     cutter.gap();
     (30..55).for_each(|number| cutter.push(packet(AVC, number == 50, number * 40, 100)));
     cutter.finish();
@@ -130,12 +129,12 @@ fn a_hole_stays_a_hole_and_a_jump_begins_a_file() {
 }
 
 #[test]
-fn what_makes_no_sense_is_left_out() {
+fn implausible_packets_are_dropped() {
     let mut cutter = Cutter::default();
     cutter.push(packet(AVC, true, 0, 100));
     cutter.push(record(AVC));
     cutter.push(Packet { payload: Bytes::from_static(b"junk"), ..record(AVC) });
-    assert!(matches!(cutter.poll(), Some(Piece::TrackRefused(Kind::Video, _))));
+    assert!(matches!(cutter.poll(), Some(CutEvent::TrackRefused(Kind::Video, _))));
     cutter.push(record(AVC));
     cutter.push(Packet { payload: Bytes::new(), ..packet(AVC, true, 0, 1) });
     cutter.push(Packet { dts_ns: i64::MAX, ..packet(AVC, true, 0, 1) });
@@ -155,12 +154,12 @@ fn what_makes_no_sense_is_left_out() {
 }
 
 #[test]
-fn large_pictures_make_small_fragments() {
-    let large = pictures_of(AVC, 0, 20, 20, 8 * 1024 * 1024);
-    let sizes: Vec<usize> = pieces(large)
+fn large_frames_make_small_fragments() {
+    let large = video_of(AVC, 0, 20, 20, 8 * 1024 * 1024);
+    let sizes: Vec<usize> = events(large)
         .iter()
-        .filter_map(|piece| match piece {
-            Piece::Fragment { bytes, .. } => Some(bytes.len()),
+        .filter_map(|event| match event {
+            CutEvent::Fragment { bytes, .. } => Some(bytes.len()),
             _ => None,
         })
         .collect();
@@ -168,17 +167,17 @@ fn large_pictures_make_small_fragments() {
 }
 
 #[test]
-fn quiet_times_and_rolls() {
+fn flush_and_roll() {
     let mut cutter = Cutter::default();
-    pictures(10, 10).into_iter().for_each(|packet| cutter.push(packet));
+    video(10, 10).into_iter().for_each(|packet| cutter.push(packet));
     assert_eq!(cutter.poll(), None);
     cutter.flush();
-    assert!(matches!(cutter.poll(), Some(Piece::Begin { .. })));
-    assert!(matches!(cutter.poll(), Some(Piece::Fragment { end_ns, .. }) if end_ns == 360 * MS));
+    assert!(matches!(cutter.poll(), Some(CutEvent::Begin { .. })));
+    assert!(matches!(cutter.poll(), Some(CutEvent::Fragment { end_ns, .. }) if end_ns == 360 * MS));
     cutter.roll();
     (10..60).for_each(|number| cutter.push(packet(AVC, number % 25 == 0, number * 40, 100)));
     cutter.finish();
-    let begins = std::iter::from_fn(|| cutter.poll()).filter(|piece| matches!(piece, Piece::Begin { .. }));
+    let begins = std::iter::from_fn(|| cutter.poll()).filter(|event| matches!(event, CutEvent::Begin { .. }));
     assert_eq!(begins.count(), 1, "at the next keyframe, once");
 }
 
@@ -225,18 +224,18 @@ fn packets_in_any_order_make_files_that_can_be_read() {
 }
 
 fn take(cutter: &mut Cutter, files: &mut Vec<Vec<u8>>) {
-    while let Some(piece) = cutter.poll() {
-        match piece {
-            Piece::Begin { init, .. } => files.push(init.to_vec()),
-            Piece::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
-            Piece::TrackRefused(..) => {}
+    while let Some(event) = cutter.poll() {
+        match event {
+            CutEvent::Begin { init, .. } => files.push(init.to_vec()),
+            CutEvent::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
+            CutEvent::TrackRefused(..) => {}
         }
     }
 }
 
-/// Encoders send sound and pictures in any order: what plays with the first picture of a configuration is in its file.
+/// Encoders send audio and video in any order: audio that plays with the first frame of a configuration is in its file.
 #[test]
-fn sound_that_comes_before_the_first_keyframe_of_a_configuration_is_in_its_file() {
+fn audio_sent_before_the_keyframe_of_a_new_configuration_is_in_its_file() {
     let marked = |ms: i64, mark: u8| {
         let mut one = packet(OPUS, false, ms, 50);
         let mut payload = vec![mark; 50];
@@ -245,9 +244,9 @@ fn sound_that_comes_before_the_first_keyframe_of_a_configuration_is_in_its_file(
         one
     };
     let stream = |ends: bool| {
-        let mut packets = mixed([pictures_of(AVC, 0, 50, 25, 100), sound(0, 2000)]);
+        let mut packets = mixed([video_of(AVC, 0, 50, 25, 100), audio(0, 2000)]);
         packets.push(record(OTHER_AVC));
-        // Late sound of the pictures before, and sound of those that come.
+        // Late audio of the previous configuration, and audio of the next one.
         packets.extend([marked(1980, 0xfb), marked(2000, 0xfd), marked(2020, 0xfe)]);
         if !ends {
             packets.extend((0..25).map(|number| packet(OTHER_AVC, number == 0, 2000 + number * 40, 100)));
@@ -263,7 +262,7 @@ fn sound_that_comes_before_the_first_keyframe_of_a_configuration_is_in_its_file(
     let made = files(stream(true));
     assert_eq!(made.len(), 1);
     assert!([0xfb, 0xfd, 0xfe].iter().all(|mark| has(&made[0], *mark)));
-    // Nor when another record of sound comes first, or more sound than may wait.
+    // Nor when another record of audio comes first, or more audio than may wait.
     let mut packets = stream(true);
     packets.push(record(AAC));
     assert!(has(&files(packets)[0], 0xfe));
@@ -273,8 +272,8 @@ fn sound_that_comes_before_the_first_keyframe_of_a_configuration_is_in_its_file(
     packets.into_iter().for_each(|packet| cutter.push(packet));
     cutter.flush();
     let written: Vec<u8> = std::iter::from_fn(|| cutter.poll())
-        .filter_map(|piece| match piece {
-            Piece::Fragment { bytes, .. } => Some(bytes),
+        .filter_map(|event| match event {
+            CutEvent::Fragment { bytes, .. } => Some(bytes),
             _ => None,
         })
         .flatten()

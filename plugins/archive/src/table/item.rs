@@ -1,4 +1,4 @@
-//! One recording in memory, and what the host is told of it.
+//! One recording in memory, and its report to the host.
 
 use std::fmt;
 use std::ops::Deref;
@@ -17,29 +17,29 @@ use crate::limits::CUT_WAIT;
 use crate::parts;
 use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
 
-/// Why a deleted recording is not there.
-pub(crate) const DELETED: &str = "it was deleted";
-/// What is said of an upload that waits after a failure.
-pub(crate) const AGAIN: &str = "; it is tried again";
-/// What is said of a recording whose destination was given another store.
-pub(crate) const STAYS: &str = ". Its upload had begun when its destination was given another store, and ends where it began: set the destination back to \
-                     that store, with keys that work, or delete the recording";
+/// Error of a deleted recording.
+pub(crate) const DELETED: &str = "the recording was deleted";
+/// Suffix of the error of a waiting upload.
+pub(crate) const AGAIN: &str = "; the upload is tried again";
+/// Suffix of the error of a recording whose destination was given another store.
+pub(crate) const STAYS: &str = ". The upload began before the destination was given another store, and must end at the \
+     first store: set the destination back to that store, with keys that work, or delete the recording";
 
 /// A recording. Its file name never changes.
 pub(crate) struct Item {
     pub(crate) file_name: String,
-    /// When its file began, if this process made it.
+    /// When its file began, if this process created it.
     pub(crate) begun: Option<Instant>,
     data: Mutex<Data>,
-    /// Something changed that its upload may wait for; it alone waits.
+    /// Wakes its upload after a change; only the upload waits on it.
     pub(crate) changed: Notify,
-    /// It got other keys: no pause is waited for to its end.
+    /// It has new keys: the pause before the next try ends early.
     pub(crate) renewed: Notify,
-    /// Held while its journal file is written, so that the last state is the last written.
+    /// Held while its journal file is written, so that the latest state is written last.
     pub(super) saving: Mutex<()>,
 }
 
-/// What it takes of the quotas.
+/// Its permits of the quotas.
 pub(super) struct Held {
     /// One of the recordings in the journal.
     pub(super) slot: Permit<Owner>,
@@ -47,23 +47,24 @@ pub(super) struct Held {
     pub(super) bytes: Permit<Owner>,
 }
 
-/// What changes of it.
+/// The data that changes.
 pub(crate) struct Data {
     pub(crate) entry: Entry,
-    /// `None` once its journal file is removed, and for one of an earlier instance.
+    /// `None` once its journal file is removed, and for a recording of an earlier instance.
     pub(super) held: Option<Held>,
-    /// Somebody records into it.
+    /// A recorder writes to it.
     pub(crate) is_live: bool,
-    /// What it was until its store was asked to delete it: that is told until the store has done it, and holds again if it does not.
+    /// State before its deletion was requested at the store. It is reported until the store has deleted it, and
+    /// restored if that fails.
     pub(super) before: Option<State>,
-    /// Who waits for the store to open the upload.
+    /// Pending answer to a retry request: given when the store has opened the upload.
     pub(crate) answer: Option<Answer>,
     pub(super) task: Option<JoinHandle<()>>,
-    /// Uploads begun anew in this attempt.
+    /// Restarts of the upload in this attempt.
     pub(crate) restarts: u32,
-    /// Requests of its upload that were refused, in a row.
+    /// Consecutive refused requests of its upload.
     pub(crate) refusals: u32,
-    /// When the last failure was, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed).
+    /// Time of the last failure, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed).
     pub(crate) failed_at: Option<Duration>,
 }
 
@@ -74,7 +75,7 @@ impl fmt::Debug for Item {
 }
 
 impl Item {
-    /// One that takes nothing of the quotas.
+    /// A recording without permits.
     pub(crate) fn new(entry: Entry, is_live: bool) -> Self {
         Item::holding(entry, is_live, None)
     }
@@ -101,7 +102,7 @@ impl Item {
         }
     }
 
-    /// It as it is now. Only the table changes it.
+    /// Read access. Only the table changes the data.
     pub(crate) fn data(&self) -> impl Deref<Target = Data> {
         self.data.lock()
     }
@@ -110,7 +111,7 @@ impl Item {
         self.data.lock()
     }
 
-    /// Has `work` be its task: instead of what ran, or only if nothing runs.
+    /// Sets its task: replaces a running one, or with `is_only_if_idle` starts only if none runs.
     pub(crate) fn run(&self, is_only_if_idle: bool, work: impl Future<Output = ()> + Send + 'static) {
         let mut data = self.lock();
         if !is_only_if_idle || data.task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -118,35 +119,35 @@ impl Item {
         }
     }
 
-    /// Whoever waits for the store to open the upload.
+    /// Takes the pending answer to a retry request.
     pub(crate) fn take_answer(&self) -> Option<Answer> {
         self.lock().answer.take()
     }
 
-    /// Counts a refused request of its upload; how many there were in a row.
+    /// Counts a refused request of its upload; returns the consecutive refusals.
     pub(crate) fn refused(&self) -> u32 {
         let mut data = self.lock();
         data.refusals += 1;
         data.refusals
     }
 
-    /// Nobody records into it any more.
+    /// The recorder is gone.
     pub(crate) fn left(&self) {
         self.lock().is_live = false;
         self.changed.notify_one();
     }
 
-    /// Takes what a file of `bytes` needs of the quota, before it is written.
+    /// Takes the quota for a file of `bytes` before it is written.
     ///
     /// # Errors
-    /// `Internal` when that is too much.
+    /// `Internal` when the quota is exceeded.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Error> {
         let mut data = self.lock();
         let Some(held) = &mut data.held else { return Ok(()) };
         held.bytes.resize(bytes).map_err(|_| stopped(SPOOL_FULL))
     }
 
-    /// Ends its upload where it stands; what it was doing is as after a crash.
+    /// Cancels its upload; the state is as after a crash.
     pub(crate) async fn cut(&self) {
         let task = self.lock().task.take();
         let Some(task) = task else { return };
@@ -156,26 +157,24 @@ impl Item {
 }
 
 impl Data {
-    /// Where it stands for others.
-    pub(crate) fn told(&self) -> &State {
+    /// The state that is reported.
+    pub(crate) fn reported(&self) -> &State {
         self.before.as_ref().unwrap_or(&self.entry.state)
     }
 
-    /// The local copy is there.
     fn has_copy(&self) -> bool {
-        match self.told() {
+        match self.reported() {
             State::Recording { .. } | State::Uploading { .. } => true,
             State::Failed { has_copy, .. } => *has_copy,
             State::Done { .. } | State::Deleting { .. } | State::Gone { .. } => false,
         }
     }
 
-    /// Bytes it takes on the local disk.
     fn local_bytes(&self) -> u64 {
         if self.has_copy() { self.entry.bytes } else { 0 }
     }
 
-    /// Counts the local copy as it is. While it grows, it is reserved before.
+    /// Counts the local copy at its current size. While it grows, its bytes are reserved before.
     pub(super) fn count_bytes(&mut self) {
         let bytes = self.local_bytes();
         if let Some(held) = self.held.as_mut().filter(|_| !self.is_live) {
@@ -183,11 +182,11 @@ impl Data {
         }
     }
 
-    /// A failure at `now`, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed); how long nothing has worked since the
-    /// end of the recording, in milliseconds, or `None` while it runs.
+    /// Notes a failure at `now`, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed). Returns the
+    /// time without progress since the end of the recording in milliseconds, or `None` while it runs.
     ///
-    /// Counted from failure to failure while the driver runs, and written down at each: a clock that is set changes nothing, and what
-    /// passes between two runs, when nobody tries, does not count.
+    /// The time is counted from failure to failure while the driver runs, and saved at each: changes of the wall clock
+    /// and time between two runs do not count.
     pub(super) fn failed(&mut self, now: Duration, error: &Error) -> Option<u64> {
         if let State::Recording { trouble } | State::Uploading { trouble, .. } = &mut self.entry.state {
             *trouble = Some(Trouble::new(error));
@@ -203,7 +202,7 @@ impl Data {
         Some(*failing_ms)
     }
 
-    /// The time of failing begins anew.
+    /// Resets the time without progress.
     pub(crate) fn restarts_failing(&mut self) {
         self.failed_at = None;
         if let State::Uploading { failing_ms, .. } | State::Deleting { failing_ms, .. } =
@@ -213,25 +212,25 @@ impl Data {
         }
     }
 
-    /// Something worked: nothing is wrong any more.
+    /// Progress: clears the failure.
     pub(crate) fn progressed(&mut self) {
         self.restarts_failing();
         self.entry.clear_trouble();
     }
 
-    /// Its owner had it deleted.
+    /// Its owner deleted it.
     pub(crate) fn is_deleted(&self) -> bool {
-        matches!(self.told(), State::Deleting { .. } | State::Gone { is_deleted: true })
+        matches!(self.reported(), State::Deleting { .. } | State::Gone { is_deleted: true })
     }
 
-    /// What the host is told.
+    /// The report for the host.
     pub(crate) fn recording(&self) -> Recording {
         let entry = &self.entry;
-        let (state, trouble) = match self.told() {
+        let (state, trouble) = match self.reported() {
             State::Recording { trouble } => (RecordingState::Recording, trouble.as_ref()),
             State::Uploading { trouble, .. } => (RecordingState::Uploading, trouble.as_ref()),
             State::Failed { trouble, .. } => (RecordingState::Failed, Some(trouble)),
-            // The host knows by its mark what is not there any more.
+            // Its mark tells the host that it is gone.
             State::Done { .. } | State::Deleting { .. } | State::Gone { .. } => (RecordingState::Ready, None),
         };
         let again = if state == RecordingState::Failed { "" } else { AGAIN };
@@ -255,7 +254,7 @@ impl Data {
             duration_ms: entry.duration_ms,
             error,
             error_class,
-            url: match self.told() {
+            url: match self.reported() {
                 State::Done { url } => Some(url.clone()),
                 _ => None,
             },
@@ -264,7 +263,7 @@ impl Data {
             attempt: entry.attempt,
             attempt_opened: entry.attempt_opened,
             has_copy: self.has_copy(),
-            gone: matches!(self.told(), State::Deleting { .. } | State::Gone { .. }),
+            gone: matches!(self.reported(), State::Deleting { .. } | State::Gone { .. }),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The recordings: the one place where a recording changes, is journalled and told, and where its share of disk and journal is counted.
+//! The recordings. Only this module changes, journals and reports a recording, and counts its share of disk and
+//! journal.
 //!
-//! Everything else reads a recording ([`Item::data`]) and asks this module for a change. The list has a lock and each recording one, so
-//! that a fragment that is written waits for no other recording. It knows no store.
+//! Other modules read a recording ([`Item::data`]) and ask this one for changes. The list has a lock and each recording
+//! has one, so that writing a fragment waits for no other recording. It knows no store.
 
 pub(crate) mod item;
 
@@ -27,10 +28,9 @@ use crate::outside::Outside;
 use item::Held;
 pub(crate) use item::{Data, Item};
 
-/// Files of a destination that are younger count for [`Limits::files_per_minute`].
+/// Files of a destination younger than this count for [`Limits::files_per_minute`].
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// All recordings.
 #[derive(Debug)]
 pub(crate) struct Table {
     outside: Arc<dyn Outside>,
@@ -43,7 +43,7 @@ pub(crate) struct Table {
     spool: PathBuf,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
     folder: PathBuf,
-    /// The folder's lock; `None` while an earlier instance has it.
+    /// The folder's lock; `None` while an earlier instance holds it.
     lock: Mutex<Option<File>>,
 }
 
@@ -70,16 +70,18 @@ impl Table {
         })
     }
 
-    /// Reads the journal once no other instance of the driver works on it; what of it is unfinished, or `None` until then.
+    /// Reads the journal once no other instance of the driver uses it; returns the unfinished recordings, or `None`
+    /// until then.
     ///
-    /// When the driver is replaced, the earlier instance goes on with what it records and uploads, in the same folder. The later one
-    /// records too, and takes the rest up when the earlier one is gone; until then it only tells what the journal says of it.
+    /// When the driver is replaced, the earlier instance finishes its recordings and uploads in the same folder. The
+    /// new instance records too, and takes over the rest when the earlier one has ended; until then it only lists the
+    /// journal's content.
     ///
     /// # Errors
-    /// The lock or the journal cannot be read; the folder stays free then.
+    /// The lock or the journal cannot be read; the folder is unlocked then.
     pub(crate) fn take_up(&self) -> io::Result<Option<Vec<Arc<Item>>>> {
         let Some(lock) = journal::lock(&self.folder)? else { return Ok(None) };
-        // What this instance writes in this moment may lose its half-written file; it is written again with its next change.
+        // A file that this instance is writing at this moment may be lost; the next change writes it again.
         let entries = self.journal.load(true)?;
         let unknown = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
         let unfinished = unknown.filter_map(|entry| self.resume(entry)).collect();
@@ -87,18 +89,18 @@ impl Table {
         Ok(Some(unfinished))
     }
 
-    /// Gives the folder back, as the system does when the process is killed.
+    /// Releases the folder, as the system does when the process is killed.
     #[cfg(test)]
     pub(crate) fn give_back(&self) {
         self.lock.lock().take();
     }
 
-    /// No earlier instance is at work any more.
+    /// No earlier instance is running any more.
     pub(crate) fn is_alone(&self) -> bool {
         self.lock.lock().is_some()
     }
 
-    /// Takes up what an earlier process left; the recording if there is something to do.
+    /// Takes over a recording of an earlier process; returns it if there is work to do.
     fn resume(&self, mut entry: Entry) -> Option<Arc<Item>> {
         let path = self.path(&entry.file_name);
         match &mut entry.state {
@@ -114,7 +116,7 @@ impl Table {
                     Error::internal("the service ended before the store opened the upload; try again");
                 *state = State::Failed { trouble: Trouble::new(&error), has_copy: true };
                 entry.changed_at_ms = self.outside.now_ms().max(entry.changed_at_ms + 1);
-                // Decided anew at the next start should it not be saved.
+                // If the save fails, the next start decides again.
                 if let Err(error) = self.journal.save(&entry) {
                     tracing::warn!(recording = entry.file_name, %error, "the journal of a recording cannot be written");
                 }
@@ -139,10 +141,10 @@ impl Table {
         self.items.lock()
     }
 
-    /// A new recording, which gets a number and a name that nobody had, and takes `bytes` at once.
+    /// Adds a recording, which gets a unique number and name, and takes `bytes` of the quota.
     ///
     /// # Errors
-    /// `Internal`: there is no room for another one; `Remote`: the encoder made too many of late.
+    /// `Internal`: there is no space for another one; `Remote`: the encoder made too many recently.
     pub(crate) fn enter(&self, mut entry: Entry, bytes: u64) -> Result<Arc<Item>, Error> {
         let (owner, about, started_ms) = (entry.owner(), &entry.about, entry.started_at_ms);
         let bytes = self.spooled.try_take(owner, bytes).map_err(|_| stopped(SPOOL_FULL))?;
@@ -161,14 +163,14 @@ impl Table {
                 number = number.max(data.entry.number);
             }
         }
-        // An encoder that changes its configuration all the time begins one each time.
+        // An encoder that keeps changing its configuration begins a file each time.
         let most = self.files_per_minute;
         if let Some(oldest) = young.iter().max().filter(|_| young.len() >= most) {
             return Err(too_often(most, MINUTE.saturating_sub(*oldest).max(Duration::from_secs(1))));
         }
         number = number.saturating_add(1);
         let mut name = names::file_name(&about.label, started_ms, &about.session_id, number);
-        // Sessions whose ids differ only in letters that names do not have.
+        // Session ids may differ only in characters that names do not have.
         while items.contains_key(&name) || self.path(&name).exists() {
             number = number.saturating_add(1);
             name = names::file_name(&about.label, started_ms, &about.session_id, number);
@@ -179,7 +181,7 @@ impl Table {
         Ok(item)
     }
 
-    /// All recordings, in the order of their names.
+    /// All recordings, sorted by name.
     pub(crate) fn all(&self) -> Vec<Arc<Item>> {
         self.items().values().cloned().collect()
     }
@@ -188,10 +190,10 @@ impl Table {
         self.items().get(file_name).cloned()
     }
 
-    /// All recordings, those of an earlier instance as its journal has them.
+    /// All recordings; those of an earlier instance as its journal has them.
     ///
     /// # Errors
-    /// `Internal` when that cannot be read.
+    /// `Internal` when that journal cannot be read.
     pub(crate) fn recordings(&self) -> Result<Vec<Recording>, Error> {
         let mut all: Vec<Recording> = self.all().iter().map(|item| self.listed(item)).collect();
         if !self.is_alone() {
@@ -205,7 +207,7 @@ impl Table {
         Ok(all)
     }
 
-    /// A recording as it is told, with a look at whether what a retry needs is there: somebody may have removed it by hand.
+    /// The report of a recording, after a check that its copy exists: it may have been removed by hand.
     fn listed(&self, item: &Item) -> Recording {
         let mut recording = item.data().recording();
         if recording.state == RecordingState::Failed && recording.has_copy {
@@ -214,7 +216,6 @@ impl Table {
         recording
     }
 
-    /// The spooled file of a recording.
     pub(crate) fn path(&self, file_name: &str) -> PathBuf {
         self.spool.join(format!("{}.mp4", stem(file_name)))
     }
@@ -228,7 +229,7 @@ impl Table {
         self.journal.keep_reserve();
     }
 
-    /// Changes a recording, makes that durable, and tells the host.
+    /// Changes a recording, saves the change, and reports it to the host.
     ///
     /// # Errors
     /// `Internal` when the journal cannot be written; in memory the change holds.
@@ -244,26 +245,26 @@ impl Table {
         };
         let saved = self.save(item).await;
         if saved.is_ok() {
-            // Before anyone acts on it, who would tell of what comes next.
-            self.tell(recording);
+            // Reported before the next step, which reports its own change.
+            self.report(recording);
         }
         item.changed.notify_one();
         saved.map(|()| outcome)
     }
 
-    /// Changes a recording in memory alone, and tells the host when `is_told`.
-    pub(crate) fn touch(&self, item: &Item, is_told: bool, change: impl FnOnce(&mut Data)) {
+    /// Changes a recording in memory only; reports it to the host when `is_reported`.
+    pub(crate) fn touch(&self, item: &Item, is_reported: bool, change: impl FnOnce(&mut Data)) {
         let recording = {
             let mut data = item.lock();
             change(&mut data);
-            if is_told { self.stamp(&mut data) } else { None }
+            if is_reported { self.stamp(&mut data) } else { None }
         };
-        self.tell(recording);
+        self.report(recording);
         item.changed.notify_one();
     }
 
-    /// Writes a failure down, from where the next process goes on counting, and tells of it when it is another one than before; how long
-    /// nothing has worked.
+    /// Saves a failure, with the time without progress from which the next process continues, and reports it if it is a
+    /// new one; returns the time without progress.
     pub(crate) async fn failed(self: &Arc<Self>, item: &Arc<Item>, error: &Error) -> Option<u64> {
         let now = self.outside.elapsed();
         let (failing_ms, is_known) = {
@@ -278,7 +279,7 @@ impl Table {
         failing_ms
     }
 
-    /// Notes that the store is asked to delete what it has. Until it has done so, the recording is told as it was.
+    /// Notes that the store is asked to delete the recording, which is reported as before until the store has done so.
     ///
     /// # Errors
     /// `Internal` when the journal cannot be written.
@@ -295,7 +296,7 @@ impl Table {
         self.save(item).await
     }
 
-    /// The store did not delete it: it is as it was.
+    /// The store did not delete it: restores the earlier state.
     pub(crate) async fn undo_deletion(self: &Arc<Self>, item: &Arc<Item>) {
         {
             let mut data = item.lock();
@@ -308,21 +309,21 @@ impl Table {
         }
     }
 
-    /// Every change has a time of its own, later than the one before, whatever the clock does. What is to be told is `None` for one that
-    /// is deleted: who asked for that hears of it first, and should he not, the list tells.
+    /// Gives every change its own time, later than the previous one, whatever the clock does. Returns no report for a
+    /// deleted recording: its deletion is answered first, and the list reports it if the answer is lost.
     fn stamp(&self, data: &mut Data) -> Option<Recording> {
         data.count_bytes();
         data.entry.changed_at_ms = self.outside.now_ms().max(data.entry.changed_at_ms + 1);
         (!data.is_deleted()).then(|| data.recording())
     }
 
-    fn tell(&self, recording: Option<Recording>) {
+    fn report(&self, recording: Option<Recording>) {
         if let Some(recording) = recording {
             self.outside.report(&recording);
         }
     }
 
-    /// Makes what is known of a recording durable.
+    /// Saves a recording durably.
     ///
     /// # Errors
     /// `Internal` when the journal cannot be written.
@@ -331,13 +332,13 @@ impl Table {
         blocking(move || table.save_now(&item)).await
     }
 
-    /// The same, for those who may block.
+    /// The same, blocking.
     ///
     /// # Errors
     /// The journal cannot be written.
     pub(crate) fn save_now(&self, item: &Item) -> io::Result<()> {
         let _one_at_a_time = item.saving.lock();
-        // One that is forgotten must not come back.
+        // A forgotten recording must not come back.
         let entry = {
             let data = item.lock();
             data.held.is_some().then(|| data.entry.clone())
@@ -345,11 +346,11 @@ impl Table {
         entry.map_or(Ok(()), |entry| self.journal.save(&entry))
     }
 
-    /// A recording is deleted: nothing of it is left here but a note, for some time, so that the host hears of it whatever happens to
-    /// the word of who asked.
+    /// Removes a deleted recording. A note stays in the journal for some time, so that the host learns of the deletion
+    /// even if the answer is lost.
     ///
     /// # Errors
-    /// `Internal` when the note cannot be written or the file not be removed.
+    /// `Internal` when the note cannot be written or the file cannot be removed.
     pub(crate) async fn bury(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
         self.change(item, |data| {
             data.before = None;
@@ -361,7 +362,7 @@ impl Table {
         self.remove_local(item).await
     }
 
-    /// Forgets a recording: nothing of it is left here.
+    /// Forgets a recording completely.
     ///
     /// # Errors
     /// `Internal` when a file cannot be removed.
@@ -387,7 +388,7 @@ impl Table {
     }
 }
 
-/// A limit of which one owner may have three quarters: the last quarter is for the others.
+/// A limit of which one owner may use three quarters; the last quarter is for the others.
 fn shared(total: u64) -> Quota<Owner> {
     Quota::new(total, total - total / 4)
 }

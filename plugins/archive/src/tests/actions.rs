@@ -7,7 +7,7 @@ use satcast_plugin_api::Class;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::kit::{Kit, until};
-use super::media::{self, AVC, pictures_of};
+use super::media::{self, AVC, video_of};
 use super::server::{Act, Ask};
 use crate::actions::{self, Refusal};
 use crate::table::item::DELETED;
@@ -15,7 +15,7 @@ use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::RecordingState;
 
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, 300, 50, 40_000)
+    video_of(AVC, 0, 300, 50, 40_000)
 }
 
 /// A recording that has failed, as its store was down for a day.
@@ -61,7 +61,7 @@ fn a_failed_recording_is_uploaded_again() {
 }
 
 #[test]
-fn a_store_that_refuses_says_why() {
+fn a_refusal_of_the_store_is_explained() {
     let (kit, name) = failed();
     kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Answer(403));
@@ -72,7 +72,7 @@ fn a_store_that_refuses_says_why() {
 }
 
 #[test]
-fn an_attempt_that_a_crash_cut_before_it_was_open_has_failed() {
+fn a_retry_that_a_crash_interrupts_before_it_opens_has_failed() {
     let (mut kit, name) = failed();
     kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Hang);
@@ -91,7 +91,7 @@ fn an_attempt_that_a_crash_cut_before_it_was_open_has_failed() {
 }
 
 #[test]
-fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
+fn a_deletion_removes_local_and_remote_data_as_requested() {
     let kit = Kit::new();
     kit.record("s1", stream());
     kit.record("s2", stream());
@@ -105,18 +105,21 @@ fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
     assert_eq!(kit.server.objects().len(), 1);
     kit.answer(|core, answer| actions::delete(core, &names[1], false, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1, "the object stays");
-    assert!(kit.recordings().is_empty() && kit.told().iter().all(|one| one.url.is_none()), "a note is left");
+    assert!(
+        kit.recordings().is_empty() && kit.reported().iter().all(|one| one.url.is_none()),
+        "a note is left"
+    );
     names
         .iter()
         .for_each(|name| kit.answer(|core, answer| actions::delete(core, name, false, answer)).unwrap());
-    assert!(kit.told().is_empty() && kit.files("journal").is_empty());
+    assert!(kit.reported().is_empty() && kit.files("journal").is_empty());
     kit.answer(|core, answer| actions::delete(core, &names[1], false, answer)).unwrap();
     let unknown = kit.answer(|core, answer| actions::delete(core, &names[1], true, answer)).unwrap_err();
     assert_eq!(unknown, Refusal::Unknown.of(&names[1]), "of its object nothing is known");
 }
 
 #[test]
-fn an_upload_that_is_deleted_is_ended_at_the_store() {
+fn deleting_a_recording_aborts_its_upload() {
     let mut kit = Kit::impatient();
     kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
     kit.record("s1", stream());
@@ -148,7 +151,7 @@ fn an_upload_is_deleted_with_its_object_or_not_at_all() {
     let refused = kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Network, "{refused:?}");
     assert_eq!((kit.only().state, kit.files("spool").len()), (RecordingState::Uploading, 1));
-    // The store goes slowly: the answer waits for it.
+    // The store is slow: the answer waits for it.
     kit.server.script(|_, ask| match ask {
         Ask::Complete => Act::Hang,
         _ => Act::Slow(100),
@@ -159,7 +162,7 @@ fn an_upload_is_deleted_with_its_object_or_not_at_all() {
 }
 
 #[test]
-fn what_others_put_under_its_name_is_not_deleted_with_it() {
+fn foreign_objects_of_the_same_name_are_not_deleted() {
     let kit = Kit::new();
     // An upload was opened, so that something of it may be there.
     kit.server.script(|_, ask| if matches!(ask, Ask::Part(_)) { Act::Answer(500) } else { Act::Pass });
@@ -177,7 +180,7 @@ fn what_others_put_under_its_name_is_not_deleted_with_it() {
     assert!(kit.recordings().is_empty());
 }
 
-/// The store made the object, and nobody heard of it for a day.
+/// The store made the object, and its answer was lost for a day.
 #[test]
 fn an_object_whose_confirmation_was_lost_is_found_again() {
     let kit = Kit::new();
@@ -218,7 +221,7 @@ fn an_object_that_was_just_made_is_deleted_too() {
 }
 
 #[test]
-fn what_runs_is_not_deleted() {
+fn running_recordings_are_not_deleted() {
     let kit = Kit::new();
     let mut recorder = kit.recorder(kit.order("s1"));
     kit.run(async {
@@ -257,7 +260,7 @@ fn a_signed_address_gives_the_object_without_a_login() {
     assert!(fetched[body..] == media::files(stream())[0]);
 }
 
-/// Has the store deleted what it has of the only recording, and kills the driver when `ask` hangs.
+/// Requests the deletion of the only recording at the store, and kills the driver when `ask` hangs.
 fn killed_while_it_deletes(kit: &mut Kit, ask: Ask, act: Act) {
     let name = kit.only().file_name;
     kit.server.script(move |_, asked| if asked == ask { act } else { Act::Pass });
@@ -265,27 +268,30 @@ fn killed_while_it_deletes(kit: &mut Kit, ask: Ask, act: Act) {
         actions::delete(kit.core(), &name, true, satcast_plugin_api::driver::Answer::calling(|_| {}));
     });
     assert!(until(|| kit.server.asked().contains(&ask)), "{:?}", kit.server.asked());
-    assert!(kit.told().iter().all(|one| !one.gone), "it is there until the store has done it");
+    assert!(kit.reported().iter().all(|one| !one.gone), "it is listed until the store has deleted it");
     kit.kill();
     kit.server.script(|_, _| Act::Pass);
     kit.load();
-    assert!(kit.recordings().is_empty(), "it is told as gone at once: {:?}", kit.told());
+    assert!(kit.recordings().is_empty(), "it is reported as gone at once: {:?}", kit.reported());
     let is_gone = || kit.server.objects().is_empty() && kit.server.leftovers().is_empty();
     assert!(until(|| is_gone() && kit.files("spool").is_empty()), "{:?}", kit.server.leftovers());
-    let told = kit.told().remove(0);
-    assert_eq!((told.gone, told.error.as_deref(), told.url), (true, Some(DELETED), None));
-    assert!(!kit.host.reports.lock().iter().any(|one| one.gone), "who asked is told first");
+    let reported = kit.reported().remove(0);
+    assert_eq!((reported.gone, reported.error.as_deref(), reported.url), (true, Some(DELETED), None));
+    assert!(
+        !kit.host.reports.lock().iter().any(|one| one.gone),
+        "the deletion is answered before it is reported"
+    );
     // A note of it stays, without keys.
     kit.kill();
     kit.load();
-    assert!(kit.told()[0].gone && !kit.server.asked().contains(&Ask::Open));
+    assert!(kit.reported()[0].gone && !kit.server.asked().contains(&Ask::Open));
     // A kill may have come before it was written so.
     let journal = kit.folder.path().join("journal");
     assert!(until(|| super::kit::is_nowhere(&journal, "\"operators\":\"")));
 }
 
 #[test]
-fn a_deletion_that_a_kill_cut_off_goes_on() {
+fn a_deletion_continues_after_a_kill() {
     for act in [Act::Hang, Act::DoAndHang] {
         let mut kit = Kit::impatient();
         kit.record("s1", stream());
@@ -300,7 +306,7 @@ fn a_deletion_that_a_kill_cut_off_goes_on() {
 }
 
 #[test]
-fn a_deletion_that_was_refused_is_not_taken_up_at_the_next_start() {
+fn a_refused_deletion_is_not_resumed_at_the_next_start() {
     let mut kit = Kit::new();
     kit.record("s1", stream());
     kit.until_all(RecordingState::Ready);
@@ -314,7 +320,7 @@ fn a_deletion_that_was_refused_is_not_taken_up_at_the_next_start() {
 }
 
 #[test]
-fn a_copy_that_somebody_removed_is_told_before_anyone_pays() {
+fn a_copy_removed_by_hand_is_reported_before_a_charge() {
     let (kit, name) = failed();
     assert!(kit.only().has_copy);
     let file = kit.files("spool").remove(0);

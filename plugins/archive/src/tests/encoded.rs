@@ -15,7 +15,7 @@ pub(crate) fn run(program: &str, arguments: &str, folder: &Path) -> String {
         command.current_dir(folder).args(["-v", "error"]).args(arguments.split_whitespace()).output();
     let output = output.expect("ffmpeg is installed (cargo xtask setup)");
     let errors = String::from_utf8_lossy(&output.stderr);
-    // x265 writes what it thinks of small pictures.
+    // x265 prints warnings about small frames.
     let is_quiet = errors.lines().all(|line| line.is_empty() || line.contains("x265 [warning]"));
     assert!(output.status.success() && is_quiet, "{program} {arguments}: {errors}");
     String::from_utf8(output.stdout).unwrap()

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::kit::{DOWN, Kit, is_nowhere, limits, until};
-use super::media::{self, AVC, pictures_of};
+use super::media::{self, AVC, video_of};
 use super::server::{Act, Ask, BUCKET, SECRET_KEY};
 use satcast_plugin_api::Class;
 use satcast_plugin_api::driver::RecordingState;
@@ -16,10 +16,10 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// Three parts.
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, 500, 50, 40_000)
+    video_of(AVC, 0, 500, 50, 40_000)
 }
 
-/// Records while the store does as `prepare` says; the object must be whole in the end.
+/// Records while the store behaves as `prepare` says; the object must be whole in the end.
 fn survives(what: &str, prepare: impl FnOnce(&Kit)) {
     let kit = Kit::new();
     prepare(&kit);
@@ -37,7 +37,7 @@ fn uploads(what: &str, kit: &Kit) {
 }
 
 #[test]
-fn answers_that_fail_are_tried_again() {
+fn failed_requests_are_tried_again() {
     for status in [500, 503, 429, 403] {
         for ask in [Ask::Find, Ask::Open, Ask::Part(2), Ask::Complete] {
             survives(&format!("{status} to {ask:?}"), |kit| kit.server.on(ask, 2, Act::Answer(status)));
@@ -46,7 +46,7 @@ fn answers_that_fail_are_tried_again() {
 }
 
 #[test]
-fn connections_that_break_are_made_again() {
+fn broken_connections_are_reopened() {
     for ask in [Ask::Open, Ask::Part(1), Ask::Part(3), Ask::Complete] {
         for act in [Act::Cut(0), Act::Cut(3_000_000), Act::LoseAnswer] {
             survives(&format!("{act:?} of {ask:?}"), |kit| kit.server.on(ask, 1, act));
@@ -55,7 +55,7 @@ fn connections_that_break_are_made_again() {
 }
 
 #[test]
-fn a_store_that_does_not_know_the_condition_is_asked_without_it() {
+fn a_store_without_conditional_requests_is_asked_without_the_condition() {
     survives("501 to complete", |kit| kit.server.on(Ask::Complete, 1, Act::Answer(501)));
 }
 
@@ -72,7 +72,7 @@ fn a_store_that_does_not_answer_shows_at_once_and_is_waited_for() {
     let kit = Kit::with(Limits { silent_after: Duration::from_millis(50), ..limits() });
     kit.server.on(Ask::Open, 1, Act::Slow(2_000));
     kit.record("s1", stream());
-    let silent = || kit.told().iter().find_map(|told| told.error_class);
+    let silent = || kit.reported().iter().find_map(|reported| reported.error_class);
     assert!(until(|| silent() == Some(Class::Network)));
     kit.until_all(RecordingState::Ready);
     assert_eq!(kit.server.asked().iter().filter(|ask| **ask == Ask::Open).count(), 1);
@@ -80,7 +80,7 @@ fn a_store_that_does_not_answer_shows_at_once_and_is_waited_for() {
 }
 
 #[test]
-fn bytes_that_change_on_the_way_are_not_taken() {
+fn bytes_corrupted_in_transit_are_rejected() {
     survives("a changed part", |kit| kit.server.on(Ask::Part(2), 1, Act::Corrupt));
 }
 
@@ -92,10 +92,10 @@ fn names_that_are_too_long_are_not_kept() {
 }
 
 #[test]
-fn a_store_that_loses_them_again_and_again_is_given_up() {
+fn a_store_that_keeps_losing_parts_is_given_up() {
     let kit = Kit::new();
     kit.server.script(|_, ask| if ask == Ask::Complete { Act::Answer(404) } else { Act::Pass });
-    kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
+    kit.record("s1", video_of(AVC, 0, 100, 50, 1000));
     kit.until_all(RecordingState::Failed);
     let opens = kit.server.asked().into_iter().filter(|ask| *ask == Ask::Open).count();
     assert_eq!(opens, RESTARTS_MAX as usize + 1);
@@ -112,7 +112,7 @@ fn little_memory_and_one_request_at_a_time_are_enough() {
 }
 
 #[test]
-fn a_store_that_loses_parts_gets_them_again() {
+fn lost_parts_are_sent_again() {
     let kit = Kit::impatient();
     let packets = stream();
     let expected = media::files(packets.clone());
@@ -188,7 +188,7 @@ fn a_store_that_stays_down_fails_after_a_day() {
 }
 
 #[test]
-fn a_wrong_secret_fails_after_a_day_and_new_keys_mend_it() {
+fn a_wrong_secret_fails_after_a_day_and_new_keys_fix_it() {
     let kit = Kit::new();
     let (wrong, sealed) = kit.own("not-the-secret");
     let mut order = kit.order("s1");
@@ -210,7 +210,7 @@ fn a_wrong_secret_fails_after_a_day_and_new_keys_mend_it() {
 }
 
 #[test]
-fn a_bucket_that_is_not_there_is_told() {
+fn a_missing_bucket_is_reported() {
     let kit = Kit::new();
     kit.server.script(|_, _| Act::NoBucket);
     kit.record("s1", stream());
@@ -270,7 +270,7 @@ fn an_object_of_somebody_else_is_never_taken_for_ours() {
     kit.server.place(&format!("pre/fix/{}", recording.file_name), &other);
     kit.until_all(RecordingState::Failed);
     assert_eq!(kit.files("spool").len(), 1);
-    // Nor is it when it is looked for anew.
+    // A new look-up does not take it for ours either.
     let name = recording.file_name;
     let refused = kit.answer(|core, answer| crate::actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(refused, Fault::taken(&format!("pre/fix/{name}")).error);
@@ -279,7 +279,7 @@ fn an_object_of_somebody_else_is_never_taken_for_ours() {
 
 /// It comes between the look and the end.
 #[test]
-fn an_object_that_comes_meanwhile_is_not_overwritten_either() {
+fn an_object_created_meanwhile_is_not_overwritten() {
     let kit = Kit::new();
     kit.server.script(|_, ask| if ask == Ask::Complete { Act::Slow(300) } else { Act::Pass });
     kit.record("s1", stream());

@@ -8,7 +8,7 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::RecordingState;
 
 use super::kit::{Kit, limits, until};
-use super::media::{AVC, OTHER_AVC, packet, pictures_of, record};
+use super::media::{AVC, OTHER_AVC, packet, record, video_of};
 use super::server::{ACCESS_KEY, SECRET_KEY};
 use crate::config::Target;
 use crate::full::{SPOOL_FULL, TOO_MANY, stopped, too_often};
@@ -20,7 +20,7 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// Three megabytes.
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, 300, 50, 10_000)
+    video_of(AVC, 0, 300, 50, 10_000)
 }
 
 /// Records until the end, or until it is refused.
@@ -69,7 +69,7 @@ fn failures_of_one_account_do_not_push_out_the_copies_of_another() {
 }
 
 #[test]
-fn one_account_leaves_room_on_the_disk_to_others() {
+fn one_account_leaves_disk_space_to_others() {
     let kit = Kit::with(Limits { spool_quota: 13_000_000, ..limits() });
     kit.host.is_down.store(true, Ordering::SeqCst);
     for round in 0..3 {
@@ -82,10 +82,10 @@ fn one_account_leaves_room_on_the_disk_to_others() {
 }
 
 #[test]
-fn one_account_leaves_places_in_the_journal_to_others() {
+fn one_account_leaves_journal_slots_to_others() {
     let kit = Kit::with(Limits { known: 8, ..limits() });
     kit.host.is_down.store(true, Ordering::SeqCst);
-    let short = || pictures_of(AVC, 0, 50, 50, 100);
+    let short = || video_of(AVC, 0, 50, 50, 100);
     for round in 0..6 {
         try_to_record(&kit, kit.order_of(1, &format!("greedy{round}")), short()).unwrap();
     }
@@ -105,9 +105,9 @@ fn a_dead_store_does_not_hold_up_the_uploads_of_others() {
     for round in 0..6 {
         let (listener, order) = dead_store(&kit, 1, &format!("dead{round}"));
         dead.push(listener);
-        kit.record_for(order, pictures_of(AVC, 0, 300, 50, 40_000));
+        kit.record_for(order, video_of(AVC, 0, 300, 50, 40_000));
     }
-    kit.record_for(kit.order_of(2, "alive"), pictures_of(AVC, 0, 300, 50, 40_000));
+    kit.record_for(kit.order_of(2, "alive"), video_of(AVC, 0, 300, 50, 40_000));
     assert!(until(|| kit.of("alive")[0].state == RecordingState::Ready), "{:?}", kit.recordings());
     assert!(kit.recordings().iter().filter(|one| one.state == RecordingState::Uploading).count() == 6);
 }

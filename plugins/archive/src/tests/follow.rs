@@ -1,4 +1,4 @@
-//! Destinations that are configured anew while recordings of them wait.
+//! Destinations that get a new configuration while recordings of them wait.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use satcast_plugin_api::Class;
 use satcast_plugin_api::driver::RecordingState;
 
 use super::kit::{Kit, limits, until};
-use super::media::{self, AVC, pictures_of};
+use super::media::{self, AVC, video_of};
 use super::server::{Act, Ask, BUCKET, SECRET_KEY};
 use crate::actions;
 use crate::config::Own;
@@ -18,10 +18,10 @@ use crate::upload::attempts::Pauses;
 
 /// Three parts.
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, 500, 50, 40_000)
+    video_of(AVC, 0, 500, 50, 40_000)
 }
 
-/// Whoever fails once waits for an hour.
+/// A destination that fails once waits for an hour.
 fn patient() -> Kit {
     let hour = (Duration::from_secs(3600), Duration::from_secs(3600));
     let pauses = Pauses { usual: hour, refused: hour, ..limits().pauses };
@@ -35,7 +35,7 @@ fn own(kit: &Kit, bucket: &str, secret: &str) -> Own {
     Some((target, sealed))
 }
 
-/// The same with an endpoint at which nobody answers.
+/// The same with an endpoint where no server answers.
 fn mistyped(kit: &Kit) -> Own {
     let target = Target { endpoint: "http://127.0.0.1:9".into(), ..kit.own(SECRET_KEY).0 };
     let sealed = target.sealed(&*kit.host).unwrap();
@@ -53,23 +53,23 @@ fn record(kit: &Kit, session: &str, own: Own) {
     kit.record_for(order, stream());
 }
 
-/// Waits until the only recording says what is wrong.
+/// Waits until the only recording shows an error.
 fn wrong(kit: &Kit) -> String {
     assert!(until(|| kit.only().error.is_some()), "{:?}", kit.only());
     kit.only().error.unwrap()
 }
 
 #[test]
-fn a_store_that_refuses_is_told_until_new_keys_mend_it() {
+fn a_refusal_is_reported_until_new_keys_fix_it() {
     let kit = patient();
     record(&kit, "s1", own(&kit, BUCKET, "not-the-secret"));
     let why = wrong(&kit);
     assert!(why.contains("secretKey") && why.ends_with(AGAIN), "{why}");
-    let told = kit.only();
-    assert_eq!((told.state, told.error_class), (RecordingState::Uploading, Some(Class::Auth)));
-    told.check().unwrap();
-    let is_told = || kit.host.reports.lock().iter().any(|one| one.error.as_ref() == Some(&why));
-    assert!(until(is_told));
+    let reported = kit.only();
+    assert_eq!((reported.state, reported.error_class), (RecordingState::Uploading, Some(Class::Auth)));
+    reported.check().unwrap();
+    let is_reported = || kit.host.reports.lock().iter().any(|one| one.error.as_ref() == Some(&why));
+    assert!(until(is_reported));
     // No stream goes live, and no pause is over.
     configured(&kit, own(&kit, BUCKET, SECRET_KEY));
     kit.until_all(RecordingState::Ready);
@@ -79,7 +79,7 @@ fn a_store_that_refuses_is_told_until_new_keys_mend_it() {
 }
 
 #[test]
-fn what_went_wrong_is_forgotten_when_it_goes_on() {
+fn an_error_is_cleared_by_progress() {
     let kit = Kit::new();
     kit.server.on(Ask::Part(2), 3, Act::Answer(503));
     let packets = stream();
@@ -125,7 +125,7 @@ fn new_keys_are_for_addresses_deletions_and_retries_too() {
 }
 
 #[test]
-fn what_has_nothing_at_its_store_goes_where_its_destination_goes() {
+fn a_recording_without_an_upload_moves_to_the_new_store() {
     let kit = patient();
     record(&kit, "s1", mistyped(&kit));
     wrong(&kit);
@@ -152,7 +152,7 @@ fn what_has_nothing_at_its_store_goes_where_its_destination_goes() {
 
 /// An upload that the store opened just then is not lost, and none is left open.
 #[test]
-fn what_is_opened_at_the_moment_goes_too_and_leaves_nothing() {
+fn a_recording_whose_upload_is_being_opened_moves_and_leaves_nothing() {
     let kit = Kit::impatient();
     kit.server.add_bucket("another");
     kit.server.on(Ask::Open, 1, Act::DoAndHang);
@@ -165,7 +165,7 @@ fn what_is_opened_at_the_moment_goes_too_and_leaves_nothing() {
 }
 
 #[test]
-fn what_has_begun_stays_and_says_what_to_do() {
+fn a_begun_upload_stays_and_its_error_says_what_to_do() {
     let kit = Kit::new();
     kit.server.add_bucket("another");
     kit.server.script(|_, ask| if ask == Ask::Part(1) { Act::Answer(403) } else { Act::Pass });

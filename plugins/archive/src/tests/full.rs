@@ -1,4 +1,4 @@
-//! A disk without room: recording stops and says so, what was recorded goes up, and then there is room again.
+//! A full disk: recording stops with an error, the recorded part is uploaded, and then there is space again.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use satcast_plugin_api::driver::{About, RecordingState};
 use satcast_plugin_api::{Error, Secret};
 
 use super::kit::{Host, Kit, disk_full, limits, until};
-use super::media::{self, AVC, pictures_of};
+use super::media::{self, AVC, video_of};
 use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use crate::config::Settings;
 use crate::keeper;
@@ -20,10 +20,10 @@ const STORE: &str = "SATCAST_TEST_FULL_STORE";
 const DISK_MIB: u32 = 12;
 
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, 500, 50, 40_000)
+    video_of(AVC, 0, 500, 50, 40_000)
 }
 
-/// Records until the disk says that it is full; returns what the owner is told.
+/// Records until the disk is full; returns the error for the owner.
 async fn until_full(recorder: &mut Recorder, before: impl Fn(usize)) -> Error {
     for (at, packet) in stream().into_iter().enumerate() {
         before(at);
@@ -36,7 +36,7 @@ async fn until_full(recorder: &mut Recorder, before: impl Fn(usize)) -> Error {
 }
 
 #[test]
-fn a_write_that_finds_the_disk_full_ends_the_file_and_keeps_what_is_whole() {
+fn a_full_disk_ends_the_file_and_keeps_its_whole_fragments() {
     let kit = Kit::new();
     let mut recorder = kit.recorder(kit.order("s1"));
     let full_at = |at| kit.host.is_full.store(at >= 200, Ordering::SeqCst);
@@ -46,10 +46,10 @@ fn a_write_that_finds_the_disk_full_ends_the_file_and_keeps_what_is_whole() {
     let objects = kit.server.objects();
     assert!(whole.starts_with(&objects[0].1) && objects[0].1.len() > 4_000_000, "{}", objects[0].1.len());
     assert!(kit.only().duration_ms >= 4500, "{:?}", kit.only());
-    // There is room again: the same opening goes on in another file.
+    // There is space again: the same opening continues in another file.
     kit.host.is_full.store(false, Ordering::SeqCst);
     kit.run(async {
-        for packet in pictures_of(AVC, 20_000, 100, 50, 1000) {
+        for packet in video_of(AVC, 20_000, 100, 50, 1000) {
             recorder.push(packet);
             recorder.write().await.unwrap();
         }
@@ -62,9 +62,9 @@ fn a_write_that_finds_the_disk_full_ends_the_file_and_keeps_what_is_whole() {
     let mut recorder = kit.recorder(kit.order("s2"));
     assert_eq!(kit.run(until_full(&mut recorder, |_| {})), disk_full());
     assert!(kit.of("s2").is_empty() && kit.files("spool").is_empty());
-    // One that is full before the first fragment takes back what the host was told of the file.
+    // A file that is full before the first fragment is removed again, also from the host's list.
     kit.host.is_full.store(false, Ordering::SeqCst);
-    kit.host.room.store(4096, Ordering::SeqCst);
+    kit.host.space.store(4096, Ordering::SeqCst);
     let mut recorder = kit.recorder(kit.order("s3"));
     assert_eq!(kit.run(until_full(&mut recorder, |_| {})), disk_full());
     let last = || {
@@ -93,7 +93,7 @@ fn child() {
         let core = keeper::start(folder.as_ref(), &settings, limits(), host.clone()).unwrap();
         let about = About { session_id: "full".into(), ..About::default() };
         let mut recorder = Recorder::new(core.clone(), Order { about, own: None, retention_days: None });
-        // Somebody else takes all that is left: not even a line of the journal has room.
+        // Another program takes all free space: not even a journal entry fits.
         let take_all = |at| {
             if at == 150 {
                 let last = std::fs::write(std::path::Path::new(&folder).join("last"), vec![1; 16 << 20]);
@@ -106,7 +106,7 @@ fn child() {
         let is_ready =
             || core.table.recordings().unwrap().iter().all(|one| one.state == RecordingState::Ready);
         println!("ready={}", until(is_ready));
-        // The copy goes when the journal has that, and for no earlier word.
+        // The copy is removed when the journal has that, and not before.
         let spool = std::path::Path::new(&folder).join("spool");
         println!("left={}", !until(|| std::fs::read_dir(&spool).unwrap().next().is_none()));
         println!("length {}", core.table.recordings().unwrap()[0].duration_ms);
@@ -115,7 +115,7 @@ fn child() {
 
 /// On a real file system of a few MiB, where the machine lets us have one.
 #[test]
-fn a_disk_that_is_really_full_is_emptied_by_the_upload() {
+fn uploads_free_a_really_full_disk() {
     let kit = Kit::new();
     let small = tempfile::tempdir().unwrap();
     let script = format!(

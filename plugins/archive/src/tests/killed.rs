@@ -1,6 +1,6 @@
-//! A process that records is killed where it stands, by the system; another one goes on.
+//! A process that records is killed by the system at any point; another one continues.
 //!
-//! The process is this test binary again, told so by its environment. `SATCAST_SOAK=50` kills it more often.
+//! The process is this test binary again, selected by its environment. `SATCAST_SOAK=50` kills it more often.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use satcast_plugin_api::Secret;
 
 use super::kit::{Host, Kit, limits, until};
-use super::media::{self, AVC, pictures_of};
+use super::media::{self, AVC, video_of};
 use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use crate::config::Settings;
 use crate::keeper;
@@ -21,10 +21,10 @@ use satcast_plugin_api::driver::{About, RecordingState};
 const FOLDER: &str = "SATCAST_TEST_FOLDER";
 const STORE: &str = "SATCAST_TEST_STORE";
 const SESSION: &str = "SATCAST_TEST_SESSION";
-const PICTURES: i64 = 1500;
+const FRAMES: i64 = 1500;
 
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, PICTURES, 50, 20_000)
+    video_of(AVC, 0, FRAMES, 50, 20_000)
 }
 
 /// What the process does: records a minute in some seconds, says each second of it, and never ends by itself.
@@ -58,7 +58,8 @@ fn child() {
     });
 }
 
-/// Kills it when it has said `seconds`, and a little later; returns the length of what the next process brings to the store.
+/// Kills the process a little after it reported `seconds`; returns the length of the recording that the next process
+/// uploads.
 fn killed_after(seconds: i64, later: Duration) {
     let mut kit = Kit::new();
     kit.kill();

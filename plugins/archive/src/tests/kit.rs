@@ -1,4 +1,4 @@
-//! A driver that can be killed, and a host that writes down what it is told.
+//! A driver that can be killed, and a host that records its reports.
 
 use std::fs::File;
 use std::io;
@@ -51,11 +51,11 @@ pub(crate) struct Host {
     pub(crate) is_down: AtomicBool,
     /// The local disk is full.
     pub(crate) is_full: AtomicBool,
-    /// Room for so many bytes of each file; 0 = for all.
-    pub(crate) room: AtomicU64,
+    /// Space for this many bytes of each file; 0 = unlimited.
+    pub(crate) space: AtomicU64,
     /// Milliseconds that have passed beyond those of this machine.
     pub(crate) ahead_ms: AtomicI64,
-    /// Milliseconds by which somebody has set the clock.
+    /// Milliseconds by which the clock was changed.
     pub(crate) set_ms: AtomicI64,
     pub(crate) reports: Mutex<Vec<Recording>>,
 }
@@ -95,8 +95,8 @@ impl Outside for Host {
     }
 
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let room = self.room.load(Ordering::SeqCst);
-        if self.is_full.load(Ordering::SeqCst) || (room > 0 && offset + bytes.len() as u64 > room) {
+        let space = self.space.load(Ordering::SeqCst);
+        if self.is_full.load(Ordering::SeqCst) || (space > 0 && offset + bytes.len() as u64 > space) {
             file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
             return Err(enospc());
         }
@@ -104,7 +104,7 @@ impl Outside for Host {
     }
 }
 
-/// A server, a host, a folder, and a driver that comes and goes.
+/// A server, a host, a folder, and a driver that can be restarted.
 pub(crate) struct Kit {
     pub(crate) server: Server,
     pub(crate) host: Arc<Host>,
@@ -146,7 +146,7 @@ pub(crate) fn limits() -> Limits {
             answer: Duration::from_secs(30),
         },
         free_min: 0,
-        tell_every: ms(0),
+        report_every: ms(0),
         keep_every: ms(20),
         files_per_minute: 1000,
         ..Limits::new(&Settings::default())
@@ -189,7 +189,7 @@ impl Kit {
         kit
     }
 
-    /// Starts the driver on what is in the folder.
+    /// Starts the driver on the existing folder.
     pub(crate) fn load(&mut self) {
         let runtime = runtime();
         let core = runtime
@@ -200,7 +200,7 @@ impl Kit {
         self.driver = Some((runtime, core));
     }
 
-    /// Drops everything the driver was doing where it stands. Only what a system call was writing is written.
+    /// Drops everything the driver was doing. Only running system calls complete.
     pub(crate) fn kill(&mut self) {
         let (runtime, core) = self.driver.take().unwrap();
         runtime.shutdown_timeout(Duration::from_secs(10));
@@ -249,7 +249,7 @@ impl Kit {
         Order { about, own: None, retention_days: None }
     }
 
-    /// The same for somebody else.
+    /// The same for another account.
     pub(crate) fn order_of(&self, account_id: i64, session: &str) -> Order {
         let mut order = self.order(session);
         (order.about.account_id, order.about.destination_id) = (account_id, 100 + account_id);
@@ -276,12 +276,12 @@ impl Kit {
         });
     }
 
-    /// What is told, but for what is gone.
+    /// The listed recordings without those that are gone.
     pub(crate) fn recordings(&self) -> Vec<Recording> {
-        self.told().into_iter().filter(|recording| !recording.gone).collect()
+        self.reported().into_iter().filter(|recording| !recording.gone).collect()
     }
 
-    pub(crate) fn told(&self) -> Vec<Recording> {
+    pub(crate) fn reported(&self) -> Vec<Recording> {
         self.core().table.recordings().unwrap()
     }
 
@@ -324,7 +324,7 @@ impl Kit {
         names
     }
 
-    /// Waits for the answer to what `ask` asks for.
+    /// Waits for the answer to the request of `ask`.
     pub(crate) fn answer(&self, ask: impl FnOnce(&Arc<Core>, Answer)) -> Result<(), Error> {
         let (give, take) = std::sync::mpsc::channel();
         let answer = Answer::calling(move |outcome| give.send(outcome).unwrap());
@@ -349,7 +349,7 @@ impl Drop for Kit {
     }
 }
 
-/// Longest that a test waits: a busy machine needs several tries for what answers within the kit's short times.
+/// Longest wait of a test: on a busy machine a request needs several tries within the kit's short times.
 const UNTIL_MAX: Duration = Duration::from_secs(90);
 
 pub(crate) fn until(is_met: impl Fn() -> bool) -> bool {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::kit::{DOWN, Kit, disk_full, limits, until};
-use super::media::{AVC, pictures_of};
+use super::media::{AVC, video_of};
 use crate::actions::Refusal;
 use crate::disk::disk_failed;
 use crate::full::{SPOOL_FULL, TOO_MANY, check_disk, stopped, too_little_free};
@@ -16,7 +16,7 @@ use satcast_plugin_api::driver::{Recording, RecordingState};
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, 300, 50, 10_000)
+    video_of(AVC, 0, 300, 50, 10_000)
 }
 
 /// Records until it is refused; returns why.
@@ -34,7 +34,7 @@ fn until_refused(kit: &Kit, session: &str) -> Error {
 }
 
 #[test]
-fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
+fn a_full_disk_stops_the_recording_and_keeps_the_recorded_part() {
     let kit = Kit::with(Limits { spool_quota: 2_000_000, ..limits() });
     assert_eq!(until_refused(&kit, "s1"), stopped(SPOOL_FULL));
     kit.until_all(RecordingState::Ready);
@@ -49,7 +49,7 @@ fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
 }
 
 #[test]
-fn where_nothing_must_stay_free_the_disk_says_when_it_is_full() {
+fn without_a_reserve_recording_continues_until_the_disk_is_full() {
     let kit = Kit::with(Limits { free_min: 1, ..limits() });
     let full = check_disk(kit.core().table.spool(), kit.core().limits.free_min, u64::MAX).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
@@ -109,7 +109,7 @@ fn failed_copies_go_after_their_time() {
 }
 
 #[test]
-fn objects_are_deleted_when_their_days_are_over() {
+fn objects_are_deleted_after_their_retention_time() {
     let mut kit = Kit::new();
     let mut order = kit.order("s1");
     order.retention_days = Some(30);
@@ -124,19 +124,23 @@ fn objects_are_deleted_when_their_days_are_over() {
     assert!(kit.server.objects()[0].0.contains("-s2-"));
     assert!(until(|| kit.recordings().len() == 1));
     // The host hears of it, now and for some days by the list.
-    let is_told = |list: &[Recording]| {
-        list.iter().any(|told| told.gone && told.session_id == "s1" && told.url.is_none())
+    let is_reported = |list: &[Recording]| {
+        list.iter().any(|reported| reported.gone && reported.session_id == "s1" && reported.url.is_none())
     };
-    assert!(until(|| is_told(&kit.host.reports.lock()) && is_told(&kit.told())), "{:?}", kit.told());
+    assert!(
+        until(|| is_reported(&kit.host.reports.lock()) && is_reported(&kit.reported())),
+        "{:?}",
+        kit.reported()
+    );
     kit.kill();
     kit.load();
-    assert!(is_told(&kit.told()));
-    let name = kit.told().into_iter().find(|told| told.gone).unwrap().file_name;
+    assert!(is_reported(&kit.reported()));
+    let name = kit.reported().into_iter().find(|reported| reported.gone).unwrap().file_name;
     let again = kit.answer(|core, answer| crate::actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(again, Refusal::Expired.of(&name));
     assert!(crate::actions::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
     kit.answer(|core, answer| crate::actions::delete(core, &name, true, answer)).unwrap();
-    assert_eq!(kit.told().len(), 1);
+    assert_eq!(kit.reported().len(), 1);
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn the_journal_forgets_the_oldest_that_are_safe() {
     assert_eq!(until_refused(&kit, "s3"), stopped(TOO_MANY));
     let smaller = Kit::with(Limits { known: 20, ..limits() });
     for round in 0..19 {
-        smaller.record(&format!("s{round}"), pictures_of(AVC, 0, 30, 25, 100));
+        smaller.record(&format!("s{round}"), video_of(AVC, 0, 30, 25, 100));
         smaller.until_all(RecordingState::Ready);
         assert!(until(|| smaller.recordings().len() <= 12), "{}", smaller.recordings().len());
     }

@@ -1,10 +1,10 @@
-//! Made-up packets, and what the cutter makes of them.
+//! Made-up packets, and the output of the cutter for them.
 
 use bytes::Bytes;
 use satcast_media::Packet;
 use satcast_media::fuzz::RECORDS;
 
-use crate::cut::{Cutter, Piece};
+use crate::cut::{CutEvent, Cutter};
 
 pub(crate) const MS: i64 = 1_000_000;
 /// Indices into the records.
@@ -27,18 +27,18 @@ pub(crate) fn record(record: usize) -> Packet {
     Packet::configuration(codec, Bytes::from_static(config))
 }
 
-/// A record, and `count` pictures of 25 a second, with a keyframe after every `group`.
-pub(crate) fn pictures(count: i64, group: i64) -> Vec<Packet> {
-    pictures_of(AVC, 0, count, group, 100)
+/// A codec configuration and `count` video frames, 25 a second, with a keyframe every `group`.
+pub(crate) fn video(count: i64, group: i64) -> Vec<Packet> {
+    video_of(AVC, 0, count, group, 100)
 }
 
-pub(crate) fn pictures_of(config: usize, from_ms: i64, count: i64, group: i64, bytes: usize) -> Vec<Packet> {
-    let picture = |number: i64| packet(config, number % group == 0, from_ms + number * 40, bytes);
-    std::iter::once(record(config)).chain((0..count).map(picture)).collect()
+pub(crate) fn video_of(config: usize, from_ms: i64, count: i64, group: i64, bytes: usize) -> Vec<Packet> {
+    let frame = |number: i64| packet(config, number % group == 0, from_ms + number * 40, bytes);
+    std::iter::once(record(config)).chain((0..count).map(frame)).collect()
 }
 
-/// A record, and Opus packets of 20 ms.
-pub(crate) fn sound(from_ms: i64, to_ms: i64) -> Vec<Packet> {
+/// A codec configuration and Opus packets of 20 ms.
+pub(crate) fn audio(from_ms: i64, to_ms: i64) -> Vec<Packet> {
     let packets = (from_ms..to_ms).step_by(20).map(|ms| packet(OPUS, false, ms, 50));
     std::iter::once(record(OPUS)).chain(packets).collect()
 }
@@ -50,8 +50,8 @@ pub(crate) fn mixed(parts: impl IntoIterator<Item = Vec<Packet>>) -> Vec<Packet>
     packets
 }
 
-/// Everything a whole session gives.
-pub(crate) fn pieces(packets: Vec<Packet>) -> Vec<Piece> {
+/// All output for a whole session.
+pub(crate) fn events(packets: Vec<Packet>) -> Vec<CutEvent> {
     let mut cutter = Cutter::default();
     packets.into_iter().for_each(|packet| cutter.push(packet));
     cutter.finish();
@@ -61,11 +61,11 @@ pub(crate) fn pieces(packets: Vec<Packet>) -> Vec<Piece> {
 /// The files of a whole session.
 pub(crate) fn files(packets: Vec<Packet>) -> Vec<Vec<u8>> {
     let mut files: Vec<Vec<u8>> = Vec::new();
-    for piece in pieces(packets) {
-        match piece {
-            Piece::Begin { init, .. } => files.push(init.to_vec()),
-            Piece::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
-            Piece::TrackRefused(..) => {}
+    for event in events(packets) {
+        match event {
+            CutEvent::Begin { init, .. } => files.push(init.to_vec()),
+            CutEvent::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
+            CutEvent::TrackRefused(..) => {}
         }
     }
     files

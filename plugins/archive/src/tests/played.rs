@@ -1,4 +1,4 @@
-//! Real streams: what is in the store is what was recorded, and ffmpeg plays it.
+//! Real streams: the store has exactly the recording, and ffmpeg plays it.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -6,14 +6,14 @@ use satcast_media::{Kind, Packet};
 
 use super::encoded::{flv, mp4, run};
 use super::kit::{Kit, is_nowhere, until};
-use super::media::{self, pictures_of};
+use super::media::{self, video_of};
 use super::server::{Ask, SECRET_KEY};
 use crate::tests::media::AVC;
 use satcast_plugin_api::driver::RecordingState;
 
-const PICTURES: &str = "-f lavfi -i testsrc2=size=320x180:rate=25";
+const VIDEO: &str = "-f lavfi -i testsrc2=size=320x180:rate=25";
 const LARGER: &str = "-f lavfi -i testsrc2=size=480x270:rate=25";
-const SOUND: &str = "-f lavfi -i sine=frequency=440:sample_rate=48000";
+const AUDIO: &str = "-f lavfi -i sine=frequency=440:sample_rate=48000";
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 50 -c:a aac";
 const X265: &str =
     "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:log-level=1:open-gop=0";
@@ -51,8 +51,8 @@ fn recorded(packets: Vec<Packet>) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn h264_with_aac_is_recorded_whole() {
-    let packets = flv(&format!("{PICTURES} {SOUND} -t 6 {H264}"));
-    let (pictures, sound) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
+    let packets = flv(&format!("{VIDEO} {AUDIO} -t 6 {H264}"));
+    let (video, audio) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
     let kit = Kit::new();
     let expected = media::files(packets.clone());
     kit.record("ses_1", packets);
@@ -61,9 +61,9 @@ fn h264_with_aac_is_recorded_whole() {
     kit.assert_whole(&expected[0]);
     let (key, bytes) = kit.server.objects().remove(0);
     let found = probe(&bytes);
-    // Sound of the first few milliseconds may lie before the first picture.
-    assert_eq!(found[0], ("h264".to_owned(), pictures));
-    assert!(found[1].0 == "aac" && (sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
+    // Audio of the first few milliseconds may lie before the first video frame.
+    assert_eq!(found[0], ("h264".to_owned(), video));
+    assert!(found[1].0 == "aac" && (audio - 4..=audio).contains(&found[1].1), "{found:?} {audio}");
     assert_eq!(key, format!("pre/fix/{}", recording.file_name));
     assert_eq!(recording.url, Some(format!("s3://recordings/{key}")));
     assert!(
@@ -87,36 +87,36 @@ fn h264_with_aac_is_recorded_whole() {
 
 #[test]
 fn hevc_with_aac() {
-    let packets = mp4(&format!("{PICTURES} {SOUND} -t 4 {X265}:bframes=3 -tag:v hvc1 -c:a aac"));
-    let (pictures, sound) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
+    let packets = mp4(&format!("{VIDEO} {AUDIO} -t 4 {X265}:bframes=3 -tag:v hvc1 -c:a aac"));
+    let (video, audio) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
     let found = probe(&recorded(packets)[0].1);
-    assert_eq!(found[0], ("hevc".to_owned(), pictures));
-    assert!((sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
+    assert_eq!(found[0], ("hevc".to_owned(), video));
+    assert!((audio - 4..=audio).contains(&found[1].1), "{found:?} {audio}");
 }
 
 #[test]
 fn av1_with_opus() {
-    let packets = mp4(&format!("{PICTURES} {SOUND} -t 4 {AV1} -c:a libopus"));
-    let (pictures, sound) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
+    let packets = mp4(&format!("{VIDEO} {AUDIO} -t 4 {AV1} -c:a libopus"));
+    let (video, audio) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
     let found = probe(&recorded(packets)[0].1);
-    assert_eq!(found[0], ("av1".to_owned(), pictures));
-    assert!(found[1].0 == "opus" && (sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
+    assert_eq!(found[0], ("av1".to_owned(), video));
+    assert!(found[1].0 == "opus" && (audio - 4..=audio).contains(&found[1].1), "{found:?} {audio}");
 }
 
 #[test]
 fn one_track_alone() {
-    let packets = flv(&format!("{SOUND} -t 6 -c:a aac"));
-    let sound = frames(&packets, Kind::Audio);
-    assert_eq!(probe(&recorded(packets)[0].1), [("aac".to_owned(), sound)]);
-    let packets = flv(&format!("{PICTURES} -t 3 {H264}"));
+    let packets = flv(&format!("{AUDIO} -t 6 -c:a aac"));
+    let audio = frames(&packets, Kind::Audio);
+    assert_eq!(probe(&recorded(packets)[0].1), [("aac".to_owned(), audio)]);
+    let packets = flv(&format!("{VIDEO} -t 3 {H264}"));
     assert_eq!(probe(&recorded(packets)[0].1), [("h264".to_owned(), 75)]);
 }
 
 /// The encoder comes back with another size.
 #[test]
 fn another_configuration_goes_to_another_file() {
-    let mut packets = flv(&format!("{PICTURES} {SOUND} -t 3 {H264}"));
-    let mut second = flv(&format!("{LARGER} {SOUND} -t 4 {H264}"));
+    let mut packets = flv(&format!("{VIDEO} {AUDIO} -t 3 {H264}"));
+    let mut second = flv(&format!("{LARGER} {AUDIO} -t 4 {H264}"));
     for packet in &mut second {
         packet.dts_ns += 5_000_000_000;
         packet.pts_ns += 5_000_000_000;
@@ -131,8 +131,8 @@ fn another_configuration_goes_to_another_file() {
 #[test]
 fn parts_go_up_while_it_is_recorded() {
     let kit = Kit::new();
-    // 40 s of pictures of 28 kB: four parts.
-    let packets = pictures_of(AVC, 0, 1000, 50, 28_000);
+    // 40 s of video of 28 kB: four parts.
+    let packets = video_of(AVC, 0, 1000, 50, 28_000);
     let expected = media::files(packets.clone());
     let mut recorder = kit.recorder(kit.order("s1"));
     kit.run(async {
@@ -163,7 +163,7 @@ fn the_bucket_may_stand_before_the_host() {
     let mut order = kit.order("s1");
     let sealed = target.sealed(&*kit.host).unwrap();
     order.own = Some((target, sealed));
-    let packets = pictures_of(AVC, 0, 100, 50, 1000);
+    let packets = video_of(AVC, 0, 100, 50, 1000);
     kit.record_for(order, packets.clone());
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&media::files(packets)[0]);

@@ -1,10 +1,10 @@
-//! Kills at every point: what comes back is one whole object.
+//! Kills at every point: the result is one whole object.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kit::{Kit, until};
-use super::media::{self, AVC, pictures_of};
+use super::media::{self, AVC, video_of};
 use super::server::{Act, Ask};
 use crate::actions;
 use crate::disk::disk_failed;
@@ -17,7 +17,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Three parts.
 fn stream() -> Vec<satcast_media::Packet> {
-    pictures_of(AVC, 0, 500, 50, 40_000)
+    video_of(AVC, 0, 500, 50, 40_000)
 }
 
 /// Kills the driver when the store was asked for the `number`th time: before it hears of it, or when it has done it and the answer
@@ -65,7 +65,7 @@ fn a_kill_at_any_request_ends_in_one_object() {
 fn a_kill_while_it_is_recorded_keeps_all_but_the_last_second() {
     let mut kit = Kit::new();
     for (round, torn) in [0_usize, 1, 8, 100, 5000].into_iter().enumerate() {
-        let packets = pictures_of(AVC, 0, 300, 50, 40_000);
+        let packets = video_of(AVC, 0, 300, 50, 40_000);
         let session = format!("s{round}");
         let mut recorder = kit.recorder(kit.order(&session));
         kit.run(async {
@@ -98,9 +98,9 @@ fn a_kill_while_it_is_recorded_keeps_all_but_the_last_second() {
 }
 
 #[test]
-fn a_recorder_that_is_dropped_where_it_stands_is_closed_as_after_a_crash() {
+fn a_dropped_recorder_is_closed_as_after_a_crash() {
     let kit = Kit::new();
-    let packets = pictures_of(AVC, 0, 300, 50, 1000);
+    let packets = video_of(AVC, 0, 300, 50, 1000);
     let mut recorder = kit.recorder(kit.order("s1"));
     kit.run(async {
         for packet in packets {
@@ -121,7 +121,7 @@ fn a_recorder_that_is_dropped_at_its_first_file_leaves_no_ghost() {
     for polls in 1..8 {
         let mut recorder = kit.recorder(kit.order(&format!("s{polls}")));
         kit.run(async {
-            for packet in pictures_of(AVC, 0, 60, 50, 1000) {
+            for packet in video_of(AVC, 0, 60, 50, 1000) {
                 recorder.push(packet);
             }
             let mut writing = Box::pin(recorder.write());
@@ -140,13 +140,13 @@ fn a_recorder_that_is_dropped_at_its_first_file_leaves_no_ghost() {
     assert!(until(|| left() == (0, true)), "{:?} {:?}", left(), kit.recordings());
 }
 
-/// A day of failures is a day, however often the service begins anew.
+/// The deadline of a day stays a day, however often the service restarts.
 #[test]
-fn the_time_of_failing_goes_on_over_starts() {
+fn the_time_without_progress_continues_over_restarts() {
     let mut kit = Kit::new();
     kit.host.is_down.store(true, Ordering::SeqCst);
     // Shorter than a part: nothing is tried, and so nothing fails, before its end is in the journal.
-    kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
+    kit.record("s1", video_of(AVC, 0, 100, 50, 1000));
     let item = |kit: &Kit| kit.core().table.all().remove(0);
     let journal = Journal::open(kit.folder.path().join("journal")).unwrap();
     for round in 1..=2_i64 {
@@ -168,24 +168,24 @@ fn the_time_of_failing_goes_on_over_starts() {
 
 /// What is set is the clock of the wall.
 #[test]
-fn a_clock_that_is_set_gives_nothing_up_and_keeps_nothing_alive() {
+fn clock_changes_do_not_affect_the_deadline() {
     for set_ms in [10 * 24 * HOUR_MS, -10 * 24 * HOUR_MS] {
         let kit = Kit::new();
         kit.host.is_down.store(true, Ordering::SeqCst);
-        kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
+        kit.record("s1", video_of(AVC, 0, 100, 50, 1000));
         let item = kit.core().table.all().remove(0);
         let failed_at = || item.data().failed_at;
         assert!(until(|| failed_at().is_some()));
         kit.host.set_ms.store(set_ms, Ordering::SeqCst);
         let then = failed_at();
-        assert!(until(|| failed_at() > then), "it is tried on");
+        assert!(until(|| failed_at() > then), "the upload is still tried");
         assert_eq!(kit.only().state, RecordingState::Uploading);
         kit.host.ahead_ms.store(25 * HOUR_MS, Ordering::SeqCst);
         kit.until_all(RecordingState::Failed);
     }
 }
 
-/// The settings name another store one day: what is on its way goes where it began, and what is there is looked for there.
+/// The settings name another store: unfinished uploads end where they began, and objects are looked for where they are.
 #[test]
 fn recordings_stay_with_the_store_they_began_with() {
     let mut kit = Kit::new();
@@ -212,7 +212,7 @@ fn recordings_stay_with_the_store_they_began_with() {
     assert!(super::kit::is_nowhere(kit.folder.path(), super::server::SECRET_KEY));
 }
 
-/// New keys for the same bucket are for what began with the old ones.
+/// New keys for the same bucket also apply to recordings that began with the old ones.
 #[test]
 fn new_keys_of_the_operators_store_hold_for_what_began_before() {
     let mut kit = Kit::new();
@@ -231,7 +231,7 @@ fn new_keys_of_the_operators_store_hold_for_what_began_before() {
 }
 
 #[test]
-fn a_file_that_is_gone_fails_and_says_so() {
+fn a_missing_file_fails_with_a_reason() {
     let mut kit = Kit::new();
     kit.host.is_down.store(true, Ordering::SeqCst);
     kit.record("s1", stream());
@@ -248,14 +248,14 @@ fn a_file_that_is_gone_fails_and_says_so() {
 }
 
 #[test]
-fn nothing_recorded_leaves_nothing() {
+fn empty_recordings_leave_nothing() {
     let mut kit = Kit::new();
     kit.record("s1", vec![media::record(AVC)]);
     assert!(kit.recordings().is_empty() && kit.files("journal").is_empty());
     // A crash between the note and the first bytes.
     let mut recorder = kit.recorder(kit.order("s2"));
     kit.run(async {
-        for packet in pictures_of(AVC, 0, 100, 50, 1000) {
+        for packet in video_of(AVC, 0, 100, 50, 1000) {
             recorder.push(packet);
             recorder.write().await.unwrap();
         }

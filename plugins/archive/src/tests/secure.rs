@@ -1,4 +1,4 @@
-//! `https://` and connections: whom the driver believes, and what it does when nothing moves.
+//! `https://` and connections: the certificates that the driver trusts, and time-outs without progress.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::upload::fault::Fault;
 use crate::upload::sockets::{Sockets, Times, half_answer, silent};
 use crate::upload::tls::{Trust, no_handshake, not_believed};
 
-/// Says how many bytes came, and whom the request was for.
+/// Answers with the number of received bytes and the host of the request.
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let host = request.headers()["host"].to_str().unwrap().to_owned();
     let path = request.uri().to_string();
@@ -79,12 +79,12 @@ async fn put(sockets: &Sockets, url: &str) -> Result<String, Fault> {
 }
 
 #[tokio::test]
-async fn a_known_certificate_is_believed_and_another_is_not() {
+async fn only_trusted_certificates_are_accepted() {
     let (address, roots) = serve().await;
     let port = address.port();
     let url = format!("https://localhost:{port}/a?b=c");
     let known = sockets(Trust::with_roots(roots));
-    // Twice: the second goes over the connection that was kept.
+    // Twice: the second request uses the kept connection.
     for _ in 0..2 {
         assert_eq!(put(&known, &url).await.unwrap(), format!("3000000 to localhost:{port}/a?b=c"));
     }
@@ -96,7 +96,7 @@ async fn a_known_certificate_is_believed_and_another_is_not() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_or_without_life_is_told_from_others() {
+async fn servers_without_tls_or_answers_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let times = times();

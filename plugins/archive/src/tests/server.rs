@@ -122,14 +122,14 @@ impl Server {
         Server { address, root, shared }
     }
 
-    /// Decides by the number of the request, from 0 on since this call, and what it is for.
+    /// Decides by the number of the request, from 0 since this call, and its kind.
     pub(crate) fn script(&self, script: impl FnMut(u64, Ask) -> Act + Send + 'static) {
         *self.shared.script.lock() = Box::new(script);
         self.shared.count.store(0, Ordering::SeqCst);
         self.shared.asked.lock().clear();
     }
 
-    /// Does with the first `times` requests of a kind as told.
+    /// Handles the first `times` requests of a kind as given.
     pub(crate) fn on(&self, kind: Ask, times: u32, act: Act) {
         let mut left = times;
         self.script(move |_, ask| {
@@ -159,7 +159,7 @@ impl Server {
         let bucket = self.root.path().join(name);
         let (mut folders, mut found) = (vec![bucket.clone()], Vec::new());
         while let Some(folder) = folders.pop() {
-            // What goes while it is looked for is not there.
+            // A file that disappears meanwhile does not count.
             for entry in std::fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 match path.is_dir() {
@@ -177,7 +177,7 @@ impl Server {
         found
     }
 
-    /// Puts an object there, as somebody else would.
+    /// Puts an object there, as another program would.
     pub(crate) fn place(&self, key: &str, bytes: &[u8]) {
         let path = self.root.path().join(BUCKET).join(key);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The texts that people read of a recording that does not go up. No other test here holds one of them.
+//! Texts of failed recordings and uploads for users. No other test repeats them.
 
 use std::io;
 
@@ -15,22 +15,22 @@ use crate::upload::tls::{no_handshake, not_believed};
 
 #[test]
 fn recordings_texts() {
-    assert_eq!(DELETED, "it was deleted");
-    assert_eq!(AGAIN, "; it is tried again");
+    assert_eq!(DELETED, "the recording was deleted");
+    assert_eq!(AGAIN, "; the upload is tried again");
     assert_eq!(
         STAYS,
-        ". Its upload had begun when its destination was given another store, and ends where it began: set the \
+        ". The upload began before the destination was given another store, and must end at the first store: set the \
          destination back to that store, with keys that work, or delete the recording"
     );
     assert_eq!(
         copy_deleted("no route", COPY_EXPIRED),
-        "no route. Its local copy was deleted: its time was over (failedDays)"
+        "no route. Its local copy was deleted: its retention time is over (failedDays)"
     );
     assert_eq!(
         copy_deleted("no route", COPIES_TOO_LARGE),
-        "no route. Its local copy was deleted: failed recordings take more room than they may (failedQuotaBytes)"
+        "no route. Its local copy was deleted: failed recordings use more disk space than failedQuotaBytes allows"
     );
-    assert_eq!(disk_failed(io::Error::other("no room")), Error::internal("the local disk failed: no room"));
+    assert_eq!(disk_failed(io::Error::other("no space")), Error::internal("the local disk failed: no space"));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn uploads_texts() {
             Fault::taken("a/b.mp4"),
             Kind::Final,
             remote,
-            "the store has another object under the name a/b.mp4; it is not overwritten",
+            "the store already has another object with the name a/b.mp4, which is not overwritten",
         ),
         (
             lost(Error::internal("no file")),
@@ -54,14 +54,19 @@ fn uploads_texts() {
             silent("a.example", second),
             Kind::Network,
             Class::Network,
-            "a.example took and sent nothing for 1 s",
+            "a.example accepted and sent no data for 1 s",
         ),
-        (half_answer("a.example"), Kind::Network, Class::Network, "a.example broke its answer off"),
+        (
+            half_answer("a.example"),
+            Kind::Network,
+            Class::Network,
+            "a.example sent an incomplete or too long answer",
+        ),
         (
             not_believed("a.example"),
             Kind::Other,
             remote,
-            "the certificate of a.example is not believed; check that it is valid for this name and signed by a known \
+            "the certificate of a.example is not trusted; check that it is valid for this name and signed by a known \
              authority",
         ),
         (
@@ -84,11 +89,11 @@ fn answers_texts() {
             "S refused the request (403 AccessDenied); check accessKey, secretKey and what they may do in this bucket",
         ),
         (404, "NoSuchBucket", "S does not exist (404 NoSuchBucket); check endpoint and bucket"),
-        (404, "NoSuchKey", "S does not have it (404 NoSuchKey)"),
-        (412, "", "S has another object of this name already (412); it is not overwritten"),
+        (404, "NoSuchKey", "S has no such object or upload (404 NoSuchKey)"),
+        (412, "", "S already has another object of this name (412), which is not overwritten"),
         (501, "", "S does not know this kind of request (501)"),
-        (503, "SlowDown", "S cannot take it now (503 SlowDown)"),
-        (301, "", "S is to be asked elsewhere (301); check endpoint, region and forcePathStyle"),
+        (503, "SlowDown", "S cannot take the request now (503 SlowDown)"),
+        (301, "", "S redirects to another address (301); check endpoint, region and forcePathStyle"),
         (400, "", "S did not accept the request (400)"),
     ] {
         let body = format!("<Error><Code>{code}</Code></Error>");

@@ -1,4 +1,4 @@
-//! Journal files that version 1 of the driver wrote, kept as they were: what was on its way at an upgrade goes on.
+//! Journal files written by version 1 of the driver: unfinished uploads continue after an upgrade.
 //!
 //! `version1.json` holds one file for each state in which a kill left a recording.
 
@@ -10,7 +10,7 @@ use satcast_plugin_api::driver::RecordingState;
 use serde_json::Value;
 
 use super::kit::{Kit, until};
-use super::media::{self, AVC, pictures_of};
+use super::media::{self, AVC, video_of};
 use crate::entry::{Bucket, Entry, Fate, State, Trouble, VERSION};
 use crate::journal::Journal;
 use crate::names::stem;
@@ -82,11 +82,11 @@ fn every_kept_file_has_its_state() {
 }
 
 #[test]
-fn what_was_on_its_way_comes_to_its_store() {
+fn unfinished_uploads_are_completed() {
     for (name, stream) in [
-        ("waiting", pictures_of(AVC, 0, 100, 50, 1000)),
-        ("recording", pictures_of(AVC, 0, 500, 50, 40_000)),
-        ("completing", pictures_of(AVC, 0, 500, 50, 40_000)),
+        ("waiting", video_of(AVC, 0, 100, 50, 1000)),
+        ("recording", video_of(AVC, 0, 500, 50, 40_000)),
+        ("completing", video_of(AVC, 0, 500, 50, 40_000)),
     ] {
         let mut kit = Kit::new();
         kit.kill();

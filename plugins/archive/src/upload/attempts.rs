@@ -1,4 +1,4 @@
-//! When a failed upload is tried again, and when no more. Pure: no clock, no randomness.
+//! Decides when a failed upload is tried again, and when it is given up. Pure: no clock, no randomness.
 
 use std::time::Duration;
 
@@ -8,11 +8,10 @@ use satcast_plugin_api::Class;
 const FIRST: Duration = Duration::from_secs(1);
 /// Longest pause while the network or the store fails.
 const LONGEST: Duration = Duration::from_secs(300);
-/// Shortest and longest pause while the store refuses us: only people mend that, and they may well within the day, by a new policy
-/// or secret at the store. So it is not given up earlier.
+/// First and longest pause after a refusal. A refusal is fixed at the store, by a new policy or secret, often within
+/// the day, so the upload is not given up earlier.
 const REFUSED_FIRST: Duration = Duration::from_secs(60);
 const REFUSED_LONGEST: Duration = Duration::from_secs(900);
-/// Doublings that are counted.
 const DOUBLINGS_MAX: u32 = 16;
 
 /// The pauses; shorter in tests.
@@ -22,12 +21,13 @@ pub(crate) struct Pauses {
     pub(crate) usual: (Duration, Duration),
     /// The same after a refusal.
     pub(crate) refused: (Duration, Duration),
-    /// How long it is tried, counted from the first failure after the last progress, and not before the end of the recording.
+    /// How long an upload is tried, counted from the first failure after the last progress, and not before the end of
+    /// the recording.
     pub(crate) give_up: Duration,
 }
 
 impl Pauses {
-    /// Those of an operator who wants it tried for `hours`.
+    /// The pauses of an operator who wants uploads tried for `hours`.
     pub(crate) fn new(hours: u32) -> Self {
         Pauses {
             usual: (FIRST, LONGEST),
@@ -37,7 +37,6 @@ impl Pauses {
     }
 }
 
-/// What to do after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Try again after this pause.
@@ -53,8 +52,8 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// A failure of `class`. `failing_ms`: how long nothing has worked, counted as [`Pauses::give_up`] says; `None` while the
-    /// recording still runs, when nothing is given up. `jitter`: 0 to 1, any value.
+    /// The next step after a failure of `class`. `failing_ms`: time without progress, counted as in
+    /// [`Pauses::give_up`]; `None` during the recording, when nothing is given up. `jitter`: 0 to 1, any value.
     pub(crate) fn failed(
         &mut self,
         class: Class,
@@ -71,11 +70,11 @@ impl Attempts {
         };
         let full = first.saturating_mul(1 << self.failures.min(DOUBLINGS_MAX)).min(longest);
         self.failures = self.failures.saturating_add(1);
-        // Half of it always, so that a store in trouble is not asked at once.
+        // Always at least half, so that a store in trouble is not asked at once.
         Next::Again(full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0)))
     }
 
-    /// Something worked.
+    /// Resets the failures.
     pub(crate) fn progressed(&mut self) {
         self.failures = 0;
     }
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_are_capped_and_start_anew_after_progress() {
+    fn pauses_grow_are_capped_and_reset_after_progress() {
         let (mut attempts, pauses) = (Attempts::default(), Pauses::new(1));
         let mut next = || attempts.failed(Class::Network, Some(0), 1.0, &pauses);
         let pauses_of: Vec<Next> = (0..10).map(|_| next()).collect();

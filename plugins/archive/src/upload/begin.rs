@@ -1,4 +1,4 @@
-//! The beginning: what a crash left is closed, and the store opens an upload.
+//! The beginning: closes a recording that a crash interrupted, and opens an upload at the store.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -16,7 +16,7 @@ use crate::limits::TOKEN_BYTES_MAX;
 use crate::parts;
 use crate::table::Item;
 
-/// A recording that a crash cut off: what is whole of it is all of it.
+/// Closes a recording that a crash interrupted at its last whole fragment.
 pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let path = core.table.path(&item.file_name);
     let whole = blocking(move || {
@@ -34,13 +34,13 @@ pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
         recording = item.file_name,
         bytes = whole.bytes,
         seconds = whole.duration_ms / 1000,
-        "a recording that was cut off is closed"
+        "an interrupted recording is closed"
     );
     core.table
         .change(item, |data| {
-            // Only whole parts were sent while it ran.
+            // Only whole parts were sent during the recording.
             if parts::part(data.entry.parts()).is_none_or(|next| next.offset > whole.bytes) {
-                // The machine lost what the store has: the object shall be what is here.
+                // The machine lost data that the store has: the object must match the local copy.
                 data.entry.abandon_upload();
             }
             data.entry.bytes = whole.bytes;
@@ -51,12 +51,12 @@ pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
     Ok(())
 }
 
-/// Has the store open an upload.
+/// Opens an upload at the store.
 pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let (store, key) = core.store(item)?;
     match store.find(&key).await {
         Ok(None) => {}
-        // An earlier attempt made it, and its end was not heard of.
+        // An earlier attempt made the object, and its answer was lost.
         Ok(Some(found)) if complete::is_ours(item, &found) => {
             complete::done(core, item, &store, &key).await?;
 
@@ -66,7 +66,7 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
             return Ok(());
         }
         Ok(Some(_)) => return Err(Fault::taken(&key)),
-        // Who may write may not be allowed to look: the store says so again, or not, when the upload is opened.
+        // A key that may write may not be allowed to read; opening the upload shows whether it may write.
         Err(fault) if fault.kind == Kind::Refused => {}
         Err(fault) => return Err(fault),
     }
@@ -85,11 +85,11 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
         .change(item, |data| {
             data.entry.open_upload(&key, id);
             data.entry.attempt_opened = true;
-            // It goes on; whether that holds shows with the first part.
+            // The first part will show whether the recovery lasts.
             data.entry.clear_trouble();
         })
         .await?;
-    // Not before it is in the journal: an upload that is not is ended, and nobody pays for it.
+    // Only after it is in the journal: an upload that is not is aborted and not paid for.
 
     if let Some(answer) = item.take_answer() {
         answer.give(Ok(()));

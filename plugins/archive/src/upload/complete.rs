@@ -1,4 +1,4 @@
-//! The end: one object of all parts, which the store confirms.
+//! The end: makes one object of all parts, which the store confirms.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
             found.etag.as_ref().is_some_and(|etag| is_composite(etag, count) && sum.as_ref() != Some(etag));
         found.bytes == bytes && !(other && sum.is_some())
     };
-    // Before it is asked for: should the answer be lost, the object is known by it, however much later.
+    // Saved before the request: if the answer is lost, the object is recognised by it, however much later.
     let is_noted = item.data().entry.at_store.as_ref().is_some_and(|at_store| at_store.sum == sum);
     if !is_noted {
         let note = |data: &mut Data| {
@@ -47,11 +47,11 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
                 Ok(found) => {
                     let has = found.map_or(0, |found| found.bytes);
                     let fault = Fault::remote(format!(
-                        "the store has {has} bytes of the recording after its upload, or other ones, and not its {bytes} bytes"
+                        "after the upload the store has an object of {has} bytes that does not match the recording of {bytes} bytes"
                     ));
                     Err(restart(core, item, fault, None).await)
                 }
-                // Who may write may not be allowed to look; the sum of all parts says as much.
+                // A key that may write may not be allowed to read; the checksum of all parts proves the same.
                 Err(fault) if fault.kind == Kind::Refused && is_proved => {
                     done(core, item, &store, &key).await
                 }
@@ -60,7 +60,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
         }
         Err(fault) if fault.kind == Kind::Network => Err(fault),
         Err(fault) => match store.find(&key).await {
-            // It was done, and we did not hear of it.
+            // The object was made, and the answer was lost.
             Ok(Some(found)) if is_ours(item, &found) => done(core, item, &store, &key).await,
             Ok(Some(_)) => Err(Fault::taken(&key)),
             Ok(None) if matches!(fault.kind, Kind::Missing | Kind::NoBucket | Kind::Other) => {
@@ -71,8 +71,8 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
     }
 }
 
-/// Whether an object that stands there is the whole recording, and no other's of the same name. Its checksum tells where the store
-/// gives one; else the session that is written on it.
+/// Whether an existing object is this whole recording and not another object of the same name. The checksum decides
+/// where the store gives one; else the session in its metadata.
 pub(super) fn is_ours(item: &Item, found: &Found) -> bool {
     let data = item.data();
     let entry = &data.entry;
@@ -80,11 +80,11 @@ pub(super) fn is_ours(item: &Item, found: &Found) -> bool {
         Some(sum) => found.etag.as_ref() == Some(sum),
         None => found.session.is_some() && found.session == Some(header_text(&entry.about.session_id)),
     };
-    // What is still recorded is no object yet.
+    // A running recording has no object yet.
     matches!(entry.state, State::Uploading { .. }) && found.bytes == entry.bytes && is_it
 }
 
-/// The store has it: that is noted, then the local copy goes.
+/// The store has the object: saves that, then removes the local copy.
 pub(super) async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> Result<(), Fault> {
     tidy(core, item, store).await;
     let ready = |data: &mut Data| {
@@ -92,12 +92,12 @@ pub(super) async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key:
         data.entry.at_store = Some(AtStore { has_begun: true, ..AtStore::new(key.to_owned()) });
         data.entry.state = State::Done { url: store.url(key) };
     };
-    // The copy stays until the journal says that the store has it.
+    // The copy stays until the journal says that the store has the object.
     while let Err(error) = core.table.change(item, ready).await {
-        tracing::error!(recording = item.file_name, %error, "that a recording is in its store cannot be written down; tried again");
+        tracing::error!(recording = item.file_name, %error, "the journal of an uploaded recording cannot be written; the driver tries again");
         sleep(SAVE_RETRY).await;
     }
-    tracing::info!(recording = item.file_name, "a recording is in its store");
+    tracing::info!(recording = item.file_name, "recording uploaded");
     if let Err(error) = core.table.remove_local(item).await {
         tracing::warn!(recording = item.file_name, %error, "the local copy of an uploaded recording cannot be removed");
     }

@@ -1,4 +1,4 @@
-//! Uploads that nobody will complete are ended at the store: their parts cost money there.
+//! Aborts uploads that will not be completed: their parts cost money at the store.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::entry::{Fate, State};
 use crate::table::Item;
 
-/// Does at the store what is left to do of a recording that is deleted.
+/// Does the rest of a deletion at the store.
 pub(crate) async fn delete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let State::Deleting { object, .. } = item.data().entry.state else { return Ok(()) };
     match object {
@@ -21,8 +21,8 @@ pub(crate) async fn delete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
     }
 }
 
-/// Ends what is open at the store, and deletes what an upload became just then, or once without our hearing of it. What others
-/// put there under its name stays.
+/// Aborts open uploads, and deletes the object if it is ours, also one whose answer was lost. Objects of others under
+/// its name stay.
 async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     end_uploads(core, item).await?;
     if item.data().entry.at_store.is_none() {
@@ -43,7 +43,7 @@ async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     }
 }
 
-/// Ends what is open at the store.
+/// Aborts the open uploads of a recording.
 pub(super) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     core.table.touch(item, false, |data| data.entry.abandon_upload());
     if item.data().entry.at_store.is_none() {
@@ -60,7 +60,7 @@ async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<
     let Some(at_store) = at_store.filter(|at_store| !at_store.stale.is_empty()) else { return Ok(()) };
     for id in &at_store.stale {
         match store.abort(&at_store.key, id).await {
-            // Whatever it says of it, it was asked: an upload it does not know is refused by some.
+            // Any answer ends it: some stores refuse an upload that they do not know.
             Ok(()) | Err(Fault { kind: Kind::Refused | Kind::NoBucket | Kind::Other, .. }) => {}
             Err(fault) => return Err(fault),
         }
@@ -75,8 +75,8 @@ async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<
     Ok(())
 }
 
-/// Ends every upload of the key that is open: none of them is ours any more. A crash, or an answer that was lost, leaves one of which
-/// only the store knows. Stores that do not list uploads keep it; a rule of the bucket can end those.
+/// Aborts every open upload of the key: none is in use any more. A crash or a lost answer leaves one that only the
+/// store knows. Stores that do not list uploads keep it; a bucket rule can abort those.
 pub(crate) async fn end_unknown(item: &Item, store: &Store, key: &str) {
     match store.uploads(key).await {
         Ok(ids) => {
@@ -85,12 +85,9 @@ pub(crate) async fn end_unknown(item: &Item, store: &Store, key: &str) {
                 if item.data().entry.upload().is_some_and(|upload| upload.id == id) {
                     continue;
                 }
-                tracing::info!(
-                    recording = item.file_name,
-                    "an upload that nobody continues is ended at the store"
-                );
+                tracing::info!(recording = item.file_name, "an abandoned upload is aborted at the store");
                 if let Err(fault) = store.abort(key, &id).await {
-                    tracing::debug!(recording = item.file_name, reason = %fault, "it could not be ended");
+                    tracing::debug!(recording = item.file_name, reason = %fault, "an abandoned upload could not be aborted at the store");
                 }
             }
         }
@@ -100,9 +97,9 @@ pub(crate) async fn end_unknown(item: &Item, store: &Store, key: &str) {
     }
 }
 
-/// Ends earlier uploads, as far as that goes.
+/// Aborts earlier uploads, as far as possible.
 pub(super) async fn tidy(core: &Arc<Core>, item: &Arc<Item>, store: &Store) {
     if let Err(fault) = end_stale(core, item, store).await {
-        tracing::debug!(recording = item.file_name, reason = %fault, "an earlier upload could not be ended at the store");
+        tracing::debug!(recording = item.file_name, reason = %fault, "an earlier upload could not be aborted at the store");
     }
 }

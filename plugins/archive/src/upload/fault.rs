@@ -1,17 +1,17 @@
-//! What goes wrong with a store, in words for the owner of the recording. Nothing here holds a secret or an address with a query.
+//! Failures of a store, as texts for the owner of the recording. They contain no secret and no address with a query.
 
 use http::StatusCode;
 use satcast_plugin_api::{Class, Error};
 
-/// Longest error code of a store that is repeated.
+/// Longest error code of a store that is shown.
 const CODE_BYTES_MAX: usize = 48;
 
-/// What follows from it.
+/// Kind of a failure, which decides the reaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Connection, time-out, TLS.
     Network,
-    /// 401 or 403: keys or rights are wrong; some stores also say it of an upload they do not know.
+    /// 401 or 403: keys or rights are wrong; some stores also answer this for an upload that they do not know.
     Refused,
     /// 404: no such object or upload.
     Missing,
@@ -19,9 +19,9 @@ pub(crate) enum Kind {
     NoBucket,
     /// 409 or 412: there is an object of this name.
     Exists,
-    /// The store is in trouble, or we are too fast.
+    /// The store is in trouble, or requests come too fast.
     Busy,
-    /// 501: the store does not know this kind of request.
+    /// 501: the store does not support this kind of request.
     Unknown,
     /// No further try can help.
     Final,
@@ -44,7 +44,8 @@ impl Fault {
 
     /// Another object has the name.
     pub(crate) fn taken(key: &str) -> Self {
-        let text = format!("the store has another object under the name {key}; it is not overwritten");
+        let text =
+            format!("the store already has another object with the name {key}, which is not overwritten");
         Fault::new(Kind::Final, Class::Remote, text)
     }
 
@@ -64,12 +65,12 @@ impl Fault {
         Fault::new(Kind::Other, Class::Internal, message)
     }
 
-    /// What the host says of a connection: its class stays, as a refused address is the owner's to mend.
+    /// Converts a connection error of the host. The class stays, because the owner can correct a refused address.
     pub(crate) fn from_host(error: Error) -> Self {
         Fault { kind: Kind::Network, error }
     }
 
-    /// What an answer that is no success means. `place` names store and bucket.
+    /// The meaning of an unsuccessful answer. `place` names store and bucket.
     pub(crate) fn answer(status: StatusCode, body: &[u8], place: &str) -> Self {
         let code = code(body);
         let said = match &code {
@@ -89,13 +90,15 @@ impl Fault {
                 Class::Config,
                 format!("{place} does not exist ({said}); check endpoint and bucket"),
             ),
-            (404, _) => {
-                Fault::new(Kind::Missing, Class::Remote, format!("{place} does not have it ({said})"))
-            }
+            (404, _) => Fault::new(
+                Kind::Missing,
+                Class::Remote,
+                format!("{place} has no such object or upload ({said})"),
+            ),
             (409 | 412, _) => Fault::new(
                 Kind::Exists,
                 Class::Remote,
-                format!("{place} has another object of this name already ({said}); it is not overwritten"),
+                format!("{place} already has another object of this name ({said}), which is not overwritten"),
             ),
             (501, _) => Fault::new(
                 Kind::Unknown,
@@ -103,11 +106,11 @@ impl Fault {
                 format!("{place} does not know this kind of request ({said})"),
             ),
             (408 | 429 | 500..=599, _) => {
-                Fault::new(Kind::Busy, Class::Remote, format!("{place} cannot take it now ({said})"))
+                Fault::new(Kind::Busy, Class::Remote, format!("{place} cannot take the request now ({said})"))
             }
             (300..=399, _) | (400, Some("AuthorizationHeaderMalformed" | "InvalidRegion")) => {
                 Fault::config(format!(
-                    "{place} is to be asked elsewhere ({said}); check endpoint, region and forcePathStyle"
+                    "{place} redirects to another address ({said}); check endpoint, region and forcePathStyle"
                 ))
             }
             _ => Fault::remote(format!("{place} did not accept the request ({said})")),
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_become_plain_words_of_the_right_class() {
+    fn answers_become_faults_of_the_right_class() {
         let document =
             |code: &str| format!("<?xml?><Error><Code>{code}</Code><Message>hunter2</Message></Error>");
         let table = [

@@ -1,7 +1,7 @@
-//! Brings a recording into the store: in parts while it grows, as one object when it is whole.
+//! Uploads a recording: in parts while it grows, as one object when it is complete.
 //!
-//! [`step`] decides from what is known; everything that was done is in the journal before the next step begins, so that a crash at
-//! any point leads to the same object. What the store lost is sent again.
+//! [`step`] decides from the known state. Every step is in the journal before the next one begins, so that a crash at
+//! any point leads to the same object. Parts that the store lost are sent again.
 
 pub(crate) mod attempts;
 pub(crate) mod begin;
@@ -34,12 +34,11 @@ use crate::limits::{ASKED_OPEN_MAX, PARTS_OF_ONE};
 use crate::parts::{self, Part};
 use crate::table::{Data, Item};
 
-/// What to do next for a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing, until it changes.
     Wait,
-    /// Whoever recorded into it is gone: find out what of it is whole.
+    /// The recorder is gone: find the end of the whole part.
     Repair,
     /// It is empty.
     Forget,
@@ -49,13 +48,12 @@ pub(crate) enum Step {
     Send(Vec<Part>),
     /// Make an object of the parts.
     Complete,
-    /// It is deleted: end what is open at the store.
+    /// It is deleted: abort the open uploads at the store.
     Delete,
-    /// It is as it should be.
     Done,
 }
 
-/// Decides. No I/O, no clock.
+/// Decides the next step. No I/O, no clock.
 pub(crate) fn step(data: &Data) -> Step {
     let entry = &data.entry;
     let is_closed = match entry.state {
@@ -72,7 +70,7 @@ pub(crate) fn step(data: &Data) -> Step {
     let parts = (done..done + PARTS_OF_ONE).map_while(|index| parts::ready(index, entry.bytes, is_closed));
     let parts: Vec<Part> = parts.collect();
     match (entry.upload(), parts.is_empty()) {
-        // From the first bytes on: a store that refuses shows at once, and not when the first part is whole.
+        // From the first bytes on, so that a refusal shows at once and not when the first part is complete.
         (None, _) if entry.bytes > 0 => Step::Open,
         (Some(_), false) => Step::Send(parts),
         (Some(_), true) if is_closed => Step::Complete,
@@ -80,12 +78,12 @@ pub(crate) fn step(data: &Data) -> Step {
     }
 }
 
-/// Begins the task that brings a recording to its end.
+/// Starts the upload task of a recording.
 pub(crate) fn spawn(core: &Arc<Core>, item: &Arc<Item>) {
     item.run(false, task(core.clone(), item.clone()));
 }
 
-/// The same, unless it is at work.
+/// The same, unless the task is running.
 pub(crate) fn spawn_if_idle(core: &Arc<Core>, item: &Arc<Item>) {
     item.run(true, task(core.clone(), item.clone()));
 }
@@ -93,7 +91,7 @@ pub(crate) fn spawn_if_idle(core: &Arc<Core>, item: &Arc<Item>) {
 async fn task(core: Arc<Core>, item: Arc<Item>) {
     let run = AssertUnwindSafe(run(&core, &item)).catch_unwind();
     if run.await.is_err() {
-        let error = Error::new(Class::Panic, "the driver failed at this recording");
+        let error = Error::new(Class::Panic, "the driver crashed while it processed this recording");
         fail(&core, &item, &error).await;
     }
 }
@@ -118,8 +116,8 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
                 begin::repair(core, item).await?;
             }
             Step::Forget => {
-                tracing::info!(recording = item.file_name, "nothing was recorded");
-                // The host was told of it: there never was anything.
+                tracing::info!(recording = item.file_name, "the recording is empty and is removed");
+                // The host was notified of it, so it must learn that it is gone.
                 let gone = State::Gone { is_deleted: false };
                 core.table.touch(item, true, |data| data.entry.state = gone);
                 core.table.forget(item).await?;
@@ -145,8 +143,8 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
     }
 }
 
-/// Has the store open an upload. Whoever asked for this attempt pays for one that was opened in time, and for no other: one that
-/// is opened later is ended.
+/// Opens an upload at the store. A paid retry pays only for an upload that was opened in time; one that is opened later
+/// is aborted.
 async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let opening = async {
         let _permit = permit(core, item).await;
@@ -155,7 +153,7 @@ async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
         match timeout(wait, &mut opened).await {
             Ok(opened) => opened,
             Err(_) => {
-                // Shown at once; the store may still answer, and then it is no more.
+                // Shown at once; a late answer of the store clears it.
                 core.table.failed(item, &probe::silent(wait).error).await;
                 opened.await
             }
@@ -166,7 +164,7 @@ async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     }
     let late = |_| {
         Fault::remote(format!(
-            "the store did not open an upload within {} s; see that it can be reached",
+            "the store did not open an upload within {} s; check that the store can be reached",
             ASKED_OPEN_MAX.as_secs()
         ))
     };
@@ -178,10 +176,10 @@ async fn permit(core: &Core, item: &Item) -> Taken {
     core.requests.take(&core.client(item), 1).await
 }
 
-/// After a failure: waits for the next try. False when there is none.
+/// After a failure: waits for the next try; false when there is none.
 async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut Attempts) -> bool {
     if let Some(answer) = item.take_answer() {
-        // Somebody asked for this attempt and waits to hear whether the store took it: it did not.
+        // A retry was requested and its answer is pending: the store did not accept it.
         fail(core, item, &fault.error).await;
         answer.give(Err(fault.error));
         return false;
@@ -194,11 +192,11 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
         _ => (false, false),
     };
     match next {
-        // Nothing is given up while it is recorded.
+        // Nothing is given up during the recording.
         Next::Again(pause) if fault.kind != Kind::Final || is_recording => {
             tracing::warn!(
                 recording = item.file_name, reason = %fault, wait_ms = pause.as_millis() as u64,
-                "a recording could not be brought to its store; it is tried again"
+                "an upload failed; the driver tries again"
             );
             tokio::select! {
                 () = sleep(pause) => {}
@@ -207,7 +205,7 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
             true
         }
         _ if is_deleting => {
-            tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be ended at its store");
+            tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be aborted at its store");
             let _ = core.table.bury(item).await;
             false
         }
@@ -218,10 +216,10 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
     }
 }
 
-/// Gives a recording up: its local copy stays, what is open at the store is ended.
+/// Gives a recording up: its local copy stays, and open uploads are aborted.
 pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
     if item.data().is_live {
-        tracing::error!(recording = item.file_name, reason = %error, "a recording that runs is not uploaded until it is closed");
+        tracing::error!(recording = item.file_name, reason = %error, "a running recording is not uploaded until it is closed");
         return;
     }
     tracing::error!(recording = item.file_name, reason = %error, "a recording was not uploaded; its local copy is kept for a while");
@@ -236,14 +234,15 @@ pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
     if let Err(error) = changed {
         tracing::error!(recording = item.file_name, %error, "the journal of a failed recording cannot be written");
     }
-    // Parts that nobody completes cost money at the store. What cannot be ended now is when it is uploaded or deleted.
+    // Parts that are never completed cost money at the store. If the abort fails, the next upload or the deletion does
+    // it.
     end_uploads(core, item).await;
 }
 
-/// Ends what is open at the store, as far as that goes.
+/// Aborts open uploads, as far as possible.
 pub(crate) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) {
     if let Err(fault) = ending::end_uploads(core, item).await {
-        tracing::debug!(recording = item.file_name, reason = %fault, "its upload could not be ended at the store");
+        tracing::debug!(recording = item.file_name, reason = %fault, "the upload could not be aborted at the store");
     }
 }
 

@@ -1,19 +1,19 @@
 //! Permits for requests to the stores, and for the memory of their parts.
 //!
-//! One store that hangs, or one account with many of them, has a quarter of all permits and no more. Stores of destinations have three
-//! quarters together, so that the operator's store goes on whatever they do.
+//! One store that hangs, or one account with many stores, has at most a quarter of all permits. All stores of
+//! destinations have at most three quarters together, so that the operator's store goes on.
 
 use satcast_quota::{Permit, Quota};
 
 use crate::entry::Owner;
 
-/// Who asks for permits.
+/// The holder of permits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) owner: Owner,
     /// Endpoint and bucket.
     pub(crate) store: String,
-    /// That is the operator's.
+    /// It is the operator's store.
     pub(crate) is_operators: bool,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Permits {
     all: Quota<bool>,
 }
 
-/// What was taken, until it is dropped.
+/// Permits in use; released on drop.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Taken {
@@ -34,10 +34,10 @@ pub(crate) struct Taken {
 }
 
 impl Permits {
-    /// So many in all.
+    /// `total` permits.
     pub(crate) fn new(total: u64) -> Self {
         let share = (total / 4).max(1);
-        // The totals of the first two are no limit: an account that waits for a slow store holds nothing that another needs.
+        // The first two need no total: an account that waits for a slow store holds nothing that another one needs.
         Permits {
             owners: Quota::new(u64::MAX, share),
             stores: Quota::new(u64::MAX, share),
@@ -45,8 +45,8 @@ impl Permits {
         }
     }
 
-    /// Waits for `amount`; what is more than a share counts as a share. Everybody takes the three in this order, so nobody waits in a
-    /// circle.
+    /// Waits for `amount`; more than a share counts as a share. All callers take the three in this order, so there is
+    /// no deadlock.
     pub(crate) async fn take(&self, client: &Client, amount: u64) -> Taken {
         let owner = self.owners.take(client.owner, amount).await;
         let store = self.stores.take(client.store.clone(), amount).await;
@@ -65,7 +65,7 @@ mod tests {
         Client { owner: Owner::Account(account), store: store.into(), is_operators: store == "operator" }
     }
 
-    /// As many as there are at once, one by one.
+    /// Takes as many as are free, one by one.
     fn all(permits: &Permits, client: &Client) -> Vec<Taken> {
         std::iter::from_fn(|| permits.take(client, 1).now_or_never()).collect()
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_other_stores_do_the_operators_goes_on() {
+    fn other_stores_never_block_the_operators_store() {
         let permits = Permits::new(16);
         let held: Vec<Vec<Taken>> =
             (1..9).map(|account| all(&permits, &client(account, &format!("dead{account}")))).collect();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_a_share_is_taken_alone() {
+    fn an_amount_above_a_share_is_taken_alone() {
         let permits = Permits::new(16);
         let large = permits.take(&client(1, "a"), 10).now_or_never().unwrap();
         assert_eq!(all(&permits, &client(1, "a")).len(), 0);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_uses_are_not_kept() {
+    fn unused_names_are_not_kept() {
         let permits = Permits::new(16);
         for number in 0..100 {
             drop(all(&permits, &client(number, &number.to_string())));

@@ -1,4 +1,4 @@
-//! Whether a store can be used, before anything is recorded: an upload is opened and ended, with the rights that one needs.
+//! Tests a store before anything is recorded: opens and aborts an upload, with the rights that a recording needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use crate::config::{Config, Target};
 use crate::core::Core;
 use crate::names;
 
-/// A name that no recording has: those begin with a letter or a digit.
+/// Not the name of any recording: those begin with a letter or a digit.
 const NAME: &str = "_satcast/check";
 
-/// Asks the store of a configuration.
+/// Tests the store of a configuration.
 ///
 /// # Errors
-/// As [`satcast_plugin_api::driver::Recordings::probe`]. What the operator's store refuses its user cannot mend: it is no refusal.
+/// As [`satcast_plugin_api::driver::Recordings::probe`]. The user cannot fix a refusal by the operator's store, so it
+/// is not reported as a refusal.
 pub(crate) async fn probe(core: &Arc<Core>, config: &Config) -> Result<(), Error> {
     let own = config.target()?;
     let target = own.as_ref().map_or_else(|| core.operator().cloned(), |own| Ok(own.clone()))?;

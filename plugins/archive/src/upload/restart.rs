@@ -1,4 +1,4 @@
-//! What the store lost is sent again.
+//! Restarts an upload whose parts the store lost.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::core::Core;
 use crate::limits::RESTARTS_MAX;
 use crate::table::Item;
 
-/// A request that belongs to an upload was refused. Some stores say 403 of an upload they do not know: whether it is that, or our
-/// keys, shows when another one is opened.
+/// A request of an upload was refused. Some stores answer 403 for an upload that they do not know; opening another one
+/// shows whether the keys are the cause.
 pub(super) async fn unknown_upload(
     core: &Arc<Core>,
     item: &Arc<Item>,
@@ -31,7 +31,8 @@ pub(super) async fn unknown_upload(
     }
 }
 
-/// Begins the upload anew, with one that is open already (its key and id) if there is; always a fault, as there is a pause before.
+/// Restarts the upload, with an already open one (its key and id) if there is one. Always a fault, so that a pause
+/// comes first.
 pub(super) async fn restart(
     core: &Arc<Core>,
     item: &Arc<Item>,

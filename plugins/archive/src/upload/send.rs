@@ -1,4 +1,4 @@
-//! Parts on their way.
+//! Sends parts.
 
 use std::fs::File;
 use std::io;
@@ -21,15 +21,16 @@ use crate::limits::ETAG_BYTES_MAX;
 use crate::parts::Part;
 use crate::table::Item;
 
-/// A part is read and sent in pieces of this size.
-const PIECE_BYTES: usize = 256 * 1024;
+/// Size of the chunks in which a part is read and sent.
+const READ_BYTES: usize = 256 * 1024;
 
-/// Sends parts, side by side. Those that arrived in order are in the journal before this returns, also when a later one failed.
+/// Sends parts concurrently. Parts that arrived in order are in the journal before this returns, also when a later one
+/// failed.
 pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -> Result<(), Fault> {
     let (store, key) = core.store(item)?;
     let Some(upload) = item.data().entry.upload().cloned() else { return Ok(()) };
     let path = core.table.path(&item.file_name);
-    // What the store has must never be more than what survives a crash here.
+    // The store must never have more than survives a crash here.
     let file = blocking(move || {
         let file = File::open(path)?;
         file.sync_data()?;
@@ -71,7 +72,7 @@ pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -
     }
 }
 
-/// Where parts go.
+/// Target of the parts.
 #[derive(Clone, Copy)]
 struct To<'a> {
     client: &'a Client,
@@ -80,7 +81,7 @@ struct To<'a> {
     upload: &'a Upload,
 }
 
-/// The ETag of the part, and whether it is its MD5.
+/// Returns the ETag of the part, and whether it is its MD5.
 async fn send_one(
     core: &Arc<Core>,
     to: To<'_>,
@@ -90,33 +91,33 @@ async fn send_one(
     let To { client, store, key, upload } = to;
     let _memory = core.memory.take(client, part.bytes.div_ceil(1024 * 1024)).await;
     let _request = core.requests.take(client, 1).await;
-    let pieces = blocking(move || read_part(&file, part)).await.map_err(lost)?;
-    let summed = pieces.clone();
-    // Only what the store answers is held against it: it is made while the part is on its way.
+    let chunks = blocking(move || read_part(&file, part)).await.map_err(lost)?;
+    let summed = chunks.clone();
+    // Only the store's answer is compared with it, so it is computed while the part is sent.
     let sum = blocking(move || Ok(md5_hex(summed.iter().map(Bytes::as_ref))));
-    let (etag, sum) = tokio::join!(store.part(key, &upload.id, part.index, pieces), sum);
+    let (etag, sum) = tokio::join!(store.part(key, &upload.id, part.index, chunks), sum);
     let (etag, sum) = (etag?, sum.map_err(lost)?);
     if etag.len() > ETAG_BYTES_MAX {
-        return Err(Fault::remote("the store gave a part a mark that is too long"));
+        return Err(Fault::remote("the store gave a part an ETag that is too long"));
     }
     let is_sum = bare(&etag).eq_ignore_ascii_case(&sum);
-    // A store whose ETags have been MD5s so far has something else than was sent.
+    // A store whose ETags have been MD5s so far received other bytes than were sent.
     if !is_sum && part.index > 0 && upload.has_sums && !upload.parts.is_empty() && is_md5(bare(&etag)) {
-        return Err(Fault::remote("the store has other bytes than were sent to it"));
+        return Err(Fault::remote("the store received other bytes than were sent"));
     }
     Ok((etag, is_sum))
 }
 
 fn read_part(file: &File, part: Part) -> io::Result<Vec<Bytes>> {
-    let (mut pieces, mut at, end) = (Vec::new(), part.offset, part.offset + part.bytes);
+    let (mut chunks, mut at, end) = (Vec::new(), part.offset, part.offset + part.bytes);
     while at < end {
-        let bytes = usize::try_from(end - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
-        let mut piece = BytesMut::zeroed(bytes);
-        file.read_exact_at(&mut piece, at)?;
-        pieces.push(piece.freeze());
+        let bytes = usize::try_from(end - at).unwrap_or(usize::MAX).min(READ_BYTES);
+        let mut chunk = BytesMut::zeroed(bytes);
+        file.read_exact_at(&mut chunk, at)?;
+        chunks.push(chunk.freeze());
         at += bytes as u64;
     }
-    Ok(pieces)
+    Ok(chunks)
 }
 
 /// The local copy cannot be read: no further try helps.

@@ -1,4 +1,4 @@
-//! HTTP/1.1 over sockets that the host's guard has checked: no look-up of names, proxy or redirect of our own.
+//! HTTP/1.1 over sockets that the host's outbound guard has checked: no name look-up, proxy or redirect here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,21 +20,20 @@ use super::fault::Fault;
 use super::tls::Trust;
 use crate::outside::Outside;
 
-/// Bytes of an answer that are read; ours are short documents.
+/// Largest answer that is read, in bytes; expected answers are short documents.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// Connections kept open for the next request, and for how long. Less than any store waits for one.
+/// Idle connections kept for the next request, and for how long: less than any store's idle limit.
 const IDLE_MAX: usize = 8;
 const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
 
-/// How long things may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// A connection, TLS included.
+    /// Connecting, with TLS.
     pub(crate) connect: Duration,
-    /// No byte of a request moves for so long: the connection is dead.
+    /// Longest time without progress of a request before the connection counts as dead.
     pub(crate) stall: Duration,
-    /// From the last byte of a request, which may still lie in this machine's buffers, to the whole answer. Stores take their time to
-    /// make one object of many parts.
+    /// From the last byte of a request, which may still be in this machine's buffers, to the whole answer. Stores need
+    /// time to make one object of many parts.
     pub(crate) answer: Duration,
 }
 
@@ -72,21 +71,21 @@ impl Sockets {
         Sockets { outside, trust: Trust::default(), times, idle: Mutex::default(), start: Instant::now() }
     }
 
-    /// One that believes others than the machine does.
+    /// With other certificate authorities than the machine's.
     #[cfg(test)]
     pub(crate) fn trusting(self, trust: Trust) -> Self {
         Sockets { trust, ..self }
     }
 
-    /// One request and its whole answer.
+    /// Sends one request and reads the whole answer.
     pub(crate) async fn exchange(&self, request: Request<HttpRequestBody>) -> Result<Response<Bytes>, Fault> {
         let (mut parts, body) = request.into_parts();
         let place = Place::of(&parts.uri)?;
         let host = HeaderValue::from_str(&place.authority)
-            .map_err(|_| Fault::config("endpoint: its host cannot be sent"))?;
+            .map_err(|_| Fault::config("endpoint: the host is not valid in a request"))?;
         parts.headers.insert(header::HOST, host);
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        parts.uri = path.parse().map_err(|_| Fault::internal("a request has an impossible path"))?;
+        parts.uri = path.parse().map_err(|_| Fault::internal("a request has an invalid path"))?;
         loop {
             let progress = Arc::new(Progress::new(self.start, body.content_length() as u64));
             let counted = Counted { body: body.clone(), progress: progress.clone() };
@@ -100,13 +99,13 @@ impl Sockets {
             progress.moved(0);
             let outcome = tokio::select! {
                 outcome = self.send(sender, request, &place) => outcome,
-                quiet = self.stalled(&progress) => return Err(silent(&place.authority, quiet)),
+                idle = self.stalled(&progress) => return Err(silent(&place.authority, idle)),
             };
             match outcome {
-                // A connection that was kept may have been closed by the other side meanwhile.
+                // The other side may have closed a kept connection meanwhile.
                 Err(error) if is_kept && (error.is_canceled() || error.is_closed()) => {}
                 Err(_) => {
-                    return Err(Fault::network(format!("{} broke the connection off", place.authority)));
+                    return Err(Fault::network(format!("{} closed the connection early", place.authority)));
                 }
                 Ok(None) => return Err(half_answer(&place.authority)),
                 Ok(Some(answer)) => return Ok(answer),
@@ -114,7 +113,7 @@ impl Sockets {
         }
     }
 
-    /// `Ok(None)`: the answer is not whole, or too long.
+    /// `Ok(None)`: the answer is incomplete or too long.
     async fn send(
         &self,
         mut sender: Sender,
@@ -139,9 +138,9 @@ impl Sockets {
     async fn open_now(&self, place: &Place) -> Result<Sender, Fault> {
         let connected = self.outside.connect(&place.host, place.port, self.times.connect).await;
         let socket = connected.map_err(Fault::from_host)?;
-        // Parts are written in large pieces, requests in one: waiting to fill packets only delays.
+        // Parts are written in large chunks, requests in one: Nagle's algorithm would only delay them.
         let _ = socket.set_nodelay(true);
-        let broken = |_| Fault::network(format!("{} broke the connection off", place.authority));
+        let broken = |_| Fault::network(format!("{} closed the connection early", place.authority));
         if place.is_tls {
             let stream = self.trust.connect(&place.host, socket).await?;
             let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -153,16 +152,16 @@ impl Sockets {
         Ok(sender)
     }
 
-    /// Resolves when no byte of the body went and no answer came for too long, with that time.
+    /// Resolves, with the elapsed time, when no byte of the body was sent and no answer came for too long.
     async fn stalled(&self, progress: &Progress) -> Duration {
         loop {
             let limit = if progress.is_sent() { self.times.answer } else { self.times.stall };
-            let quiet = progress.quiet();
-            if quiet >= limit {
+            let idle = progress.idle();
+            if idle >= limit {
                 return limit;
             }
-            // Looked at again before the shorter one is over: which of them holds may change meanwhile.
-            sleep((limit - quiet).min(self.times.stall)).await;
+            // Checked again before the shorter one is over, because the limit that applies may change.
+            sleep((limit - idle).min(self.times.stall)).await;
         }
     }
 
@@ -181,14 +180,14 @@ impl Sockets {
     }
 }
 
-/// The store at `authority` took and sent nothing for so long.
-pub(crate) fn silent(authority: &str, quiet: Duration) -> Fault {
-    Fault::network(format!("{authority} took and sent nothing for {} s", quiet.as_secs()))
+/// The store at `authority` accepted and sent no data for so long.
+pub(crate) fn silent(authority: &str, idle: Duration) -> Fault {
+    Fault::network(format!("{authority} accepted and sent no data for {} s", idle.as_secs()))
 }
 
-/// The answer of the store at `authority` is not whole, or too long.
+/// The answer of the store at `authority` is incomplete or too long.
 pub(crate) fn half_answer(authority: &str) -> Fault {
-    Fault::network(format!("{authority} broke its answer off"))
+    Fault::network(format!("{authority} sent an incomplete or too long answer"))
 }
 
 async fn whole(body: Incoming) -> Option<Bytes> {
@@ -196,7 +195,7 @@ async fn whole(body: Incoming) -> Option<Bytes> {
     Some(collected.to_bytes())
 }
 
-/// Where a request goes.
+/// Target of a request.
 struct Place {
     /// Scheme and authority.
     name: String,
@@ -213,7 +212,7 @@ impl Place {
             return Err(Fault::config("endpoint: has no host"));
         };
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        // An IPv6 address stands in brackets in an address; the guard takes it without.
+        // An IPv6 address is in brackets in a URL; the guard takes it without.
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         Ok(Place {
             name: format!("{is_tls} {authority}"),
@@ -225,13 +224,13 @@ impl Place {
     }
 }
 
-/// How far a request is.
+/// Progress of a request.
 #[derive(Debug)]
 struct Progress {
     start: Instant,
-    /// When a piece went, in milliseconds from the start.
+    /// When a chunk was last sent, in milliseconds from the start.
     moved_ms: AtomicU64,
-    /// Bytes that have not gone.
+    /// Bytes not sent yet.
     left: AtomicU64,
 }
 
@@ -252,13 +251,13 @@ impl Progress {
         self.left.load(Ordering::Relaxed) == 0
     }
 
-    fn quiet(&self) -> Duration {
+    fn idle(&self) -> Duration {
         let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
         self.start.elapsed().saturating_sub(moved)
     }
 }
 
-/// A request's body that notes when a piece of it went.
+/// A request body that records its progress.
 #[derive(Debug)]
 struct Counted {
     body: HttpRequestBody,

@@ -30,22 +30,22 @@ use crate::entry::Entry;
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::names;
 
-/// What the session is called among the words that stand on an object.
+/// Metadata key of the session.
 const SESSION: &str = "session";
-/// Open uploads of one key that are looked at.
+/// Most open uploads of one key that are read.
 const UPLOADS_MAX: usize = 100;
 
-/// An object that stands in the store.
+/// An object in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) bytes: u64,
     /// Without quotation marks.
     pub(crate) etag: Option<String>,
-    /// The session that is written on it.
+    /// The session in its metadata.
     pub(crate) session: Option<String>,
 }
 
-/// What is written on the object.
+/// Metadata of the object.
 #[derive(Debug, Clone)]
 pub(crate) struct Labels {
     pub(crate) title: String,
@@ -81,7 +81,7 @@ impl Store {
         format!("s3://{}/{key}", self.target.bucket)
     }
 
-    /// The object `key`, if there is one.
+    /// The object `key`, if it exists.
     pub(crate) async fn find(&self, key: &str) -> Result<Option<Found>, Fault> {
         let client = self.client()?;
         let options = GetOptions { head: true, ..GetOptions::default() };
@@ -111,17 +111,18 @@ impl Store {
         client.run(client.s3.create_multipart_opts(&path(key)?, options)).await
     }
 
-    /// Ids of the uploads of `key` that are open, the first hundred. The library does not ask for them, so this request is made here.
+    /// Ids of the open uploads of `key`, at most a hundred. `object_store` has no such request, so it is made here.
     pub(crate) async fn uploads(&self, key: &str) -> Result<Vec<String>, Fault> {
         let target = &self.target;
-        let mut url = Url::parse(&self.base()).map_err(|_| Fault::config("endpoint: is no address"))?;
+        let mut url =
+            Url::parse(&self.base()).map_err(|_| Fault::config("endpoint: is not a valid address"))?;
         url.query_pairs_mut()
             .append_pair("max-uploads", "100")
             .append_pair("prefix", key)
             .append_pair("uploads", "");
         let mut request = Request::new(HttpRequestBody::empty());
         *request.uri_mut() =
-            url.as_str().parse().map_err(|_| Fault::internal("a request has an impossible address"))?;
+            url.as_str().parse().map_err(|_| Fault::internal("a request has an invalid address"))?;
         let credential = AwsCredential {
             key_id: target.access_key.clone(),
             secret_key: target.secret_key.clone(),
@@ -137,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Sends part `index` (from 0 on); returns its ETag as the store wrote it.
+    /// Sends part `index` (from 0); returns its ETag as the store wrote it.
     pub(crate) async fn part(
         &self,
         key: &str,
@@ -152,8 +153,9 @@ impl Store {
         Ok(part.content_id)
     }
 
-    /// Makes one object of the parts, if there is none of this name; returns its ETag without quotation marks. A store that does not
-    /// know the condition is asked without it: that there was none was looked at before the upload was opened.
+    /// Makes one object of the parts if none of this name exists; returns its ETag without quotation marks. A store
+    /// without conditional requests is asked without the condition: the absence was checked before the upload was
+    /// opened.
     pub(crate) async fn complete(
         &self,
         key: &str,
@@ -179,7 +181,7 @@ impl Store {
         Ok(done.e_tag.map(|etag| bare(&etag).to_owned()))
     }
 
-    /// Ends an upload without an object. One that the store does not know is ended too.
+    /// Aborts an upload. An unknown one counts as aborted.
     pub(crate) async fn abort(&self, key: &str, upload: &str) -> Result<(), Fault> {
         let client = self.client()?;
         match client.run(client.s3.abort_multipart(&path(key)?, &upload.to_owned())).await {
@@ -188,7 +190,7 @@ impl Store {
         }
     }
 
-    /// Deletes an object. One that is not there is deleted too.
+    /// Deletes an object. A missing one counts as deleted.
     pub(crate) async fn delete(&self, key: &str) -> Result<(), Fault> {
         let client = self.client()?;
         let deleted = client.s3.delete_stream(stream::once(std::future::ready(Ok(path(key)?))).boxed());
@@ -199,18 +201,18 @@ impl Store {
         }
     }
 
-    /// An address that gives the object to whoever has it, for `valid`. No I/O.
+    /// A signed address, valid for `valid`: anyone who has it can fetch the object. No I/O.
     pub(crate) fn sign(&self, key: &str, valid: Duration) -> Result<String, Fault> {
         let client = self.client()?;
         let path = path(key)?;
-        // With keys that are known it is ready at once.
+        // With static keys the result is ready at once.
         match client.s3.signed_url(Method::GET, &path, valid).now_or_never() {
             Some(Ok(url)) => Ok(url.into()),
             _ => Err(Fault::internal("an address for the recording could not be signed")),
         }
     }
 
-    /// The endpoint with the bucket before its host; `None` when the bucket stands in the path.
+    /// The endpoint with the bucket before its host; `None` when the bucket is in the path.
     fn virtual_host(&self) -> Option<String> {
         let target = &self.target;
         let (scheme, host) = target.endpoint.split_once("://").filter(|_| !target.path_style)?;
@@ -222,19 +224,19 @@ impl Store {
         self.virtual_host().unwrap_or_else(|| format!("{}/{}", self.target.endpoint, self.target.bucket))
     }
 
-    /// Bucket and store in words.
+    /// Bucket and store for texts.
     fn place(&self) -> String {
         let endpoint = &self.target.endpoint;
         let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, host)| host);
         format!("bucket {} at {host}", self.target.bucket)
     }
 
-    /// A client for one request, which notes what the store answered to it.
+    /// A client for one request, which keeps the store's answer.
     fn client(&self) -> Result<Client, Fault> {
         self.client_with(false)
     }
 
-    /// One whose request to complete has the condition that there is no object yet.
+    /// `is_conditional`: the request to complete requires that no object exists.
     fn client_with(&self, is_conditional: bool) -> Result<Client, Fault> {
         let target = &self.target;
         let endpoint = self.virtual_host().unwrap_or_else(|| target.endpoint.clone());
@@ -249,9 +251,9 @@ impl Store {
             .with_virtual_hosted_style_request(!target.path_style)
             .with_allow_http(true)
             .with_client_options(ClientOptions::new().with_allow_http(true))
-            // One object, one request: not every store knows the other way.
+            // One object, one request: not every store supports bulk deletion.
             .with_disable_bulk_delete(true)
-            // Tried again by our own rules.
+            // This driver has its own retries.
             .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
             .with_http_connector(wire.clone())
             .build()
@@ -261,10 +263,10 @@ impl Store {
 }
 
 fn path(key: &str) -> Result<Path, Fault> {
-    Path::parse(key).map_err(|_| Fault::internal("a recording has an impossible name"))
+    Path::parse(key).map_err(|_| Fault::internal("a recording has an invalid name"))
 }
 
-/// Ids in a store's list of open uploads, of exactly this key.
+/// Ids of exactly this key in a store's list of open uploads.
 fn upload_ids(document: &[u8], key: &str) -> Vec<String> {
     let text = String::from_utf8_lossy(document);
     let field = |block: &str, name: &str| {
@@ -275,7 +277,7 @@ fn upload_ids(document: &[u8], key: &str) -> Vec<String> {
     let blocks = text.split("<Upload>").skip(1);
     let of_key = blocks.filter(|block| field(block, "Key").as_deref() == Some(key));
     let ids = of_key.filter_map(|block| field(block, "UploadId"));
-    // An id with an escaped character would be another one; stores make none.
+    // An id with an escaped character would be read wrongly; stores make none.
     ids.filter(|id| !id.is_empty() && id.len() <= TOKEN_BYTES_MAX && !id.contains('&'))
         .take(UPLOADS_MAX)
         .collect()
@@ -286,7 +288,7 @@ pub(crate) fn bare(etag: &str) -> &str {
     etag.trim().trim_start_matches("W/").trim_matches('"')
 }
 
-/// What of a text may stand in a header.
+/// The characters of a text that a header may contain.
 pub(crate) fn header_text(text: &str) -> String {
     let visible = |letter: char| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' };
     text.chars().map(visible).take(256).collect::<String>().trim().to_owned()

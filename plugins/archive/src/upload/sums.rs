@@ -3,13 +3,14 @@
 use md5::{Digest as _, Md5};
 
 /// MD5 in hexadecimal.
-pub(crate) fn md5_hex<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+pub(crate) fn md5_hex<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Md5::new();
-    pieces.into_iter().for_each(|piece| hash.update(piece));
+    chunks.into_iter().for_each(|chunk| hash.update(chunk));
     hex(&hash.finalize())
 }
 
-/// The ETag that S3 gives an object of parts with these MD5s: the MD5 of them all, and their number. `None` when one is no MD5.
+/// The ETag that S3 gives an object of parts with these MD5s: the MD5 of them all, and their number. `None` when one is
+/// not an MD5.
 pub(crate) fn composite<'a>(etags: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (mut hash, mut count) = (Md5::new(), 0);
     for etag in etags {
@@ -19,13 +20,13 @@ pub(crate) fn composite<'a>(etags: impl IntoIterator<Item = &'a str>) -> Option<
     Some(format!("{}-{count}", hex(&hash.finalize())))
 }
 
-/// An ETag of the form that [`composite`] makes, for `count` parts.
+/// Whether an ETag has the form that [`composite`] makes for `count` parts.
 pub(crate) fn is_composite(etag: &str, count: usize) -> bool {
     let Some((sum, number)) = etag.split_once('-') else { return false };
     bytes(sum).is_some() && number.parse() == Ok(count)
 }
 
-/// Looks like an MD5.
+/// Whether it looks like an MD5.
 pub(crate) fn is_md5(etag: &str) -> bool {
     bytes(etag).is_some()
 }
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_those_of_the_store() {
+    fn sums_match_those_of_the_store() {
         // RFC 1321, appendix A.5.
         assert_eq!(md5_hex([&b"a"[..], b"bc"]), "900150983cd24fb0d6963f7d28e17f72");
         let sums = ["900150983cd24fb0d6963f7d28e17f72", "d41d8cd98f00b204e9800998ecf8427e"];

@@ -1,4 +1,4 @@
-//! `https://` stores: whom the driver believes.
+//! TLS for `https://` stores, and the certificate authorities that the driver trusts.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, crypto::ring};
 
 use super::fault::Fault;
 
-/// The authorities this machine knows, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Loaded at the first use, and again at every
-/// use until one is found.
+/// The authorities of the machine, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Loaded at the first use, and again
+/// at every use until one is found.
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     config: Mutex<Option<Arc<ClientConfig>>>,
 }
 
 impl Trust {
-    /// Those of these roots.
+    /// Trusts these roots.
     #[cfg(test)]
     pub(crate) fn with_roots(roots: RootCertStore) -> Self {
         Trust { config: Mutex::new(Some(Arc::new(client_config(roots).unwrap()))) }
@@ -33,7 +33,7 @@ impl Trust {
         let roots = spawn_blocking(system_roots).await.unwrap_or_else(|_| RootCertStore::empty());
         if roots.is_empty() {
             return Err(Fault::internal(
-                "no certificate authorities were found on this machine, so no https:// store can be checked; ask the operator to \
+                "no certificate authorities were found on this machine, so https:// stores cannot be verified; ask the operator to \
                  install ca-certificates or to set SSL_CERT_FILE",
             ));
         }
@@ -46,19 +46,19 @@ impl Trust {
         self.config.lock()
     }
 
-    /// Speaks TLS to `host` over a connected socket.
+    /// Starts TLS with `host` over a connected socket.
     pub(crate) async fn connect(&self, host: &str, socket: TcpStream) -> Result<TlsStream<TcpStream>, Fault> {
-        // An IPv6 address stands in brackets in an address, and a dot at the end means the same name.
+        // An IPv6 address is in brackets in a URL, and a trailing dot means the same name.
         let bare = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_owned();
         let name = ServerName::try_from(bare)
-            .map_err(|_| Fault::config("endpoint: its host is no name that a certificate could have"))?;
+            .map_err(|_| Fault::config("endpoint: the host is not a name that a certificate can have"))?;
         let connector = TlsConnector::from(self.config().await?);
         connector.connect(name, socket).await.map_err(|error| failed(host, &error))
     }
 }
 
 fn client_config(roots: RootCertStore) -> Result<ClientConfig, Fault> {
-    // Named: this library has its own copy of rustls, in which nobody has installed a default.
+    // Explicit: this library has its own copy of rustls without a default provider.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let versions = builder
         .with_safe_default_protocol_versions()
@@ -74,7 +74,7 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-/// Why the handshake failed. Nothing the server wrote is repeated.
+/// Why the handshake failed. Nothing that the server wrote is repeated.
 fn failed(host: &str, error: &std::io::Error) -> Fault {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
@@ -83,14 +83,14 @@ fn failed(host: &str, error: &std::io::Error) -> Fault {
     }
 }
 
-/// The certificate of the store proves nothing.
+/// The certificate of the store is not trusted.
 pub(crate) fn not_believed(host: &str) -> Fault {
     Fault::remote(format!(
-        "the certificate of {host} is not believed; check that it is valid for this name and signed by a known authority"
+        "the certificate of {host} is not trusted; check that it is valid for this name and signed by a known authority"
     ))
 }
 
-/// The store speaks no TLS, or broke it off.
+/// The store does not speak TLS, or ended the handshake.
 pub(crate) fn no_handshake(host: &str) -> Fault {
     Fault::network(format!(
         "{host} did not complete the TLS handshake; check that it takes https:// at this port"

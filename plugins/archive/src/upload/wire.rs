@@ -1,4 +1,4 @@
-//! Requests of `object_store` on our own sockets, and what of their answers is kept.
+//! Requests of `object_store` over the driver's sockets, and the parts of their answers that are kept.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// The outcome, with what was seen on the wire instead of the library's error: that one repeats whole answers.
+    /// Returns the outcome, with the failure seen on the wire instead of the library's error, which repeats whole
+    /// answers.
     pub(super) async fn run<T>(
         &self,
         work: impl Future<Output = object_store::Result<T>>,
@@ -30,21 +31,21 @@ impl Client {
         work.await.map_err(|_| {
             let seen = self.wire.fault.lock().take();
             seen.unwrap_or_else(|| {
-                Fault::remote(format!("{} gave an answer that cannot be read", self.wire.place))
+                Fault::remote(format!("{} sent an answer that cannot be read", self.wire.place))
             })
         })
     }
 }
 
-/// The library's requests on our sockets.
+/// The library's requests over the driver's sockets.
 #[derive(Debug, Clone)]
 pub(super) struct Wire {
     pub(super) sockets: Arc<Sockets>,
-    /// Bucket and store in words.
+    /// Bucket and store for texts.
     pub(super) place: Arc<str>,
-    /// Its request to complete is refused when there is an object already.
+    /// Its request to complete is refused when the object exists.
     pub(super) is_conditional: bool,
-    /// What went wrong, if something did.
+    /// The failure, if there was one.
     pub(super) fault: Arc<Mutex<Option<Fault>>>,
 }
 
@@ -60,7 +61,7 @@ impl HttpService for Wire {
         let completes = request.method() == Method::POST
             && request.uri().query().is_some_and(|query| query.starts_with("uploadId="));
         if completes && self.is_conditional {
-            // The library has this for its own copies only.
+            // The library supports this only for its own copies.
             request.headers_mut().insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
         let outcome = self.sockets.exchange(request).await;
@@ -72,7 +73,7 @@ impl HttpService for Wire {
             }
         };
         let (head, body) = answer.into_parts();
-        // S3 says some failures to complete with status 200 and an error document.
+        // S3 reports some failures to complete with status 200 and an error document.
         if !head.status.is_success() {
             self.note(Fault::answer(head.status, &body, &self.place));
         } else if completes && body.windows(7).any(|window| window == b"<Error>") {

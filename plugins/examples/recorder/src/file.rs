@@ -11,7 +11,7 @@ use crate::flv;
 /// Files with the same name in one folder.
 const SAME_NAME_MAX: u32 = 10_000;
 
-/// A recording that grows; what is in it never changes.
+/// A recording that grows; written bytes never change.
 pub(crate) struct Recording {
     name: String,
     file: Option<File>,
@@ -23,7 +23,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Makes `<name>.flv` in `folder`, or `<name>-2.flv` and so on when that is there: a recording is never overwritten.
+    /// Creates `<name>.flv` in `folder`, or `<name>-2.flv` and so on when it exists: a recording is never overwritten.
     pub(crate) async fn create(folder: &Path, name: &str, bytes_max: u64) -> Result<Self, Error> {
         let (folder, name) = (folder.to_path_buf(), name.to_owned());
         blocking(move || {
@@ -74,7 +74,7 @@ impl Recording {
         Ok(count)
     }
 
-    /// Puts everything so far on the disk.
+    /// Flushes everything to the disk.
     pub(crate) async fn sync(&mut self) -> Result<(), Error> {
         if let Some(file) = self.file.take() {
             self.file = Some(blocking(move || file.sync_data().map(|()| file)).await?);
@@ -82,7 +82,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Puts everything on the disk and closes the file.
+    /// Flushes everything to the disk and closes the file.
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         match self.file.take() {
             Some(file) => blocking(move || file.sync_all()).await,
@@ -100,7 +100,7 @@ impl Recording {
         self.written
     }
 
-    /// Something can be played.
+    /// The file has playable media.
     pub(crate) fn has_media(&self) -> bool {
         self.base_ns.is_some()
     }

@@ -2,13 +2,13 @@
 
 use satcast_plugin_api::{Codec, NANOS_PER_MILLI, Packet};
 
-/// The start of every file: version 1, sound and pictures, a head of 9 bytes, no tag before the first.
+/// The start of every file: version 1, audio and video, a header of 9 bytes, no tag before the first.
 pub(crate) const HEAD: [u8; 13] = *b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 /// Sizes are written in three bytes.
 const DATA_BYTES_MAX: usize = 0xff_ffff;
 const TAG_HEAD_BYTES: u32 = 11;
 
-/// Appends a packet, `since_ns` after the beginning of the file. One that FLV cannot hold is left out.
+/// Appends a packet, `since_ns` after the beginning of the file. Leaves out packets that FLV cannot hold.
 pub(crate) fn put(out: &mut Vec<u8>, packet: &Packet, since_ns: i64) {
     let config = packet.is_config();
     let (kind, prefix) = match packet.codec {

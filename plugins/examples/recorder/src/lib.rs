@@ -1,10 +1,10 @@
-//! Driver `recorder`: records each session to an FLV file in its data folder and gives the file to viewers while it grows.
+//! Driver `recorder`: records each session to an FLV file in its data folder and publishes the file for viewers while it grows.
 //!
-//! [`flv`] says what stands in the file, [`file`] writes it on a thread of its own, [`shelf`] tells the host what viewers may fetch.
+//! [`flv`] makes the content of the file, [`file`] writes it on a separate thread, [`assets`] publishes it for viewers.
 
+mod assets;
 mod file;
 mod flv;
-mod shelf;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use tokio::sync::watch;
 
 use file::Recording;
 
-/// Largest file when the operator sets nothing, in MiB.
+/// Default of the largest file, in MiB.
 const FILE_MIB_DEFAULT: u64 = 4096;
-/// A power failure costs so much of a recording.
+/// Media of a recording that a power failure may cost.
 const SYNC_EVERY: Duration = Duration::from_secs(30);
 
-/// What the operator may write below `[driver.recorder]`.
+/// The operator's settings below `[driver.recorder]`.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
@@ -68,7 +68,7 @@ impl Driver for Recorder {
     const INFO: DriverInfo =
         DriverInfo { id: "recorder", version: env!("CARGO_PKG_VERSION"), title: "Local recorder" };
 
-    /// A disk that stalls for a while costs nothing of a recording: the service keeps what cannot be written yet.
+    /// A disk that stalls for a while costs no media: the service spools packets that cannot be written yet.
     const LOSSLESS: bool = true;
 
     fn types() -> Vec<DestType> {
@@ -126,18 +126,18 @@ impl Destination for Session {
             ctx.bytes_sent(bytes);
             if recording.has_media() {
                 ctx.state(State::Live);
-                shelf::show(&ctx, &recording, target.borrow_and_update().listed, false)?;
+                assets::show(&ctx, &recording, target.borrow_and_update().listed, false)?;
             }
         }
         recording.finish().await?;
-        shelf::show(&ctx, &recording, target.borrow().listed, true)?;
+        assets::show(&ctx, &recording, target.borrow().listed, true)?;
         ctx.event("recording.ready", &json!({ "file": recording.name(), "bytes": recording.len() }));
         Ok(())
     }
 
     fn reconfigure(&self, config: Config<'_>) -> Result<Reconfigured, Error> {
         let target: Target = config.parse()?;
-        // Another name is another file.
+        // A new name needs a new file.
         if target.name != self.target.borrow().name {
             return Ok(Reconfigured::Reopen);
         }
@@ -145,7 +145,7 @@ impl Destination for Session {
         Ok(Reconfigured::Taken)
     }
 
-    /// Viewers of a listed recording may ask for facts about it.
+    /// Answers requests for facts about a listed recording.
     async fn http(self: Arc<Self>, _: HttpRequest) -> Result<HttpResponse, Error> {
         let target = self.target.borrow().clone();
         if !target.listed {

@@ -49,7 +49,7 @@ fn records_and_shows(kit: &Testkit) {
     let last = video_tag(1000) - 4;
     assert_eq!(file[file.len() - 4..], (last as u32).to_be_bytes(), "a tag ends with its size");
     dest.report(|report| {
-        assert_eq!(report.assets["recording.flv"].bytes().expect("the piece"), file);
+        assert_eq!(report.assets["recording.flv"].bytes().expect("the asset"), file);
         let list = report.assets["index.m3u8"].bytes().expect("the playlist");
         assert_eq!(String::from_utf8_lossy(&list), "#EXTM3U\n#EXTINF:-1,talk.flv\nrecording.flv\n");
         let playback = report.playback.as_ref().expect("a playback");
@@ -78,13 +78,13 @@ fn takes_and_refuses_changes(kit: &Testkit) {
     assert!(!dest.reconfigure(&json!({ "name": "other" })).expect("an answer"), "another file");
     assert!(dest.reconfigure(&json!({ "name": "changed", "listed": false })).expect("an answer"));
     feed(&dest, 1);
-    assert!(kit.wait_until(&dest, |report| report.assets.is_empty()), "viewers see it no more");
+    assert!(kit.wait_until(&dest, |report| report.assets.is_empty()), "viewers no longer see it");
     assert_eq!(kit.get(&dest, &info).expect("an answer").status, 404);
     dest.stop();
     dest.wait_for_end().expect("a clean end");
 }
 
-/// Two minutes in no time.
+/// Two minutes of the test's clock.
 fn goes_to_the_disk_now_and_then(kit: &Testkit, clock: &Clock) {
     let dest = kit.open("recording", &json!({ "name": "synced" })).expect("an opening");
     feed(&dest, 1);
@@ -94,7 +94,7 @@ fn goes_to_the_disk_now_and_then(kit: &Testkit, clock: &Clock) {
         assert_eq!(clock.skip(), Some(Duration::from_secs(30)));
     }
     assert_eq!(clock.now() - begin, Duration::from_secs(120));
-    // It sleeps again only after it was there the fourth time.
+    // It sleeps again only after its fourth pass.
     assert!(clock.skip().is_some() && dest.counter("syncs") >= 4);
     dest.stop();
     dest.wait_for_end().expect("a clean end");

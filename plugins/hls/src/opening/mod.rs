@@ -23,21 +23,21 @@ use crate::config::Config;
 use crate::disk::{Write, WriteFailed, write_segment};
 use crate::folder::{Folder, Root, SegmentFile};
 use crate::janitor::{self, Janitor};
-use crate::limits::{IDLE_WAIT_MAX, Limits, PART_NANOS, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
+use crate::limits::{IDLE_WAIT_MAX, Limits, PART_NANOS, SAVE_WAIT, TRACK_REFUSALS_LOGGED_MAX};
 use crate::numbers::Numbers;
 use crate::sessions::{Address, Sessions};
 use crate::window::{KEYFRAMES_TOO_FAR, Window};
 
-/// How long the removal of everything may take when the driver ends; the next start clears what is left.
+/// Longest time to remove all files when the driver ends; the next start clears the rest.
 const CLEAR_WAIT: Duration = Duration::from_secs(1);
 
-/// How long after it began an opening may be given what was kept for it.
+/// Time after the start of an opening in which it may receive backfill, packets from before the opening.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
 
-/// What all openings share.
+/// State that all openings share.
 pub(crate) struct Shared {
     root: Root,
-    /// Tells a later instance that this one is at work.
+    /// The lock by which a later instance sees that this one is running.
     _held: Option<File>,
     numbers: Numbers,
     sessions: Sessions,
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Clears what an earlier process left in the folder `name` below `data`, and makes ready for openings.
+    /// Clears the files of an earlier process in the folder `name` below `data`, and prepares for openings.
     ///
     /// # Errors
     /// `Internal` when no thread can be started.
@@ -65,9 +65,10 @@ impl Shared {
         Ok(Shared { root, _held: found.held, numbers, sessions: Sessions::default(), janitor, limits, write })
     }
 
-    /// Removes the files of this process, as far as that goes in a short time. Only when nobody is served any more.
+    /// Removes the files of this process, as far as a short time allows. Call it only when no viewer is served any
+    /// more.
     pub(crate) fn clear(&self) {
-        // What is left is cleared at the next start.
+        // The next start clears the rest.
         let _ = janitor::remove_within(&self.root.boot(), CLEAR_WAIT);
     }
 
@@ -75,7 +76,7 @@ impl Shared {
         let shared = self.clone();
         spawn_blocking(move || {
             if let Err(error) = shared.numbers.save() {
-                tracing::warn!(%error, "cannot save the last media sequence number; the clock must not go back now");
+                tracing::warn!(%error, "cannot save the last media sequence number; numbers could be reused if the clock goes back");
             }
         })
     }
@@ -102,7 +103,7 @@ impl Destination for Opening {
         Ok(())
     }
 
-    // Who may play is the host's business; only parts need other segments.
+    // The host decides who may play; only a change of parts needs other segments.
     fn reconfigure(&self, config: driver::Config<'_>) -> Result<Reconfigured, Error> {
         let config = config.parse::<Config>()?;
         config.check()?;
@@ -114,7 +115,7 @@ impl Destination for Opening {
     }
 }
 
-/// A write on its way.
+/// A write in progress.
 struct Writing {
     sequence: u64,
     done: JoinHandle<Result<SegmentFile, WriteFailed>>,
@@ -130,7 +131,7 @@ struct Run {
     writing: Option<Writing>,
     is_live: bool,
     refusals: u32,
-    /// As told to the session.
+    /// The number last stored in `Sessions`.
     discontinuities: u64,
 }
 
@@ -158,9 +159,10 @@ impl Run {
     }
 
     async fn run(mut self, mut media: Media, mut dvr_seconds: watch::Receiver<u32>) {
-        // It may have changed since the window was made.
+        // It may have changed since the window was created.
         dvr_seconds.mark_changed();
-        // Saved now as well: a crash while the clock goes back must not lead below this opening.
+        // Saved at the start as well: after a crash and a clock that went back, numbers must not fall below this
+        // opening.
         drop(self.shared.save_numbers());
         let mut batch = Vec::new();
         let mut timer = pin!(sleep_until(self.next_wake()));
@@ -191,7 +193,7 @@ impl Run {
         self.end().await;
     }
 
-    /// Takes packets in; true when that changed the window.
+    /// Takes packets in; true when the window changed.
     fn take(&mut self, batch: &mut Vec<Packet>) -> bool {
         let mut bytes = 0;
         for mut packet in batch.drain(..) {
@@ -199,7 +201,7 @@ impl Run {
             if packet.discontinuity {
                 self.segmenter.gap();
             }
-            // Only the first track of its kind has a place.
+            // Only the first track of each kind is used.
             if packet.track == 0 {
                 keep(&mut packet, self.segmenter.held_bytes());
                 let arrived_ms = self.arrived_ms(packet.dts_ns);
@@ -210,8 +212,8 @@ impl Run {
         self.drain()
     }
 
-    /// Wall time at which a packet came to the service. What an opening begins with came before it, all of it at once: it is placed by
-    /// the session's timeline, which goes by the wall.
+    /// Wall time at which a packet arrived at the service. An opening begins with earlier packets, which come all at
+    /// once; their time is calculated from the session's timeline.
     fn arrived_ms(&self, dts_ns: i64) -> i64 {
         let (now_ms, started_ms) = (unix_ms(), self.ctx.about().session_started_ms);
         if started_ms <= 0 || self.start.elapsed() > KEPT_WITHIN {
@@ -220,7 +222,7 @@ impl Run {
         now_ms.min(started_ms.saturating_add(dts_ns / NANOS_PER_MILLI))
     }
 
-    /// Gives what the segmenter made to the window.
+    /// Moves the output of the segmenter to the window.
     fn drain(&mut self) -> bool {
         let mut changed = false;
         while let Some(event) = self.segmenter.poll_event() {
@@ -237,8 +239,8 @@ impl Run {
                 Event::Segment(segment) => self.window.segment(segment, self.start.elapsed(), &self.ctx),
                 Event::TrackRefused { kind, error } => {
                     self.refusals += 1;
-                    if self.refusals <= TRACK_REFUSALS_TOLD_MAX {
-                        tracing::warn!(?kind, %error, "a track cannot be played; the encoder's configuration record is not usable");
+                    if self.refusals <= TRACK_REFUSALS_LOGGED_MAX {
+                        tracing::warn!(?kind, %error, "a track cannot be played, because its codec configuration is not usable");
                     }
                 }
             }
@@ -246,7 +248,7 @@ impl Run {
         changed
     }
 
-    /// Tells the openings that come later which numbers are used.
+    /// Stores the used numbers for later openings.
     fn count(&mut self) {
         if let Some(last) = self.window.last() {
             self.shared.numbers.used(last);
@@ -258,7 +260,7 @@ impl Run {
         }
     }
 
-    /// After a change of the window: its numbers are used, it may be playable, and something may have to be written.
+    /// After a change of the window: stores its numbers, updates the playback state, and starts a write if one is due.
     fn moved(&mut self) {
         self.count();
         let is_playable = self.window.is_playable();
@@ -266,7 +268,7 @@ impl Run {
             self.is_live = is_playable;
             match is_playable {
                 true => self.ctx.state(State::Live),
-                // What is open stays open: only keyframes can be missing.
+                // Playlists stay published once they are: only keyframes can be missing.
                 false => self.ctx.waiting(&Error::remote(KEYFRAMES_TOO_FAR)),
             }
         }
@@ -284,7 +286,7 @@ impl Run {
         self.start + self.window.next_wake().map_or(idle, |wake| wake.min(idle))
     }
 
-    /// What is held becomes the last segments. A write that is on its way removes its file by itself when it is done.
+    /// The held packets become the last segments. A write in progress removes its file by itself when it is done.
     async fn end(mut self) {
         self.segmenter.finish();
         self.drain();
@@ -292,12 +294,12 @@ impl Run {
         self.count();
         let stats = self.segmenter.stats();
         tracing::debug!(?stats, "ended");
-        // A disk that hangs must not hold up the end.
+        // A disk that hangs must not delay the end.
         let _ = timeout(SAVE_WAIT, self.shared.save_numbers()).await;
     }
 }
 
-/// The outcome of the write on its way; never without one. Cancel safe.
+/// The outcome of the write in progress; pending without one. Cancel safe.
 async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, WriteFailed>) {
     let Some(writing) = writing else { return pending().await };
     let outcome = match (&mut writing.done).await {

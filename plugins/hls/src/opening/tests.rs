@@ -1,4 +1,4 @@
-//! The loop under the testkit's host, on a disk that fails as the test says.
+//! The loop with the testkit's host, on a disk that fails on command.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -41,7 +41,8 @@ impl Driver for Faulty {
 
     fn load(host: &driver::Host) -> Result<Self, Error> {
         let retry = Duration::from_millis(50);
-        let limits = Limits { retry_first: retry, retry_max: retry, full_quiet: retry, ..Limits::default() };
+        let limits =
+            Limits { retry_first: retry, retry_max: retry, full_cooldown: retry, ..Limits::default() };
         Ok(Faulty(Arc::new(Shared::start_with(&host.data_dir()?, "faulty", limits, write)?)))
     }
 
@@ -52,11 +53,11 @@ impl Driver for Faulty {
 
 driver_entry!(entry, Faulty);
 
-/// Pictures of the seconds given, with a keyframe in every second one, ten a second.
+/// Video frames of the given seconds, ten a second, with a keyframe every two seconds.
 fn push(destination: &TestDestination, seconds: std::ops::Range<i64>) {
-    for picture in seconds.start * 10..seconds.end * 10 {
+    for frame in seconds.start * 10..seconds.end * 10 {
         let payload = Bytes::from_static(&[0x65; 100]);
-        destination.push(media(Codec::H264, picture as u64, picture * 100, picture % 20 == 0, payload));
+        destination.push(media(Codec::H264, frame as u64, frame * 100, frame % 20 == 0, payload));
     }
 }
 
@@ -75,13 +76,13 @@ fn events(destination: &TestDestination) -> Vec<String> {
 fn until(is_met: impl Fn() -> bool) {
     let end = Clock::now() + Duration::from_secs(20);
     while !is_met() {
-        assert!(Clock::now() < end, "it did not come to that");
+        assert!(Clock::now() < end, "the condition was not met in time");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn a_bad_disk_ends_nothing() {
+fn a_failing_disk_does_not_end_playback() {
     let kit = Testkit::start(entry).unwrap();
     let destination = kit.open("faulty", &json!({})).unwrap();
     destination.push(config(Codec::H264, RECORDS[0].1));
@@ -98,7 +99,7 @@ fn a_bad_disk_ends_nothing() {
     until(|| listed(&destination) == 46);
     DISK.store(HANGS, Ordering::SeqCst);
     push(&destination, 221..231);
-    // Listed without their files, and later than those.
+    // Listed without their files, after the wait for the disk.
     until(|| listed(&destination) == 51);
     let stopped = Clock::now();
     destination.stop();
@@ -109,7 +110,7 @@ fn a_bad_disk_ends_nothing() {
         stopped.elapsed()
     );
     assert_eq!(listed(&destination), 52);
-    // What the disk gives back after the end is removed as well.
+    // Files that the disk finishes after the end are removed as well.
     DISK.store(WORKS, Ordering::SeqCst);
     kit.forget_assets(&destination);
     let folder = kit.data_dir().unwrap().join("faulty");

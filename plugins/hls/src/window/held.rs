@@ -11,32 +11,31 @@ use crate::folder::SegmentFile;
 /// Where the bytes of a segment are.
 #[derive(Debug)]
 pub(super) enum Stored {
-    /// In memory alone.
+    /// In memory only.
     Memory,
-    /// In memory, and on its way to the disk.
+    /// In memory, and being written.
     Writing,
     /// In memory and in a file.
     Both(SegmentFile),
-    /// In a file that the host has.
+    /// In a file that the host serves.
     File,
-    /// In memory alone: the host refused the file.
+    /// In memory only: the host refused the file.
     Stuck,
 }
 
-/// Where it stands in its life.
+/// Stage of a segment's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Published, not listed yet; listed at the latest at this time.
+    /// Published but not listed; listed at this time at the latest.
     Pending(Duration),
-    /// In the list.
+    /// In the playlist.
     Listed,
-    /// No longer in the list; taken away at this time.
+    /// No longer in the playlist; withdrawn at this time.
     Left(Duration),
-    /// To be taken away at once.
+    /// To be withdrawn at once.
     Gone,
 }
 
-/// One published segment.
 #[derive(Debug)]
 pub(super) struct Held {
     /// Its bytes are empty when the host has the file.
@@ -79,19 +78,19 @@ impl Held {
     }
 }
 
-/// All of them, by rising number; there may be holes.
+/// All published segments, by rising number; numbers may be missing.
 #[derive(Debug, Default)]
-pub(super) struct Shelved {
+pub(super) struct HeldSegments {
     pub(super) all: VecDeque<Held>,
 }
 
-impl Shelved {
+impl HeldSegments {
     pub(super) fn find(&mut self, sequence: u64) -> Option<&mut Held> {
         let index = self.all.binary_search_by_key(&sequence, Held::sequence).ok()?;
         self.all.get_mut(index)
     }
 
-    /// How many are older than the newest `edge`.
+    /// Number of segments that are older than the newest `edge`.
     pub(super) fn behind_edge(&self, edge: usize) -> usize {
         self.all.len().saturating_sub(edge)
     }
@@ -100,13 +99,12 @@ impl Shelved {
         self.all.iter().map(Held::memory_bytes).sum()
     }
 
-    /// The `count` oldest listed ones leave the list.
+    /// The `count` oldest listed segments leave the playlist.
     pub(super) fn leave(&mut self, count: usize, until: Duration) {
         let listed = self.all.iter_mut().filter(|held| held.place == Place::Listed);
         listed.take(count).for_each(|held| held.place = Place::Left(until));
     }
 
-    /// First one to be written.
     pub(super) fn to_write(&self) -> Option<&Held> {
         self.all.iter().find(|held| held.is_to_write())
     }

@@ -1,4 +1,4 @@
-//! Initialization segments, and what the segments of each measured.
+//! Init segments, and the measured rates of their segments.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use satcast_media::segment::{Init, Segment};
 use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use super::MAX_AGE_SECS;
-use crate::shelf::Shelf;
+use crate::host::Host;
 
-/// One configuration of the encoder.
+/// One codec configuration of the encoder.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) init: Init,
@@ -21,44 +21,43 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Media type of it and its segments.
+    /// Media type of the init segment and its segments.
     pub(super) fn content_type(&self) -> &'static str {
         if self.init.video.is_some() { "video/mp4" } else { "audio/mp4" }
     }
 
-    /// Viewers can have it.
     pub(super) fn is_published(&self) -> bool {
         self.published
     }
 
-    fn publish(&mut self, shelf: &impl Shelf) {
+    fn publish(&mut self, host: &impl Host) {
         if self.published {
             return;
         }
         let body = AssetBody::Memory(self.init.bytes.clone());
         let asset = Asset::new(&self.name, self.content_type(), Audience::Both, body).max_age(MAX_AGE_SECS);
-        match shelf.publish(asset) {
+        match host.publish(asset) {
             Ok(()) => self.published = true,
             Err(error) => tracing::warn!(%error, "the host refuses an initialization segment"),
         }
     }
 }
 
-/// Those that published segments need, and the newest.
+/// The init segments that published segments need, and the newest.
 #[derive(Debug, Default)]
 pub(super) struct Inits {
     known: VecDeque<Known>,
 }
 
 impl Inits {
-    pub(super) fn add(&mut self, init: Init, first: u64, shelf: &impl Shelf) {
-        // Its segments would have come before this one: they were all lost.
+    pub(super) fn add(&mut self, init: Init, first: u64, host: &impl Host) {
+        // Its segments would have come before this one: all of them were lost.
         while let Some(unused) = self.known.pop_back_if(|known| !known.used) {
-            shelf.retract(&unused.name);
+            host.retract(&unused.name);
         }
         let name = init_name(first, init.id);
         let mut known = Known { init, name, rates: Rates::default(), published: false, used: false };
-        known.publish(shelf);
+        known.publish(host);
         self.known.push_back(known);
     }
 
@@ -67,11 +66,12 @@ impl Inits {
         self.known.iter().rev().find(|known| known.init.id == id)
     }
 
-    /// The one a new segment needs, when viewers can have it; the segment is measured then.
-    pub(super) fn ready(&mut self, segment: &Segment, target_seconds: u32, shelf: &impl Shelf) -> bool {
+    /// Publishes the init segment of a new segment and measures the segment; false when viewers cannot have the init
+    /// segment.
+    pub(super) fn ready(&mut self, segment: &Segment, target_seconds: u32, host: &impl Host) -> bool {
         let known = self.known.iter_mut().rev().find(|known| known.init.id == segment.init_id);
         let Some(known) = known else { return false };
-        known.publish(shelf);
+        known.publish(host);
         if known.published {
             known.rates.observe(segment, target_seconds);
         }
@@ -88,11 +88,11 @@ impl Inits {
         self.known.len()
     }
 
-    /// Takes away what is older than `oldest`, the id that the oldest published segment needs.
-    pub(super) fn retire(&mut self, oldest: Option<u32>, shelf: &impl Shelf) {
+    /// Withdraws init segments that are older than `oldest`, the id that the oldest published segment needs.
+    pub(super) fn retire(&mut self, oldest: Option<u32>, host: &impl Host) {
         while self.known.len() > 1 && self.known.front().is_some_and(|known| Some(known.init.id) != oldest) {
             if let Some(known) = self.known.pop_front() {
-                shelf.retract(&known.name);
+                host.retract(&known.name);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The four playlists: what they list, and when they are published anew.
+//! The four playlists: their content, and when they are published again.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use satcast_plugin_api::{Asset, AssetBody, Audience, Followed, Reload};
 use super::inits::Known;
 use super::preview::Preview;
 use super::{DELTA, ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA};
+use crate::host::Host;
 use crate::limits::{Limits, PART_HOLD_BACK_NANOS};
-use crate::shelf::Shelf;
 
 /// How long caches may keep a playlist in seconds: half a segment.
 const PLAYLIST_AGE_SECS: u32 = 1;
-/// What the rates in a published entry may be away from those measured, in percent; BANDWIDTH has a tenth of headroom.
+/// Allowed difference between published and measured rates, in percent; BANDWIDTH has a tenth of headroom.
 const RATE_DRIFT_PERCENT: u64 = 5;
-/// The same of the frame rate, in thousandths.
+/// Allowed difference of the frame rate, in thousandths.
 const FRAME_DRIFT_PER_MILLE: u64 = 10;
 
 /// The playlists of one opening.
@@ -32,7 +32,8 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Lists that start with the segment `first`, after `follows` discontinuities; with parts when `part_target_ns` is given.
+    /// Playlists that start with the segment `first`, after `follows` discontinuities; with parts when `part_target_ns`
+    /// is given.
     pub(super) fn new(
         target_seconds: u32,
         part_target_ns: Option<i64>,
@@ -58,13 +59,13 @@ impl Lists {
         &self.media
     }
 
-    /// Segments are longer from now on.
+    /// Raises the target duration.
     pub(super) fn raise_target(&mut self, target_seconds: u32) {
         self.media.raise_target(target_seconds);
         self.preview.raise_target(target_seconds);
     }
 
-    /// The playlists can take it: its duration rounds to no more than the target. Anything else is a fault of the segmenter.
+    /// Whether the duration rounds to no more than the target. Anything else is a fault of the segmenter.
     pub(super) fn fits(&self, segment: &Segment) -> bool {
         let limit_ns = i64::from(self.media.target_seconds()) * 1_000_000_000 + 499_999_999;
         (1..=limit_ns).contains(&segment.duration_ns)
@@ -77,7 +78,7 @@ impl Lists {
         known: &Known,
         now: Duration,
         limits: &Limits,
-        shelf: &impl Shelf,
+        host: &impl Host,
     ) -> usize {
         let pushed = self.media.push(Entry {
             sequence: segment.sequence,
@@ -88,21 +89,21 @@ impl Lists {
             init: &known.name,
             name: &segment_name(segment.sequence),
         });
-        self.preview.push(segment, known, shelf);
+        self.preview.push(segment, known, host);
         self.preview.age(now + limits.preview_grace);
         pushed.unwrap_or_else(|error| {
-            // Numbers and durations were checked: this is a defect of ours and not the stream's.
+            // Numbers and durations were checked: this is our defect, not the stream's.
             tracing::error!(%error, "a segment cannot be listed");
             0
         })
     }
 
-    /// The window is so long from now on; returns how many segments left it.
+    /// Changes the length of the window; returns how many segments left it.
     pub(super) fn set_window(&mut self, seconds: u32) -> usize {
         self.media.set_window(seconds)
     }
 
-    /// Lists a part of the segment that is being made; false when it cannot be.
+    /// Lists a part of the unfinished segment; false when that fails.
     pub(super) fn push_part(&mut self, part: &Part, known: &Known, name: &str, next: &str) -> bool {
         let pushed = self.media.push_part(PartEntry {
             sequence: part.sequence,
@@ -117,49 +118,50 @@ impl Lists {
         pushed.inspect_err(|error| tracing::error!(%error, "a part cannot be listed")).is_ok()
     }
 
-    /// The parts of the segment that is being made are lost with it.
+    /// The unfinished segment is lost, and its parts with it.
     pub(super) fn drop_parts(&mut self) {
         self.media.drop_open_parts();
     }
 
-    /// Takes the segments before `sequence` off the list as far as enough is left of it; returns how many.
+    /// Removes the segments before `sequence` from the playlist as far as enough remain; returns how many.
     pub(super) fn remove_before(&mut self, sequence: u64) -> usize {
         self.media.remove_before(sequence)
     }
 
-    /// Takes every segment before `sequence` off the list, whatever is left: they can no longer be had. Returns how many.
+    /// Removes every segment before `sequence` from the playlist, because they are no longer available. Returns how
+    /// many.
     pub(super) fn lose_before(&mut self, sequence: u64) -> usize {
         self.media.lose_before(sequence)
     }
 
-    pub(super) fn end(&mut self, shelf: &impl Shelf) {
+    pub(super) fn end(&mut self, host: &impl Host) {
         self.media.end();
-        self.preview.end(shelf);
+        self.preview.end(host);
     }
 
-    /// Publishes what changed; true when the media playlist did.
-    pub(super) fn publish(&mut self, known: &Known, shelf: &impl Shelf) -> bool {
+    /// Publishes changed playlists; true when the media playlist changed.
+    pub(super) fn publish(&mut self, known: &Known, host: &impl Host) -> bool {
         let version = self.media.version();
-        let changed = version != self.media_published && self.publish_media(shelf);
+        let changed = version != self.media_published && self.publish_media(host);
         if changed {
             self.media_published = version;
         }
-        if self.preview.publish(PREVIEW_MEDIA, shelf) {
+        if self.preview.publish(PREVIEW_MEDIA, host) {
             let independent = self.preview.playlist().is_independent();
-            self.preview_entry.publish(known, independent, (PREVIEW_ENTRY, PREVIEW_MEDIA), shelf);
+            self.preview_entry.publish(known, independent, (PREVIEW_ENTRY, PREVIEW_MEDIA), host);
         }
         if self.media_published > 0 {
-            self.entry.publish(known, self.media.is_independent(), (ENTRY, MEDIA), shelf);
+            self.entry.publish(known, self.media.is_independent(), (ENTRY, MEDIA), host);
         }
         changed
     }
 
-    /// The media playlist, its short form before, and how viewers wait for the next version.
-    fn publish_media(&mut self, shelf: &impl Shelf) -> bool {
+    /// Publishes the media playlist, first its delta form, and how viewers wait for the next version.
+    fn publish_media(&mut self, host: &impl Host) -> bool {
         let Some(text) = self.media.render() else { return false };
         let delta = self.media.render_delta();
         let has_delta =
-            delta.is_some_and(|text| publish_text(DELTA, text, Audience::Hosted, Followed::default(), shelf));
+            delta.is_some_and(|text| publish_text(DELTA, text, Audience::Hosted, Followed::default(), host));
         let (next_sequence, next_part) = self.media.position();
         let target_ms = self.media.target_seconds().saturating_mul(1000);
         // Without a next part there is nothing to wait for.
@@ -176,49 +178,43 @@ impl Lists {
             text,
             Audience::Hosted,
             Followed { hold_back_ms, reload, ..Followed::default() },
-            shelf,
+            host,
         )
     }
 
-    /// Viewers with a key can enter.
+    /// Viewers with a key can open the entry playlist.
     pub(super) fn is_open(&self) -> bool {
         self.entry.published.is_some()
     }
 
-    /// Viewers of the preview can enter.
+    /// Viewers of the preview can open its entry playlist.
     pub(super) fn has_preview(&self) -> bool {
         self.preview_entry.published.is_some()
     }
 }
 
-/// Publishes a media playlist; true when the host took it.
-pub(super) fn publish_list(list: &MediaPlaylist, name: &str, audience: Audience, shelf: &impl Shelf) -> bool {
+/// Publishes a media playlist; true when the host accepted it.
+pub(super) fn publish_list(list: &MediaPlaylist, name: &str, audience: Audience, host: &impl Host) -> bool {
     let Some(text) = list.render() else { return false };
-    publish_text(name, text, audience, Followed::default(), shelf)
+    publish_text(name, text, audience, Followed::default(), host)
 }
 
-fn publish_text(
-    name: &str,
-    text: String,
-    audience: Audience,
-    followed: Followed,
-    shelf: &impl Shelf,
-) -> bool {
+fn publish_text(name: &str, text: String, audience: Audience, followed: Followed, host: &impl Host) -> bool {
     let body = AssetBody::Memory(Bytes::from(text));
     let asset = Asset::new(name, PLAYLIST_TYPE, audience, body).max_age(PLAYLIST_AGE_SECS);
-    // It is tried again with the next segment.
-    let published = shelf.publish(Asset { followed, ..asset });
+    // The next segment tries again.
+    let published = host.publish(Asset { followed, ..asset });
     published.inspect_err(|error| tracing::warn!(%error, name, "the host refuses a playlist")).is_ok()
 }
 
-/// A multivariant playlist that stands until what it says is wrong.
+/// A multivariant playlist that stays published until its values are wrong.
 #[derive(Debug, Default)]
 struct Entrance {
     published: Option<(Multivariant, bool)>,
 }
 
 impl Entrance {
-    fn publish(&mut self, known: &Known, independent: bool, names: (&str, &str), shelf: &impl Shelf) {
+    fn publish(&mut self, known: &Known, independent: bool, names: (&str, &str), host: &impl Host) {
         let now = Multivariant::new(&known.init, &known.rates);
         let stands = |(said, was): &(Multivariant, bool)| *was == independent && still_true(said, &now);
         if self.published.as_ref().is_some_and(stands) {
@@ -226,13 +222,13 @@ impl Entrance {
         }
         let audience = if names.0 == ENTRY { Audience::Hosted } else { Audience::Preview };
         let Ok(text) = now.render(names.1, independent) else { return };
-        if publish_text(names.0, text, audience, Followed::default(), shelf) {
+        if publish_text(names.0, text, audience, Followed::default(), host) {
             self.published = Some((now, independent));
         }
     }
 }
 
-/// What players decide by is the same, and the rates are near.
+/// Players would decide the same, and the rates are close.
 fn still_true(said: &Multivariant, now: &Multivariant) -> bool {
     let near = |said: u64, now: u64, part: u64, of: u64| said.abs_diff(now) <= said / of * part;
     let same = said.codecs == now.codecs

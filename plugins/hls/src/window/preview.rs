@@ -1,4 +1,4 @@
-//! The preview: groups of segments in a short list, made of pieces that viewers with a key get too.
+//! The preview: groups of segments in a short playlist, made of the same segments that viewers with a key get.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use satcast_plugin_api::{Asset, AssetBody, Audience};
 use super::MAX_AGE_SECS;
 use super::inits::Known;
 use super::lists::publish_list;
-use crate::shelf::Shelf;
+use crate::host::Host;
 
 #[derive(Debug)]
 struct Group {
     group: PreviewGroup,
-    /// No longer in the list; taken away at this time.
+    /// No longer in the playlist; withdrawn at this time.
     left: Option<Duration>,
 }
 
-/// Groups that are published, and the list of the newest.
+/// Published groups, and the playlist of the newest.
 #[derive(Debug)]
 pub(super) struct Preview {
     list: PreviewPlaylist,
@@ -52,24 +52,24 @@ impl Preview {
         self.list.raise_target(target_seconds);
     }
 
-    pub(super) fn push(&mut self, segment: &Segment, known: &Known, shelf: &impl Shelf) {
-        // A discontinuity lists the segments before it, which may be of another type.
+    pub(super) fn push(&mut self, segment: &Segment, known: &Known, host: &impl Host) {
+        // A discontinuity lists the segments before it, which may have another media type.
         let before = std::mem::replace(&mut self.content_type, known.content_type());
         let content_type = if segment.discontinuity { before } else { self.content_type };
         let listed = self.list.push(segment, &known.name);
-        self.add(listed, content_type, shelf);
+        self.add(listed, content_type, host);
     }
 
-    pub(super) fn end(&mut self, shelf: &impl Shelf) {
+    pub(super) fn end(&mut self, host: &impl Host) {
         let listed = self.list.end();
-        self.add(listed, self.content_type, shelf);
+        self.add(listed, self.content_type, host);
     }
 
     fn add(
         &mut self,
         listed: Result<Option<PreviewGroup>, PlaylistError>,
         content_type: &'static str,
-        shelf: &impl Shelf,
+        host: &impl Host,
     ) {
         let group = match listed {
             Ok(Some(group)) => group,
@@ -80,14 +80,14 @@ impl Preview {
         let name = preview_name(group.first, group.count);
         let asset =
             Asset::new(name, content_type, Audience::Preview, AssetBody::Parts(parts)).max_age(MAX_AGE_SECS);
-        if let Err(error) = shelf.publish(asset) {
+        if let Err(error) = host.publish(asset) {
             tracing::warn!(%error, "the host refuses a group of the preview");
         }
         self.ungrouped = group.first + group.count as u64;
         self.groups.push_back(Group { group, left: None });
     }
 
-    /// What is no longer listed stays published until `until`.
+    /// Groups that are no longer listed stay published until `until`.
     pub(super) fn age(&mut self, until: Duration) {
         let unlisted = self.groups.len() - self.playlist().len().min(self.groups.len());
         for group in self.groups.iter_mut().take(unlisted) {
@@ -95,7 +95,8 @@ impl Preview {
         }
     }
 
-    /// A segment is lost: groups up to the one that has it leave the list, and go as soon as the new list is published.
+    /// A segment is lost: groups up to the one that contains it leave the playlist, and are withdrawn when the new
+    /// playlist is published.
     pub(super) fn forget(&mut self, sequence: u64) {
         let unlisted = self.groups.iter().filter(|group| group.left.is_some()).count();
         let lost = self.groups.iter().take_while(|group| group.group.first <= sequence).count();
@@ -110,7 +111,7 @@ impl Preview {
         self.groups.front().map_or(self.ungrouped, |oldest| oldest.group.first)
     }
 
-    /// When the oldest group is to be taken away.
+    /// When the oldest group is to be withdrawn.
     pub(super) fn next_wake(&self) -> Option<Duration> {
         self.groups.front()?.left
     }
@@ -119,20 +120,20 @@ impl Preview {
         self.groups.len()
     }
 
-    /// Takes away groups whose time is over.
-    pub(super) fn retire(&mut self, now: Duration, shelf: &impl Shelf) {
+    /// Withdraws groups whose time is over.
+    pub(super) fn retire(&mut self, now: Duration, host: &impl Host) {
         while let Some(oldest) = self.groups.front()
             && oldest.left.is_some_and(|until| until <= now)
         {
-            shelf.retract(&preview_name(oldest.group.first, oldest.group.count));
+            host.retract(&preview_name(oldest.group.first, oldest.group.count));
             self.groups.pop_front();
         }
     }
 
-    /// Publishes the list if it changed; true when viewers have one.
-    pub(super) fn publish(&mut self, name: &str, shelf: &impl Shelf) -> bool {
+    /// Publishes the playlist if it changed; true when viewers have one.
+    pub(super) fn publish(&mut self, name: &str, host: &impl Host) -> bool {
         let version = self.playlist().version();
-        if version != self.published && publish_list(self.playlist(), name, Audience::Preview, shelf) {
+        if version != self.published && publish_list(self.playlist(), name, Audience::Preview, host) {
             self.published = version;
         }
         self.published > 0

@@ -1,4 +1,4 @@
-//! Packets that no honest encoder sends: the opening goes on, and ends well.
+//! Packets that no normal encoder sends: the opening goes on and ends normally.
 
 use bytes::Bytes;
 use satcast_plugin_api::driver::State;
@@ -6,7 +6,7 @@ use satcast_plugin_api::testkit::{Testkit, config, media as access_unit};
 use satcast_plugin_api::{Codec, Error, Packet};
 use serde_json::json;
 
-use super::media::{self, PICTURES, SOUND};
+use super::media::{self, AUDIO, VIDEO};
 use super::open;
 
 /// What a driver may share with the host between batches, in bytes.
@@ -14,7 +14,7 @@ const SHARED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 pub(crate) fn packets_that_make_no_sense(kit: &Testkit) {
     let destination = open(kit, &json!({}));
-    let good = media::encode(&format!("{PICTURES} {SOUND}"), 8);
+    let good = media::encode(&format!("{VIDEO} {AUDIO}"), 8);
     let length = good.last().unwrap().dts_ns;
     let mut bad = vec![
         config(Codec::H264, b""),
@@ -61,20 +61,21 @@ pub(crate) fn nothing_at_all(kit: &Testkit) {
     destination.report(|report| assert!(report.assets.is_empty() && report.playback.is_none()));
 }
 
-/// Nobody can start to play far behind the last keyframe, and the owner is told; with keyframes again everybody can.
+/// Playback is not ready far behind the last keyframe, and the owner is notified; with new keyframes it is ready again.
 pub(crate) fn keyframes_that_are_too_far_apart(kit: &Testkit) {
     let destination = open(kit, &json!({}));
-    destination.push(media::encode(PICTURES, 1).into_iter().find(|packet| packet.is_config()).unwrap());
-    // Two pictures a second, so that cuts come after 10 s.
+    destination.push(media::encode(VIDEO, 1).into_iter().find(|packet| packet.is_config()).unwrap());
+    // Two frames a second, so that cuts come after 10 s.
     let push = |halves: std::ops::Range<i64>, is_key: fn(i64) -> bool| {
         for half in halves {
-            let picture = Bytes::from_static(b"\x00\x00\x00\x02\x65\x00");
-            destination.push(access_unit(Codec::H264, half as u64, half * 500, is_key(half), picture));
+            let frame = Bytes::from_static(b"\x00\x00\x00\x02\x65\x00");
+            destination.push(access_unit(Codec::H264, half as u64, half * 500, is_key(half), frame));
         }
     };
     let playable = |is_playable: bool, segments: usize| {
         assert!(kit.wait_until(&destination, |report| {
-            let fresh = report.playback.as_ref().is_some_and(|told| (told.fresh_ms == 30_000) == is_playable);
+            let fresh =
+                report.playback.as_ref().is_some_and(|reported| (reported.fresh_ms == 30_000) == is_playable);
             fresh && media::numbers(report).len() == segments
         }));
         let last = if is_playable { State::Live } else { State::Connecting };
@@ -103,11 +104,11 @@ pub(crate) fn keyframes_that_are_too_far_apart(kit: &Testkit) {
 /// 50 Mbit/s with groups of 10 s: the host stops at 64 MiB on loan, so the driver must not need as much before it lets go.
 pub(crate) fn large_groups_do_not_stop_the_host(kit: &Testkit) {
     let destination = open(kit, &json!({ "dvrSeconds": 0 }));
-    let record = media::encode(PICTURES, 1).into_iter().find(|packet| packet.is_config()).unwrap();
+    let record = media::encode(VIDEO, 1).into_iter().find(|packet| packet.is_config()).unwrap();
     destination.push(record);
-    let picture_bytes = 6_250_000;
-    let picture = Bytes::from(vec![1; picture_bytes]);
-    let most = (SHARED_BYTES_MAX / picture_bytes) as u64;
+    let frame_bytes = 6_250_000;
+    let frame = Bytes::from(vec![1; frame_bytes]);
+    let most = (SHARED_BYTES_MAX / frame_bytes) as u64;
     let mut sent = 0;
     for second in 0..25 {
         destination.push(access_unit(
@@ -115,9 +116,9 @@ pub(crate) fn large_groups_do_not_stop_the_host(kit: &Testkit) {
             second,
             second as i64 * 1000,
             second % 10 == 0,
-            picture.clone(),
+            frame.clone(),
         ));
-        sent += picture_bytes as u64;
+        sent += frame_bytes as u64;
         let took = super::until(|| destination.counter("bytes_sent") > sent);
         assert!(took, "the driver stopped at {second} s");
         assert!(super::until(|| destination.leased_packets() <= most), "{}", destination.leased_packets());

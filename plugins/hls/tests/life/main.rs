@@ -1,4 +1,4 @@
-//! The driver under the testkit's host, fed with what ffmpeg encodes; ffmpeg and ffprobe read what is published.
+//! The driver under the testkit's host with media encoded by ffmpeg; ffmpeg and ffprobe read the published assets.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 mod hostile;
@@ -31,12 +31,12 @@ fn a_drivers_life() {
     assert_eq!((manifest.name.as_str(), manifest.playback), (TYPE, true));
     assert!(!dvr.join("1-1").exists(), "renamed at once");
     refuses_bad_configurations(&kit);
-    let number = played::pictures_and_sound(&kit);
+    let number = played::video_and_audio(&kit);
     assert!(number > LEFT_OVER, "{number} must be above what the crash left");
     assert!(until(|| !dvr.join("trash-1-1").exists()), "deleted in the background");
     let next = played::a_reconnect_with_another_size(&kit);
     assert!(next > number, "{next} must be above {number}");
-    played::sound_alone(&kit);
+    played::audio_alone(&kit);
     played::keyframes_where_the_encoder_likes(&kit);
     played::a_short_window(&kit);
     played::a_change_of_settings(&kit);

@@ -1,4 +1,4 @@
-//! Streams made by ffmpeg, as the host hands them out, and what is published, as players read it.
+//! Streams made by ffmpeg, as the host delivers them, and the published assets, as players read them.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,9 +8,9 @@ use satcast_media::flv::demux;
 use satcast_plugin_api::testkit::{Report, TestDestination};
 use satcast_plugin_api::{AssetBody, Kind, Packet};
 
-pub(crate) const PICTURES: &str = "-f lavfi -i testsrc2=size=320x240:rate=30";
+pub(crate) const VIDEO: &str = "-f lavfi -i testsrc2=size=320x240:rate=30";
 pub(crate) const LARGER: &str = "-f lavfi -i testsrc2=size=480x270:rate=30";
-pub(crate) const SOUND: &str = "-f lavfi -i sine=frequency=440:sample_rate=48000";
+pub(crate) const AUDIO: &str = "-f lavfi -i sine=frequency=440:sample_rate=48000";
 pub(crate) const CODECS: &str = "-c:v libx264 -preset ultrafast -bf 0 -g 60 -sc_threshold 0 -c:a aac";
 
 /// What ffmpeg says when it fails, or its output.
@@ -24,7 +24,7 @@ pub(crate) fn run(program: &str, arguments: &str, folder: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Encodes `seconds` of what `inputs` name.
+/// Encodes `seconds` of the given inputs.
 pub(crate) fn encode(inputs: &str, seconds: u32) -> Vec<Packet> {
     encode_with(inputs, seconds, "")
 }
@@ -91,7 +91,7 @@ pub(crate) fn discontinuities(report: &Report, name: &str) -> (u64, usize) {
     (counted.parse().unwrap(), text.matches("#EXT-X-DISCONTINUITY\n").count())
 }
 
-/// Bytes of a piece, whatever it is made of.
+/// Bytes of an asset, whatever its body.
 pub(crate) fn bytes(report: &Report, name: &str) -> Vec<u8> {
     let asset = report.assets.get(name).unwrap_or_else(|| panic!("{name} is not published"));
     match &asset.asset.body {
@@ -100,14 +100,14 @@ pub(crate) fn bytes(report: &Report, name: &str) -> Vec<u8> {
     }
 }
 
-/// Writes every piece into a folder, as a player would fetch them.
+/// Writes every asset into a folder, as a player would fetch them.
 pub(crate) fn fetch(report: &Report, folder: &Path) {
     for name in report.assets.keys() {
         std::fs::write(folder.join(name), bytes(report, name)).unwrap();
     }
 }
 
-/// Pictures that ffmpeg decodes, without a single error.
+/// Video that ffmpeg decodes, without a single error.
 pub(crate) fn decoded(folder: &Path, playlist: &str, stream: &str) -> usize {
     let options = "-allowed_extensions ALL";
     run("ffmpeg", &format!("{options} -i {playlist} -f null -"), folder);

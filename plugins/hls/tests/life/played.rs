@@ -5,7 +5,7 @@ use satcast_plugin_api::testkit::{Report, TestDestination, Testkit};
 use satcast_plugin_api::{AssetBody, Audience};
 use serde_json::json;
 
-use super::media::{self, LARGER, PICTURES, SOUND};
+use super::media::{self, AUDIO, LARGER, VIDEO};
 use super::{open, openings, unix_ms, until};
 
 fn is_file(report: &Report, name: &str) -> bool {
@@ -19,10 +19,10 @@ fn stop(destination: &TestDestination) {
 }
 
 /// Twenty seconds, to the end; returns the last number.
-pub(crate) fn pictures_and_sound(kit: &Testkit) -> u64 {
+pub(crate) fn video_and_audio(kit: &Testkit) -> u64 {
     let before_ms = unix_ms();
     let destination = open(kit, &json!({}));
-    let bytes = media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 20));
+    let bytes = media::push(&destination, media::encode(&format!("{VIDEO} {AUDIO}"), 20));
     assert!(destination.wait_for_state(State::Live));
     // The newest segment is still open; of the nine others three are behind the live edge, in files.
     assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 9));
@@ -41,7 +41,7 @@ pub(crate) fn pictures_and_sound(kit: &Testkit) -> u64 {
     assert_eq!(media::decoded(folder.path(), "index.m3u8", "v"), 600);
     assert_eq!(media::decoded(folder.path(), "preview.m3u8", "v"), 600);
     assert!((935..=940).contains(&media::decoded(folder.path(), "index.m3u8", "a")));
-    assert!(openings() > 0, "files stay as long as the host has their pieces");
+    assert!(openings() > 0, "files stay as long as the host has their segments");
     kit.forget_assets(&destination);
     assert!(until(|| openings() == 0), "and go with them");
     last
@@ -72,18 +72,18 @@ fn checks_facts(report: &Report, before_ms: i64) {
     assert_eq!(report.events, []);
 }
 
-/// The encoder is cut off and comes back with another size, its times from 0; returns the last number.
+/// The encoder disconnects and returns with another size, its times from 0; returns the last number.
 pub(crate) fn a_reconnect_with_another_size(kit: &Testkit) -> u64 {
     let destination = open(kit, &json!({}));
-    media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 9));
-    let mut second = media::encode(&format!("{LARGER} {SOUND}"), 8);
+    media::push(&destination, media::encode(&format!("{VIDEO} {AUDIO}"), 9));
+    let mut second = media::encode(&format!("{LARGER} {AUDIO}"), 8);
     second[0].discontinuity = true;
     media::push(&destination, second);
     assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 8));
     stop(&destination);
     let (last, text) = destination
         .report(|report| (*media::numbers(report).last().unwrap(), media::text(report, "media.m3u8")));
-    // Four whole segments before the cut and what came of the next, four after.
+    // Four whole segments and a partial one before the reconnect, four after it.
     let first = last - 8;
     // The kit has one session, so this opening follows another.
     let (_, text) = text.split_once("#EXT-X-DISCONTINUITY\n").unwrap();
@@ -108,9 +108,9 @@ pub(crate) fn a_reconnect_with_another_size(kit: &Testkit) -> u64 {
     last
 }
 
-pub(crate) fn sound_alone(kit: &Testkit) {
+pub(crate) fn audio_alone(kit: &Testkit) {
     let destination = open(kit, &json!({}));
-    media::push(&destination, media::encode(SOUND, 9));
+    media::push(&destination, media::encode(AUDIO, 9));
     assert!(destination.wait_for_state(State::Live));
     stop(&destination);
     let folder = tempfile::tempdir().unwrap();
@@ -119,7 +119,8 @@ pub(crate) fn sound_alone(kit: &Testkit) {
         assert_eq!(report.assets[name].asset.content_type, "audio/mp4");
         assert!(!media::text(report, "index.m3u8").contains("RESOLUTION"));
         media::fetch(report, folder.path());
-        // Goes on after the two of the opening before, whose second was the change of size; ffmpeg minds none of it.
+        // Follows the two of the previous opening, the second of which was the change of size; ffmpeg accepts all of
+        // it.
         for list in ["media.m3u8", "preview-media.m3u8"] {
             assert_eq!(media::discontinuities(report, list), (2, 1), "{list}");
         }
@@ -128,11 +129,11 @@ pub(crate) fn sound_alone(kit: &Testkit) {
     kit.forget_assets(&destination);
 }
 
-/// What x264 does by itself: a keyframe after 250 pictures, and where the scene changes.
+/// The defaults of x264: a keyframe after 250 frames, and at scene changes.
 pub(crate) fn keyframes_where_the_encoder_likes(kit: &Testkit) {
     let destination = open(kit, &json!({}));
     let keys = "-bf 2 -g 9999 -force_key_frames 0,2,4,5.5,13.8,22.2";
-    media::push(&destination, media::encode_with(&format!("{PICTURES} {SOUND}"), 25, keys));
+    media::push(&destination, media::encode_with(&format!("{VIDEO} {AUDIO}"), 25, keys));
     assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 5));
     stop(&destination);
     let folder = tempfile::tempdir().unwrap();
@@ -161,7 +162,7 @@ pub(crate) fn keyframes_where_the_encoder_likes(kit: &Testkit) {
 
 pub(crate) fn a_short_window(kit: &Testkit) {
     let destination = open(kit, &json!({ "dvrSeconds": 10 }));
-    media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 30));
+    media::push(&destination, media::encode(&format!("{VIDEO} {AUDIO}"), 30));
     assert!(kit.wait_until(&destination, |report| {
         report.playback.as_ref().is_some_and(|playback| playback.preview.is_some())
             && media::numbers(report).len() == 5
@@ -179,7 +180,7 @@ pub(crate) fn a_short_window(kit: &Testkit) {
 /// Nothing but parts needs other segments.
 pub(crate) fn a_change_of_settings(kit: &Testkit) {
     let destination = open(kit, &json!({}));
-    media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 30));
+    media::push(&destination, media::encode(&format!("{VIDEO} {AUDIO}"), 30));
     assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 14));
     let before = destination.report(media::numbers);
     assert!(destination.reconfigure(&json!({ "allowedOrigins": ["https://example.org"] })).unwrap());
@@ -197,7 +198,7 @@ pub(crate) fn a_change_of_settings(kit: &Testkit) {
 pub(crate) fn no_rewind(kit: &Testkit) {
     assert!(until(|| openings() == 0));
     let destination = open(kit, &json!({ "dvrSeconds": 0 }));
-    media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 30));
+    media::push(&destination, media::encode(&format!("{VIDEO} {AUDIO}"), 30));
     assert!(kit.wait_until(&destination, |report| {
         report.assets.keys().filter(|name| name.ends_with(".m4s") && !name.starts_with('p')).count() == 14
     }));
@@ -214,7 +215,7 @@ pub(crate) fn no_rewind(kit: &Testkit) {
 /// A session that is on air when the service ends.
 pub(crate) fn what_is_open_goes_with_the_driver(kit: &Testkit) {
     let destination = open(kit, &json!({}));
-    media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 20));
+    media::push(&destination, media::encode(&format!("{VIDEO} {AUDIO}"), 20));
     assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 9));
     stop(&destination);
     assert!(openings() > 0);

@@ -14,23 +14,23 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{LIST_BYTES_MAX, LIST_WAIT};
 
-/// Where a list is.
-pub(super) struct Place {
+/// The address of a list.
+pub(super) struct ListAddress {
     host: String,
     port: u16,
     has_tls: bool,
     path: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListAddress {
     /// Without the query, which may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
-impl Place {
-    /// Reads an address.
+impl ListAddress {
+    /// Parses an address.
     pub(super) fn parse(address: &str) -> Result<Self, String> {
         let wrong = || "must be an address that begins with https:// or http://".to_owned();
         let uri: Uri = address.parse().map_err(|_| wrong())?;
@@ -55,21 +55,21 @@ impl Place {
 }
 
 /// The body of the answer.
-pub(super) async fn get(place: &Place, ctx: &Ctx, trust: &Trust) -> Result<Bytes, Error> {
-    let socket = ctx.connect(&place.host, place.port, LIST_WAIT).await?;
-    if place.has_tls {
-        exchange(place, tls::secure(&place.host, socket, trust).await?).await
+pub(super) async fn get(address: &ListAddress, ctx: &Ctx, trust: &Trust) -> Result<Bytes, Error> {
+    let socket = ctx.connect(&address.host, address.port, LIST_WAIT).await?;
+    if address.has_tls {
+        exchange(address, tls::secure(&address.host, socket, trust).await?).await
     } else {
-        exchange(place, socket).await
+        exchange(address, socket).await
     }
 }
 
-async fn exchange<S>(place: &Place, stream: S) -> Result<Bytes, Error>
+async fn exchange<S>(address: &ListAddress, stream: S) -> Result<Bytes, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let request = Request::get(&place.path)
-        .header(HOST, place.authority())
+    let request = Request::get(&address.path)
+        .header(HOST, address.authority())
         .header(ACCEPT, "application/json")
         .header(USER_AGENT, concat!("satcast/", env!("CARGO_PKG_VERSION")))
         .body(Empty::<Bytes>::new())
@@ -105,19 +105,19 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_shown_without_their_path() {
-        let place = Place::parse("https://ingest.example/ingests?x=hunter2").unwrap();
-        assert_eq!((place.host.as_str(), place.port, place.has_tls), ("ingest.example", 443, true));
+        let address = ListAddress::parse("https://ingest.example/ingests?x=hunter2").unwrap();
+        assert_eq!((address.host.as_str(), address.port, address.has_tls), ("ingest.example", 443, true));
         assert_eq!(
-            (place.path.as_str(), place.to_string().as_str()),
+            (address.path.as_str(), address.to_string().as_str()),
             ("/ingests?x=hunter2", "ingest.example:443")
         );
-        let place = Place::parse("http://[::1]:8081").unwrap();
-        assert_eq!((place.host.as_str(), place.authority().as_str()), ("::1", "[::1]:8081"));
-        assert_eq!((place.port, place.has_tls, place.path.as_str()), (8081, false, "/"));
+        let address = ListAddress::parse("http://[::1]:8081").unwrap();
+        assert_eq!((address.host.as_str(), address.authority().as_str()), ("::1", "[::1]:8081"));
+        assert_eq!((address.port, address.has_tls, address.path.as_str()), (8081, false, "/"));
         for wrong in
             ["", "ingest.example", "ftp://a.example/", "https://u:p@a.example/", "/ingests", "https://"]
         {
-            assert!(Place::parse(wrong).is_err(), "{wrong}");
+            assert!(ListAddress::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

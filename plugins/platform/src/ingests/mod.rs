@@ -1,5 +1,5 @@
-//! Servers near this machine, for platforms that publish a list of them: fetched when one is needed, kept for a day in the driver's
-//! folder. Without a list the platform's usual server is used; no opening waits longer than [`LIST_WAIT`] for one.
+//! Servers near this machine, for platforms that publish a list of them. A list is fetched when it is needed, and cached for a day in
+//! the driver's folder. Without a list the platform's usual server is used; no opening waits longer than [`LIST_WAIT`] for a list.
 
 mod fetch;
 
@@ -16,35 +16,35 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use fetch::Place;
+use fetch::ListAddress;
 
 /// Longest an opening waits for a list.
 pub const LIST_WAIT: Duration = Duration::from_secs(2);
-/// How long a list is good.
+/// How long a list is valid.
 pub const LIST_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Least time between two tries to fetch a list.
+/// Minimum time between two attempts to fetch a list.
 pub const LIST_PAUSE: Duration = Duration::from_secs(10 * 60);
-/// Largest list that is read.
+/// Largest list, in bytes.
 pub const LIST_BYTES_MAX: usize = 256 * 1024;
-/// Servers of a list that are used: the nearest ones.
+/// Number of servers that are used of a list: the nearest ones.
 pub const SERVERS_MAX: usize = 2;
 
-/// Where a template wants the key.
-const KEY_PLACE: &str = "/{stream_key}";
+/// The key's placeholder in a template.
+const KEY_PLACEHOLDER: &str = "/{stream_key}";
 
-const OTHER_FORM: &str = "the list of servers has another form than expected";
-const NO_SERVER: &str = "the list of servers names none that could be used";
+const UNKNOWN_FORMAT: &str = "the list of servers does not have the expected format";
+const NO_SERVER: &str = "the list of servers has no usable server";
 
 /// The list of one platform.
 pub struct Ingests {
     address: String,
-    place: Place,
-    /// Where it is kept.
+    list: ListAddress,
+    /// The cache file.
     file: Option<PathBuf>,
     trust: Trust,
-    /// What is known, nearest first. Never held for long.
+    /// Known servers, nearest first. Never locked for long.
     servers: Mutex<Arc<[String]>>,
-    /// Held by whoever looks for a newer one.
+    /// Locked during the search for a newer list.
     search: tokio::sync::Mutex<Search>,
 }
 
@@ -56,15 +56,15 @@ struct Search {
     tried_at: Option<Instant>,
 }
 
-/// The form in which a list is kept.
+/// The form of the cache file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// Where it is from: a list of another place is not used.
+    /// Address of the list: a list from another address is not used.
     address: String,
     servers: Vec<String>,
 }
 
-/// The published form; more fields are passed over.
+/// The published form; other fields are ignored.
 #[derive(Deserialize)]
 struct List {
     ingests: Vec<Entry>,
@@ -78,21 +78,21 @@ struct Entry {
 }
 
 impl Ingests {
-    /// The list at `address` (`https://` or `http://`), kept as `name` in `folder`.
+    /// The list at `address` (`https://` or `http://`), cached as `name` in `folder`.
     ///
     /// # Errors
-    /// A sentence about an address that is none.
+    /// A sentence about an invalid address.
     pub fn new(name: &str, address: &str, folder: Option<&Path>, trust: Trust) -> Result<Self, String> {
-        let place = Place::parse(address)?;
+        let list = ListAddress::parse(address)?;
         let file = folder.map(|folder| folder.join(format!("ingests-{name}.json")));
         let (servers, search) = (Mutex::new(Vec::new().into()), tokio::sync::Mutex::default());
-        Ok(Self { address: address.to_owned(), place, file, trust, servers, search })
+        Ok(Self { address: address.to_owned(), list, file, trust, servers, search })
     }
 
-    /// Servers without a key, nearest first; none when nothing is known. Returns within [`LIST_WAIT`].
+    /// Servers without a key, nearest first; empty when none is known. Returns within [`LIST_WAIT`].
     pub async fn nearest(&self, ctx: &Ctx) -> Arc<[String]> {
         if timeout(LIST_WAIT, self.look(ctx)).await.is_err() {
-            tracing::warn!(address = %self.place, "a list of servers does not come in time; what is known is used");
+            tracing::warn!(address = %self.list, "the list of servers did not arrive in time; using the known servers");
         }
         self.known().clone()
     }
@@ -101,7 +101,7 @@ impl Ingests {
         self.servers.lock()
     }
 
-    /// Sees to it that what is known is good; one at a time.
+    /// Updates the known servers if they are too old; one caller at a time.
     async fn look(&self, ctx: &Ctx) {
         let mut search = self.search.lock().await;
         if !search.has_begun {
@@ -115,28 +115,28 @@ impl Ingests {
             return;
         }
         search.tried_at = Some(now);
-        let fetched = fetch::get(&self.place, ctx, &self.trust).await;
+        let fetched = fetch::get(&self.list, ctx, &self.trust).await;
         match fetched.and_then(|body| servers_of(&body)) {
             Ok(servers) => {
-                tracing::info!(address = %self.place, ?servers, "servers of a platform");
+                tracing::info!(address = %self.list, ?servers, "fetched the list of servers");
                 self.keep(servers.clone()).await;
                 *self.known() = servers.into();
                 search.good_until = Some(now + LIST_KEPT);
             }
             Err(error) => {
-                tracing::warn!(address = %self.place, %error, "a list of servers cannot be fetched; what is known is used");
+                tracing::warn!(address = %self.list, %error, "cannot fetch the list of servers; using the known servers");
             }
         }
     }
 
-    /// Takes what an earlier process kept, however old it is: better than nothing.
+    /// Reads the cache of an earlier process, however old it is: better than nothing.
     async fn read_kept(&self, search: &mut Search) {
         let Some(file) = self.file.clone() else { return };
         let read = spawn_blocking(move || {
             let age = std::fs::metadata(&file)?.modified()?.elapsed().unwrap_or(LIST_KEPT);
             Ok::<_, std::io::Error>((std::fs::read(&file)?, age))
         });
-        // No file is the usual case at first.
+        // A missing file is normal at first.
         let Ok(Ok((text, age))) = read.await else { return };
         let Ok(kept) = serde_json::from_slice::<Kept>(&text) else { return };
         if kept.address != self.address {
@@ -147,7 +147,7 @@ impl Ingests {
         search.good_until = LIST_KEPT.checked_sub(age).map(|left| Instant::now() + left);
     }
 
-    /// What cannot be kept is fetched again by the next process.
+    /// Writes the cache. After a failure the next process fetches the list again.
     async fn keep(&self, servers: Vec<String>) {
         let Some(file) = self.file.clone() else { return };
         let kept = Kept { address: self.address.clone(), servers };
@@ -157,19 +157,19 @@ impl Ingests {
             std::fs::rename(&half, &file)
         });
         if let Ok(Err(error)) = written.await {
-            tracing::warn!(%error, "a list of servers cannot be kept");
+            tracing::warn!(%error, "cannot cache the list of servers");
         }
     }
 }
 
-/// Tells one half-written file from another.
+/// Distinguishes half-written files.
 fn unique() -> u128 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos()
 }
 
-/// The nearest servers in a list, which is sorted by that; with TLS where there is the choice.
+/// The nearest servers of a list, which is sorted by distance; with TLS if possible.
 fn servers_of(body: &[u8]) -> Result<Vec<String>, Error> {
-    let list: List = serde_json::from_slice(body).map_err(|_| Error::remote(OTHER_FORM))?;
+    let list: List = serde_json::from_slice(body).map_err(|_| Error::remote(UNKNOWN_FORMAT))?;
     let available =
         list.ingests.into_iter().filter(|entry| entry.availability.is_none_or(|share| share > 0.0));
     let servers = available.filter_map(|entry| {
@@ -184,7 +184,7 @@ fn servers_of(body: &[u8]) -> Result<Vec<String>, Error> {
 }
 
 fn without_key(template: &str) -> Option<String> {
-    template.strip_suffix(KEY_PLACE).filter(|server| is_server(server)).map(str::to_owned)
+    template.strip_suffix(KEY_PLACEHOLDER).filter(|server| is_server(server)).map(str::to_owned)
 }
 
 fn is_server(server: &str) -> bool {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_is_passed_over_and_nothing_is_an_error() {
+    fn invalid_servers_are_skipped_and_an_empty_list_is_an_error() {
         let strange = json!([
             { "url_template": "rtmp://a.example/app" },
             { "url_template": "https://a.example/app/{stream_key}" },
@@ -227,13 +227,13 @@ mod tests {
         ]);
         assert_eq!(servers(strange).unwrap_err(), NO_SERVER);
         assert_eq!(servers(json!([])).unwrap_err(), NO_SERVER);
-        assert_eq!(servers(json!({})).unwrap_err(), OTHER_FORM);
-        assert_eq!(servers_of(b"<html>").unwrap_err().message, OTHER_FORM);
+        assert_eq!(servers(json!({})).unwrap_err(), UNKNOWN_FORMAT);
+        assert_eq!(servers_of(b"<html>").unwrap_err().message, UNKNOWN_FORMAT);
     }
 
     #[test]
     fn faults_texts() {
-        assert_eq!(OTHER_FORM, "the list of servers has another form than expected");
-        assert_eq!(NO_SERVER, "the list of servers names none that could be used");
+        assert_eq!(UNKNOWN_FORMAT, "the list of servers does not have the expected format");
+        assert_eq!(NO_SERVER, "the list of servers has no usable server");
     }
 }

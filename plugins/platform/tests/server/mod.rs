@@ -1,4 +1,4 @@
-//! An RTMP server that takes everybody.
+//! An RTMP server that accepts every publisher.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -10,17 +10,17 @@ use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use satcast_plugin_api::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination};
 
-/// Publishers that came.
+/// The publishers that connected.
 pub(crate) struct Came(Arc<AtomicUsize>);
 
 impl Came {
-    /// How many.
+    /// Number of publishers.
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// Starts one; gives its address and who came.
+/// Starts a server; returns its address and its publishers.
 pub(crate) fn server() -> (String, Came) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("rtmp://{}/app", listener.local_addr().unwrap());

@@ -1,4 +1,5 @@
-//! Packets of the host into the RTMP session: time line, configuration records, metadata, and how far ahead of the socket.
+//! Feeds packets of the host into the RTMP session: timeline, codec configurations, metadata, and a limit on output
+//! ahead of the socket.
 
 use std::collections::VecDeque;
 
@@ -10,18 +11,18 @@ use satcast_media::rtmp::client::ClientSession;
 use satcast_media::rtmp::{Metadata, RtmpError};
 use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
 
-/// Bytes of chunks made ahead of the socket, beyond which no further packet becomes chunks: what the server does not take
-/// stays with the host, which drops to a keyframe. One message may go over it.
+/// Bytes of chunks made ahead of the socket, beyond which no further packet becomes chunks. Data that the server does
+/// not take stays with the host, which drops to a keyframe. One message may exceed the limit.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Sample rate every Opus stream is decoded at (RFC 6716).
+/// Sample rate at which every Opus stream is decoded (RFC 6716).
 const OPUS_SAMPLE_RATE: u32 = 48_000;
 
 /// One batch of packets on its way into the session of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     batch: VecDeque<Packet>,
-    /// At most one configuration record of each kind; they go out with the time of the next access unit.
+    /// At most one codec configuration of each kind; sent with the time of the next access unit.
     held: Vec<Packet>,
     /// Session time that is 0 on this connection.
     base_ns: Option<i64>,
@@ -35,7 +36,7 @@ pub(crate) struct Feed {
 pub(crate) struct Counts {
     /// Became chunks.
     pub(crate) sent: u64,
-    /// Could not be sent: another track than the first, or over a limit of the protocol.
+    /// Could not be sent: not the first track of its kind, or over a limit of the protocol.
     pub(crate) skipped: u64,
 }
 
@@ -52,8 +53,8 @@ impl Feed {
         self.begin();
     }
 
-    /// Fixes the connection's zero with the first batch that has media: its earliest time, so that sound a little before
-    /// its picture is not moved. Whole milliseconds, as the source's times were.
+    /// Fixes the connection's zero with the first batch that has media: its earliest time, so that audio a little
+    /// before its video is not moved. Whole milliseconds, as the source's times were.
     fn begin(&mut self) {
         if self.base_ns.is_none() {
             let media = self.batch.iter().filter(|packet| !packet.is_config());
@@ -67,8 +68,8 @@ impl Feed {
         self.batch.is_empty()
     }
 
-    /// Makes chunks until the batch is empty or [`OUTPUT_BYTES_MAX`] wait. Returns the output position behind the first
-    /// access unit of this call.
+    /// Makes chunks until the batch is empty or [`OUTPUT_BYTES_MAX`] bytes are waiting. Returns the output position
+    /// after the first access unit of this call.
     ///
     /// # Errors
     /// [`RtmpError`] when the session cannot go on; a packet that cannot be written is skipped and counted.
@@ -90,7 +91,7 @@ impl Feed {
         Ok(first_end)
     }
 
-    /// What was sent and skipped since the last call.
+    /// Returns and resets the counts.
     pub(crate) fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
@@ -128,22 +129,22 @@ impl Feed {
     }
 }
 
-/// Adds what a configuration record says. A record that cannot be read is forwarded all the same.
+/// Adds what a codec configuration says. A configuration that cannot be parsed is still forwarded.
 fn describe(metadata: &mut Metadata, record: &Packet) {
     let payload = record.payload.as_ref();
     let size = match record.codec {
-        Codec::H264 => AvcConfig::parse(payload).and_then(|config| config.picture_size()).ok(),
-        Codec::Hevc => HevcConfig::parse(payload).and_then(|config| config.picture_size()).ok(),
+        Codec::H264 => AvcConfig::parse(payload).and_then(|config| config.video_size()).ok(),
+        Codec::Hevc => HevcConfig::parse(payload).and_then(|config| config.video_size()).ok(),
         Codec::Av1 => None,
         Codec::Aac => {
             let config = AacConfig::parse(payload).ok();
             let rate = config.map(|config| config.extension_sample_rate.unwrap_or(config.sample_rate));
-            describe_sound(metadata, Codec::Aac, rate, config.map(|config| config.channels));
+            describe_audio(metadata, Codec::Aac, rate, config.map(|config| config.channels));
             return;
         }
         Codec::Opus => {
             let channels = OpusConfig::parse(payload).ok().map(|config| config.channels);
-            describe_sound(metadata, Codec::Opus, channels.map(|_| OPUS_SAMPLE_RATE), channels);
+            describe_audio(metadata, Codec::Opus, channels.map(|_| OPUS_SAMPLE_RATE), channels);
             return;
         }
     };
@@ -152,10 +153,10 @@ fn describe(metadata: &mut Metadata, record: &Packet) {
     metadata.height = size.map(|size| size.height);
 }
 
-fn describe_sound(metadata: &mut Metadata, codec: Codec, rate: Option<u32>, channels: Option<u8>) {
+fn describe_audio(metadata: &mut Metadata, codec: Codec, rate: Option<u32>, channels: Option<u8>) {
     metadata.audio_codec = Some(codec);
     metadata.audio_sample_rate = rate;
-    // 0 channels means that only the bitstream says it.
+    // 0 channels: only the bitstream has the number.
     metadata.audio_channels = channels.filter(|channels| *channels > 0).map(u32::from);
 }
 

@@ -33,7 +33,7 @@ impl Pair {
         panic!("the publish was not accepted");
     }
 
-    /// Carries what waits to the server and its answer back.
+    /// Carries pending output to the server and its answer back.
     fn exchange(&mut self) {
         self.server.input(self.client.output().take()).unwrap();
         while let Some(event) = self.server.poll_event() {
@@ -47,7 +47,7 @@ impl Pair {
         self.client.input(self.server.take_output()).unwrap();
     }
 
-    /// Sends everything, in as many rounds as the limit needs; returns their number.
+    /// Sends everything in as many rounds as the limit requires; returns their number.
     fn send(&mut self, feed: &mut Feed, packets: Vec<Packet>) -> u32 {
         feed.take(&mut { packets });
         let mut rounds = 0;
@@ -83,10 +83,10 @@ fn times(packets: &[Packet]) -> Vec<(Role, i64, i64)> {
 }
 
 #[test]
-fn the_first_media_is_at_zero_and_records_carry_the_time_of_the_media_behind_them() {
+fn the_first_media_is_at_zero_and_configurations_carry_the_time_of_the_next_media() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     pair.send(&mut feed, vec![record(Codec::H264, 7, AVCC), record(Codec::Aac, 9, ASC)]);
-    assert!(pair.got.is_empty(), "records wait for media");
+    assert!(pair.got.is_empty(), "codec configurations wait for media");
     pair.send(&mut feed, vec![data(Codec::H264, 5000, "a"), data(Codec::H264, 5033, "b")]);
     pair.send(&mut feed, vec![record(Codec::H264, 9999, AVCC), data(Codec::H264, 5066, "c")]);
     let expected = [
@@ -103,7 +103,7 @@ fn the_first_media_is_at_zero_and_records_carry_the_time_of_the_media_behind_the
 }
 
 #[test]
-fn sound_before_its_picture_is_not_moved_and_nothing_is_negative() {
+fn audio_before_its_video_is_not_moved_and_no_time_is_negative() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     pair.send(&mut feed, vec![data(Codec::H264, -500, "v"), data(Codec::Aac, -520, "a")]);
     pair.send(&mut feed, vec![data(Codec::Aac, -600, "late"), data(Codec::Aac, 480, "b")]);
@@ -112,7 +112,7 @@ fn sound_before_its_picture_is_not_moved_and_nothing_is_negative() {
 }
 
 #[test]
-fn the_newest_record_of_a_kind_wins() {
+fn the_newest_configuration_of_a_kind_wins() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     pair.send(&mut feed, vec![record(Codec::Aac, 0, &[0x12, 0x10]), record(Codec::Aac, 0, ASC)]);
     pair.send(&mut feed, vec![data(Codec::Aac, 0, "x")]);
@@ -121,7 +121,7 @@ fn the_newest_record_of_a_kind_wins() {
 }
 
 #[test]
-fn metadata_goes_out_before_the_records_and_again_only_when_it_changes() {
+fn metadata_precedes_the_configurations_and_repeats_only_when_it_changes() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     pair.send(&mut feed, vec![record(Codec::H264, 0, AVCC), record(Codec::Aac, 0, ASC)]);
     pair.send(&mut feed, vec![data(Codec::H264, 0, "v"), record(Codec::H264, 0, AVCC)]);
@@ -129,8 +129,8 @@ fn metadata_goes_out_before_the_records_and_again_only_when_it_changes() {
     assert_eq!(pair.metadata.len(), 1);
     let said = pair.metadata[0];
     assert_eq!((said.width, said.height, said.video_codec), (Some(640), Some(360), Some(Codec::H264)));
-    let sound = (said.audio_sample_rate, said.audio_channels, said.audio_codec);
-    assert_eq!(sound, (Some(48_000), Some(2), Some(Codec::Aac)));
+    let audio = (said.audio_sample_rate, said.audio_channels, said.audio_codec);
+    assert_eq!(audio, (Some(48_000), Some(2), Some(Codec::Aac)));
     pair.send(&mut feed, vec![record(Codec::H264, 0, b"unreadable"), data(Codec::H264, 66, "v")]);
     assert_eq!(pair.metadata.len(), 2);
     assert_eq!((pair.metadata[1].width, pair.metadata[1].video_codec), (None, Some(Codec::H264)));
@@ -138,7 +138,7 @@ fn metadata_goes_out_before_the_records_and_again_only_when_it_changes() {
 }
 
 #[test]
-fn no_more_chunks_are_made_than_the_limit_and_one_message() {
+fn chunk_output_exceeds_the_limit_by_at_most_one_message() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     let payload = Bytes::from(vec![1; 100_000]);
     feed.take(&mut (0..64).map(|index| data(Codec::H264, index, payload.clone())).collect());
@@ -147,7 +147,7 @@ fn no_more_chunks_are_made_than_the_limit_and_one_message() {
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + 110_000).contains(&waiting), "{waiting}");
     assert!(end.is_some_and(|end| end > 100_000 && end < pair.client.output().total_bytes()));
     assert!(!feed.is_empty());
-    assert_eq!(feed.fill(&mut pair.client), Ok(None), "full: nothing is added");
+    assert_eq!(feed.fill(&mut pair.client), Ok(None), "the output is full");
     assert_eq!(pair.client.output().len_bytes(), waiting);
     let rounds = pair.send(&mut feed, Vec::new());
     assert!((5..=8).contains(&rounds), "{rounds}");
@@ -156,7 +156,7 @@ fn no_more_chunks_are_made_than_the_limit_and_one_message() {
 }
 
 #[test]
-fn a_packet_the_protocol_cannot_carry_is_skipped_and_counted() {
+fn packets_that_the_protocol_cannot_carry_are_skipped_and_counted() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     let huge = Bytes::from(vec![0; satcast_media::rtmp::limits::MESSAGE_BYTES_MAX]);
     pair.send(&mut feed, vec![data(Codec::H264, 0, huge), data(Codec::H264, 1, "x")]);

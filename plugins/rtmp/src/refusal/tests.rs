@@ -24,22 +24,22 @@ fn codes_have_their_class() {
 }
 
 #[test]
-fn a_server_that_closes_right_after_accepting_has_refused() {
+fn a_close_right_after_accepting_counts_as_a_refusal() {
     let soon = |after| soon(&target(), closed(&target()), after);
     let refused = soon(SECOND_THOUGHT_MAX - Duration::from_millis(1));
     assert_eq!((refused.class, refused.retry_after), (Class::Remote, Some(NAME_TAKEN_RETRY_FLOOR)));
     assert_ne!(refused.message, closed(&target()).message);
-    assert_eq!(soon(SECOND_THOUGHT_MAX), closed(&target()), "later it is a break like another");
+    assert_eq!(soon(SECOND_THOUGHT_MAX), closed(&target()), "later it is an ordinary disconnect");
     let other = Error::remote("something else");
     assert_eq!(super::soon(&target(), other.clone(), Duration::ZERO), other);
 }
 
 #[test]
-fn servers_of_other_protocols_are_told_by_their_first_bytes() {
+fn other_protocols_are_recognised_by_their_first_bytes() {
     let secure = Target::parse("rtmps://a.example/live/k", None).unwrap();
     let alert = [21, 3, 1, 0, 2, 2, 70];
     assert!(foreign(&target(), &alert).is_some());
-    assert_eq!(foreign(&secure, &alert), None, "it is spoken already");
+    assert_eq!(foreign(&secure, &alert), None, "TLS is already in use");
     for target in [&target(), &secure] {
         let web = foreign(target, b"HTTP/1.0 400 Bad Request");
         assert!(web.is_some() && web != foreign(target, &alert), "{target}");
@@ -95,12 +95,12 @@ fn connections_texts() {
         (
             web,
             remote,
-            "a.example:1935 is a web server at this port; RTMP is mostly at port 1935, with TLS at 443",
+            "a.example:1935 is a web server at this port; RTMP usually uses port 1935, with TLS 443",
         ),
         (
             closed(&target),
             remote,
-            "a.example:1935 closed the connection; if it goes on, look there for the reason",
+            "a.example:1935 closed the connection; if this repeats, look for the reason at the server",
         ),
         (
             closed_early(&target),
@@ -110,7 +110,7 @@ fn connections_texts() {
         (
             soon(&target, closed(&target), Duration::ZERO),
             remote,
-            "a.example:1935 closed the connection right after it had accepted the stream, as servers do that refuse a \
+            "a.example:1935 closed the connection right after it accepted the stream, which often means a wrong \
              key; check url and key",
         ),
         (
@@ -140,11 +140,11 @@ fn waits_texts() {
     let target = target();
     for (error, text) in [
         (stalled(&target, false), "a.example:1935 takes no data at the moment"),
-        (stalled(&target, true), "a.example:1935 acknowledges no more what it reads, and may hang"),
+        (stalled(&target, true), "a.example:1935 no longer acknowledges data and may hang"),
         (
             slow(&target),
             "a.example:1935 takes less than the stream sends, and nothing for seconds at a time; send at a lower bit \
-             rate, or look at the way to it",
+             rate, or check the network path",
         ),
         (no_media(), "no media from the encoder"),
         (
@@ -154,8 +154,8 @@ fn waits_texts() {
         ),
         (
             does_not_read(&target, true),
-            "a.example:1935 does not read: it accepted the stream and has not acknowledged what it reads for too long; it \
-             may hang or be overloaded",
+            "a.example:1935 does not read: it accepted the stream and has not acknowledged data for too long; it may hang \
+             or be overloaded",
         ),
         (not_taken(&target, 7), "a.example:1935 did not take the last 7 bytes in time"),
     ] {
@@ -180,7 +180,7 @@ fn no_secret_of_the_target_is_repeated() {
 }
 
 #[test]
-fn what_was_made_of_the_password_is_not_repeated() {
+fn values_derived_from_the_password_are_not_repeated() {
     for asked in [
         "[ authmod=adobe ] : ?reason=needauth&user=u&salt=c2FsdA==&challenge=Y2g=&opaque=b3A=",
         "[ authmod=llnw ] : ?reason=needauth&user=u&nonce=bm9uY2U=",
@@ -205,7 +205,7 @@ fn what_was_made_of_the_password_is_not_repeated() {
 }
 
 #[test]
-fn a_key_that_is_escaped_between_short_pieces_is_not_repeated() {
+fn a_key_with_escapes_between_short_parts_is_not_repeated() {
     for (key, echo) in [
         ("uniqueC with space inside", "uniqueC%20with%20space%20inside"),
         ("uniqueE'<script>", "uniqueE%27%3Cscript%3E"),

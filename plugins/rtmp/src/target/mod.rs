@@ -1,4 +1,4 @@
-//! Where to push: what a destination's `url` and `key` mean.
+//! Where to push: reads a destination's `url` and `key`.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -14,13 +14,13 @@ pub const PORT_DEFAULT: u16 = 1935;
 /// Port of `rtmps://` when the URL names none, as in every encoder.
 pub const TLS_PORT_DEFAULT: u16 = 443;
 
-/// Why a `url` and `key` are no target. Each text begins with the name of the field and holds nothing of its value.
+/// Why a `url` and `key` are invalid. Each text begins with the name of the field and holds nothing of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Longer than [`TEXT_BYTES_MAX`].
     #[error("{0}: longer than {TEXT_BYTES_MAX} bytes; check that only the address was pasted")]
     TooLong(&'static str),
-    /// A character that controls or shows nothing, or white space in the URL or round the key.
+    /// A control or invisible character, or white space in the URL or around the key.
     #[error("{0}: has a space, line break, control or invisible character; remove it")]
     BadCharacter(&'static str),
     /// Neither `rtmp://` nor `rtmps://`.
@@ -32,16 +32,15 @@ pub enum TargetError {
     /// No host, or one with characters that no host has.
     #[error("url: has no valid host name or address after ://")]
     Host,
-    /// An IPv6 address without brackets, or brackets round something else.
-    #[error("url: an IPv6 address stands in brackets, as in rtmp://[2001:db8::1]/app")]
+    /// An IPv6 address without brackets, or brackets around something else.
+    #[error("url: an IPv6 address needs brackets, as in rtmp://[2001:db8::1]/app")]
     Ipv6,
     /// Not 1 to 65535.
     #[error("url: the port must be a number from 1 to 65535")]
     Port,
-    /// Where the address should end there is a slash, and an @ comes after it.
+    /// The address ends at a slash, and an @ comes after it.
     #[error("url: the login before @ has a character that ends an address; write / as %2F, ? as %3F")]
     Login,
-    /// No path, or nothing in it.
     #[error("url: has no app; give rtmp://host/app/key, or rtmp://host/app and the stream key in key")]
     App,
 }
@@ -59,9 +58,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads a destination's address from the right: with a `key` the whole path is the app; without one the last path
-    /// part with its query is the publish name, which is empty when the path is an app alone. Slashes at the end of the
-    /// path mean nothing. Escapes (`%20`) are kept as typed. A login (`user:password@`) answers a server that asks for one.
+    /// Reads a destination's address from the right. With a `key` the whole path is the app. Without one the last
+    /// path part with its query is the publish name, which is empty when the path is an app alone. Slashes at the end
+    /// of the path are ignored. Escapes (`%20`) are kept as typed. A login (`user:password@`) is used for a server
+    /// that asks for one.
     ///
     /// # Errors
     /// Any [`TargetError`].
@@ -100,7 +100,6 @@ impl Target {
         })
     }
 
-    /// The connection is to be encrypted: `rtmps://`.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
@@ -110,12 +109,11 @@ impl Target {
         &self.host
     }
 
-    /// TCP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Application name. May hold a secret.
+    /// May hold a secret.
     pub fn app(&self) -> &str {
         &self.app
     }
@@ -125,12 +123,11 @@ impl Target {
         &self.tc_url
     }
 
-    /// Stream key with its query, as the server gets it. Secret.
+    /// Stream key with its query, as sent to the server. Secret.
     pub fn publish_name(&self) -> &str {
         &self.publish_name
     }
 
-    /// The URL has a login.
     pub fn has_login(&self) -> bool {
         self.login.is_some()
     }
@@ -145,7 +142,7 @@ impl Target {
     /// Every text that must not be shown, the longest forms first.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         let name = [self.publish_name.as_str(), before_query(&self.publish_name)];
-        // Only the app's first part is surely no key: users put theirs behind it, as an instance or by mistake.
+        // Only the app's first part is certainly no key: users put a key after it, as an instance or by mistake.
         let instances = before_query(&self.app).split('/').skip(1);
         let queries = [query(&self.publish_name), query(&self.app)];
         let login = self.login.as_deref().into_iter().flat_map(|login| {
@@ -173,8 +170,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Characters that nobody sees (Unicode's control and format characters, line and paragraph separators, and fillers): they come along
-/// with what is copied from a page, and can make a text look like another one.
+/// Invisible characters (Unicode's control and format characters, line and paragraph separators, and fillers): they
+/// are copied along from a web page, and can make a text look like another one.
 fn is_invisible(character: char) -> bool {
     let is_format = matches!(
         character,
@@ -248,7 +245,7 @@ fn split_path(path: &str, key: Option<&str>) -> Result<(String, String), TargetE
     }
     match parts.rsplit_once('/') {
         Some((app, name)) => Ok((app.trim_end_matches('/').to_owned(), with_query(name))),
-        // An app alone: servers that tell streams apart by the app or by the query take an empty name.
+        // An app alone: servers that identify streams by the app or by the query take an empty name.
         None => Ok((with_query(parts), String::new())),
     }
 }
@@ -261,7 +258,7 @@ fn query(text: &str) -> Option<&str> {
     text.split_once('?').map(|(_, query)| query)
 }
 
-/// Percent escapes decoded; what is no escape or no UTF-8 stays readable.
+/// Decodes percent escapes; invalid escapes and invalid UTF-8 stay readable.
 fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());

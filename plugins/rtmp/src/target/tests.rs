@@ -53,7 +53,7 @@ const GOOD: &[Good] = &[
     (("rtmp://my_host/live/k@home:x", None), ("my_host", 1935, "live", "rtmp://my_host/live", "k@home:x")),
 ];
 
-/// An app and no stream key: url, app.
+/// An app without a stream key: url, app.
 const APP_ALONE: &[(&str, &str)] = &[
     ("rtmp://a.example/live", "live"),
     ("rtmp://a.example/live/", "live"),
@@ -127,7 +127,7 @@ fn every_refusal() {
 }
 
 #[test]
-fn what_nobody_sees_is_refused_and_what_is_only_foreign_is_not() {
+fn invisible_characters_are_refused_and_foreign_scripts_are_not() {
     for character in [
         '\u{85}',
         '\u{ad}',
@@ -201,7 +201,7 @@ fn refusals_texts() {
         (TargetError::Scheme, "url: must begin with rtmp:// or rtmps://"),
         (TargetError::Fragment, "url: a # is not allowed; give a stream key that has one in key"),
         (TargetError::Host, "url: has no valid host name or address after ://"),
-        (TargetError::Ipv6, "url: an IPv6 address stands in brackets, as in rtmp://[2001:db8::1]/app"),
+        (TargetError::Ipv6, "url: an IPv6 address needs brackets, as in rtmp://[2001:db8::1]/app"),
         (TargetError::Port, "url: the port must be a number from 1 to 65535"),
         (
             TargetError::Login,

@@ -1,36 +1,39 @@
-//! Whether a server's silence in RTMP tells anything. No clock in here.
+//! Whether missing RTMP acknowledgements mean that a server has stopped reading. No clock in here.
 //!
-//! Servers acknowledge after so many bytes: as many as they were asked for, as many as they like, or never. Only one that has kept to what
-//! it was asked for is judged by it, and its silence is counted in bytes that its system has taken, and only then in seconds.
+//! Servers acknowledge at the requested number of bytes, at an interval of their own, or never. Only a server that
+//! has kept to the requested interval is judged by it. Its silence is counted first in bytes that its system has
+//! taken, then in seconds.
 
 use tokio::time::Instant;
 
 use super::Seen;
 
-/// Looks with an acknowledgement in time, one after the other, after which a server is judged by them.
+/// Consecutive checks with an acknowledgement in time after which a server is judged by its acknowledgements.
 const KEPT_MIN: u32 = 8;
-/// An acknowledgement is in time within so many times the bytes it was asked for: servers look at whole messages, and are seen at looks.
+/// An acknowledgement is in time within this multiple of the requested interval: servers check after whole messages,
+/// and we see it only at our checks.
 const LATE_FACTOR: u64 = 3;
 
 /// The acknowledgements of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
-    /// Output position that was acknowledged last, and what the server's system had taken then.
+    /// Output position that was acknowledged last, and the position that the server's system had taken by then.
     read: u64,
     taken: u64,
-    /// What it is asked for, and an output position behind that: a slow server reads it much later.
+    /// The requested interval, and an output position after the request: a slow server reads the request much later.
     asked: u32,
     asked_before: u64,
-    /// Acknowledgements in time, one after the other, since it has read that.
+    /// Consecutive acknowledgements in time since the server has read the request.
     kept: u32,
     overdue_since: Option<Instant>,
 }
 
 impl Acks {
-    pub(super) fn looked(&mut self, now: Instant, seen: &Seen) {
+    pub(super) fn observe(&mut self, now: Instant, seen: &Seen) {
         let late = u64::from(seen.asked) * LATE_FACTOR;
         let Some(read) = seen.read.filter(|_| seen.asked == self.asked) else {
-            // It says what cannot be, or is asked for something else: what it did tells nothing.
+            // The acknowledgement is impossible, or the requested interval has changed: earlier acknowledgements
+            // prove nothing.
             let read = seen.read.unwrap_or_default();
             *self = Acks {
                 read,
@@ -50,12 +53,12 @@ impl Acks {
         self.overdue_since = if is_overdue { self.overdue_since.or(Some(now)) } else { None };
     }
 
-    /// Output position up to which the server has acknowledged.
+    /// Output position that the server has acknowledged.
     pub(super) fn read(&self) -> u64 {
         self.read
     }
 
-    /// Since when an acknowledgement should have come of a server that kept to it.
+    /// Since when an acknowledgement is overdue from a server that kept the interval before.
     pub(super) fn overdue_since(&self) -> Option<Instant> {
         self.overdue_since
     }

@@ -1,35 +1,35 @@
-//! Servers of all kinds, on a clock moved by hand.
+//! Servers of all kinds, on a simulated clock.
 
 use super::*;
 
 const KILO: u64 = 1000;
-/// A stream of sound, and a usual one, in bytes a second.
+/// An audio-only stream and a usual one, in bytes per second.
 const THIN: u64 = 6 * KILO;
 const USUAL: u64 = 300 * KILO;
 const BEFORE: u64 = 4 * KILO;
-/// After how many bytes a server acknowledges that was asked to do it after so many.
+/// Acknowledgement interval of a server for a requested interval.
 type Spacing = fn(u64) -> u64;
 const NEVER: Spacing = |_| u64::MAX;
 const ASKED: Spacing = |asked| asked;
 
-/// A stream and its server. Both go on by tenths of a second.
+/// A stream and its server. Both advance by tenths of a second.
 struct Scene {
     watch: Watch,
     start: Instant,
     tenths: u64,
-    /// Bytes each second of the stream, and those that the server reads at most.
+    /// Bytes per second of the stream, and most bytes per second that the server reads.
     rate: u64,
     reads: u64,
-    /// Most bytes that its system keeps unread.
+    /// Most bytes that its system buffers unread.
     keeps: u64,
     sent: u64,
     taken: u64,
     read: u64,
     acknowledged: Option<u64>,
-    /// Distances of acknowledgements that the server was asked for, with the output positions where that is said.
+    /// Requested acknowledgement intervals, with the output positions of the requests.
     asked: Vec<(u64, u32)>,
-    /// What was due, with the second.
-    told: Vec<(u64, Due)>,
+    /// Reported results, with the second.
+    reported: Vec<(u64, Due)>,
 }
 
 impl Scene {
@@ -48,11 +48,11 @@ impl Scene {
             read: BEFORE,
             acknowledged: Some(BEFORE),
             asked: vec![(0, WINDOW_BYTES_MIN)],
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
-    /// An earlier try with its server ended because it did not read.
+    /// An earlier attempt with its server ended because it did not read.
     fn doubted(rate: u64) -> Self {
         let mut scene = Self::new(rate);
         scene.watch.is_doubted = true;
@@ -71,7 +71,7 @@ impl Scene {
     fn step(&mut self, bytes: u64, spacing: impl Fn(u64) -> u64) {
         self.tenths += 1;
         let now = self.now();
-        // What the server does not take stays with the host.
+        // Data that the server does not take stays with the host.
         if bytes > 0 && self.sent - self.taken < 64 * KILO {
             self.sent += bytes;
             self.watch.queued_media(now, self.sent);
@@ -85,18 +85,18 @@ impl Scene {
         {
             *acknowledged = self.read;
         }
-        if self.watch.is_look_due(now) {
-            self.look();
+        if self.watch.is_check_due(now) {
+            self.check();
         }
     }
 
-    fn look(&mut self) {
+    fn check(&mut self) {
         let (now, asked) = (self.now(), self.asked.last().unwrap().1);
         let all = self.taken == self.sent;
         let (taken, read, end) = (self.taken, self.acknowledged, self.sent);
-        let due = self.watch.look(now, Seen { taken, all, read, asked, end });
+        let due = self.watch.check(now, Seen { taken, all, read, asked, end });
         if due != Due::Nothing {
-            self.told.push((self.tenths / 10, due));
+            self.reported.push((self.tenths / 10, due));
         }
         if let Some(bytes) = self.watch.window(now, asked) {
             self.asked.push((self.sent, bytes));
@@ -111,17 +111,17 @@ impl Scene {
         self.watch.is_live()
     }
 
-    /// What was due since the last call.
-    fn told(&mut self) -> Vec<Due> {
-        std::mem::take(&mut self.told).into_iter().map(|(_, due)| due).collect()
+    /// Results since the last call.
+    fn reported(&mut self) -> Vec<Due> {
+        std::mem::take(&mut self.reported).into_iter().map(|(_, due)| due).collect()
     }
 
-    /// The same, a single thing, with the second.
+    /// The only result since the last call, with the second.
     #[track_caller]
-    fn told_once(&mut self) -> (u64, Due) {
-        let told = std::mem::take(&mut self.told);
-        assert_eq!(told.len(), 1, "{told:?}");
-        told[0]
+    fn reported_once(&mut self) -> (u64, Due) {
+        let reported = std::mem::take(&mut self.reported);
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        reported[0]
     }
 }
 
@@ -133,7 +133,7 @@ fn seen(taken: u64, read: u64) -> Seen {
 }
 
 #[test]
-fn live_only_when_media_was_acknowledged_or_more_than_a_system_keeps_was_taken() {
+fn live_after_acknowledged_media_or_more_bytes_than_a_system_buffers() {
     let start = Instant::now();
     for (media, taken, read, is_live) in [
         (None, 5000, 5000, false),
@@ -148,94 +148,94 @@ fn live_only_when_media_was_acknowledged_or_more_than_a_system_keeps_was_taken()
                 watch.queued_media(start, end);
                 watch.queued_media(start, end + 1_000_000);
             }
-            let due = watch.look(start, seen(taken, read));
+            let due = watch.check(start, seen(taken, read));
             assert_eq!(due, if is_live { Due::Live } else { Due::Nothing }, "{media:?} {taken} {read}");
-            assert_eq!(watch.look(start, seen(taken, read)), Due::Nothing, "told once");
+            assert_eq!(watch.check(start, seen(taken, read)), Due::Nothing, "reported once");
         }
     }
 }
 
 #[test]
-fn a_thin_stream_that_is_never_acknowledged_is_live_after_the_time_of_a_stall_unless_it_is_doubted() {
+fn an_unacknowledged_thin_stream_is_live_after_the_stall_time_unless_doubted() {
     let mut scene = Scene::new(THIN);
     scene.run(300, NEVER);
-    let (second, due) = scene.told_once();
+    let (second, due) = scene.reported_once();
     assert_eq!(due, Due::Live);
     assert!((5..=6).contains(&second), "{second}");
     let mut scene = Scene::doubted(THIN);
     scene.run(30, NEVER);
-    assert_eq!(scene.told(), []);
+    assert_eq!(scene.reported(), []);
     scene.run(30, NEVER);
-    assert_eq!(scene.told(), [Due::Live], "more than a system keeps");
+    assert_eq!(scene.reported(), [Due::Live], "more than a system buffers");
 }
 
 #[test]
-fn time_that_nobody_looked_at_shows_nothing() {
+fn time_without_checks_proves_nothing() {
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
     let mut watch = Watch::new(Timing::default(), start, false);
     watch.queued_media(start, 10);
-    assert_eq!(watch.look(at(0), seen(10, 0)), Due::Nothing);
-    assert_eq!(watch.look(at(60), seen(1000, 0)), Due::Nothing, "one look is one look");
+    assert_eq!(watch.check(at(0), seen(10, 0)), Due::Nothing);
+    assert_eq!(watch.check(at(60), seen(1000, 0)), Due::Nothing, "one check proves nothing");
 }
 
 #[test]
-fn a_server_that_never_reads_is_never_live_stalls_and_is_given_up() {
+fn a_server_that_never_reads_stalls_and_is_given_up() {
     let mut scene = Scene::new(USUAL).deaf();
     scene.run(18, NEVER);
-    let told = std::mem::take(&mut scene.told);
-    assert_eq!(told[0].1, STALLED);
-    assert!((5..=7).contains(&told[0].0), "{told:?}");
-    assert_eq!(told[1].1, Due::DoesNotRead { is_silent: false });
-    assert!((15..=17).contains(&told[1].0), "{told:?}");
-    // A thin one is live for as long as its system has room, in one try of a session.
+    let reported = std::mem::take(&mut scene.reported);
+    assert_eq!(reported[0].1, STALLED);
+    assert!((5..=7).contains(&reported[0].0), "{reported:?}");
+    assert_eq!(reported[1].1, Due::DoesNotRead { is_silent: false });
+    assert!((15..=17).contains(&reported[1].0), "{reported:?}");
+    // With a thin stream it is live while its system has space, in one attempt of a session.
     let mut scene = Scene::new(THIN).deaf();
     scene.run(24, NEVER);
-    assert_eq!(scene.told(), [Due::Live, STALLED]);
+    assert_eq!(scene.reported(), [Due::Live, STALLED]);
     let mut scene = Scene::doubted(THIN).deaf();
     scene.run(24, NEVER);
-    assert_eq!(scene.told(), [STALLED]);
+    assert_eq!(scene.reported(), [STALLED]);
 }
 
 #[test]
-fn a_stalled_server_is_live_again_when_it_has_gone_on_for_as_long_and_later_each_time() {
+fn a_stalled_server_is_live_again_after_a_time_that_grows_with_each_stall() {
     let mut scene = Scene::new(USUAL);
     scene.run(5, NEVER);
-    assert_eq!(scene.told(), [Due::Live]);
+    assert_eq!(scene.reported(), [Due::Live]);
     let lived = scene.watch.lived();
-    // It comes back to the stream, or reads too little for ever.
+    // It recovers, or reads too little permanently.
     for (reads, waits) in [(u64::MAX / 2, 5..=6), (100 * KILO, 10..=11), (20 * KILO, 15..=16)] {
         scene.reads = 0;
         scene.run(9, NEVER);
-        assert_eq!(scene.told(), [STALLED]);
+        assert_eq!(scene.reported(), [STALLED]);
         scene.reads = reads;
         let since = scene.tenths / 10;
         scene.run(20, NEVER);
-        let (second, due) = scene.told_once();
+        let (second, due) = scene.reported_once();
         assert!(due == Due::Live && waits.contains(&(second - since)), "{reads}: {} s", second - since);
     }
     assert!(scene.watch.lived() > lived + Duration::from_secs(15));
 }
 
 #[test]
-fn a_server_that_takes_a_lump_now_and_then_is_slow_and_not_live_again() {
+fn a_server_that_reads_in_rare_bursts_is_slow_and_not_live() {
     let mut scene = Scene::new(USUAL);
     scene.run(5, NEVER);
     scene.reads = 0;
     scene.run(7, NEVER);
-    assert_eq!(scene.told(), [Due::Live, STALLED]);
+    assert_eq!(scene.reported(), [Due::Live, STALLED]);
     for second in 0..600 {
-        // Some come sooner than after a stall.
+        // Some pauses are shorter than a stall.
         scene.reads = if matches!(second % 11, 0 | 6 | 7) { 30 * KILO } else { 0 };
         scene.run(1, NEVER);
         assert!(!scene.is_live(), "{second}");
     }
-    assert_eq!(scene.told(), [Due::Slow], "one steady state with one reason");
+    assert_eq!(scene.reported(), [Due::Slow], "one state, one reason");
 }
 
 #[test]
-fn a_server_that_stops_reading_stalls_although_its_system_goes_on_taking() {
-    // As it is asked to, at half of that as many do, or at a smaller distance of its own.
+fn a_server_that_stops_reading_stalls_although_its_system_takes_data() {
+    // At the requested interval, at half of it as many do, or at a shorter interval of its own.
     let servers: [(u64, Spacing); 5] = [
         (THIN, ASKED),
         (THIN, |asked| asked / 2),
@@ -246,22 +246,22 @@ fn a_server_that_stops_reading_stalls_although_its_system_goes_on_taking() {
     for (rate, spacing) in servers {
         let mut scene = Scene::new(rate);
         scene.run(30, spacing);
-        assert!(scene.is_live() && scene.told().len() == 1, "{rate}");
+        assert!(scene.is_live() && scene.reported().len() == 1, "{rate}");
         scene.run(12, NEVER);
-        let (stalled, due) = scene.told_once();
+        let (stalled, due) = scene.reported_once();
         assert!(due == SILENT && (36..=40).contains(&stalled), "{rate}: {stalled}");
         scene.run(10, NEVER);
-        let (second, due) = scene.told[0];
+        let (second, due) = scene.reported[0];
         assert_eq!((due, second - stalled), (Due::DoesNotRead { is_silent: true }, 10), "{rate}");
     }
 }
 
 #[test]
-fn a_server_that_was_given_up_before_is_not_broken_off_for_silence_alone() {
+fn a_doubted_server_is_not_disconnected_for_silence_alone() {
     let mut scene = Scene::doubted(THIN);
     scene.run(30, ASKED);
     scene.run(300, NEVER);
-    assert_eq!(scene.told(), [Due::Live, SILENT]);
+    assert_eq!(scene.reported(), [Due::Live, SILENT]);
 }
 
 #[test]
@@ -269,49 +269,49 @@ fn a_silent_server_that_acknowledges_again_is_live_again() {
     let mut scene = Scene::doubted(THIN);
     scene.run(30, ASKED);
     scene.run(12, NEVER);
-    assert_eq!(scene.told(), [Due::Live, SILENT]);
+    assert_eq!(scene.reported(), [Due::Live, SILENT]);
     scene.run(4, ASKED);
-    assert_eq!(scene.told(), []);
+    assert_eq!(scene.reported(), []);
     scene.run(3, ASKED);
-    assert_eq!(scene.told(), [Due::Live]);
+    assert_eq!(scene.reported(), [Due::Live]);
 }
 
 #[test]
-fn a_server_that_acknowledges_seldom_or_never_or_wrongly_is_judged_by_its_system() {
+fn a_server_with_rare_or_wrong_acknowledgements_is_judged_by_its_system() {
     for spacing in [60 * KILO, 250 * KILO, 2_500 * KILO, u64::MAX] {
         let mut scene = Scene::new(THIN);
         scene.run(1000, |_| spacing);
         scene.run(1000, NEVER);
-        assert_eq!(scene.told(), [Due::Live], "{spacing}");
+        assert_eq!(scene.reported(), [Due::Live], "{spacing}");
     }
     // Few acknowledgements prove little.
     let mut scene = Scene::new(THIN);
     scene.run(6, ASKED);
     scene.run(200, NEVER);
-    assert_eq!(scene.told(), [Due::Live]);
-    // By the clock, also when the stream grows.
+    assert_eq!(scene.reported(), [Due::Live]);
+    // It acknowledges by the clock, also when the stream grows.
     let mut scene = Scene::new(THIN);
     for rate in [THIN, USUAL, THIN] {
         scene.rate = rate;
         scene.run(60, |_| rate * 8);
     }
-    assert_eq!(scene.told(), [Due::Live]);
+    assert_eq!(scene.reported(), [Due::Live]);
     let mut scene = Scene::new(THIN);
     scene.run(30, ASKED);
     scene.acknowledged = None;
     scene.run(300, NEVER);
-    assert_eq!(scene.told(), [Due::Live]);
-    // It proves untrue while it is stalled.
+    assert_eq!(scene.reported(), [Due::Live]);
+    // The silence turns out to be wrong during the stall.
     let mut scene = Scene::new(THIN);
     scene.run(30, ASKED);
     scene.run(11, NEVER);
     scene.acknowledged = None;
     scene.run(7, NEVER);
-    assert_eq!(scene.told(), [Due::Live, SILENT, Due::Live]);
+    assert_eq!(scene.reported(), [Due::Live, SILENT, Due::Live]);
 }
 
 #[test]
-fn what_is_asked_for_follows_the_stream_and_a_server_that_follows_it_is_not_silent() {
+fn the_interval_follows_the_bit_rate_and_a_server_that_keeps_it_is_not_silent() {
     let mut scene = Scene::new(THIN);
     let rates = [
         (THIN, 8192),
@@ -327,74 +327,74 @@ fn what_is_asked_for_follows_the_stream_and_a_server_that_follows_it_is_not_sile
         let now = u64::from(scene.asked.last().unwrap().1);
         assert!((asked * 9 / 10..=asked).contains(&now), "{rate}: {now}");
     }
-    assert_eq!(scene.told(), [Due::Live]);
+    assert_eq!(scene.reported(), [Due::Live]);
 }
 
 #[test]
-fn a_server_that_changes_its_distance_is_not_silent() {
+fn a_server_that_changes_its_interval_is_not_silent() {
     let mut scene = Scene::new(USUAL);
     scene.run(30, |_| 50 * KILO);
     scene.run(60, |_| 700 * KILO);
     scene.run(60, |_| 2_500 * KILO);
     scene.run(60, |_| 50 * KILO);
-    assert_eq!(scene.told(), [Due::Live]);
+    assert_eq!(scene.reported(), [Due::Live]);
 }
 
 #[test]
-fn a_slow_server_whose_system_keeps_much_for_it_is_not_silent() {
+fn a_slow_server_with_a_large_system_buffer_is_not_silent() {
     for keeps in [600 * KILO, 4_000 * KILO] {
         let mut scene = Scene { keeps, reads: 12 * KILO, ..Scene::new(USUAL) };
         scene.run(600, ASKED);
-        assert_eq!(scene.told(), [Due::Live], "{keeps}");
+        assert_eq!(scene.reported(), [Due::Live], "{keeps}");
         assert!(scene.asked.len() > 2, "{:?}", scene.asked);
     }
 }
 
 #[test]
-fn media_in_bursts_makes_no_silence() {
+fn media_in_bursts_is_not_silence() {
     let mut scene = Scene::new(THIN);
     scene.run(30, ASKED);
     for _ in 0..20 {
         (0..45).for_each(|_| scene.step(0, NEVER));
         scene.step(45 * THIN, NEVER);
-        // It answers two seconds later.
+        // The acknowledgement comes two seconds later.
         (0..19).for_each(|_| scene.step(0, NEVER));
         scene.step(THIN, ASKED);
     }
-    assert_eq!(scene.told(), [Due::Live]);
+    assert_eq!(scene.reported(), [Due::Live]);
 }
 
 #[test]
-fn no_media_is_told_once_and_media_brings_live_back_at_once() {
+fn no_media_is_reported_once_and_media_restores_live_at_once() {
     let mut scene = Scene::new(THIN);
     scene.run(30, ASKED);
     (0..300).for_each(|_| scene.step(0, ASKED));
-    assert_eq!(scene.told(), [Due::Live, Due::NoMedia]);
+    assert_eq!(scene.reported(), [Due::Live, Due::NoMedia]);
     scene.run(2, NEVER);
-    assert_eq!(scene.told(), [Due::Live], "it has shown before that it reads");
+    assert_eq!(scene.reported(), [Due::Live], "it has proven before that it reads");
     let mut without = Scene::new(0);
     without.run(60, ASKED);
-    assert_eq!(without.told(), [Due::NoMedia]);
-    // It hides no silence.
+    assert_eq!(without.reported(), [Due::NoMedia]);
+    // Missing media does not hide silence.
     scene.run(2, ASKED);
     scene.run(12, NEVER);
     (0..100).for_each(|_| scene.step(0, NEVER));
-    assert_eq!(scene.told(), [SILENT, Due::NoMedia]);
+    assert_eq!(scene.reported(), [SILENT, Due::NoMedia]);
     scene.run(1, NEVER);
-    assert_eq!(scene.told()[0], Due::DoesNotRead { is_silent: true });
+    assert_eq!(scene.reported()[0], Due::DoesNotRead { is_silent: true });
 }
 
 #[test]
-fn a_write_comes_before_the_timer_and_the_end_has_a_deadline() {
+fn writes_come_before_the_timer_and_the_stop_has_a_deadline() {
     let start = Instant::now();
     let at = |millis| start + Duration::from_millis(millis);
     let mut watch = Watch::new(Timing::default(), start, false);
-    assert!(!watch.is_look_due(at(499)) && watch.is_look_due(at(500)));
+    assert!(!watch.is_check_due(at(499)) && watch.is_check_due(at(500)));
     assert_eq!(watch.next(), at(1000));
-    watch.look(at(700), seen(0, 0));
-    assert!(!watch.is_look_due(at(1199)) && watch.is_look_due(at(1200)));
+    watch.check(at(700), seen(0, 0));
+    assert!(!watch.is_check_due(at(1199)) && watch.is_check_due(at(1200)));
     assert_eq!((watch.stop(at(700)), watch.stop(at(900))), (at(1700), at(1700)));
-    assert_eq!(watch.look(at(1699), seen(0, 0)), Due::Nothing);
+    assert_eq!(watch.check(at(1699), seen(0, 0)), Due::Nothing);
     assert_eq!(watch.next(), at(1700));
-    assert_eq!(watch.look(at(1700), seen(0, 0)), Due::StopOverdue);
+    assert_eq!(watch.check(at(1700), seen(0, 0)), Due::StopOverdue);
 }

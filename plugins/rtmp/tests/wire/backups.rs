@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use satcast_driver_rtmp::past::{Pasts, TRIES_A_SERVER};
+use satcast_driver_rtmp::attempts::{Attempts, TRIES_A_SERVER};
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::refusal::BACKUP_TOO;
 use satcast_driver_rtmp::target::Target;
@@ -16,7 +16,7 @@ use crate::refusals::{KEY, failure};
 use crate::server::{QUICK, Server, assert_same, push_all, stream};
 
 /// A driver whose destinations have a backup.
-struct Twofold(Pasts);
+struct Twofold(Attempts);
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Two {
@@ -32,24 +32,24 @@ impl Driver for Twofold {
     }
 
     fn load(_: &Host) -> Result<Self, Error> {
-        Ok(Twofold(Pasts::default()))
+        Ok(Twofold(Attempts::default()))
     }
 
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let two = config.parse::<Two>()?;
         let [first, backup] = [two.url, two.backup].map(|url| Target::parse(&url, Some(KEY)).unwrap());
         let push = Push::new(first, QUICK, crate::tls::trust()).with_backups(vec![backup]);
-        Ok(Arc::new(push.remembering(&self.0)))
+        Ok(Arc::new(push.with_attempts(&self.0)))
     }
 }
 
 #[test]
-fn a_backup_is_published_to_when_the_first_cannot_be_reached_and_not_when_it_refuses() {
+fn a_backup_is_used_when_the_first_server_cannot_be_reached_and_not_when_it_refuses() {
     let kit = kit!(Twofold);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = format!("rtmp://{nobody}/live");
+    let unreachable = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unreachable = format!("rtmp://{unreachable}/live");
     let closing = Server::start(|_| {});
-    for first in [nobody.clone(), closing.url("/live")] {
+    for first in [unreachable.clone(), closing.url("/live")] {
         let backup = Server::healthy();
         let dest = kit.open("rtmp", &json!({ "url": first, "backup": backup.url("/live") })).unwrap();
         let sent = stream(0, 100);
@@ -60,23 +60,22 @@ fn a_backup_is_published_to_when_the_first_cannot_be_reached_and_not_when_it_ref
         assert_same(&backup.finish(), &sent);
     }
     closing.finish();
-    let dest = kit.open("rtmp", &json!({ "url": nobody, "backup": nobody })).unwrap();
+    let dest = kit.open("rtmp", &json!({ "url": unreachable, "backup": unreachable })).unwrap();
     let error = failure(&dest);
     assert_eq!(error.class, Class::Network, "{error}");
     assert!(error.message.ends_with(BACKUP_TOO), "{error}");
 
     let refusing = refusing();
-    // Nobody comes to it: its thread ends with the test.
+    // Nothing connects to it: its thread ends with the test.
     let untouched = TcpListener::bind("127.0.0.1:0").unwrap();
     untouched.set_nonblocking(true).unwrap();
     let backup = format!("rtmp://{}/live", untouched.local_addr().unwrap());
     let dest = kit.open("rtmp", &json!({ "url": refusing.url("/live"), "backup": backup })).unwrap();
     assert_eq!(failure(&dest).class, Class::Auth);
-    assert!(untouched.accept().is_err(), "the backup was not asked");
+    assert!(untouched.accept().is_err(), "no connection to the backup");
     refusing.finish();
 }
 
-/// A server that refuses one publish.
 fn refusing() -> Server {
     Server::start(|conn| {
         let id = conn.requested();
@@ -87,33 +86,38 @@ fn refusing() -> Server {
 }
 
 #[test]
-fn a_server_that_refuses_again_and_again_gives_way_to_the_backup() {
+fn a_server_that_refuses_repeatedly_is_replaced_by_the_backup() {
     let kit = kit!(Twofold);
     let about = About { destination_id: 7, session_id: "one".into(), ..About::default() };
-    // Nobody comes to it: see above.
+    // Nothing connects to it: see above.
     let untouched = TcpListener::bind("127.0.0.1:0").unwrap();
     untouched.set_nonblocking(true).unwrap();
-    let nobody = format!("rtmp://{}/live", untouched.local_addr().unwrap());
+    let unreachable = format!("rtmp://{}/live", untouched.local_addr().unwrap());
     for _ in 0..TRIES_A_SERVER {
         let first = refusing();
-        let dest =
-            kit.open_for(&about, "rtmp", &json!({ "url": first.url("/live"), "backup": nobody })).unwrap();
+        let dest = kit
+            .open_for(&about, "rtmp", &json!({ "url": first.url("/live"), "backup": unreachable }))
+            .unwrap();
         assert_eq!(failure(&dest).class, Class::Auth);
         first.finish();
     }
     let backup = Server::healthy();
     let dest =
-        kit.open_for(&about, "rtmp", &json!({ "url": nobody, "backup": backup.url("/live") })).unwrap();
+        kit.open_for(&about, "rtmp", &json!({ "url": unreachable, "backup": backup.url("/live") })).unwrap();
     let sent = stream(0, 100);
     push_all(&dest, &sent);
     assert!(dest.wait_for_state(State::Live));
     let server = format!("127.0.0.1:{}", backup.port);
     dest.report(|report| {
-        let told: Vec<_> = report.events.iter().filter(|(name, _)| name == "publishing").collect();
-        assert_eq!(told, [&("publishing".to_owned(), json!({ "server": server }).to_string())], "{report:?}");
+        let published: Vec<_> = report.events.iter().filter(|(name, _)| name == "publishing").collect();
+        assert_eq!(
+            published,
+            [&("publishing".to_owned(), json!({ "server": server }).to_string())],
+            "{report:?}"
+        );
     });
     dest.stop();
     dest.wait_for_end().unwrap();
     assert_same(&backup.finish(), &sent);
-    assert!(untouched.accept().is_err(), "neither the backup nor, in its turn, the first was asked");
+    assert!(untouched.accept().is_err(), "no connection to the other server");
 }

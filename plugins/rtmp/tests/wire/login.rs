@@ -16,20 +16,20 @@ use serde_json::json;
 
 use crate::server::{assert_not_logged, push_all, stream};
 
-const WHO: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
+const NEED_AUTH: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
 const PROOF: &str = "[ AccessManager.Reject ] : [ authmod=adobe ] : \
                      ?reason=needauth&user=bob&salt=c2FsdA==&challenge=Y2g=&opaque=b3A=";
-const LIMELIGHT_WHO: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=llnw ] : ";
+const LIMELIGHT_NEED_AUTH: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=llnw ] : ";
 const LIMELIGHT_DIGEST: &str =
     "[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=needauth&user=bob&nonce=bm9uY2U=";
-/// As some servers refuse an app that they do not know.
+/// Some servers repeat an unknown app in their refusal.
 const ECHO: &str = "no application ";
 const FAILED: &str = "[ AccessManager.Reject ] : [ authmod=adobe ] : ?reason=authfailed&opaque=b3A=";
 
 /// Code of every refusal here.
 const CODE: &str = "NetConnection.Connect.Rejected";
 
-/// Answers the first connections with a refusal each, then accepts. Gives everything each of them sent.
+/// Answers each of the first connections with a refusal, then accepts. Returns the bytes that each connection sent.
 fn asking(refusals: &'static [&'static str], accepts: bool) -> (u16, JoinHandle<Vec<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -54,7 +54,7 @@ fn serve(mut socket: TcpStream, refusal: Option<&str>) -> Vec<u8> {
         while let Some(event) = session.poll_event() {
             match (event, refusal) {
                 (ServerEvent::Connected { app, .. }, Some(refusal)) => {
-                    // What the session would say is not said.
+                    // Drops the session's own answer.
                     drop(session.take_output());
                     let echoed = if refusal == ECHO { app } else { String::new() };
                     socket.write_all(&connect_error(&format!("{refusal}{echoed}"))).unwrap();
@@ -64,7 +64,7 @@ fn serve(mut socket: TcpStream, refusal: Option<&str>) -> Vec<u8> {
                 _ => {}
             }
         }
-        // A client that has gone is seen at the next read.
+        // A closed client is seen at the next read.
         let _ = socket.write_all(&session.take_output());
     }
     seen
@@ -91,7 +91,7 @@ fn holds(sent: &[u8], text: &str) -> bool {
 #[test]
 fn a_login_is_proved_and_never_sent() {
     let kit = kit!(Rtmp);
-    let (port, server) = asking(&[WHO, PROOF], true);
+    let (port, server) = asking(&[NEED_AUTH, PROOF], true);
     let url = format!("rtmp://bob:hunter2%21@127.0.0.1:{port}/live");
     let dest = kit.open("rtmp", &json!({ "url": url, "key": "k-0123456789" })).unwrap();
     push_all(&dest, &stream(0, 10));
@@ -100,7 +100,7 @@ fn a_login_is_proved_and_never_sent() {
     dest.wait_for_end().unwrap();
     let seen = server.join().unwrap();
     assert_eq!(seen.len(), 3);
-    assert!(!holds(&seen[0], "authmod") && !holds(&seen[0], "bob"), "nothing before it is asked");
+    assert!(!holds(&seen[0], "authmod") && !holds(&seen[0], "bob"), "nothing before the server asks");
     assert!(holds(&seen[1], "live?authmod=adobe&user=bob") && !holds(&seen[1], "response="));
     assert!(holds(&seen[2], "&response=") && holds(&seen[2], "&opaque=b3A="));
     assert!(seen.iter().all(|sent| !holds(sent, "hunter2")));
@@ -110,7 +110,7 @@ fn a_login_is_proved_and_never_sent() {
 #[test]
 fn a_login_is_proved_to_limelight_too() {
     let kit = kit!(Rtmp);
-    let (port, server) = asking(&[LIMELIGHT_WHO, LIMELIGHT_DIGEST], true);
+    let (port, server) = asking(&[LIMELIGHT_NEED_AUTH, LIMELIGHT_DIGEST], true);
     let url = format!("rtmp://bob:hunter2%21@127.0.0.1:{port}/live");
     let dest = kit.open("rtmp", &json!({ "url": url, "key": "k-0123456789" })).unwrap();
     push_all(&dest, &stream(0, 10));
@@ -126,11 +126,12 @@ fn a_login_is_proved_to_limelight_too() {
 }
 
 #[test]
-fn what_proves_a_login_is_not_repeated() {
+fn login_proofs_are_not_repeated() {
     let kit = kit!(Rtmp);
-    for (refusals, own) in
-        [(&[WHO, PROOF, ECHO] as &[&str], "challenge"), (&[LIMELIGHT_WHO, LIMELIGHT_DIGEST, ECHO], "cnonce")]
-    {
+    for (refusals, own) in [
+        (&[NEED_AUTH, PROOF, ECHO] as &[&str], "challenge"),
+        (&[LIMELIGHT_NEED_AUTH, LIMELIGHT_DIGEST, ECHO], "cnonce"),
+    ] {
         let (port, server) = asking(refusals, false);
         let url = format!("rtmp://bob:hunter2@127.0.0.1:{port}/live");
         let dest = kit.open("rtmp", &json!({ "url": url, "key": "k-0123456789" })).unwrap();
@@ -147,13 +148,13 @@ fn what_proves_a_login_is_not_repeated() {
 }
 
 #[test]
-fn a_wrong_login_and_a_missing_one_are_told() {
+fn a_wrong_login_and_a_missing_one_are_reported() {
     let kit = kit!(Rtmp);
     for (login, refusals) in [
-        ("bob:hunter2@", &[WHO, PROOF, FAILED] as &[&str]),
-        ("bob:hunter2@", &[WHO, PROOF, PROOF]),
-        ("", &[WHO]),
-        ("", &[LIMELIGHT_WHO]),
+        ("bob:hunter2@", &[NEED_AUTH, PROOF, FAILED] as &[&str]),
+        ("bob:hunter2@", &[NEED_AUTH, PROOF, PROOF]),
+        ("", &[NEED_AUTH]),
+        ("", &[LIMELIGHT_NEED_AUTH]),
     ] {
         let (port, server) = asking(refusals, false);
         let url = format!("rtmp://{login}127.0.0.1:{port}/live");

@@ -1,4 +1,4 @@
-//! Pushing to a server that takes the stream, over real sockets.
+//! Pushing to a server that accepts the stream, over real sockets.
 
 use std::io::Write as _;
 use std::sync::mpsc;
@@ -29,10 +29,10 @@ fn a_whole_stream_arrives_unchanged() {
     let seen = server.finish();
     assert_same(&seen, &sent);
     assert_eq!((seen.app.as_str(), seen.stream_key.as_str()), ("live", KEY));
-    assert_eq!(seen.packets.len(), sent.len() + 2, "both records once");
+    assert_eq!(seen.packets.len(), sent.len() + 2, "both codec configurations once");
     assert_eq!(seen.packets[0].payload.as_ref(), b"\x01avcC-record");
     assert_eq!((seen.metadata.len(), seen.metadata[0].audio_sample_rate), (1, Some(48_000)));
-    assert!(seen.unpublished, "the end was said");
+    assert!(seen.unpublished, "the end was announced");
     assert_eq!(dest.counter("bytes_sent"), seen.bytes);
     assert_eq!(dest.counter("packets_sent"), sent.len() as u64 + 2);
     assert_eq!((dest.counter("packets_skipped"), dest.leased_packets()), (0, 0));
@@ -60,7 +60,7 @@ fn every_codec_arrives() {
     }
 }
 
-/// A server from before Enhanced RTMP: like ours, with its lists of codecs made unreadable.
+/// A server from before Enhanced RTMP: like ours, with its codec lists made unreadable.
 fn old_server() -> Server {
     Server::start(|conn| {
         conn.silent_about_codecs = true;
@@ -70,7 +70,7 @@ fn old_server() -> Server {
 }
 
 #[test]
-fn a_codec_that_a_server_does_not_announce_is_refused_by_name_unless_forced() {
+fn an_unannounced_codec_is_refused_by_name_unless_forced() {
     let kit = kit!(Rtmp);
     for (codec, names) in [
         (Codec::Hevc, Some(["HEVC", "H.264"])),
@@ -123,18 +123,19 @@ fn a_message_of_many_segments_arrives_whole() {
 }
 
 #[test]
-fn a_connection_of_seven_weeks_crosses_both_borders_of_the_time_without_a_jump() {
+fn a_connection_of_seven_weeks_crosses_both_timestamp_limits_without_a_jump() {
     let kit = kit!(Rtmp);
     let server = Server::healthy();
     let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
-    // Extended timestamps begin at 2^24 - 1 ms, and the field wraps at 2^32 ms. A step of more than 2^31 ms would be one back.
+    // Extended timestamps begin at 2^24 - 1 ms, and the field wraps at 2^32 ms. A step of more than 2^31 ms would
+    // count as a step back.
     let (extended, wrap) = (1_i64 << 24, 1_i64 << 32);
     let round = |border: i64| (-3..4).map(move |step| border + 20 * step);
     let times: Vec<i64> =
         [0].into_iter().chain(round(extended)).chain([1 << 31]).chain(round(wrap)).collect();
     let unit = |(index, ms): (usize, &i64)| {
         let codec = if index % 3 == 2 { Codec::Aac } else { Codec::H264 };
-        // Of several chunks, which repeat an extended time.
+        // Several chunks, each of which repeats an extended timestamp.
         testkit::media(codec, index as u64, *ms, index == 0, Bytes::from(vec![0x33; 150_000]))
     };
     let sent: Vec<_> = times.iter().enumerate().map(unit).collect();
@@ -197,7 +198,7 @@ fn a_stop_flushes_everything_queued() {
 }
 
 #[test]
-fn an_encoder_that_pauses_finds_its_connection_again() {
+fn a_paused_encoder_continues_on_the_same_connection() {
     let kit = kit!(Quick);
     let server = Server::healthy();
     let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
@@ -230,7 +231,7 @@ fn an_accepted_destination_without_media_is_not_live() {
 }
 
 #[test]
-fn a_server_that_stops_reading_and_comes_back_gets_everything() {
+fn a_server_that_pauses_reading_gets_everything() {
     let kit = kit!(Quick);
     let (resume, resumed) = mpsc::channel();
     let server = Server::start(move |conn| {
@@ -243,9 +244,9 @@ fn a_server_that_stops_reading_and_comes_back_gets_everything() {
     let mut sent = bulk(1000);
     push_all(&dest, &sent);
     assert!(dest.wait_for_state(State::Live));
-    assert!(dest.wait_for_state(State::Connecting), "the server takes nothing");
+    assert!(dest.wait_for_state(State::Connecting), "the server takes no data");
     let leased = dest.leased_packets();
-    assert!((1..=BATCH_PACKETS_MAX as u64).contains(&leased), "{leased} packets on their way");
+    assert!((1..=BATCH_PACKETS_MAX as u64).contains(&leased), "{leased} packets in flight");
     resume.send(()).unwrap();
     push_until_live(&dest, &mut sent);
     let all = sent.len() as u64 + 2;

@@ -1,4 +1,4 @@
-//! Servers that refuse, break off, stall or talk nonsense, and configurations that are refused.
+//! Servers that refuse, disconnect, stall or send garbage, and configurations that are refused.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub(crate) const KEY: &str = "live_sesame9876543210";
 
-/// Waits for the end and checks what every failure must keep.
+/// Waits for the end and checks the rules for every failure.
 pub(crate) fn failure(dest: &TestDestination) -> Error {
     let error = dest.wait_for_end().unwrap_err();
     assert_eq!(dest.leased_packets(), 0, "{error}");
@@ -28,7 +28,7 @@ pub(crate) fn failure(dest: &TestDestination) -> Error {
 }
 
 #[test]
-fn a_refused_publish_is_the_owners_to_mend() {
+fn a_refused_publish_is_for_the_owner_to_fix() {
     let kit = kit!(Rtmp);
     for (code, description) in [
         ("NetStream.Publish.Rejected", "no live_sesame9876543210?sig=hunter2 here"),
@@ -54,7 +54,7 @@ fn a_refused_publish_is_the_owners_to_mend() {
 }
 
 #[test]
-fn a_name_that_is_still_published_is_tried_again_soon() {
+fn a_name_in_use_is_retried_soon() {
     let kit = kit!(Rtmp);
     let server = Server::start(|conn| {
         let id = conn.requested();
@@ -94,7 +94,7 @@ fn a_publish_ended_by_the_server_is_reported() {
     }
 }
 
-/// The server closed the connection after it had accepted the stream, soon or, on a slow machine, later.
+/// The server closed the connection after it had accepted the stream, at once or, on a slow machine, later.
 pub(crate) fn assert_closed(error: &Error, target: &Target) {
     let closed = refusal::closed(target);
     let soon = refusal::soon(target, closed.clone(), Duration::ZERO);
@@ -125,7 +125,7 @@ fn a_server_that_closes_is_a_remote_failure() {
 }
 
 #[test]
-fn a_server_that_says_why_and_closes_is_heard() {
+fn the_reason_of_a_server_that_closes_is_reported() {
     let kit = kit!(Rtmp);
     let server = Server::start(|conn| {
         conn.accept();
@@ -142,7 +142,7 @@ fn a_server_that_says_why_and_closes_is_heard() {
 }
 
 #[test]
-fn nonsense_from_a_server_is_a_remote_failure() {
+fn garbage_from_a_server_is_a_remote_failure() {
     let kit = kit!(Rtmp);
     let http = Server::start(|conn| {
         conn.stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").unwrap();
@@ -173,7 +173,7 @@ fn nonsense_from_a_server_is_a_remote_failure() {
 }
 
 #[test]
-fn a_server_that_floods_is_left() {
+fn a_server_that_floods_is_disconnected() {
     let kit = kit!(Rtmp);
     let server = Server::start(|conn| {
         conn.accept();
@@ -207,11 +207,11 @@ fn a_silent_server_is_given_up_and_a_stop_does_not_wait_for_it() {
     let asked = Instant::now();
     dest.stop();
     dest.wait_for_end().unwrap();
-    assert!(asked.elapsed() < Timing::default().setup, "it does not wait for the server");
+    assert!(asked.elapsed() < Timing::default().setup, "the stop does not wait for the server");
 }
 
 #[test]
-fn nobody_listening_is_a_network_failure() {
+fn a_closed_port_is_a_network_failure() {
     let kit = kit!(Rtmp);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("rtmp://u:sesame@127.0.0.1:{port}/live/{KEY}");
@@ -231,7 +231,7 @@ fn configurations_are_refused_with_the_field_and_without_the_value() {
             Some(TargetError::BadCharacter("key")),
         ),
         (json!({ "url": "rtmp://a.example", "key": null }), Some(TargetError::App)),
-        // The form is wrong, which the host says.
+        // A schema error, which the host reports.
         (json!({ "url": "rtmp://a.example/live", "keys": KEY }), None),
         (json!({ "url": 5 }), None),
         (json!({}), None),
@@ -245,7 +245,7 @@ fn configurations_are_refused_with_the_field_and_without_the_value() {
             }
         }
         assert!(!error.message.contains("sesame"), "{error}");
-        assert_eq!(kit.open("rtmp", &config).err().unwrap(), error, "opening refuses the same");
+        assert_eq!(kit.open("rtmp", &config).err().unwrap(), error, "opening refuses it with the same error");
     }
     kit.validate("rtmp", &json!({ "url": "rtmp://a.example/live", "key": KEY })).unwrap();
     kit.validate("rtmp", &json!({ "url": format!("rtmp://a.example/live/{KEY}") })).unwrap();

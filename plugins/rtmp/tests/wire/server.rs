@@ -1,4 +1,4 @@
-//! A scripted RTMP server on loopback, the driver with short time limits, and everything the driver logged.
+//! A scripted RTMP server on loopback, the driver with short time limits, and a capture of the driver's log lines.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use satcast_driver_rtmp::past::Pasts;
+use satcast_driver_rtmp::attempts::Attempts;
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::target::Target;
 use satcast_driver_rtmp::timing::Timing;
@@ -21,13 +21,13 @@ use satcast_plugin_api::{Codec, DestType, Error};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata as LogMetadata, Subscriber, span};
 
-/// Longest a server waits for its client.
+/// Longest time that a server waits for its client.
 const READ_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Largest block a server reads at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// The rtmp driver with time limits a test can wait for.
-pub(crate) struct Quick(Pasts);
+/// The rtmp driver with time limits that are short enough for tests.
+pub(crate) struct Quick(Attempts);
 
 /// Time limits of [`Quick`].
 pub(crate) const QUICK: Timing = Timing {
@@ -46,16 +46,16 @@ impl Driver for Quick {
     }
 
     fn load(_: &Host) -> Result<Self, Error> {
-        Ok(Quick(Pasts::default()))
+        Ok(Quick(Attempts::default()))
     }
 
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let target = config.parse::<satcast_driver_rtmp::Config>()?.target()?;
-        Ok(Arc::new(Push::new(target, QUICK, crate::tls::trust()).remembering(&self.0)))
+        Ok(Arc::new(Push::new(target, QUICK, crate::tls::trust()).with_attempts(&self.0)))
     }
 }
 
-/// Starts a driver of this test's own: one slot belongs to each use.
+/// Starts a driver of this test's own: each use has its own slot.
 macro_rules! kit {
     ($driver:ty) => {{
         satcast_plugin_api::driver_entry!(entry, $driver);
@@ -64,7 +64,7 @@ macro_rules! kit {
     }};
 }
 
-/// What a server has seen of its client.
+/// Observations of a server about its client.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) app: String,
@@ -73,16 +73,15 @@ pub(crate) struct Seen {
     pub(crate) packets: Vec<Packet>,
     pub(crate) metadata: Vec<Metadata>,
     pub(crate) unpublished: bool,
-    /// The client ended the connection as its protocol wants it: with TLS, by its closing alert.
+    /// The client closed the connection in order: with TLS, by its closing alert.
     pub(crate) closed: bool,
-    /// Bytes read.
     pub(crate) bytes: u64,
-    /// All bytes read, when asked for.
+    /// All bytes read, if recorded.
     pub(crate) raw: Option<Vec<u8>>,
 }
 
 impl Seen {
-    /// Media packets without configuration records.
+    /// Media packets without codec configurations.
     pub(crate) fn media(&self) -> impl Iterator<Item = &Packet> {
         self.packets.iter().filter(|packet| !packet.is_config())
     }
@@ -98,7 +97,7 @@ pub(crate) struct Conn {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) session: ServerSession,
     pub(crate) seen: Seen,
-    /// Nothing of Enhanced RTMP is said.
+    /// Announces nothing of Enhanced RTMP.
     pub(crate) silent_about_codecs: bool,
     request: Option<PublishId>,
     buffer: Vec<u8>,
@@ -142,7 +141,7 @@ impl Conn {
         true
     }
 
-    /// Writes what the session has to say.
+    /// Writes the session's output.
     pub(crate) fn flush(&mut self) {
         let mut output = self.session.take_output().to_vec();
         if self.silent_about_codecs {
@@ -154,7 +153,7 @@ impl Conn {
                 }
             }
         }
-        // A client that has gone is seen at the next read.
+        // A closed client is seen at the next read.
         let _ = self.stream.write_all(&output);
     }
 
@@ -183,7 +182,7 @@ impl Conn {
         true
     }
 
-    /// Reads to the end of the connection without looking at it.
+    /// Reads to the end of the connection and ignores the data.
     pub(crate) fn drain(&mut self) {
         while let Ok(1..) = self.stream.read(&mut self.buffer) {}
     }
@@ -206,7 +205,7 @@ impl Server {
         Self::over(|socket| Box::new(socket), script)
     }
 
-    /// The same over what `dress` makes of the connection's socket.
+    /// Like [`Server::start`], over the stream that `dress` makes of the connection's socket.
     pub(crate) fn over(
         dress: impl FnOnce(TcpStream) -> Box<dyn Stream> + Send + 'static,
         script: impl FnOnce(&mut Conn) + Send + 'static,
@@ -234,12 +233,12 @@ impl Server {
         format!("rtmp://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What a destination at this server is pushed to, but for the key.
+    /// The target of this server, without the key.
     pub(crate) fn target(&self) -> Target {
         Target::parse(&self.url("/live"), None).unwrap()
     }
 
-    /// What it saw, when the script has ended.
+    /// Its observations, after the script has ended.
     pub(crate) fn finish(self) -> Seen {
         self.thread.join().unwrap()
     }
@@ -260,7 +259,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
     panic!("the client did not connect");
 }
 
-/// `count` access units, 10 ms apart from `start_ms` on: every third sound, a keyframe at every thirtieth.
+/// `count` access units, 10 ms apart from `start_ms` on: every third is audio, every thirtieth a keyframe.
 pub(crate) fn stream(start_ms: i64, count: u64) -> Vec<satcast_plugin_api::Packet> {
     let unit = |index: u64| {
         let dts_ms = start_ms + 10 * index as i64;
@@ -272,14 +271,14 @@ pub(crate) fn stream(start_ms: i64, count: u64) -> Vec<satcast_plugin_api::Packe
     (0..count).map(unit).collect()
 }
 
-/// Pushes both configuration records and then `packets`.
+/// Pushes both codec configurations and then `packets`.
 pub(crate) fn push_all(dest: &TestDestination, packets: &[satcast_plugin_api::Packet]) {
     dest.push(testkit::config(Codec::H264, b"\x01avcC-record"));
     dest.push(testkit::config(Codec::Aac, &[0x11, 0x90]));
     packets.iter().for_each(|packet| dest.push(packet.clone()));
 }
 
-/// Goes on with a stream of which `sent` was pushed, until the destination is live.
+/// Continues a stream of which `sent` was pushed, until the destination is live.
 pub(crate) fn push_until_live(dest: &TestDestination, sent: &mut Vec<satcast_plugin_api::Packet>) {
     let is_live =
         || dest.report(|report| report.states.last().is_some_and(|(state, _)| *state == State::Live));
@@ -321,7 +320,7 @@ pub(crate) fn capture_logs() {
     });
 }
 
-/// No log line so far has `secret` in it; the capture works.
+/// No log line so far contains `secret`; also checks that the capture works.
 pub(crate) fn assert_not_logged(secret: &str) {
     let lines = lines().lock();
     assert!(!lines.is_empty(), "the capture does not work");

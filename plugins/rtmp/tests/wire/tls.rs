@@ -1,4 +1,4 @@
-//! `rtmps://`: real TLS servers, good and bad, and what the owner of the destination hears of them.
+//! `rtmps://`: real TLS servers, good and bad, and the errors that the owner of the destination gets.
 
 use std::io::{self, Write as _};
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ fn known() -> &'static CertifiedIssuer<'static, KeyPair> {
     KNOWN.get_or_init(|| authority("known"))
 }
 
-/// Believes in the one authority of these tests.
+/// Trusts the one authority of these tests.
 pub(crate) fn trust() -> Trust {
     let mut roots = RootCertStore::empty();
     roots.add(known().der().clone()).unwrap();
@@ -77,18 +77,18 @@ fn url(server: &Server, host: &str) -> String {
     format!("rtmps://{host}:{}/live", server.port)
 }
 
-/// What a destination at this server is pushed to.
+/// The target of this server.
 fn target(server: &Server) -> Target {
     Target::parse(&url(server, "127.0.0.1"), Some(KEY)).unwrap()
 }
 
-/// What the TLS library's error is told as.
+/// The reported error for an error of the TLS library.
 fn handshake_failed(target: &Target, error: rustls::Error) -> Error {
     failed(target, &io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[test]
-fn a_whole_stream_arrives_encrypted_and_the_end_is_said() {
+fn a_whole_stream_arrives_encrypted_and_the_end_is_announced() {
     let kit = kit!(Quick);
     for host in ["127.0.0.1", "localhost"] {
         let server = server(good(), |conn| {
@@ -104,14 +104,14 @@ fn a_whole_stream_arrives_encrypted_and_the_end_is_said() {
         let seen = server.finish();
         assert_same(&seen, &sent);
         assert!(seen.unpublished && seen.closed, "the closing alert came");
-        assert_eq!(dest.counter("bytes_sent"), seen.bytes, "what TLS adds does not count");
+        assert_eq!(dest.counter("bytes_sent"), seen.bytes, "bytes without the TLS overhead");
         assert_eq!((seen.app.as_str(), seen.stream_key.as_str()), ("live", KEY));
     }
     assert_not_logged(KEY);
 }
 
 #[test]
-fn the_server_is_told_which_name_is_asked_for() {
+fn the_server_gets_the_requested_host_name() {
     let kit = kit!(Quick);
     let (tell, asked) = mpsc::channel();
     let config = good();
@@ -148,20 +148,20 @@ fn a_server_that_reads_late_gets_everything_and_counts_as_stalled_meanwhile() {
         .collect();
     push_all(&dest, &sent);
     assert!(dest.wait_for_state(State::Live));
-    assert!(dest.wait_for_state(State::Connecting), "the server takes nothing");
+    assert!(dest.wait_for_state(State::Connecting), "the server takes no data");
     resume.send(()).unwrap();
     push_until_live(&dest, &mut sent);
     dest.stop();
     let end = dest.wait_for_end();
     let seen = server.finish();
-    // The flush has a deadline, which a slow machine may miss; what came is right in any case.
+    // The flush has a deadline, which a slow machine may miss; the received data is correct in any case.
     if end.is_ok() {
         assert_same(&seen, &sent);
     }
     assert!(seen.media().count() > 4);
 }
 
-/// Opens a destination at `server` that must fail, and checks what every failure must keep.
+/// Opens a destination at `server` that must fail, and checks the rules for every failure.
 fn failure(kit: &Testkit, server: Server, host: &str) -> Error {
     let dest = kit.open("rtmp", &json!({ "url": url(&server, host), "key": KEY })).unwrap();
     push_all(&dest, &stream(0, 10));
@@ -175,7 +175,7 @@ fn failure(kit: &Testkit, server: Server, host: &str) -> Error {
 }
 
 #[test]
-fn certificates_that_prove_nothing_are_told_plainly() {
+fn untrusted_certificates_have_plain_errors() {
     let (kit, other) = (kit!(Quick), authority("unknown"));
     let authority_too =
         |params: &mut CertificateParams| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -190,7 +190,7 @@ fn certificates_that_prove_nothing_are_told_plainly() {
         (config(&other, &["127.0.0.1"], |_| {}), CertificateError::UnknownIssuer),
     ] {
         let server = server(config, |conn| {
-            // The client leaves in the handshake.
+            // The client disconnects in the handshake.
             let _ = conn.stream.flush();
             conn.drain();
         });
@@ -202,7 +202,7 @@ fn certificates_that_prove_nothing_are_told_plainly() {
 }
 
 #[test]
-fn servers_without_tls_and_those_that_break_it_off_are_told_apart() {
+fn servers_without_tls_and_aborted_handshakes_have_different_errors() {
     let kit = kit!(Quick);
     let plain = Server::start(|conn| {
         conn.stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").unwrap();

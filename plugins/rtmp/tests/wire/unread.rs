@@ -1,4 +1,4 @@
-//! Servers that accept and then do not read: never live, or not twice.
+//! Servers that accept and then do not read: never live, or at most once.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::refusals::{KEY, failure};
 use crate::server::{QUICK, Quick, Server};
 
-/// A server that accepts and then never reads; it goes when the sender is dropped.
+/// A server that accepts and then never reads; it ends when the sender is dropped.
 fn deaf() -> (Server, mpsc::Sender<()>) {
     let (done, ended) = mpsc::channel::<()>();
     let server = Server::start(move |conn| {
@@ -34,7 +34,7 @@ fn push_bulk(dest: &TestDestination, count: u64) {
     }
 }
 
-/// Whether it was reported live, however shortly.
+/// Whether it was reported live, however briefly.
 fn was_live(dest: &TestDestination) -> bool {
     dest.report(|report| report.states.iter().any(|(state, _)| *state == State::Live))
 }
@@ -53,11 +53,11 @@ fn a_server_that_never_reads_is_never_live_and_given_up() {
     let (server, done) = deaf();
     let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
     push_bulk(&dest, 1000);
-    assert!(dest.wait_for_state(State::Connecting), "and it is said why");
+    assert!(dest.wait_for_state(State::Connecting), "with a reason");
     let leased = dest.leased_packets();
     assert!((1..=BATCH_PACKETS_MAX as u64).contains(&leased), "the host's queue keeps the rest: {leased}");
     assert_eq!(failure(&dest), refusal::does_not_read(&server.target(), false));
-    assert!(dest.counter("bytes_sent") > 0, "its system took some");
+    assert!(dest.counter("bytes_sent") > 0, "its system took some bytes");
     dest.report(|report| {
         let reasons: Vec<_> = report.states.iter().map(|(_, reason)| reason.as_ref()).collect();
         assert_eq!(reasons.len(), 1, "{report:?}");
@@ -69,7 +69,7 @@ fn a_server_that_never_reads_is_never_live_and_given_up() {
 }
 
 #[test]
-fn a_thin_stream_to_a_server_that_never_reads_is_live_once_and_not_at_each_try() {
+fn a_thin_stream_to_a_server_that_never_reads_is_live_once_and_not_at_each_attempt() {
     let kit = kit!(Quick);
     let about = About { destination_id: 7, session_id: "one".into(), ..About::default() };
     let other = About { session_id: "two".into(), ..about.clone() };
@@ -79,7 +79,8 @@ fn a_thin_stream_to_a_server_that_never_reads_is_live_once_and_not_at_each_try()
         let dest = kit.open_for(about, "rtmp", &config).unwrap();
         let mut thin = Thin::new(100);
         if is_live {
-            // Its system takes all, and nothing else is known. Less than any system keeps for a program that does not read.
+            // Its system takes everything, and nothing else is known. Less than any system buffers for a program that
+            // does not read.
             thin.push_until(&dest, 60_000, &|| was_live(&dest));
         } else {
             thin.push_until(&dest, 10_000, &|| false);
@@ -93,13 +94,13 @@ fn a_thin_stream_to_a_server_that_never_reads_is_live_once_and_not_at_each_try()
     let server = Server::healthy();
     let dest = kit.open_for(&about, "rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
     push_bulk(&dest, 100);
-    assert!(dest.wait_for_state(State::Live), "it reads again, and says so");
+    assert!(dest.wait_for_state(State::Live), "it reads and acknowledges again");
     dest.stop();
     dest.wait_for_end().unwrap();
     server.finish();
 }
 
-/// A stream of sound, a hundred packets a second.
+/// An audio stream, a hundred packets per second.
 struct Thin {
     packet: Bytes,
     index: u64,
@@ -110,7 +111,7 @@ impl Thin {
         Thin { packet: vec![7; bytes].into(), index: 0 }
     }
 
-    /// Pushes until `done` or so many bytes.
+    /// Pushes until `done` or until this many bytes.
     fn push_until(&mut self, dest: &TestDestination, bytes: usize, done: &dyn Fn() -> bool) {
         let last = self.index + (bytes / self.packet.len()) as u64;
         while self.index < last && !done() {
@@ -123,7 +124,7 @@ impl Thin {
 }
 
 #[test]
-fn a_server_that_says_nothing_of_what_it_reads_is_live_all_the_same() {
+fn a_server_without_acknowledgements_is_live() {
     let kit = kit!(Rtmp);
     let server = Server::start(|conn| {
         conn.accept();
@@ -148,7 +149,10 @@ fn a_stop_does_not_wait_for_a_server_that_never_reads() {
     let asked = Instant::now();
     dest.stop();
     let error = failure(&dest);
-    assert!(asked.elapsed() < Timing::default().unread_max, "it waits until the connection is given up");
+    assert!(
+        asked.elapsed() < Timing::default().unread_max,
+        "the stop waits until the connection is given up"
+    );
     let left = error.message.split(' ').find_map(|word| word.parse().ok()).filter(|left| *left > 0);
     assert_eq!(error, refusal::not_taken(&server.target(), left.unwrap()));
     drop(done);
@@ -156,14 +160,14 @@ fn a_stop_does_not_wait_for_a_server_that_never_reads() {
 }
 
 #[test]
-fn a_server_that_reads_a_lump_now_and_then_is_said_to_be_slow() {
+fn a_server_that_reads_in_rare_bursts_is_reported_as_slow() {
     let kit = kit!(Quick);
     let (done, ended) = mpsc::channel::<()>();
     let server = Server::start(move |conn| {
         conn.accept();
         conn.until(|seen| !seen.packets.is_empty());
         let mut block = vec![0; 1024 * 1024];
-        // Longer than a stall, shorter than what it is given up for.
+        // Longer than a stall, shorter than the time after which the connection is given up.
         let pause = QUICK.stalled + Duration::from_millis(400);
         while ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
             assert!(conn.stream.read(&mut block).unwrap() > 0);
@@ -173,7 +177,7 @@ fn a_server_that_reads_a_lump_now_and_then_is_said_to_be_slow() {
     push_bulk(&dest, 2000);
     assert!(dest.wait_for_state(State::Live), "it reads");
     let slow = refusal::slow(&server.target());
-    // That it stays so is told by a clock that is moved by hand: `watch::tests`.
+    // That the state stays is tested with a simulated clock: `watch::tests`.
     let until = Instant::now() + testkit::WAIT_MAX;
     while !said(&dest).contains(&slow) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
@@ -185,13 +189,13 @@ fn a_server_that_reads_a_lump_now_and_then_is_said_to_be_slow() {
     assert_eq!(failure(&dest).class, Class::Remote);
 }
 
-/// Why it was not live, each time.
+/// The reasons for not being live.
 fn said(dest: &TestDestination) -> Vec<Error> {
     dest.report(|report| report.states.iter().filter_map(|(_, reason)| reason.clone()).collect())
 }
 
 #[test]
-fn a_thin_stream_is_not_live_when_its_server_stops_reading_and_its_system_does_not() {
+fn a_thin_stream_is_not_live_when_its_server_stops_reading_but_its_system_does_not() {
     let kit = kit!(Quick);
     let (stop, stopped) = mpsc::channel();
     let (done, ended) = mpsc::channel::<()>();
@@ -202,13 +206,13 @@ fn a_thin_stream_is_not_live_when_its_server_stops_reading_and_its_system_does_n
         let _ = ended.recv();
     });
     let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
-    // So thin that it is not asked for anything else.
+    // Too thin for another interval to be requested.
     let mut thin = Thin::new(120);
     thin.push_until(&dest, 60_000, &|| false);
     assert!(dest.wait_for_state(State::Live));
     stop.send(()).unwrap();
     let silent = refusal::stalled(&server.target(), true);
-    // Less than any system keeps for a program that does not read.
+    // Less than any system buffers for a program that does not read.
     thin.push_until(&dest, 60_000, &|| said(&dest).contains(&silent));
     assert!(said(&dest).contains(&silent));
     drop(done);

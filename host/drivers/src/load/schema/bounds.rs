@@ -1,22 +1,23 @@
-//! What a schema may be before configurations are checked with it: what it costs to check one is bounded, and what it marks as secret
-//! is understood. References make a small schema a large one, and one that refers to itself has no size at all.
+//! Limits of a schema before configurations are checked with it: the cost of a check is bounded, and its marks of
+//! secrets are understood. References make a small schema a large one, and a schema that refers to itself has no size
+//! at all.
 
 use serde_json::{Map, Value};
 
-/// Most parts of a schema: every value in it is one, and each reference counts as what it leads to.
+/// Most parts of a schema: every value in it is one, and each reference counts as its target.
 pub(super) const PARTS_MAX: usize = 10_000;
-/// Deepest nesting of a schema, references followed.
+/// Deepest nesting of a schema with references followed.
 const DEPTH_MAX: usize = 256;
 
-/// Keywords that lead elsewhere by another rule than a pointer into the schema.
+/// Keywords that refer to another place by a rule other than a pointer into the schema.
 const OTHER_REFERENCES: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor"];
 /// Marks that hide a text.
 const MARKS: [&str; 2] = ["x-secret", "x-secret-url"];
 
-/// How many parts the schema has, references followed.
+/// Number of parts of the schema with references followed.
 ///
 /// # Errors
-/// One sentence that says where it is not as it has to be.
+/// One sentence with the place that is invalid.
 pub(super) fn parts(schema: &Value) -> Result<usize, String> {
     let mut walk = Walk { root: schema, parts: 0 };
     walk.go(schema, 0)?;
@@ -29,9 +30,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Everything that may be a schema counts as one: what is a name and what a keyword depends on the place.
+    /// Every value that may be a schema counts as one: whether a value is a name or a keyword depends on its place.
     fn go(&mut self, value: &Value, depth: usize) -> Result<(), String> {
-        // A list of names costs as much as one of schemas.
+        // A list of names costs as much as a list of schemas.
         self.parts += 1;
         if self.parts > PARTS_MAX || depth > DEPTH_MAX {
             return Err(format!(
@@ -53,24 +54,24 @@ impl Walk<'_> {
         let text = |name: &str| fields.get(name).and_then(Value::as_str);
         if let Some(name) = OTHER_REFERENCES.into_iter().find(|name| text(name).is_some()) {
             return Err(format!(
-                "{name} is not taken; refer by $ref to a place of the schema, as #/$defs/name"
+                "{name} is not supported; use $ref with a place in the schema, as #/$defs/name"
             ));
         }
         if depth > 0 && text("$id").is_some() {
-            return Err("$id is taken at the top of the schema alone".to_owned());
+            return Err("$id is allowed only at the top of the schema".to_owned());
         }
         let Some(reference) = text("$ref") else { return Ok(()) };
         let target = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
         match target.and_then(|pointer| self.root.pointer(pointer)) {
             Some(target) => self.go(target, depth + 1),
             None => {
-                Err(format!("$ref {reference} leads to no place of the schema; write it as #/$defs/name"))
+                Err(format!("$ref {reference} points to nothing in the schema; write it as #/$defs/name"))
             }
         }
     }
 }
 
-/// A mark that hides nothing is worse than none.
+/// A mark without effect is worse than no mark.
 fn check_marks(fields: &Map<String, Value>) -> Result<(), String> {
     let is_kind = |kind: &Value, kinds: &[&str]| kind.as_str().is_some_and(|kind| kinds.contains(&kind));
     let any_kind = |kinds: &[&str]| match fields.get("type") {
@@ -81,10 +82,12 @@ fn check_marks(fields: &Map<String, Value>) -> Result<(), String> {
     let is_hidden = fields.get("writeOnly") == Some(&Value::Bool(true))
         || fields.get("format").is_some_and(|format| format == "password");
     if is_hidden && any_kind(&["integer", "number", "boolean"]) {
-        return Err("writeOnly and the format password hide texts alone; take a string".to_owned());
+        return Err(
+            "writeOnly and the format password are allowed only on a string; use the type string".to_owned()
+        );
     }
     for mark in MARKS {
-        // A field may have that name; then its schema stands here.
+        // A field may have that name; then the value is the field's schema.
         let Some(value) = fields.get(mark).filter(|value| !value.is_object()) else { continue };
         if value != &Value::Bool(true) {
             return Err(format!("{mark} must be true or be left out"));
@@ -92,7 +95,7 @@ fn check_marks(fields: &Map<String, Value>) -> Result<(), String> {
         let others = ["integer", "number", "boolean", "object", "array"];
         if !any_kind(&["string"]) || any_kind(&others) {
             return Err(format!(
-                "{mark} stands at a text alone: its type must be string, or string and null"
+                "{mark} is allowed only on a string: the type must be string, or string and null"
             ));
         }
     }
@@ -105,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Alternatives that each lead to the next two, `deep` times.
+    /// Alternatives that each refer to the next two, `deep` times.
     fn swelling(deep: usize) -> Value {
         let mut definitions = Map::new();
         for level in 0..deep {
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn references_count_as_what_they_lead_to() {
+    fn references_count_as_their_targets() {
         assert_eq!(parts(&json!({ "type": "object" })), Ok(2));
         assert_eq!(parts(&json!({ "required": ["a", "b"] })), Ok(4), "names count");
         let schema =
@@ -130,16 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_itself_or_elsewhere_is_refused() {
+    fn self_references_and_outside_references_are_refused() {
         for (schema, reason) in [
             (json!({ "properties": { "x": { "$ref": "#" } } }), "refers to itself"),
             (json!({ "$defs": { "a": { "items": { "$ref": "#/$defs/a" } } } }), "refers to itself"),
-            (json!({ "$ref": "https://a.example/s.json" }), "leads to no place"),
-            (json!({ "$ref": "#/$defs/none" }), "leads to no place"),
-            (json!({ "$ref": "#/%24defs/a", "$defs": { "a": {} } }), "leads to no place"),
-            (json!({ "$dynamicRef": "#a" }), "$dynamicRef is not taken"),
-            (json!({ "$defs": { "a": { "$anchor": "a" } } }), "$anchor is not taken"),
-            (json!({ "$defs": { "a": { "$id": "b" } } }), "$id is taken"),
+            (json!({ "$ref": "https://a.example/s.json" }), "points to nothing"),
+            (json!({ "$ref": "#/$defs/none" }), "points to nothing"),
+            (json!({ "$ref": "#/%24defs/a", "$defs": { "a": {} } }), "points to nothing"),
+            (json!({ "$dynamicRef": "#a" }), "$dynamicRef is not supported"),
+            (json!({ "$defs": { "a": { "$anchor": "a" } } }), "$anchor is not supported"),
+            (json!({ "$defs": { "a": { "$id": "b" } } }), "$id is allowed only"),
         ] {
             let refused = parts(&schema).unwrap_err();
             assert!(refused.contains(reason), "{schema}: {refused}");
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stand_at_texts_and_are_true() {
+    fn marks_are_true_and_only_on_strings() {
         for schema in [
             json!({ "type": "string", "x-secret": true }),
             json!({ "type": ["string", "null"], "x-secret-url": true }),

@@ -1,4 +1,5 @@
-//! Configurations checked against the JSON Schema of their destination type, and the secrets in them found by its marks.
+//! Checks configurations against the JSON Schema of their destination type, and finds the secrets in them by its
+//! marks.
 
 mod bounds;
 
@@ -9,31 +10,32 @@ use serde_json::Value;
 use super::masking::secrets;
 use super::refused::ConfigRefused;
 
-/// Largest configuration of a destination in bytes of JSON.
+/// Of the JSON text.
 pub(crate) const CONFIG_BYTES_MAX: usize = 64 * 1024;
-/// Most of the product of a configuration's bytes and its schema's parts, which bounds what checking it costs: parts of a second at worst.
+/// Most of the product of a configuration's bytes and its schema's parts, which bounds the cost of a check: a
+/// fraction of a second at worst.
 const CHECK_WORK_MAX: usize = 128 * CONFIG_BYTES_MAX;
-/// The same for a refusal that says which field is wrong: all errors of an alternative are collected for that, and each takes memory.
+/// The same limit for a refusal that names the wrong field: it collects all errors of an alternative, and each takes
+/// memory.
 const REASON_WORK_MAX: usize = 500_000;
 
-/// Why a configuration is refused that is not searched for the field.
-const DOES_NOT_FIT: &str = "does not fit the schema of its type, and is too large to say where";
+/// The refusal of a configuration that is too large to find the wrong field.
+const DOES_NOT_FIT: &str = "does not match the schema of its type, and is too large to find the wrong field";
 
 fn too_large(bytes_max: usize) -> String {
     format!("is larger than {bytes_max} bytes")
 }
 
-/// The compiled schema of one type.
 pub(crate) struct ConfigSchema {
     schema: Value,
     validator: Validator,
-    /// References followed.
+    /// Number of parts with references followed.
     parts: usize,
 }
 
 impl ConfigSchema {
     /// # Errors
-    /// Why it is no schema that configurations can be checked with.
+    /// Why configurations cannot be checked with this schema.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         let parts = bounds::parts(schema)?;
         let validator = jsonschema::draft202012::options()
@@ -65,7 +67,7 @@ impl ConfigSchema {
             return Err(ConfigRefused::at("", DOES_NOT_FIT));
         }
         let Err(error) = self.validator.validate(config) else { return Ok(()) };
-        // An unknown or missing field is an error of the object that should not or should hold it.
+        // An unknown or missing field is an error of the object that contains it or lacks it.
         let child = match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => unexpected.first().cloned(),
             ValidationErrorKind::Required { property } => property.as_str().map(str::to_string),
@@ -77,7 +79,7 @@ impl ConfigSchema {
         Err(ConfigRefused::at(&place, error.masked_with("the value").to_string()))
     }
 
-    /// A message of the driver that begins with the name of a property and a colon is about that field.
+    /// A message of the driver that begins with a property name and a colon is about that field.
     pub(crate) fn refused_by_driver(&self, message: &str) -> ConfigRefused {
         let properties = self.schema.get("properties").and_then(Value::as_object);
         let named = message
@@ -133,7 +135,10 @@ mod tests {
     #[test]
     fn large_configurations_texts() {
         assert_eq!(too_large(7), "is larger than 7 bytes");
-        assert_eq!(DOES_NOT_FIT, "does not fit the schema of its type, and is too large to say where");
+        assert_eq!(
+            DOES_NOT_FIT,
+            "does not match the schema of its type, and is too large to find the wrong field"
+        );
     }
 
     #[test]
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_the_marked_fields_and_the_telling_parts_of_urls() {
+    fn secrets_are_the_marked_fields_and_the_secret_parts_of_urls() {
         let secrets =
             schema().secrets(&json!({ "url": "rtmp://u:pass@h:1/app/skey?token=tok1", "key": "k-0001" }));
         for secret in ["k-0001", "pass", "u:pass", "skey", "token=tok1", "tok1"] {
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_shown_only_where_its_schema_is_plain_to_see() {
+    fn a_text_is_shown_only_with_a_direct_schema() {
         let token = json!({ "type": "string", "x-secret": true });
         let (text, none) = (json!({ "type": "string" }), json!({ "type": "null" }));
         let reference = json!({ "$ref": "#/$defs/token" });
@@ -170,7 +175,7 @@ mod tests {
             (json!({ "type": ["string", "null"] }), false),
             (json!({ "anyOf": [text, none] }), false),
             (json!({ "anyOf": [token, none] }), true),
-            // What is derived for an optional type of an author's own.
+            // As derived for an optional type that the author defined.
             (json!({ "anyOf": [reference, none] }), true),
             (json!({ "anyOf": [{ "anyOf": [token] }] }), true),
             (json!({ "if": {}, "then": token }), true),
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_schema_takes_smaller_configurations_and_a_refusal_of_many_parts_names_none() {
+    fn a_large_schema_allows_smaller_configurations_and_a_large_refusal_names_no_field() {
         let names: Vec<_> = (0..8_000).map(|number| number.to_string()).collect();
         let schema = json!({ "properties": { "x": { "items": { "type": "object", "required": names } } } });
         let schema = ConfigSchema::compile(&schema).unwrap();
@@ -209,7 +214,7 @@ mod tests {
             ("x.0.0", true),
             "{refused:?}"
         );
-        // Each would be 8,000 errors more.
+        // Each item would be 8,000 more errors.
         let refused = schema.check(&items(300)).unwrap_err();
         assert_eq!((refused.field.as_str(), refused.reason.as_str()), ("", DOES_NOT_FIT));
         let refused = schema.check(&items(9_000)).unwrap_err();

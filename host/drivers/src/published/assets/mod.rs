@@ -1,4 +1,5 @@
-//! What one opening of a destination has for viewers: assets by name, where viewers enter, and where they may ask.
+//! The published assets of one opening of a destination: assets by name, the entry for viewers, and the paths that
+//! viewers may request.
 //!
 //! A look-up is one read lock and one shared pointer.
 
@@ -8,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use satcast_plugin_api::{Asset, AssetBody, Error, Playback, SegmentPlace};
+use satcast_plugin_api::{Asset, AssetBody, Error, Playback, SegmentPosition};
 use satcast_quota::Permit;
 
 use super::asset::{Published, memory_bytes, placed};
@@ -17,15 +18,13 @@ use super::by_name::ByName;
 use super::handler::Handler;
 use super::versions::{Coming, Versions, Waiter};
 
-/// Longest media type in bytes.
 const CONTENT_TYPE_BYTES_MAX: usize = 128;
 
-/// Where viewers enter and what they can see, as the driver said last.
+/// The driver's latest playback facts: where viewers enter and what they can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaybackFacts {
-    /// What it said.
-    pub told: Playback,
-    /// Monotonic time until which this counts; `None` when no player could start.
+    pub playback: Playback,
+    /// Monotonic time until which this is valid; `None` when no player could start.
     pub fresh_until: Option<Duration>,
 }
 
@@ -33,26 +32,25 @@ impl Deref for PlaybackFacts {
     type Target = Playback;
 
     fn deref(&self) -> &Playback {
-        &self.told
+        &self.playback
     }
 }
 
-/// The assets of one opening of a destination.
 #[derive(Debug, Default)]
 pub struct Assets {
     by_name: Arc<ByName>,
     playback: Mutex<Option<Arc<PlaybackFacts>>>,
     handler: Mutex<Option<Arc<dyn Handler>>>,
     versions: Arc<Versions>,
-    /// Whose they are, and what counts them with all others of the driver.
+    /// The account that the assets count for, and the budget that counts them with all others of the driver.
     charged: OnceLock<(Arc<Budget>, i64)>,
 }
 
 impl Assets {
-    /// Puts an asset under its name, in place of an earlier one; `folder` is the driver's data folder.
+    /// Publishes an asset under its name and replaces an earlier one; `folder` is the driver's data folder.
     ///
     /// # Errors
-    /// A media type that no header can carry, an open file, or a limit reached; the earlier asset stays.
+    /// An invalid media type, an open file, or a limit reached; the earlier asset stays.
     pub fn publish(&self, mut asset: Asset, folder: &Path) -> Result<(), Error> {
         let printable = asset.content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if !printable || !(1..=CONTENT_TYPE_BYTES_MAX).contains(&asset.content_type.len()) {
@@ -79,7 +77,7 @@ impl Assets {
         self.charged.get_or_init(|| (budget.clone(), account));
     }
 
-    /// The opening has ended: where others need room in memory, its assets go first.
+    /// The opening has ended: where others need memory, its assets go first.
     pub(crate) fn end(&self) {
         if let Some((budget, account)) = self.charged.get() {
             budget.ended(*account, &self.by_name);
@@ -94,48 +92,46 @@ impl Assets {
         })
     }
 
-    /// Takes an asset away.
     pub fn retract(&self, name: &str) {
         self.by_name.retract(name);
     }
 
-    /// The asset of that name.
     pub fn get(&self, name: &str) -> Option<Arc<Published>> {
         self.by_name.get(name)
     }
 
     /// The media segments by rising number, from `number` on, with their names.
-    pub fn segments(&self, number: u64) -> Vec<(SegmentPlace, String)> {
+    pub fn segments(&self, number: u64) -> Vec<(SegmentPosition, String)> {
         self.by_name.segments(number)
     }
 
-    /// How many milliseconds behind live players stay, as the driver said last of a playlist that they follow; `None` when it did
-    /// not.
+    /// How many milliseconds players stay behind live, as the driver last said with a followed playlist; `None` when
+    /// it has not.
     pub fn hold_back_ms(&self) -> Option<u32> {
         self.by_name.look_ahead(Coming::hold_back_ms)
     }
 
-    /// How long a viewer may wait for the asset of that name, which is said to come next; `None` when it is not.
+    /// How long a viewer may wait for the asset of that name, if it is announced as next; `None` when it is not.
     pub fn coming(&self, name: &str) -> Option<Duration> {
         self.by_name.look_ahead(|coming| coming.wait_of(name))
     }
 
-    /// A place among those who wait; `None` when there is none left.
+    /// A slot for a waiting viewer; `None` when all are taken.
     pub fn wait(&self) -> Option<Waiter> {
         self.versions.enter()
     }
 
-    /// How many wait.
+    /// Number of waiting viewers.
     pub fn waiting(&self) -> usize {
         self.versions.waiting()
     }
 
-    /// Those who wait look again.
+    /// Lets waiting viewers check again.
     pub fn wake(&self) {
         self.versions.wake();
     }
 
-    /// Where requests go that the driver answers itself; `None` when it does not, or any more.
+    /// The handler for requests that the driver answers itself; `None` when it answers none, or has ended.
     pub fn handler(&self) -> Option<Arc<dyn Handler>> {
         self.handler.lock().clone()
     }
@@ -144,13 +140,14 @@ impl Assets {
         *self.handler.lock() = handler;
     }
 
-    /// Takes what the driver says at the monotonic time `now`.
-    pub fn set_playback(&self, told: Playback, now: Duration) {
-        let fresh_until = (told.fresh_ms > 0).then(|| now + Duration::from_millis(u64::from(told.fresh_ms)));
-        *self.playback.lock() = Some(Arc::new(PlaybackFacts { told, fresh_until }));
+    /// Takes the driver's playback facts at the monotonic time `now`.
+    pub fn set_playback(&self, playback: Playback, now: Duration) {
+        let fresh_until =
+            (playback.fresh_ms > 0).then(|| now + Duration::from_millis(u64::from(playback.fresh_ms)));
+        *self.playback.lock() = Some(Arc::new(PlaybackFacts { playback, fresh_until }));
     }
 
-    /// What the driver said last.
+    /// The driver's latest facts.
     pub fn playback(&self) -> Option<Arc<PlaybackFacts>> {
         self.playback.lock().clone()
     }

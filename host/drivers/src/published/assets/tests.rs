@@ -1,4 +1,4 @@
-//! What assets do, and every limit of one opening.
+//! Assets and every limit of one opening.
 
 use std::io::Read as _;
 
@@ -64,7 +64,7 @@ fn playlists_are_compressed_once_and_others_never() {
     let mut unpacked = Vec::new();
     flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
     assert_eq!(unpacked, text);
-    assert_eq!(published.gzip().unwrap().as_ptr(), packed.as_ptr(), "the same bytes for everyone");
+    assert_eq!(published.gzip().unwrap().as_ptr(), packed.as_ptr(), "the same bytes for every viewer");
     assert_eq!(assets.get("a.m4s").unwrap().gzip(), None);
     let tiny = Asset { content_type: PLAYLIST_TYPE.into(), ..asset("tiny.m3u8", Bytes::from_static(b"#")) };
     assets.publish(tiny, Path::new("/data")).unwrap();
@@ -97,7 +97,7 @@ fn releasing_an_asset_may_call_back() {
 }
 
 #[test]
-fn every_limit_refuses_and_keeps_what_is_there() {
+fn every_limit_refuses_and_keeps_existing_assets() {
     let assets = Assets::default();
     for bad in ["", "a\nb", "\u{e4}", &"t".repeat(CONTENT_TYPE_BYTES_MAX + 1)] {
         let asset = Asset { content_type: bad.into(), ..asset("a", Bytes::new()) };
@@ -119,10 +119,10 @@ fn every_limit_refuses_and_keeps_what_is_there() {
 }
 
 #[test]
-fn what_the_driver_said_last_counts() {
+fn the_drivers_latest_playback_facts_count() {
     let assets = Assets::default();
     assert_eq!(assets.playback(), None);
-    let told = Playback {
+    let playback = Playback {
         entry: "index.m3u8".into(),
         preview: None,
         first_ms: 1,
@@ -131,8 +131,8 @@ fn what_the_driver_said_last_counts() {
         fresh_ms: 4_000,
         ended: false,
     };
-    assets.set_playback(told.clone(), Duration::from_secs(1));
-    assets.set_playback(Playback { ended: true, ..told }, Duration::from_secs(2));
+    assets.set_playback(playback.clone(), Duration::from_secs(1));
+    assets.set_playback(Playback { ended: true, ..playback }, Duration::from_secs(2));
     let facts = assets.playback().unwrap();
     assert_eq!((facts.fresh_until, facts.ended), (Some(Duration::from_secs(6)), true));
 }

@@ -1,7 +1,7 @@
-//! Drivers that are enabled, disabled or replaced while the service runs.
+//! Enabling, disabling and replacing drivers while the service runs.
 //!
-//! What runs is never touched: a destination that is open keeps its driver, and the driver ends with the last of them. An
-//! image that was mapped into this process stays so ([`crate::load::loader`]); a process really ends.
+//! Running work is never touched: an open destination keeps its driver, and the driver ends with the last of them. An
+//! image that was mapped into this process stays mapped ([`crate::load::loader`]); a process really ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,42 +12,34 @@ use super::entries::{Entry, Registry};
 use super::keeper::{Keeper, add_missing};
 use satcast_core::config::Config;
 
-/// What an operator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Load it; one that crashed or panicked too often is used again.
+    /// Load it; a driver in quarantine is used again.
     Enable,
-    /// Use it for nothing new.
+    /// Open nothing new with it.
     Disable,
-    /// Load the file that stands in the folder now.
+    /// Load the current file of the folder.
     Replace,
 }
 
-/// Why a driver without a file of its own stays as it is.
+/// Why a driver without a file of its own cannot be changed.
 pub const LINKED_IN: &str = "it is part of this program";
 
 /// Why a change was not made; everything is as before.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// No such driver.
-    #[error("there is no driver {0}; its library must stand in the drivers folder as {0}.so")]
+    #[error("there is no driver {0}; put its library into the drivers folder as {0}.so")]
     Unknown(String),
-    /// It cannot be loaded.
     #[error("driver {id}: {reason}")]
-    Refused {
-        /// The driver.
-        id: String,
-        /// Why.
-        reason: String,
-    },
+    Refused { id: String, reason: String },
 }
 
 impl Drivers {
-    /// Enables, disables or replaces the driver `id` until the next start or [`Drivers::reconfigure`]. Destinations that are
-    /// open finish on what they began with. Blocks: probes and starts.
+    /// Enables, disables or replaces the driver `id` until the next start or [`Drivers::reconfigure`]. Open
+    /// destinations keep their driver until they end. Blocks: probes and starts.
     ///
     /// # Errors
-    /// Why not; everything is as before.
+    /// The reason; everything is as before.
     pub fn change(&self, id: &str, change: Change) -> Result<Summary, ChangeError> {
         let Some(keeper) = self.inner.keeper.as_ref() else { return self.stay(id, change) };
         let _one = keeper.changing.lock();
@@ -86,7 +78,7 @@ impl Drivers {
         }
     }
 
-    /// Drivers that are linked in are as they are.
+    /// Drivers that are linked in cannot be changed.
     fn stay(&self, id: &str, change: Change) -> Result<Summary, ChangeError> {
         let registry = self.registry();
         let entry = registry.entry(id).ok_or_else(|| ChangeError::Unknown(id.to_string()))?;
@@ -96,9 +88,9 @@ impl Drivers {
         Err(ChangeError::Refused { id: id.to_string(), reason: LINKED_IN.into() })
     }
 
-    /// Takes `[drivers]` and `[driver.<name>]` of `config`: loads what is newly enabled, what has another library or other
-    /// settings, and what crashed too often; lets go of what is no longer enabled. A driver whose new library is refused goes
-    /// on with its old one, and so do all when the folder is. Blocks.
+    /// Applies `[drivers]` and `[driver.<name>]` of `config`: loads drivers that are newly enabled, have another
+    /// library or other settings, or crashed too often; drops drivers that are no longer enabled. A driver whose new
+    /// library is refused keeps its old one, and so do all drivers when the folder is refused. Blocks.
     pub fn reconfigure(&self, config: &Config) {
         let Some(keeper) = self.inner.keeper.as_ref() else { return };
         let _one = keeper.changing.lock();
@@ -111,7 +103,7 @@ impl Drivers {
             match keeper.examine(file, &registry).outcome {
                 Ok(entry) => drop(self.install(keeper, entry)),
                 Err(error) if before && is_enabled => {
-                    tracing::error!(driver = %file.id, %error, "driver not replaced, the old one goes on");
+                    tracing::error!(driver = %file.id, %error, "driver not replaced; the old one keeps running");
                     self.keep(&file.id, error.to_string());
                 }
                 Err(error) => {
@@ -133,7 +125,7 @@ impl Drivers {
         self.publish(registry);
     }
 
-    /// The driver `id` goes on as it is, if it runs, and shows `why`.
+    /// Keeps the driver `id` as it is, if it runs, and shows `why`.
     fn keep(&self, id: &str, why: String) {
         let mut registry = (*self.registry()).clone();
         registry.note_refusal(id, why);

@@ -1,4 +1,4 @@
-//! What is shown of a driver whose change was refused.
+//! State of a driver whose change was refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,8 +30,8 @@ fn config(folder: &Path, pinned: Option<&str>) -> Config {
     Config::load(Some(file.path()), std::iter::empty(), &Flags::default()).unwrap().config
 }
 
-/// A driver that runs as if it were loaded from the file in `folder`. Whatever else is to be loaded there is refused: this binary looks
-/// at no libraries.
+/// A driver that runs as if it were loaded from the file in `folder`. Any other load there is refused: this test
+/// binary cannot probe libraries.
 fn running(folder: &Path, scratch: &Path) -> Drivers {
     let runtime = tokio::runtime::Handle::current();
     let (guard, clock, recordings) = (Guard::new(&[]).unwrap(), Clock::system(), Default::default());
@@ -52,7 +52,7 @@ fn running(folder: &Path, scratch: &Path) -> Drivers {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_driver_whose_change_was_refused_says_so_until_it_is_what_it_should_be() {
+async fn a_refused_change_is_shown_until_the_driver_is_current() {
     let (folder, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let everybody =
         |mode| fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("other permissions");
@@ -66,7 +66,7 @@ async fn a_driver_whose_change_was_refused_says_so_until_it_is_what_it_should_be
     let drivers = running(folder.path(), scratch.path());
     let refused = || {
         let [summary] = &drivers.summaries()[..] else { panic!("one driver") };
-        assert_eq!((&summary.state, summary.version.as_str()), (&State::Loaded, "1.0.0"), "it goes on");
+        assert_eq!((&summary.state, summary.version.as_str()), (&State::Loaded, "1.0.0"), "it keeps running");
         summary.refused.clone()
     };
     let reload = |pinned| drivers.reconfigure(&config(folder.path(), pinned));
@@ -81,11 +81,11 @@ async fn a_driver_whose_change_was_refused_says_so_until_it_is_what_it_should_be
     assert!(refused().is_some());
     put("first");
     reload(None);
-    assert_eq!(refused(), None, "as it was");
+    assert_eq!(refused(), None, "the old file is back");
     reload(Some(&other));
     is_refused("pins abab");
     reload(None);
-    assert_eq!(refused(), None, "its settings are as they were");
+    assert_eq!(refused(), None, "the old settings are back");
     everybody(0o777);
     reload(None);
     is_refused("drivers folder");
@@ -108,7 +108,7 @@ async fn a_driver_whose_change_was_refused_says_so_until_it_is_what_it_should_be
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_made_it_hang_is_left_alone_when_it_is_loaded_again() {
+async fn an_account_that_made_the_driver_hang_is_set_aside_after_a_reload() {
     satcast_plugin_api::driver_entry!(hanging_entry, Scripted);
     let drivers = crate::testing::start(hanging_entry);
     let registry = drivers.registry();
@@ -121,6 +121,6 @@ async fn who_made_it_hang_is_left_alone_when_it_is_loaded_again() {
     let services = &entry.running().unwrap().services;
     assert!(services.may_open(7).is_err() && services.may_ask(7).is_err());
     assert!(services.may_open(8).is_ok() && services.may_ask(8).is_ok());
-    entry.forgive();
+    entry.clear_faults();
     assert!(services.may_open(7).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Which drivers are loaded and which types they serve.
+//! The loaded drivers and their types.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,8 +10,9 @@ use crate::run::loaded::Loaded;
 use satcast_core::config::{DriverSettings, Isolation};
 use satcast_core::ids::AccountId;
 
-/// A driver on threads that is used for nothing new. What it still runs keeps it alive: it is taken as it is when it is wanted again.
-pub(super) struct Resting {
+/// A driver on threads that gets nothing new. Its open destinations keep it alive; it is used again as it is when it
+/// is enabled again.
+pub(super) struct Draining {
     hash: String,
     settings: DriverSettings,
     version: String,
@@ -19,39 +20,37 @@ pub(super) struct Resting {
     kinds: BTreeMap<String, Arc<KindFacts>>,
 }
 
-impl Resting {
-    /// The driver, if it still runs and would be the same if it were loaded again.
-    pub(super) fn wake(&self, hash: &str, settings: &DriverSettings) -> Option<Started> {
+impl Draining {
+    /// The driver, if it still runs and a new load would give the same driver.
+    pub(super) fn revive(&self, hash: &str, settings: &DriverSettings) -> Option<Started> {
         let loaded = self.loaded.upgrade().filter(|loaded| loaded.control.trouble().is_none())?;
         if self.hash != hash || !loaded.is_same_with(&self.settings, settings) {
             return None;
         }
-        loaded.services.forgive();
+        loaded.services.clear_faults();
         let kind = |facts: &Arc<KindFacts>| Arc::new(Kind { driver: loaded.clone(), facts: facts.clone() });
         let kinds = self.kinds.iter().map(|(name, facts)| (name.clone(), kind(facts))).collect();
         Some(Started { version: self.version.clone(), loaded: loaded.clone(), kinds })
     }
 }
 
-/// All of it at one moment.
+/// A snapshot of all drivers.
 #[derive(Clone, Default)]
 pub(super) struct Registry {
     kinds: BTreeMap<String, Arc<Kind>>,
     entries: BTreeMap<String, Entry>,
 }
 
-/// One driver of the folder or of the configuration.
 #[derive(Clone)]
 pub(super) struct Entry {
     summary: Summary,
-    /// What it was loaded from; empty when it was not.
+    /// Hash of its library; empty when it has none.
     hash: String,
     settings: DriverSettings,
     loaded: Option<Arc<Loaded>>,
     kinds: BTreeMap<String, Arc<Kind>>,
 }
 
-/// A driver that was started.
 pub(super) struct Started {
     pub(super) version: String,
     pub(super) loaded: Arc<Loaded>,
@@ -71,12 +70,11 @@ impl Registry {
         self.entries.get(id)
     }
 
-    /// Every driver as it stands now.
     pub(super) fn summaries(&self) -> Vec<Summary> {
         self.entries.values().map(|entry| self.summary(entry)).collect()
     }
 
-    /// What is shown of a driver now. An entry that makes a type of another driver is refused alone.
+    /// The current state of a driver. An entry that makes a type of another driver is refused alone.
     pub(super) fn summary(&self, entry: &Entry) -> Summary {
         let mut summary = entry.summary();
         for (name, kind) in &entry.kinds {
@@ -93,7 +91,7 @@ impl Registry {
         summary
     }
 
-    /// The type that `started` declares and another driver, too.
+    /// A type that `started` declares and another driver serves.
     pub(super) fn taken(&self, id: &str, started: &Started) -> Option<String> {
         let others = self.entries.values().filter(|entry| entry.summary.id != id);
         let mut declared = others.flat_map(|entry| &entry.kinds).filter(|(_, kind)| kind.made_by.is_none());
@@ -101,20 +99,20 @@ impl Registry {
         declared.find(|(name, _)| is_taken(name)).map(|(name, _)| name.clone())
     }
 
-    /// Puts a driver in place of the one of that id.
+    /// Replaces the driver of that id.
     pub(super) fn put(&mut self, entry: Entry) {
         self.entries.insert(entry.summary.id.clone(), entry);
         self.arrange();
     }
 
-    /// Takes a driver out.
+    /// Removes a driver.
     pub(super) fn take(&mut self, id: &str) -> Option<Entry> {
         let entry = self.entries.remove(id)?;
         self.arrange();
         Some(entry)
     }
 
-    /// Gives each type to a driver: to the one that declares it, before one for which operators made it.
+    /// Assigns each type to a driver: the one that declares it has priority over one for which operators made it.
     fn arrange(&mut self) {
         let all = || self.entries.values().flat_map(|entry| &entry.kinds);
         let made = all().filter(|(_, kind)| kind.made_by.is_some());
@@ -122,14 +120,14 @@ impl Registry {
         self.kinds = made.chain(declared).map(|(name, kind)| (name.clone(), kind.clone())).collect();
     }
 
-    /// Notes on a driver that goes on why what was to take its place was refused.
+    /// Records at a running driver why its replacement was refused.
     pub(super) fn note_refusal(&mut self, id: &str, why: String) {
         if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.is_loaded()) {
             entry.summary.refused = Some(why);
         }
     }
 
-    /// How many drivers run on threads.
+    /// Number of drivers on threads.
     pub(super) fn on_threads(&self) -> usize {
         let on_threads = |entry: &&Entry| entry.summary.isolation == Some(Isolation::Thread);
         self.entries.values().filter(on_threads).count()
@@ -167,31 +165,31 @@ impl Entry {
         entry
     }
 
-    /// Notes what it was loaded from, so that it is not loaded again for nothing.
+    /// Records the hash and the settings, so that an unchanged driver is not loaded again.
     pub(super) fn made_from(mut self, hash: &str, settings: &DriverSettings) -> Self {
         self.hash = hash.to_string();
         self.settings = settings.clone();
         self
     }
 
-    /// The same without what was refused: it is what it should be.
+    /// The same entry without the refusal: it is current.
     pub(super) fn accepted(&self) -> Self {
         let mut entry = self.clone();
         entry.summary.refused = None;
         entry
     }
 
-    /// It runs, and would be the same if it were loaded again.
+    /// It runs, and a new load would give the same driver.
     pub(super) fn is_current(&self, hash: &str, settings: &DriverSettings) -> bool {
         let is_well = self.summary.state == State::Loaded && self.trouble().is_none();
         let is_same = |loaded: &Arc<Loaded>| loaded.is_same_with(&self.settings, settings);
         is_well && self.hash == hash && self.loaded.as_ref().is_some_and(is_same)
     }
 
-    /// What is left of it when it is taken out, where that is on threads.
-    pub(super) fn resting(&self) -> Option<Resting> {
+    /// The driver to keep after its removal, if it runs on threads.
+    pub(super) fn draining(&self) -> Option<Draining> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.remote.is_none())?;
-        Some(Resting {
+        Some(Draining {
             hash: self.hash.clone(),
             settings: self.settings.clone(),
             version: self.summary.version.clone(),
@@ -218,7 +216,7 @@ impl Entry {
         self.loaded.is_some()
     }
 
-    /// What is shown of it now.
+    /// The current state.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
         let Some(loaded) = &self.loaded else { return summary };
@@ -234,26 +232,26 @@ impl Entry {
         summary
     }
 
-    /// What is wrong with its process, or with its thread.
+    /// Trouble of its process or of its thread.
     fn trouble(&self) -> Option<String> {
         let loaded = self.loaded.as_ref()?;
         let of_process = loaded.remote.as_ref().and_then(|remote| remote.trouble());
         of_process.or_else(|| loaded.control.trouble())
     }
 
-    /// The account with whose work it hangs on its threads.
+    /// The account in whose call it hangs, on threads.
     pub(super) fn hung_for(&self) -> Option<i64> {
         self.loaded.as_ref()?.control.hung_for()
     }
 
-    /// Leaves it alone for an account with whose work the one before it hung.
+    /// Sets it aside for an account in whose call its predecessor hung.
     pub(super) fn hold(&self, account: i64) {
         self.loaded.iter().for_each(|loaded| loaded.services.hold(account));
     }
 
-    /// Lets it be used again after its faults.
-    pub(super) fn forgive(&self) {
-        self.loaded.iter().for_each(|loaded| loaded.services.forgive());
+    /// Clears its faults, so that it is used again.
+    pub(super) fn clear_faults(&self) {
+        self.loaded.iter().for_each(|loaded| loaded.services.clear_faults());
     }
 }
 

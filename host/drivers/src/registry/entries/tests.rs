@@ -1,4 +1,4 @@
-//! Who serves a type that two drivers have.
+//! Types that two drivers serve.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn entry(of: satcast_plugin_api::abi::SatcastDriverEntry, settings: Value) -> En
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_that_makes_a_type_of_another_driver_is_refused_alone_whoever_comes_first() {
+async fn an_entry_for_a_type_of_another_driver_is_refused_alone_in_any_order() {
     let maker = entry(maker_entry, json!({ "types": { "shown": {}, "church-tv": {} } }));
     let script = entry(script_entry, json!({}));
     for order in [[&maker, &script], [&script, &maker]] {
@@ -81,10 +81,10 @@ async fn an_entry_that_makes_a_type_of_another_driver_is_refused_alone_whoever_c
         let refused = entry_refused("types.shown in [driver.maker]", "shown", "script");
         assert_eq!((&maker.state, maker.refused.as_ref()), (&State::Loaded, Some(&refused)));
         assert_eq!((script.types.len(), &script.refused), (2, &None));
-        assert!(registry.kind("shown").unwrap().playback, "the declared one");
+        assert!(registry.kind("shown").unwrap().playback, "the declared type has priority");
         registry.take("script");
         let [maker] = &registry.summaries()[..] else { panic!("one driver") };
-        assert_eq!((maker.types.len(), &maker.refused), (3, &None), "nobody else has it");
+        assert_eq!((maker.types.len(), &maker.refused), (3, &None), "no other driver has the type");
     }
 }
 

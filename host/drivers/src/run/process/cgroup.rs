@@ -1,5 +1,5 @@
-//! The memory of a child and of all that it starts, bounded by a control group. Only where the service's own group was delegated to it
-//! (`Delegate=yes` of a systemd unit): without that none of the groups is the service's to change.
+//! Limits the memory of a child and its own children with a control group. Only where the service's own group was
+//! delegated to it (`Delegate=yes` of a systemd unit): otherwise the service may change no group.
 
 use std::fs;
 use std::io;
@@ -8,20 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the system shows its groups.
+/// Mount point of the groups.
 const GROUPS: &str = "/sys/fs/cgroup";
-/// What systemd marks a delegated group with.
+/// Mark of a group that systemd has delegated.
 const DELEGATED: &str = "user.delegate";
-/// Group of the service itself: one with processes of its own can bound none below it.
+/// Group of the service itself: a group with processes of its own cannot limit groups below it.
 const OWN: &str = "service";
 
-/// The group of one child.
 pub(super) struct Group {
     folder: PathBuf,
 }
 
 impl Group {
-    /// A group that takes `bytes_max` of memory; `None` where none can be made.
+    /// A group that may use `bytes_max` of memory; `None` where none can be created.
     pub(super) fn new(id: &str, bytes_max: u64) -> Option<Self> {
         static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -38,25 +37,25 @@ impl Group {
         fs::create_dir(&folder)?;
         let group = Self { folder };
         fs::write(group.folder.join("memory.max"), bytes_max.to_string())?;
-        // Both are missing on some systems: then swap counts apart, and the system ends one process after the other.
+        // Both files are missing on some systems: then swap is not limited, and the system ends single processes.
         let _ = fs::write(group.folder.join("memory.swap.max"), "0");
         let _ = fs::write(group.folder.join("memory.oom.group"), "1");
         Ok(group)
     }
 
-    /// Puts a process into it, and with that all that it starts.
+    /// Adds a process, and with it all processes that it starts.
     pub(super) fn add(&self, pid: u32) -> io::Result<()> {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string())
     }
 
-    /// Something in it was ended because it took too much.
+    /// The system ended a process in it because of the memory limit.
     pub(super) fn is_over(&self) -> bool {
         let events = fs::read_to_string(self.folder.join("memory.events")).unwrap_or_default();
         let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         killed.is_some_and(|count| count.trim() != "0")
     }
 
-    /// Ends all that is in it.
+    /// Kills all its processes.
     pub(super) fn end(&self) {
         let _ = fs::write(self.folder.join("cgroup.kill"), "1");
     }
@@ -64,12 +63,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What is left of it holds nothing.
+        // Fails only if processes are left, which hold no memory of the group.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// The service's own group, if it was delegated to it.
+/// The service's own group, if it was delegated.
 fn delegated() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -81,7 +80,7 @@ fn delegated() -> Option<PathBuf> {
     (is_ours || is_marked()).then_some(folder)
 }
 
-/// Makes room for groups of children in `root`, the service's own.
+/// Prepares `root`, the service's own group, for the groups of children.
 fn begin(root: PathBuf) -> io::Result<PathBuf> {
     let own = root.join(OWN);
     fs::create_dir_all(&own)?;
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_says_what_it_bounds_and_what_became_of_it() {
+    fn a_group_limits_memory_and_reports_its_kills() {
         let root = tempfile::tempdir().unwrap();
         let read = |path: &str| fs::read_to_string(root.path().join(path)).unwrap();
         assert_eq!(begin(root.path().to_path_buf()).unwrap(), root.path());

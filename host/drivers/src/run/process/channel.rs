@@ -1,7 +1,7 @@
-//! The socket between host and child: a stream of messages, each with its lengths before it.
+//! The socket between host and child: a stream of messages, each with its lengths in front.
 //!
 //! ```text
-//!  length of what is said (u32) | length of the bytes behind it (u32) | descriptors beside it (u8) | what is said | bytes
+//!  length of the content (u32) | length of the bytes after it (u32) | number of descriptors (u8) | content | bytes
 //! ```
 
 use std::collections::VecDeque;
@@ -24,29 +24,23 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Largest message in bytes: the recordings of a driver, or an asset for viewers, with room to spare.
+/// Largest message in bytes: the recordings of a driver, or an asset for viewers, with a margin.
 const MESSAGE_BYTES_MAX: usize = 192 * 1024 * 1024;
-/// Bytes before a message.
 const PREFIX: usize = 9;
-/// Bytes that may wait in each direction, if the system allows so many.
+/// Socket buffer in each direction, if the system allows it.
 const BUFFER_BYTES: usize = 1024 * 1024;
-/// Most blocks of memory that the system takes in one call.
+/// Most memory blocks that the system accepts in one call.
 const SLICES_MAX: usize = 512;
-/// Least room of a read.
+/// Least free space for a read.
 const READ_BYTES_MIN: usize = 16 * 1024;
 
-/// Why nothing came or went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelError {
-    /// Not within the time limit.
     TimedOut,
-    /// The other side is gone.
     Closed,
-    /// A message over the limit.
     TooLarge,
-    /// What came, or is to go, cannot be read or written down.
+    /// The content cannot be serialized or parsed.
     Malformed,
-    /// Anything else.
     System(Errno),
 }
 
@@ -55,7 +49,7 @@ pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     for end in [&ours, &theirs] {
-        // The system may allow less; then messages wait a little sooner.
+        // The system may allow less; then senders block a little earlier.
         let _ = set_socket_send_buffer_size(end, BUFFER_BYTES);
         let _ = set_socket_recv_buffer_size(end, BUFFER_BYTES);
     }
@@ -72,20 +66,19 @@ pub(super) fn split(end: OwnedFd, block_bytes: usize) -> (Sender, Receiver) {
     )
 }
 
-/// Bounds every later send and receive of an end.
+/// Sets the time limits of every later send and receive of an end.
 pub(super) fn set_limits(end: &OwnedFd, send: Option<Duration>, recv: Option<Duration>) -> Result<(), Errno> {
     set_socket_timeout(end, Timeout::Send, send)?;
     set_socket_timeout(end, Timeout::Recv, recv)
 }
 
-/// A message that is to go.
+/// A queued message.
 struct Frame {
     head: Vec<u8>,
     bytes: Vec<Bytes>,
     descriptor: Option<OwnedFd>,
 }
 
-/// What one side sends.
 pub(super) struct Sender {
     socket: Arc<OwnedFd>,
     waiting: Mutex<Vec<Frame>>,
@@ -93,25 +86,25 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends a message, after those that wait; waits for room.
+    /// Sends a message after the queued ones; blocks until the socket accepts it.
     pub(super) fn send(
         &self,
-        what: &impl Serialize,
+        content: &impl Serialize,
         bytes: Vec<Bytes>,
         descriptor: Option<OwnedFd>,
     ) -> Result<(), ChannelError> {
-        self.push(what, bytes, descriptor)?;
+        self.push(content, bytes, descriptor)?;
         self.flush()
     }
 
-    /// Lets a message wait for the next [`Sender::flush`], so that many go at once.
+    /// Queues a message for the next [`Sender::flush`], so that many are sent at once.
     pub(super) fn push(
         &self,
-        what: &impl Serialize,
+        content: &impl Serialize,
         bytes: Vec<Bytes>,
         descriptor: Option<OwnedFd>,
     ) -> Result<(), ChannelError> {
-        let mut head = postcard::to_extend(what, vec![0; PREFIX]).map_err(|_| ChannelError::Malformed)?;
+        let mut head = postcard::to_extend(content, vec![0; PREFIX]).map_err(|_| ChannelError::Malformed)?;
         let (said, behind) = (head.len() - PREFIX, bytes.iter().map(Bytes::len).sum::<usize>());
         if said + behind > MESSAGE_BYTES_MAX {
             return Err(ChannelError::TooLarge);
@@ -123,7 +116,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends all that waits.
+    /// Sends all queued messages.
     pub(super) fn flush(&self) -> Result<(), ChannelError> {
         let _one = self.writing.lock();
         loop {
@@ -132,7 +125,7 @@ impl Sender {
             if rest.is_empty() {
                 return Ok(());
             }
-            // A descriptor goes with the first byte of its message.
+            // A descriptor is sent with the first byte of its message.
             while let Some((first, others)) = rest.split_first() {
                 let count = others.iter().position(|frame| frame.descriptor.is_some());
                 let (now, later) = rest.split_at(1 + count.unwrap_or(others.len()));
@@ -153,7 +146,7 @@ impl Sender {
             let mut control = SendAncillaryBuffer::new(&mut space);
             let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_fd()).collect();
             if !descriptors.is_empty() {
-                // There is room for one.
+                // There is space for one.
                 let _ = control.push(SendAncillaryMessage::ScmRights(&descriptors));
             }
             let now = &rest[..rest.len().min(SLICES_MAX)];
@@ -169,38 +162,38 @@ impl Sender {
         Ok(())
     }
 
-    /// Ends both directions; whoever waits is woken.
+    /// Ends both directions and wakes blocked readers and writers.
     pub(super) fn shut_down(&self) {
-        // It only fails when the other side has closed, which is as good.
+        // Fails only when the other side has closed, which has the same effect.
         let _ = rustix::net::shutdown(self.socket.as_fd(), Shutdown::Both);
     }
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Debug)]
 pub(super) struct Message<T> {
-    pub(super) what: T,
-    /// The bytes behind it.
+    pub(super) content: T,
+    /// The bytes after the content.
     pub(super) bytes: Bytes,
-    /// What came beside it.
+    /// The descriptor of the message.
     pub(super) descriptor: Option<OwnedFd>,
-    /// Something came beside it, and this process had no room for it.
-    pub(super) is_short: bool,
+    /// A descriptor was sent, and this process had no free one.
+    pub(super) lost_descriptor: bool,
 }
 
 /// What one side receives.
 pub(super) struct Receiver {
     socket: Arc<OwnedFd>,
     block_bytes: usize,
-    /// What came stands at its beginning.
+    /// Received bytes are at its beginning.
     block: BytesMut,
     filled: usize,
-    /// Those that came and whose message did not; `None` for one that had no room.
+    /// Received descriptors whose message is not complete; `None` for one that was lost.
     descriptors: VecDeque<Option<OwnedFd>>,
 }
 
 impl Receiver {
-    /// Waits for the next message. The bytes behind it are a part of the block that was read.
+    /// Waits for the next message. Its bytes are a part of the block that was read.
     pub(super) fn next<T: DeserializeOwned>(&mut self) -> Result<Message<T>, ChannelError> {
         loop {
             let mut wanted = PREFIX;
@@ -229,17 +222,17 @@ impl Receiver {
         let mut bytes = self.block.split_to(whole).freeze();
         self.filled -= whole;
         let descriptor = if has_descriptor { self.descriptors.pop_front().flatten() } else { None };
-        let is_short = has_descriptor && descriptor.is_none();
+        let lost_descriptor = has_descriptor && descriptor.is_none();
         let head = bytes.split_to(PREFIX + said);
-        let what = postcard::from_bytes(&head[PREFIX..]).map_err(|_| ChannelError::Malformed)?;
-        Ok(Message { what, bytes, descriptor, is_short })
+        let content = postcard::from_bytes(&head[PREFIX..]).map_err(|_| ChannelError::Malformed)?;
+        Ok(Message { content, bytes, descriptor, lost_descriptor })
     }
 
-    /// Reads what there is, into a block that holds `wanted` bytes.
+    /// Reads available data into a block that holds at least `wanted` bytes.
     fn fill(&mut self, wanted: usize) -> Result<(), ChannelError> {
-        let room = wanted.max(self.filled + READ_BYTES_MIN);
-        if self.block.len() < room {
-            let mut next = BytesMut::zeroed(self.block_bytes.max(room));
+        let capacity = wanted.max(self.filled + READ_BYTES_MIN);
+        if self.block.len() < capacity {
+            let mut next = BytesMut::zeroed(self.block_bytes.max(capacity));
             next[..self.filled].copy_from_slice(&self.block[..self.filled]);
             self.block = next;
         }
@@ -320,7 +313,7 @@ mod tests {
         });
         for (number, size) in sizes.into_iter().enumerate() {
             let message = receiver.next::<String>().unwrap();
-            assert_eq!(message.what, format!("message {number}"));
+            assert_eq!(message.content, format!("message {number}"));
             assert_eq!(message.bytes, vec![number as u8; size]);
             let expected = number.is_multiple_of(3).then(|| number.to_string());
             assert_eq!(message.descriptor.map(text), expected);
@@ -330,18 +323,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_the_next_message_is_whole() {
+    fn an_invalid_message_is_reported_and_the_next_one_is_whole() {
         let ((sender, _), (_, mut receiver)) = ends();
         sender.push(&u8::MAX, Vec::new(), None).unwrap();
         sender.send(&"next", Vec::new(), None).unwrap();
         assert_eq!(receiver.next::<String>().unwrap_err(), ChannelError::Malformed);
-        assert_eq!(receiver.next::<String>().unwrap().what, "next");
+        assert_eq!(receiver.next::<String>().unwrap().content, "next");
         rustix::io::write(&*sender.socket, &[255; PREFIX]).unwrap();
         assert_eq!(receiver.next::<String>().unwrap_err(), ChannelError::TooLarge);
     }
 
     #[test]
-    fn who_does_not_read_or_say_anything_is_not_waited_for() {
+    fn a_silent_or_stuck_peer_times_out() {
         let (ours, theirs) = pair().unwrap();
         set_limits(&ours, Some(Duration::from_millis(1)), Some(Duration::from_millis(1))).unwrap();
         let ((sender, mut receiver), _other) = (split(ours, BLOCK), theirs);
@@ -353,10 +346,10 @@ mod tests {
     }
 
     const FEW_FILES: &str =
-        "run::process::channel::tests::who_has_no_descriptors_left_gets_the_message_without";
+        "run::process::channel::tests::a_process_without_free_descriptors_gets_the_message_without_one";
 
     #[test]
-    fn who_has_no_descriptors_left_gets_the_message_without() {
+    fn a_process_without_free_descriptors_gets_the_message_without_one() {
         if !in_a_process_with_few_files(FEW_FILES) {
             return;
         }
@@ -365,13 +358,16 @@ mod tests {
         let again = descriptor.try_clone().unwrap();
         let mut taken = take_all_files();
         sender.send(&"short", Vec::new(), Some(descriptor)).unwrap();
-        // What was sent is closed on this side.
+        // The sent descriptors are closed on this side.
         taken.extend(take_all_files());
         let message = receiver.next::<String>().unwrap();
-        assert!(message.is_short && message.descriptor.is_none());
+        assert!(message.lost_descriptor && message.descriptor.is_none());
         drop(taken);
         sender.send(&"whole", Vec::new(), Some(again)).unwrap();
         let message = receiver.next::<String>().unwrap();
-        assert_eq!((message.is_short, message.descriptor.map(text).as_deref()), (false, Some("beside")));
+        assert_eq!(
+            (message.lost_descriptor, message.descriptor.map(text).as_deref()),
+            (false, Some("beside"))
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The media of one destination of a child: what was sent of it, and what the library has not read yet.
+//! The media of one destination of a child: packets that were sent, and those that the library has not read.
 
 use std::sync::Arc;
 
@@ -7,27 +7,26 @@ use satcast_plugin_api::host::MediaSource;
 
 use super::limits::{UNREAD_BYTES_MAX, UNREAD_PACKETS_MAX};
 
-/// The media of one destination.
 pub(super) struct Feed {
     pub(super) account: i64,
     pub(super) source: Arc<dyn MediaSource>,
     pub(super) out: Mutex<Out>,
 }
 
-/// What was sent.
+/// Packets that were sent.
 #[derive(Default)]
 pub(super) struct Out {
     /// Not read yet.
     pub(super) packets: usize,
     pub(super) bytes: usize,
-    /// Not let go of yet, in bytes.
+    /// Bytes that were not released yet.
     pub(super) held: usize,
     /// Nothing more is sent.
     pub(super) is_over: bool,
 }
 
 impl Out {
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn free_packets(&self) -> usize {
         let is_full = self.is_over || self.bytes >= UNREAD_BYTES_MAX;
         if is_full { 0 } else { UNREAD_PACKETS_MAX.saturating_sub(self.packets) }
     }
@@ -38,7 +37,7 @@ impl Feed {
         Self { account, source, out: Mutex::default() }
     }
 
-    /// Gives the queue back, and what was taken from it.
+    /// Gives the queue back, and the packets that were taken from it.
     pub(super) fn leave(&self) {
         let held = {
             let mut out = self.out.lock();

@@ -5,10 +5,9 @@ use satcast_quota::Quota;
 
 use crate::published::counted;
 
-/// Bytes of answers of one child that may be in memory at once, until their viewers have read them.
+/// Most bytes of answers of one child in memory, until their viewers have read them.
 const ANSWER_BYTES_HELD_MAX: u64 = 256 * 1024 * 1024;
 
-/// Bytes of answers that are in memory.
 #[derive(Debug)]
 pub(super) struct Held(Quota<()>);
 
@@ -19,7 +18,7 @@ impl Default for Held {
 }
 
 impl Held {
-    /// Room for these bytes, until they are dropped; `None` when there is not enough.
+    /// Counts these bytes until they are dropped; `None` when the limit is reached.
     pub(super) fn hold(&self, bytes: Bytes) -> Option<Bytes> {
         Some(counted(self.0.try_take((), bytes.len() as u64).ok()?, bytes))
     }
@@ -30,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_bytes_wait_for_viewers_and_no_more() {
+    fn bytes_that_wait_for_viewers_are_limited() {
         let held = Held::default();
         let half = Bytes::from(vec![0; (ANSWER_BYTES_HELD_MAX / 2) as usize]);
         let first = held.hold(half.clone()).unwrap();

@@ -1,5 +1,5 @@
-//! Media on its way to a child. It is sent as it comes, as long as the library has not too much of it unread: what it does not read stays in
-//! the queue, where it can be dropped.
+//! Media on its way to a child. It is sent at once as long as the library has not too many unread packets: further
+//! packets stay in the queue, where they can be dropped.
 
 use std::sync::{Arc, Weak};
 
@@ -11,18 +11,18 @@ use super::payloads::Place;
 use super::session::Session;
 
 impl Session {
-    /// Sends what there is for a destination, now and as soon as there is more.
+    /// Sends the available packets of a destination, now and whenever there are more.
     pub(super) fn feed(self: &Arc<Self>, dest: u64) {
         let Some(feed) = self.feeds.lock().get(&dest).cloned() else { return };
         let (mut out, mut taken, mut is_sent) = (feed.out.lock(), Vec::new(), false);
-        while out.room() > 0 {
+        while out.free_packets() > 0 {
             let session = Arc::downgrade(self);
             let waker = DriverWaker::calling(move || {
                 if let Some(session) = Weak::upgrade(&session) {
                     session.feed(dest);
                 }
             });
-            let received = feed.source.recv(out.room(), &mut taken, waker);
+            let received = feed.source.recv(out.free_packets(), &mut taken, waker);
             is_sent |= received != Recv::Empty;
             match received {
                 Recv::Ready => self.send_media(dest, &mut out, &mut taken),
@@ -41,7 +41,7 @@ impl Session {
 
     fn send_media(&self, dest: u64, out: &mut Out, taken: &mut Vec<Delivery>) {
         let mut bytes = Vec::new();
-        // Held until the message waits: payloads are numbered in the order of messages.
+        // Held until the message is queued: payloads are numbered in the order of messages.
         let mut crossed = self.crossed.lock();
         let mut place = |Delivery { packet, discontinuity }: Delivery| {
             let len = packet.payload.len();
@@ -57,7 +57,7 @@ impl Session {
         drop(crossed);
     }
 
-    /// What the library made of a destination's media.
+    /// Applies a report of the library about a destination's media.
     pub(super) fn progress(self: &Arc<Self>, progress: &Progress) {
         let Some(feed) = self.feeds.lock().get(&progress.dest).cloned() else { return };
         let released = {
@@ -69,7 +69,7 @@ impl Session {
             out.held -= released;
             released
         };
-        // Neither under the lock: both may hand over more.
+        // Not under the lock: both may hand over more.
         if released > 0 {
             feed.source.released(released);
         }
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// Forgets a destination, whose media goes back.
+    /// Forgets a destination and gives its media back.
     pub(super) fn forget(&self, dest: u64) {
         let feed = self.feeds.lock().remove(&dest);
         feed.into_iter().for_each(|feed| feed.leave());

@@ -1,5 +1,5 @@
-//! What host and child say to each other, in the contract's own types. Bytes of packets and of assets for viewers stand behind a message, a
-//! descriptor comes beside it.
+//! The messages between host and child, in the contract's own types. Bytes of packets and of assets for viewers
+//! follow a message; a descriptor is sent with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,24 +26,36 @@ pub(super) enum ToChild {
         image: String,
         max_level: u32,
         limits: ProcessLimits,
-        /// The process is in a control group that bounds its memory.
+        /// The process is in a control group that limits its memory.
         is_grouped: bool,
     },
     /// Answered by [`ToHost::Answer`].
-    Call { call: u64, ask: Ask },
+    Call {
+        call: u64,
+        ask: Ask,
+    },
     /// Packets for a destination.
-    Media { dest: u64, packets: Vec<Sent> },
-    /// The queue is closed and was handed over.
-    MediaEnd { dest: u64 },
-    /// Answers [`ToHost::Call`]; the socket of a connection comes beside it.
-    Answer { call: u64, outcome: Result<String, Error> },
-    /// The bytes of a published file are not needed any more.
-    BodyReleased { body: u64 },
-    /// End in order.
+    Media {
+        dest: u64,
+        packets: Vec<Sent>,
+    },
+    /// The queue was closed and all its packets were sent.
+    MediaEnd {
+        dest: u64,
+    },
+    /// Answers [`ToHost::Call`]; the socket of a connection is sent with it.
+    Answer {
+        call: u64,
+        outcome: Result<String, Error>,
+    },
+    /// The bytes of a published file are no longer needed.
+    BodyReleased {
+        body: u64,
+    },
     End,
 }
 
-/// A packet on its way, and where its payload is.
+/// A packet on its way, and the place of its payload.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Sent {
     #[serde(with = "shared")]
@@ -53,22 +65,22 @@ pub(super) struct Sent {
     pub(super) payload: Place,
 }
 
-/// A destination that is to be opened; its media comes apart.
+/// A destination to open; its media is sent separately.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ToOpen {
     /// Number of this opening, never used twice.
     pub(crate) dest: u64,
-    /// The session that it is fed from.
+    /// Number of the session that feeds it.
     pub(crate) source: u64,
-    /// Its type.
+    /// Destination type.
     pub(crate) kind: String,
-    /// Its configuration, JSON that the type's schema accepts.
+    /// Configuration as JSON that the type's schema accepts.
     pub(crate) config: String,
-    /// What it is about.
+    /// Account, stream and session.
     pub(crate) about: About,
 }
 
-/// What the library is called for.
+/// A call into the library.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
     Validate {
@@ -87,37 +99,37 @@ pub(super) enum Ask {
     Destroy {
         dest: u64,
     },
-    /// Every recording.
     Recordings,
     /// Addresses of recordings.
     Sign {
         names: Vec<String>,
         valid: Duration,
     },
-    /// Another upload of a recording. Answered when it was asked for; what became of it is told by [`ToHost::Done`].
+    /// Another upload of a recording. Answered when it was requested; [`ToHost::Done`] reports the outcome.
     Retry {
         request: u64,
         file_name: String,
     },
-    /// A recording is to be forgotten. Answered and told as [`Ask::Retry`].
+    /// Removal of a recording. Answered and reported like [`Ask::Retry`].
     Delete {
         request: u64,
         file_name: String,
         remote: bool,
     },
-    /// Whether a configuration could record. Answered and told as [`Ask::Retry`].
+    /// Whether a configuration can record. Answered and reported like [`Ask::Retry`].
     Probe {
         request: u64,
         kind: String,
         config: String,
     },
-    /// What a destination's configuration is now; `None` = it was deleted.
+    /// The current configuration of a destination; `None` = it was deleted.
     Configured {
         destination_id: i64,
         kind: String,
         config: Option<String>,
     },
-    /// A viewer asks. Answered by whether it was handed over, and told of by [`ToHost::Respond`], if at all.
+    /// A viewer's request. The answer says whether it was passed on; [`ToHost::Respond`] has the response, if there
+    /// is one.
     Request {
         dest: u64,
         token: u64,
@@ -125,10 +137,10 @@ pub(super) enum Ask {
     },
 }
 
-/// What the library answers.
+/// The library's answer to a call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// Whether it was taken.
+    /// Whether it was accepted.
     Taken(bool),
     Recordings(Listing),
     Signed(Vec<Option<String>>),
@@ -145,7 +157,6 @@ pub(super) enum ToHost {
         manifest: String,
         is_lossless: bool,
     },
-    /// It is started.
     Ready {
         keeps_recordings: bool,
     },
@@ -161,9 +172,9 @@ pub(super) enum ToHost {
     /// Answered by [`ToChild::Answer`].
     Call {
         call: u64,
-        wish: Wish,
+        request: Request,
     },
-    /// What became of media.
+    /// Media progress.
     Media(Vec<Progress>),
     Log(LogLine),
     State {
@@ -176,7 +187,7 @@ pub(super) enum ToHost {
         name: String,
         json: String,
     },
-    /// What was added to a counter.
+    /// An increment of a counter.
     Counted {
         dest: u64,
         name: String,
@@ -190,26 +201,26 @@ pub(super) enum ToHost {
         dest: u64,
         name: String,
     },
-    /// Answers [`Ask::Request`]; `None` = the driver's answer broke a rule. Bytes in memory stand behind it, an open file comes beside it.
+    /// Answers [`Ask::Request`]; `None` = the driver's answer broke a rule. Bytes in memory follow it; an open file
+    /// is sent with it.
     Respond {
         token: u64,
         response: Option<HttpResponse>,
         body: u64,
     },
-    /// A recording has changed.
     Recording(Recording),
-    /// What became of a request about a recording.
+    /// The outcome of a request about a recording.
     Done {
         request: u64,
         outcome: Result<(), Error>,
     },
-    /// Nothing else was to be said for a while.
+    /// A sign of life when there were no other messages for a while.
     Alive,
 }
 
-/// What the library asks of the host.
+/// A call of the library to the host.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Wish {
+pub(super) enum Request {
     DataDir,
     Settings,
     Connect {
@@ -218,7 +229,7 @@ pub(super) enum Wish {
         port: u16,
         timeout: Duration,
     },
-    /// Bytes in memory stand behind it; a file is named `body` in [`ToChild::BodyReleased`].
+    /// Bytes in memory follow it; a file is named `body` in [`ToChild::BodyReleased`].
     Publish {
         dest: u64,
         asset: Asset,
@@ -232,21 +243,20 @@ pub(super) enum Wish {
     Unseal(String),
 }
 
-/// What became of the media of one destination since it was told last.
+/// Media progress of one destination since the last report.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub(super) dest: u64,
     /// Packets that the library took.
     pub(super) packets: usize,
-    /// Their bytes.
     pub(super) bytes: usize,
-    /// Bytes that it let go of.
+    /// Bytes that it released.
     pub(super) released: usize,
     /// It gave the queue back.
     pub(super) is_given_back: bool,
 }
 
-/// A shared packet as the packet.
+/// Serializes a shared packet as the packet.
 mod shared {
     use std::sync::Arc;
 

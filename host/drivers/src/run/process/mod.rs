@@ -1,5 +1,5 @@
-//! Drivers in child processes: the same library behind the same table, where a memory fault, an abort, an exit, a hang or a leak
-//! ends the child and nothing else.
+//! Drivers in child processes: the same library behind the same table, but a memory fault, an abort, an exit, a hang
+//! or a leak ends only the child.
 //!
 //! ```text
 //!  host process                                       child process (`satcast driver-runner`)
@@ -7,25 +7,29 @@
 //!             queue ── feed ───────┘                    └── packets
 //! ```
 //!
-//! - [`remote`]: starts the child and restarts it after a crash; [`apart`]: whom a crash counts for; [`shortage`]: what is nobody's fault.
-//! - [`spec`]: what it is made from; [`spawn`]: its process; [`cgroup`]: the memory of all that it starts.
-//! - [`session`]: one child, and calls into it; [`media`] with a [`feed`] for each destination: its media; [`requests`]: what it asks for;
-//!   [`recordings`]: what it is asked across its lives; [`held`]: answers that wait for viewers.
-//! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
-//!   over the socket.
-//! - [`channel`], [`message`]: one socket, messages in the contract's own types with bytes behind them; [`payloads`]: each payload crosses once
-//!   for all destinations of a stream; [`limits`]: what both sides keep to.
+//! - [`remote`]: starts the child and restarts it after a crash; [`bisect`]: finds the account that crashes it;
+//!   [`shortage`]: failures that are no driver's fault.
+//! - [`spec`]: input for its start; [`spawn`]: its process; [`cgroup`]: the memory limit of it and its own children.
+//! - [`session`]: one child, and calls into it; [`media`] with a [`feed`] for each destination: its media;
+//!   [`requests`]: its calls to the host; [`recordings`]: calls about recordings, across its children; [`held`]:
+//!   answers that wait for viewers.
+//! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services
+//!   call the host over the socket.
+//! - [`channel`], [`message`]: one socket, messages in the contract's own types followed by bytes; [`payloads`]: each
+//!   payload crosses once for all destinations of a stream; [`limits`]: limits that both sides share.
 //!
-//! # What it is for
+//! # Purpose
 //!
-//! A crash or a hang of the driver ends the driver's process and nothing else. It is no defence against a hostile library: that runs as the
-//! service's user, and can read and write that user's files, open connections of its own past the guard, and send signals. So nothing here is
-//! built as if it were: the child is believed as the same library on threads would be.
+//! A crash or a hang of the driver ends the driver's process and nothing else. Isolation is no defence against a
+//! hostile library: the library runs as the service's user, and can read and write that user's files, open its own
+//! connections past the guard, and send signals. So the service trusts the child as it trusts the same library on
+//! threads.
 //!
-//! Memory is bounded by a control group, where one was delegated to the service: all that the process and what it started take. Without one
-//! each process may ask for so much private memory, whether it uses it or not; shared memory and files in memory are left out.
+//! A control group limits the memory of the process and its own children, if one was delegated to the service.
+//! Without a group the private memory of each single process is limited, whether it is used or not; shared memory and
+//! files in memory do not count.
 
-mod apart;
+mod bisect;
 mod cgroup;
 mod channel;
 pub mod child;
@@ -54,7 +58,7 @@ mod testing {
     use bytes::Bytes;
     use satcast_plugin_api::{Codec, Packet};
 
-    /// A packet of its own.
+    /// A packet with its own payload.
     pub(super) fn packet(sequence: u64, len: usize) -> Packet {
         let payload = Bytes::from(vec![sequence as u8; len]);
         let keyframe = sequence.is_multiple_of(10);

@@ -1,26 +1,25 @@
-//! The payloads that crossed last. What several destinations of a stream are given crosses once: later ones name it. Both sides keep and
-//! forget by the same rule, and messages come in order, so what the host may name is there.
+//! The payloads that crossed last. A payload for several destinations of a stream crosses once; later destinations
+//! refer to it. Both sides keep and forget by the same rule, and messages arrive in order, so every payload that the
+//! host refers to is there.
 
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Most payloads that are kept.
 const KEPT_MAX: usize = 256;
-/// Most bytes of payloads that are kept, but for the newest one.
+/// Most bytes of kept payloads, not counting the newest one.
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Where a payload is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
-    /// So many bytes behind the message, after those of the packets before it.
+    /// This many bytes after the message, after those of the packets before it.
     Behind(usize),
     /// It is the payload of this number of all that crossed.
     Kept(u64),
 }
 
-/// The payloads that are kept.
 #[derive(Default)]
 pub(super) struct Kept {
     payloads: VecDeque<Bytes>,
@@ -30,7 +29,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps the next payload; what is forgotten for it is given to `forget`.
+    /// Keeps the next payload; calls `forget` for each that is dropped for it.
     pub(super) fn add(&mut self, payload: Bytes, mut forget: impl FnMut(&Bytes)) {
         self.bytes += payload.len();
         self.payloads.push_back(payload);
@@ -55,12 +54,12 @@ impl Kept {
 #[derive(Default)]
 pub(super) struct Crossed {
     kept: Kept,
-    /// Numbers of those that are kept. As long as one is kept its address is no other's.
+    /// Numbers of the kept payloads. While a payload is kept, no other has its address.
     numbers: HashMap<(usize, usize), u64>,
 }
 
 impl Crossed {
-    /// Where the payload of the next packet is; it crosses where it is not kept.
+    /// The place of the next packet's payload; the payload crosses if it is not kept.
     pub(super) fn place(&mut self, payload: &Bytes) -> Place {
         let of = |payload: &Bytes| (payload.as_ptr() as usize, payload.len());
         if let Some(number) = self.numbers.get(&of(payload)) {
@@ -80,13 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_is_kept_on_the_other_side() {
+    fn referenced_payloads_are_kept_on_the_other_side() {
         let (mut host, mut child) = (Crossed::default(), Kept::default());
         let payload = |n: usize| Bytes::from(vec![n as u8; 1 + n * 97 % 70_000]);
         let all: Vec<Bytes> = (0..1000).map(payload).collect();
         let mut named = 0;
         for at in 0..all.len() {
-            // A destination that keeps up, one that lags, and one that lags far.
+            // One destination that keeps up, one that lags, and one that lags far.
             for payload in [Some(at), Some(at), at.checked_sub(20), at.checked_sub(400)].into_iter().flatten()
             {
                 let payload = &all[payload];
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_kept_however_large_and_what_is_forgotten_has_no_number() {
+    fn the_newest_payload_is_always_kept_and_forgotten_ones_have_no_number() {
         let mut kept = Kept::default();
         kept.add(Bytes::from_static(b"small"), |_| {});
         kept.add(Bytes::from(vec![0; KEPT_BYTES_MAX + 1]), |_| {});

@@ -1,4 +1,4 @@
-//! What the host asks a driver in a child, across the children it has.
+//! Calls of the host to a driver in a child about recordings and requests, across its children.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use super::message::{Ask, Reply};
 use super::remote::Remote;
 use super::session::Session;
 
-/// Requests about recordings that may wait for one child at once.
+/// Most requests about recordings that may wait for one child.
 pub(super) const REQUESTS_MAX: usize = 1024;
 
 impl Remote {
-    /// Hands a viewer's request over; false when no child runs, or it answers none. A child that does not take it in time is ended.
+    /// Passes a viewer's request on; false when no child runs, or the driver answers none. A child that does not take
+    /// it in time is ended.
     pub(crate) fn request(&self, dest: u64, token: u64, request: &HttpRequest) -> bool {
         let Ok(session) = self.session() else { return false };
         let reply =
@@ -22,7 +23,7 @@ impl Remote {
         matches!(reply, Ok(Reply::Taken(true)))
     }
 
-    /// Every recording its driver still knows; those that break a rule stand apart.
+    /// Every recording that its driver knows; invalid ones are listed separately.
     pub(crate) fn list_recordings(&self) -> Result<Listing, Error> {
         match self.session()?.call(None, Ask::Recordings)? {
             Reply::Recordings(listing) => Ok(listing),
@@ -30,7 +31,7 @@ impl Remote {
         }
     }
 
-    /// Addresses of recordings; `None` for one that has none.
+    /// Addresses of recordings; `None` for a recording without one.
     pub(crate) fn sign_recordings(
         &self,
         names: &[String],
@@ -42,22 +43,18 @@ impl Remote {
         }
     }
 
-    /// Asks for another upload.
     pub(crate) fn retry_recording(&self, file_name: String, done: Done) {
         self.ask_about(done, |request| Ask::Retry { request, file_name });
     }
 
-    /// Asks to forget a recording.
     pub(crate) fn delete_recording(&self, file_name: String, remote: bool, done: Done) {
         self.ask_about(done, |request| Ask::Delete { request, file_name, remote });
     }
 
-    /// Asks whether a configuration could record.
     pub(crate) fn probe_recordings(&self, kind: String, config: String, done: Done) {
         self.ask_about(done, |request| Ask::Probe { request, kind, config });
     }
 
-    /// Tells what a destination's configuration is now.
     pub(crate) fn configured(
         &self,
         destination_id: i64,
@@ -77,12 +74,12 @@ impl Remote {
 }
 
 fn odd(reply: &Reply) -> Error {
-    tracing::debug!(?reply, "an answer to something else");
-    Error::internal("the driver's process answered something else")
+    tracing::debug!(?reply, "unexpected answer of a driver's process");
+    Error::internal("the driver's process sent an unexpected answer")
 }
 
 impl Session {
-    /// Asks for something whose outcome comes later.
+    /// Sends a request whose outcome comes later.
     pub(super) fn ask_about(self: &Arc<Self>, done: Done, ask: impl FnOnce(u64) -> Ask) {
         let request = self.number();
         {
@@ -94,7 +91,7 @@ impl Session {
             requests.insert(request, done);
         }
         let asked = self.call(None, ask(request));
-        // Its end answers all requests; one that came after that is answered here.
+        // Its end fails all requests; a request that comes after that fails here.
         if asked.is_err() || self.is_over() {
             let waiting = self.requests.lock().remove(&request);
             let error = asked.err().unwrap_or_else(|| self.has_ended());
@@ -103,7 +100,7 @@ impl Session {
     }
 }
 
-/// A driver that leaves too many requests without an answer.
+/// Error for a driver with too many unanswered requests.
 pub(super) fn too_slow(id: &str) -> Error {
     Error::internal(format!(
         "driver {id} has {REQUESTS_MAX} requests about recordings without an answer; it is too slow"

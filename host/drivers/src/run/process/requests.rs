@@ -1,4 +1,4 @@
-//! What a child asks for and reports.
+//! Calls and reports of a child.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -9,11 +9,11 @@ use satcast_plugin_api::manifest::Manifest;
 use satcast_plugin_api::{AssetBody, Error, HttpResponse};
 
 use super::channel::Message;
-use super::message::{ToChild, ToHost, Wish};
+use super::message::{Request, ToChild, ToHost};
 use super::session::Session;
 use super::spec::Facts;
 
-/// What a child says of its start.
+/// A child's messages about its start.
 pub(super) enum Begun {
     Loaded(Facts),
     Ready { keeps_recordings: bool },
@@ -21,12 +21,12 @@ pub(super) enum Begun {
 }
 
 impl Session {
-    /// Does what one message asks for.
+    /// Handles one message.
     ///
     /// # Errors
-    /// What is wrong with it; such a child is ended.
+    /// Why the message is invalid; such a child is ended.
     pub(super) fn handle(self: &Arc<Self>, message: Message<ToHost>) -> Result<Option<Begun>, &'static str> {
-        match message.what {
+        match message.content {
             ToHost::Loaded { id, version, manifest, is_lossless } => {
                 return Ok(Some(match Manifest::parse(&manifest) {
                     Ok(manifest) => Begun::Loaded(Facts { id, version, manifest, is_lossless }),
@@ -36,7 +36,7 @@ impl Session {
             ToHost::Ready { keeps_recordings } => return Ok(Some(Begun::Ready { keeps_recordings })),
             ToHost::Refused { reason } => return Ok(Some(Begun::Refused(reason))),
             ToHost::Answer { call, outcome } => self.answered(call, outcome),
-            ToHost::Call { call, wish } => self.grant(call, wish, &message.bytes),
+            ToHost::Call { call, request } => self.grant(call, request, &message.bytes),
             ToHost::Media(progress) => progress.iter().for_each(|progress| self.progress(progress)),
             ToHost::Log(line) => self.services.log(line),
             ToHost::Respond { token, response, body } => {
@@ -46,8 +46,8 @@ impl Session {
                 self.services.respond(token, response);
             }
             ToHost::Recording(recording) => {
-                recording.check().map_err(|_| "told of a recording that breaks the rules")?;
-                // What the host cannot take is found by a list.
+                recording.check().map_err(|_| "reported an invalid recording")?;
+                // Reports that the host refuses are found later with a list.
                 let _ = self.services.recording(recording);
             }
             ToHost::Done { request, outcome } => {
@@ -60,7 +60,7 @@ impl Session {
         Ok(None)
     }
 
-    /// What is about a destination it does not have is left out: it may have ended meanwhile.
+    /// Reports about an unknown destination are dropped: it may have ended meanwhile.
     fn report(&self, report: ToHost) {
         let has = |dest: u64| self.feeds.lock().contains_key(&dest);
         match report {
@@ -77,33 +77,33 @@ impl Session {
         }
     }
 
-    /// Answers what the library asks for.
-    fn grant(self: &Arc<Self>, call: u64, wish: Wish, bytes: &Bytes) {
+    /// Answers a call of the library.
+    fn grant(self: &Arc<Self>, call: u64, request: Request, bytes: &Bytes) {
         let services = &self.services;
         let nothing = |()| String::new();
-        let outcome = match wish {
-            Wish::DataDir => self.data_dir(),
-            Wish::Settings => Ok(services.settings()),
-            Wish::Publish { dest, mut asset, body } => {
+        let outcome = match request {
+            Request::DataDir => self.data_dir(),
+            Request::Settings => Ok(services.settings()),
+            Request::Publish { dest, mut asset, body } => {
                 self.give(&mut asset.body, bytes, body);
                 services.publish(dest, asset).map(nothing)
             }
-            Wish::Playback { dest, playback } => services.playback(dest, playback).map(nothing),
-            Wish::Seal(text) => services.seal(&text),
-            Wish::Unseal(sealed) => services.unseal(&sealed),
-            Wish::Connect { dest, host, port, timeout } => {
+            Request::Playback { dest, playback } => services.playback(dest, playback).map(nothing),
+            Request::Seal(text) => services.seal(&text),
+            Request::Unseal(sealed) => services.unseal(&sealed),
+            Request::Connect { dest, host, port, timeout } => {
                 let session = self.clone();
                 let done = move |outcome: Result<OwnedFd, Error>| {
                     let (outcome, socket) = match outcome {
                         Ok(socket) => (Ok(String::new()), Some(socket)),
                         Err(error) => (Err(error), None),
                     };
-                    session.tell_with(&ToChild::Answer { call, outcome }, socket);
+                    session.send_with(&ToChild::Answer { call, outcome }, socket);
                 };
                 return services.connect(dest, host, port, timeout, Box::new(done));
             }
         };
-        self.tell(&ToChild::Answer { call, outcome });
+        self.send(&ToChild::Answer { call, outcome });
     }
 
     fn data_dir(&self) -> Result<String, Error> {
@@ -116,10 +116,10 @@ impl Session {
             .map_err(|_| Error::internal("the driver's data folder has no UTF-8 name"))
     }
 
-    /// Gives a body that came its bytes, or what holds its file.
+    /// Attaches the received bytes to a body, or the handle of its file.
     fn give(self: &Arc<Self>, body: &mut AssetBody, bytes: &Bytes, number: u64) {
         match body {
-            // A copy of its own: the block it came in has other things in it.
+            // A copy of its own: the received block also contains other data.
             AssetBody::Memory(body) => *body = Bytes::copy_from_slice(bytes),
             AssetBody::File { keep, .. } => {
                 *keep = Some(Box::new(Kept { session: Arc::downgrade(self), body: number }));
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// An answer to a viewer; `None` for one that lacks what should have come with it, or for which there is no room.
+    /// An answer to a viewer; `None` if its bytes or its file are missing, or if the limit is reached.
     fn response(
         self: &Arc<Self>,
         mut response: HttpResponse,
@@ -139,7 +139,7 @@ impl Session {
         match &mut response.body {
             AssetBody::Memory(body) => {
                 let Some(held) = self.answers.hold(Bytes::copy_from_slice(bytes)) else {
-                    tracing::warn!(driver = %self.id, "an answer is refused: viewers have not read enough of others yet");
+                    tracing::warn!(driver = %self.id, "answer refused: too many bytes of earlier answers wait for viewers");
                     return None;
                 };
                 *body = held;
@@ -151,7 +151,7 @@ impl Session {
     }
 }
 
-/// A file that a child keeps as it is while this lives.
+/// A file that a child keeps unchanged while this lives.
 struct Kept {
     session: Weak<Session>,
     body: u64,
@@ -161,7 +161,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(session) = self.session.upgrade() {
             session.push(&ToChild::BodyReleased { body: self.body }, Vec::new());
-            // Whoever drops it must not wait for the child.
+            // Dropping it must not wait for the child.
             session.flush_soon();
         }
     }

@@ -1,4 +1,4 @@
-//! What the service lacks when it cannot give a child what it needs: nothing of that is a driver's fault.
+//! Shortages of the service when it cannot provide a child's resources: they are never a driver's fault.
 
 use std::io;
 use std::time::Duration;
@@ -13,12 +13,12 @@ pub(super) const SHORTAGE_LOG_PAUSE: Duration = Duration::from_secs(60);
 const OPEN_FILES: &str =
     "the service is short of open files (descriptors): raise its limit, LimitNOFILE of the unit or ulimit -n";
 
-/// The failed call found too little of something that may be there later.
+/// The failed call found too little of a resource that may be available later.
 pub(super) fn is_shortage(errno: Errno) -> bool {
     remedy(errno).is_some()
 }
 
-/// What was short, and what the operator can do about it.
+/// The short resource, and the remedy for the operator.
 fn remedy(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::MFILE | Errno::TOOMANYREFS => OPEN_FILES,
@@ -31,21 +31,21 @@ fn remedy(errno: Errno) -> Option<&'static str> {
     })
 }
 
-/// What cannot be done to a child, why, and what helps.
-pub(super) fn told(what: &str, error: &io::Error) -> String {
+/// The failed action on a child, the error, and the remedy.
+pub(super) fn describe(action: &str, error: &io::Error) -> String {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     match errno.and_then(remedy) {
-        Some(remedy) => format!("{what}: {error}; {remedy}"),
-        None => format!("{what}: {error}"),
+        Some(remedy) => format!("{action}: {error}; {remedy}"),
+        None => format!("{action}: {error}"),
     }
 }
 
-/// What is said of a message whose descriptors had no room in the service.
+/// The text about a message whose descriptors were lost.
 pub(super) fn lost() -> String {
-    format!("what came beside a message of the driver had no room; {OPEN_FILES}")
+    format!("a descriptor sent with a message of the driver was lost; {OPEN_FILES}")
 }
 
-/// Of many equal lines about a shortage the first is written, and one in each [`SHORTAGE_LOG_PAUSE`] after it.
+/// Of many equal lines about a shortage the first is written, and then one in each [`SHORTAGE_LOG_PAUSE`].
 pub(super) fn log_limit() -> LogLimit {
     LogLimit::new(1, SHORTAGE_LOG_PAUSE)
 }
@@ -57,12 +57,12 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Says to a test that it runs in a process of its own.
+    /// Marks a test that runs in a process of its own.
     const INNER: &str = "SATCAST_PROCESS_TEST_INNER";
     /// Open files of such a process.
     const OPEN_FILES_FEW: u32 = 64;
 
-    /// Runs the test `name` again in a process that may have few open files; true in that process.
+    /// Runs the test `name` again in a process that may open few files; true in that process.
     pub(in super::super) fn in_a_process_with_few_files(name: &str) -> bool {
         if std::env::var_os(INNER).is_some() {
             return true;
@@ -82,11 +82,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_short_has_a_remedy_and_nothing_else_does() {
-        let told = |errno: i32| told("cannot be started", &io::Error::from_raw_os_error(errno));
-        assert!(told(libc::EMFILE).contains("LimitNOFILE") && told(libc::ENFILE).contains("file-max"));
-        assert!(told(libc::ENOMEM).contains("memory") && told(libc::EAGAIN).contains("TasksMax"));
-        assert_eq!(told(libc::ENOENT), "cannot be started: No such file or directory (os error 2)");
+    fn only_shortages_have_a_remedy() {
+        let described = |errno: i32| describe("cannot be started", &io::Error::from_raw_os_error(errno));
+        assert!(
+            described(libc::EMFILE).contains("LimitNOFILE") && described(libc::ENFILE).contains("file-max")
+        );
+        assert!(described(libc::ENOMEM).contains("memory") && described(libc::EAGAIN).contains("TasksMax"));
+        assert_eq!(described(libc::ENOENT), "cannot be started: No such file or directory (os error 2)");
         assert!(!is_shortage(Errno::NOENT) && is_shortage(Errno::TOOMANYREFS));
     }
 }

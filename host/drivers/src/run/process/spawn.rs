@@ -1,4 +1,4 @@
-//! Starting a child and seeing it end.
+//! Starts a child and waits for its end.
 
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
 use std::os::fd::OwnedFd;
@@ -15,24 +15,24 @@ use super::cgroup::Group;
 use super::limits::{BYTES_PER_MB, RUNNER_COMMAND};
 use super::spec::Spec;
 
-/// Longest line of a child's output that is logged, in bytes; the rest comes as further lines.
+/// Longest line of a child's output that is logged, in bytes; longer lines are split.
 const OUTPUT_LINE_BYTES_MAX: u64 = 2 * 1024;
-/// How often it is looked whether a child has ended.
+/// Interval of checks for the end of a child.
 const POLL_MS: u64 = 5;
-/// Level of a line of its output: warn.
+/// Log level of its output lines: warn.
 const OUTPUT_LEVEL: u32 = 2;
 
-/// A child process, which leads a process group of its own.
+/// A child process, which leads its own process group.
 pub(super) struct Spawned {
     child: Child,
     group: Pid,
     memory: Option<Group>,
-    /// What bounds its memory, for people.
+    /// Its memory limit, as text for users.
     bound: String,
 }
 
-/// Starts a child; its end of the socket is its standard input, its environment is empty. What it writes
-/// to its outputs is logged. The calling thread must live as long as the child shall: its end kills the child.
+/// Starts a child; its end of the socket is its standard input, its environment is empty. Its output is logged. The
+/// calling thread must live as long as the child: the end of the thread kills the child.
 pub(super) fn spawn(spec: &Spec, socket: OwnedFd, services: &Arc<dyn Services>) -> std::io::Result<Spawned> {
     let (id, memory_mb) = (spec.id.as_str(), spec.limits.memory_mb);
     let (output, writer) = std::io::pipe()?;
@@ -47,15 +47,15 @@ pub(super) fn spawn(spec: &Spec, socket: OwnedFd, services: &Arc<dyn Services>) 
         .stderr(writer)
         .process_group(0);
     let mut child = command.spawn()?;
-    // Our copies of the writing end: without this the pipe would never end.
+    // Drops our copies of the writing end: otherwise the pipe would never end.
     drop(command);
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let group = group.ok_or_else(|| std::io::Error::other("the system gave a process no number"))?;
+    let group = group.ok_or_else(|| std::io::Error::other("the system returned no process id"))?;
     let services = services.clone();
     let logging =
         thread::Builder::new().name(format!("e:{id}")).spawn(move || log_output(output, &*services));
     if let Err(error) = logging {
-        // It has begun nothing yet. An error means that it has ended.
+        // It has not begun anything yet. An error means that it has ended.
         let _ = child.kill();
         let _ = child.wait();
         return Err(error);
@@ -66,7 +66,7 @@ pub(super) fn spawn(spec: &Spec, socket: OwnedFd, services: &Arc<dyn Services>) 
     Ok(Spawned { child, group, memory, bound })
 }
 
-/// Logs what a child writes, line by line; the service's own limits for log lines apply.
+/// Logs the output of a child line by line; the service's own limits for log lines apply.
 fn log_output(output: PipeReader, services: &dyn Services) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
@@ -81,10 +81,10 @@ fn log_output(output: PipeReader, services: &dyn Services) {
 }
 
 impl Spawned {
-    /// Waits for its end for at most `grace`, ends it and its group, and says how it ended: by itself, or `None`.
+    /// Waits at most `grace` for its end, then kills it and its group. Returns how it ended by itself, or `None`.
     pub(super) fn end(mut self, grace: Duration) -> Option<Ended> {
         let ended_itself = self.wait(grace);
-        // Before its number is free for others. An error means that nobody is left.
+        // Before its process id can be reused. An error means that no process is left.
         let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         self.memory.iter().for_each(Group::end);
         let status = self.child.wait().ok()?;
@@ -97,17 +97,17 @@ impl Spawned {
         ended_itself.then(|| if spent { Ended::Spent } else { Ended::Crashed(verdict(status, bound)) })
     }
 
-    /// All that it starts is in a control group with it, which bounds their memory.
+    /// It and its own children are in a control group, which limits their memory.
     pub(super) fn is_grouped(&self) -> bool {
         self.memory.is_some()
     }
 
-    /// It has ended; something it left behind may still hold its socket.
+    /// It has ended; a process that it left behind may still hold its socket.
     pub(super) fn has_ended(&self) -> bool {
         self.wait(Duration::ZERO)
     }
 
-    /// Whether it ended within `limit`. Its number stays taken.
+    /// Whether it ended within `limit`. Its process id stays reserved.
     fn wait(&self, limit: Duration) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         for _ in 0..=limit.as_millis() as u64 / POLL_MS {
@@ -121,15 +121,14 @@ impl Spawned {
     }
 }
 
-/// How a child ended by itself.
 pub(super) enum Ended {
-    /// In a way that is a fault, which this names.
+    /// A fault, with its text.
     Crashed(String),
-    /// It used the processor time that it is given.
+    /// It used up its processor time.
     Spent,
 }
 
-/// How it ended; `bound` is what may have been refused memory.
+/// How it ended; `bound` is the memory limit that may have been hit.
 fn verdict(status: ExitStatus, bound: Option<&str>) -> String {
     let Some(signal) = status.signal() else {
         return format!("ended with exit code {}", status.code().unwrap_or(-1));

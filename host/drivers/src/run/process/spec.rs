@@ -1,4 +1,4 @@
-//! What a child is made from, and what its library says of itself.
+//! Input for the start of a child, and the declarations of its library.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,6 @@ use satcast_plugin_api::manifest::Manifest;
 
 use satcast_core::config::ProcessLimits;
 
-/// What a child is made from.
 #[derive(Clone)]
 pub(crate) struct Spec {
     /// This binary.
@@ -15,11 +14,10 @@ pub(crate) struct Spec {
     pub(crate) id: String,
     /// Absolute path of the private copy of its library.
     pub(crate) image: PathBuf,
-    /// Limits of the process.
     pub(crate) limits: ProcessLimits,
 }
 
-/// What a driver says of itself.
+/// The declarations of a driver.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) id: String,

@@ -1,4 +1,4 @@
-//! Counters that drivers keep of their destinations.
+//! Drivers' counters for their destinations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Counters one destination may have.
 pub(crate) const COUNTERS_MAX: usize = 64;
-/// Longest name of a counter in bytes.
 pub(super) const COUNTER_NAME_BYTES_MAX: usize = 64;
 /// The counter that every destination has.
 const BYTES_SENT: &str = "bytes_sent";
-/// Most bytes that one destination can have sent in a second: 100 Gbit/s, and once as much at once. What a driver counts beyond that is
-/// not believed.
+/// Most bytes that one destination can send in a second: 100 Gbit/s, with a burst of one second. Higher counts of a
+/// driver are ignored.
 pub const SENT_BYTES_PER_SEC_MAX: u64 = 12_500_000_000;
 
 /// Counters of a destination by name; they outlive its openings.
@@ -24,17 +22,17 @@ pub struct Counters {
     sent: Mutex<Sent>,
 }
 
-/// The bytes sent, as far as they can be. The driver may write any number where it counts.
+/// The bytes sent, as far as plausible. The driver may write any number into its counter.
 struct Sent {
-    /// When it was looked at last, on the monotonic clock.
+    /// Monotonic time of the last check.
     at: Option<Duration>,
-    /// What the driver said then.
+    /// The driver's count at that time.
     said: u64,
-    /// What is believed of it.
-    believed: u64,
-    /// What would be believed at once.
+    /// The accepted part of it.
+    accepted: u64,
+    /// Bytes that would be accepted at once.
     credit: u64,
-    /// It counted more, which nobody was told of yet, or somebody was.
+    /// Bytes beyond a plausible count, and whether they have been reported.
     excess: Option<Excess>,
 }
 
@@ -45,7 +43,7 @@ enum Excess {
 
 impl Default for Sent {
     fn default() -> Self {
-        Self { at: None, said: 0, believed: 0, credit: SENT_BYTES_PER_SEC_MAX, excess: None }
+        Self { at: None, said: 0, accepted: 0, credit: SENT_BYTES_PER_SEC_MAX, excess: None }
     }
 }
 
@@ -57,7 +55,7 @@ impl Sent {
         let earned = passed.as_millis() * u128::from(SENT_BYTES_PER_SEC_MAX) / 1_000;
         let kept = self.credit.min(SENT_BYTES_PER_SEC_MAX);
         self.credit = kept.saturating_add(u64::try_from(earned).unwrap_or(u64::MAX));
-        // One that falls was not only added to: from there it counts on.
+        // The value was overwritten if it falls: counting continues from there.
         let more = said.saturating_sub(self.said);
         self.said = said;
         if more > self.credit && self.excess.is_none() {
@@ -65,13 +63,13 @@ impl Sent {
         }
         let more = more.min(self.credit);
         self.credit -= more;
-        self.believed = self.believed.saturating_add(more);
-        self.believed
+        self.accepted = self.accepted.saturating_add(more);
+        self.accepted
     }
 }
 
 impl Counters {
-    /// The counter `name`, made if need be; `None` when there are [`COUNTERS_MAX`] others.
+    /// The counter `name`, created if necessary; `None` when there are [`COUNTERS_MAX`] others.
     pub fn get(&self, name: &str) -> Option<Arc<AtomicU64>> {
         let mut by_name = self.by_name.lock();
         if !by_name.contains_key(name) && by_name.len() >= COUNTERS_MAX {
@@ -80,20 +78,21 @@ impl Counters {
         Some(by_name.entry(name.to_string()).or_default().clone())
     }
 
-    /// Its value; 0 when it was never asked for.
+    /// Its value; 0 when the counter does not exist.
     pub fn value(&self, name: &str) -> u64 {
         self.by_name.lock().get(name).map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
-    /// Bytes sent until the monotonic time `now`, as far as they can be: no more than [`SENT_BYTES_PER_SEC_MAX`], and never less than before.
+    /// Bytes sent until the monotonic time `now`, as far as plausible: at most [`SENT_BYTES_PER_SEC_MAX`] per second,
+    /// and never less than before.
     pub fn bytes_sent(&self, now: Duration) -> u64 {
-        // Under the lock, so that no older count comes after a newer one.
+        // Under the lock, so that no older count follows a newer one.
         let mut sent = self.sent.lock();
         let said = self.value(BYTES_SENT);
         sent.look(said, now)
     }
 
-    /// Bytes that the driver counted at once and cannot have sent; given once.
+    /// Bytes beyond the plausible count; returned once.
     pub fn take_excess(&self) -> Option<u64> {
         let mut sent = self.sent.lock();
         let Some(Excess::New(more)) = sent.excess else { return None };
@@ -101,7 +100,7 @@ impl Counters {
         Some(more)
     }
 
-    /// All but the bytes sent, by name.
+    /// All counters but the bytes sent, by name.
     pub fn own(&self) -> Vec<(String, u64)> {
         let by_name = self.by_name.lock();
         let own = by_name.iter().filter(|(name, _)| *name != BYTES_SENT);
@@ -115,12 +114,13 @@ pub(crate) fn is_counter_name(name: &str) -> bool {
     (1..=COUNTER_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// Names of counters of one driver: they become labels, of which there must not be many.
+/// Names of counters of one driver: they become metric labels, so their number is limited.
 #[derive(Default)]
 pub(super) struct Names(Mutex<BTreeSet<String>>);
 
 impl Names {
-    /// Whether a counter may have this name: a plain one ([`is_counter_name`]), and one of [`COUNTERS_MAX`] of the driver.
+    /// Whether a counter may have this name: a valid one ([`is_counter_name`]), and one of [`COUNTERS_MAX`] of the
+    /// driver.
     pub(super) fn admit(&self, name: &str) -> bool {
         if !is_counter_name(name) {
             return false;
@@ -129,7 +129,7 @@ impl Names {
         if name == BYTES_SENT || names.contains(name) {
             return true;
         }
-        // One place is for the bytes sent.
+        // One slot is for the bytes sent.
         names.len() < COUNTERS_MAX - 1 && names.insert(name.to_owned())
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_bytes_are_believed_than_can_be_sent_and_that_is_said_once() {
+    fn implausible_byte_counts_are_capped_and_reported_once() {
         let counters = Counters::default();
         let said = counters.get(BYTES_SENT).unwrap();
         let look = |value: u64, at: Duration| {
@@ -153,9 +153,9 @@ mod tests {
         assert_eq!(look(0, secs(99)), 0);
         assert_eq!(look(7_000, secs(99)), 7_000);
         assert_eq!(counters.take_excess(), None);
-        assert_eq!(look(u64::MAX, secs(100)), 2 * SENT_BYTES_PER_SEC_MAX, "a second, and as much at once");
+        assert_eq!(look(u64::MAX, secs(100)), 2 * SENT_BYTES_PER_SEC_MAX, "a second and a burst");
         assert_eq!(counters.take_excess(), Some(u64::MAX - 7_000));
-        // It goes on from what it wrote, around the end of the numbers too.
+        // Counting continues from the written value, also across the overflow.
         let before = look(u64::MAX, secs(110));
         assert_eq!(look(5, secs(110)), before);
         assert_eq!(look(1_005, secs(110)), before + 1_000);
@@ -163,17 +163,17 @@ mod tests {
         let fast = before + 1_000 + 11 * SENT_BYTES_PER_SEC_MAX;
         assert!((0..1_000).all(|n| look(u64::MAX - (n % 2) * u64::MAX, secs(111)) < fast), "however often");
         assert_eq!(counters.take_excess(), None, "said once");
-        let sent = Sent { believed: u64::MAX, at: Some(secs(1)), ..Sent::default() };
+        let sent = Sent { accepted: u64::MAX, at: Some(secs(1)), ..Sent::default() };
         assert_eq!({ sent }.look(5, secs(2)), u64::MAX, "no overflow");
     }
 
     #[test]
-    fn what_a_fast_network_carries_is_believed() {
+    fn counts_of_a_fast_network_are_accepted() {
         let mut sent = Sent::default();
         let rate = SENT_BYTES_PER_SEC_MAX;
         let all: Vec<u64> = (1..=60).map(|n| sent.look(n * rate, secs(n))).collect();
         assert_eq!(all, (1..=60).map(|n| n * rate).collect::<Vec<_>>());
-        assert_eq!(sent.look(90 * rate, secs(90)), 90 * rate, "looked at seldom");
+        assert_eq!(sent.look(90 * rate, secs(90)), 90 * rate, "rarely checked");
         assert!(sent.excess.is_none());
     }
 }

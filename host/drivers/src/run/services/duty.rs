@@ -1,4 +1,4 @@
-//! Whether a driver gets something to do, and what it makes of requests of viewers.
+//! Whether a driver gets new work, and its answers to requests of viewers.
 
 use std::sync::atomic::Ordering;
 
@@ -7,10 +7,10 @@ use satcast_plugin_api::{Class, Error, HttpResponse};
 use super::DriverServices;
 use crate::published::{Answer, Unanswered};
 use crate::run::quarantine::{Fault, QUARANTINE_RETRY, Quarantine};
-use crate::run::requests::{self, Waiting};
+use crate::run::requests::{self, PendingRequests};
 
 impl DriverServices {
-    /// Notes an error of a destination of `account`, already cleaned, that may be a panic of the driver.
+    /// Records an error of a destination of `account`, already cleaned, that may be a panic of the driver.
     pub(crate) fn note(&self, account: i64, error: &Error) {
         if error.class != Class::Panic {
             return;
@@ -19,7 +19,8 @@ impl DriverServices {
         self.fault(account, Fault::Panicked, &error.message);
     }
 
-    /// Notes a fault with the work of `account`, whose text has no secrets; true where the driver does nothing new for it from now on.
+    /// Records a fault in the work of `account`; its text has no secrets. True where the driver now does nothing new
+    /// for the account.
     pub(crate) fn fault(&self, account: i64, fault: Fault, text: &str) -> bool {
         let why = self.quarantine.lock().add(self.clock.monotonic(), account, fault, text);
         if let Some(why) = &why {
@@ -29,37 +30,36 @@ impl DriverServices {
         why.is_some()
     }
 
-    /// How many panics were noted.
+    /// Number of recorded panics.
     pub(crate) fn panicked(&self) -> u64 {
         self.panicked.load(Ordering::Relaxed)
     }
 
-    /// Why the driver is left alone; `None` when it is not.
+    /// Why the driver is in quarantine; `None` when it is not.
     pub(crate) fn quarantine(&self) -> Option<String> {
         self.quarantine.lock().reason()
     }
 
-    /// Accounts that it does nothing new for, and why.
+    /// Accounts for which it does nothing new, and why.
     pub(crate) fn set_aside(&self) -> Vec<(i64, String)> {
         self.quarantine.lock().accounts().map(|(account, why)| (account, why.to_owned())).collect()
     }
 
-    /// An operator wants it to be used again.
-    pub(crate) fn forgive(&self) {
+    /// An operator wants the driver to be used again.
+    pub(crate) fn clear_faults(&self) {
         *self.quarantine.lock() = Quarantine::default();
     }
 
-    /// Leaves it alone for an account with whose work it hung.
+    /// Sets it aside for an account in whose call it hung.
     pub(crate) fn hold(&self, account: i64) {
         self.fault(account, Fault::Hung, "");
     }
 
-    /// Whether it may be asked about a configuration of `account`.
+    /// Whether it may be called about a configuration of `account`.
     pub(crate) fn may_ask(&self, account: i64) -> Result<(), Error> {
         self.unless(self.quarantine.lock().reason_to_ask(account))
     }
 
-    /// Whether a destination of `account` may be opened.
     pub(crate) fn may_open(&self, account: i64) -> Result<(), Error> {
         self.unless(self.quarantine.lock().reason_for(account))
     }
@@ -71,20 +71,20 @@ impl DriverServices {
     }
 
     /// Viewers' requests that wait for the driver.
-    pub(crate) fn requests(&self) -> &Waiting {
+    pub(crate) fn requests(&self) -> &PendingRequests {
         &self.requests
     }
 
-    /// Whether a line of so many bytes about what the driver did may be logged.
+    /// Whether a line of this many bytes about a driver's action may be logged.
     pub(crate) fn may_log(&self, bytes: usize) -> bool {
         self.may_write(None, bytes)
     }
 
-    /// A driver's answer as it may be sent.
+    /// Checks a driver's answer.
     pub(crate) fn accept(&self, response: HttpResponse) -> Result<Answer, Unanswered> {
         requests::accepted(response, &self.data_dir).map_err(|reason| {
             if self.may_write(None, reason.len()) {
-                tracing::warn!(driver = %self.driver, reason, "a driver's answer to a viewer is not sent");
+                tracing::warn!(driver = %self.driver, reason, "driver's answer to a viewer refused");
             }
             Unanswered::Failed
         })

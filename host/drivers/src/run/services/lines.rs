@@ -4,11 +4,11 @@ use satcast_plugin_api::host::LogLine;
 
 use super::{DriverServices, EVENT_BYTES_MAX, EVENT_NAME_BYTES_MAX, LOG_TEXT_BYTES_MAX, Opened, shortened};
 
-/// Bytes of a line beside what the driver says, about.
+/// Approximate bytes of a line beside the driver's text.
 const LINE_HEAD_BYTES: usize = 128;
 
 impl DriverServices {
-    /// Writes a line, unless there are too many of this destination or of the driver.
+    /// Writes a line, unless this destination or the driver exceeds its limit.
     pub(super) fn write(&self, line: &LogLine) {
         let opened = self.find(line.dest);
         let texts = line.fields.iter().map(|(key, value)| key.len() + value.len() + 2).sum::<usize>();
@@ -32,7 +32,8 @@ impl DriverServices {
         }
     }
 
-    /// Whether a line of so many bytes, about a destination or the driver itself, may be written. Says how many were left out before.
+    /// Whether a line of this many bytes, about a destination or the driver itself, may be written. Logs how many
+    /// were left out before.
     pub(super) fn may_write(&self, opened: Option<&Opened>, bytes: usize) -> bool {
         let now = self.clock.monotonic();
         let limit = opened.map_or(&self.log_limit, |opened| &opened.log_limit);
@@ -45,18 +46,18 @@ impl DriverServices {
             tracing::warn!(
                 driver,
                 left_out,
-                "{left_out} log lines of driver {driver} suppressed: it says too much"
+                "{left_out} log lines of driver {driver} suppressed: the driver logs too much"
             );
         }
         true
     }
 
-    /// Passes an event on, unless it is none, or there are too many.
-    pub(super) fn tell(&self, dest: u64, name: &str, json: &str) {
+    /// Passes an event on, unless it is invalid or there are too many.
+    pub(super) fn forward_event(&self, dest: u64, name: &str, json: &str) {
         let Some(opened) = self.find(dest) else { return };
         let now = self.clock.monotonic();
         let is_admitted = opened.event_limit.admit(now).is_some() && self.event_limit.admit(now).is_some();
-        // Each event becomes a log line, so that it counts as one.
+        // Each event becomes a log line, so it counts as one.
         if !is_admitted || !self.may_write(Some(&opened), name.len() + json.len().min(LOG_TEXT_BYTES_MAX)) {
             return;
         }

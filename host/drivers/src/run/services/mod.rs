@@ -1,5 +1,5 @@
-//! What the host does for one driver: routes its reports to the destination they are about, writes its log lines without
-//! secrets and within limits, makes its connections through the outbound guard, gives it a folder.
+//! The host's services for one driver: passes its reports to their destination, writes its log lines without secrets
+//! and within limits, makes its connections through the outbound guard, and gives it a folder.
 
 mod counters;
 mod duty;
@@ -28,7 +28,7 @@ use super::pump::Pump;
 use super::quarantine::Quarantine;
 use super::redact::{Redactor, Retired};
 use super::reports::{self, RecordingParts};
-use super::requests::Waiting;
+use super::requests::PendingRequests;
 use crate::load::settings::OperatorSettings;
 use crate::published::{Assets, Budget};
 use satcast_core::clock::Clock;
@@ -36,45 +36,43 @@ use satcast_core::ids::DestinationId;
 use satcast_core::log_limit::LogLimit;
 use satcast_net::outbound::{Asker, Guard};
 
-/// What is told to a connect that comes late.
+/// Error for a late connect.
 const ENDED: &str = "this driver has ended";
 /// Log lines of one destination per second; further ones are counted and left out.
 pub(crate) const LOG_LINES_PER_SEC_MAX: u32 = 200;
-/// Log lines of one driver per second, of all its destinations and what its process writes.
+/// Log lines of one driver per second, of all its destinations and its process output.
 pub(crate) const DRIVER_LOG_LINES_PER_SEC_MAX: u32 = 500;
-/// Their bytes, about.
+/// Their bytes, approximately.
 pub(crate) const DRIVER_LOG_BYTES_PER_SEC_MAX: usize = 64 * 1024;
-/// Events of one destination per second; further ones are left out.
+/// Further events of the destination are left out.
 pub(crate) const EVENTS_PER_SEC_MAX: u32 = 5;
-/// Events of one driver per second.
 pub(crate) const DRIVER_EVENTS_PER_SEC_MAX: u32 = 50;
-/// Longest name of an event in bytes; the rest is cut.
+/// The rest is cut.
 pub(crate) const EVENT_NAME_BYTES_MAX: usize = 64;
 /// Longest log message, or all fields together, in bytes; the rest is cut.
 pub(crate) const LOG_TEXT_BYTES_MAX: usize = 4 * 1024;
-/// Longest error of a driver that is shown, in bytes; the rest is cut.
+/// Longest error of a driver that is shown; the rest is cut.
 pub(crate) const ERROR_TEXT_BYTES_MAX: usize = 1024;
-/// Longest event payload in bytes; longer ones are dropped.
+/// Longer payloads are dropped.
 pub const EVENT_BYTES_MAX: usize = 16 * 1024;
-/// Reports of recordings of one driver per second; what is left out is found by a list.
+/// Reports of recordings of one driver per second; a later list finds the rest.
 pub(crate) const REPORTS_PER_SEC_MAX: u32 = 1_000;
-/// Longest a connection attempt may take when the driver names no limit.
+/// Limit of a connection attempt when the driver names none.
 const CONNECT_TIMEOUT_DEFAULT_MS: u64 = 10_000;
 
-/// Stands for no opening, but for the driver itself.
+/// Number for the driver itself in place of an opening.
 const DRIVER_ITSELF: u64 = 0;
 
-/// Who is told what a destination reports. Called on driver threads; must not block.
+/// Gets the reports of a destination. Called on driver threads; must not block.
 pub trait Observer: Send + Sync + 'static {
     /// The state, and why it is not live.
     fn state(&self, state: State, reason: Option<Error>);
-    /// It has ended.
     fn stopped(&self, outcome: Result<(), Error>);
-    /// Something for the owner; `data` is JSON within [`EVENT_BYTES_MAX`].
+    /// An event for the owner; `data` is JSON within [`EVENT_BYTES_MAX`].
     fn event(&self, name: &str, data: serde_json::Value);
 }
 
-/// What is known of one opening while it is open.
+/// State of one open opening.
 pub(crate) struct Opened {
     pub(crate) destination: DestinationId,
     pub(crate) observer: Arc<dyn Observer>,
@@ -83,7 +81,6 @@ pub(crate) struct Opened {
     pub(crate) redactor: RwLock<Arc<Redactor>>,
     pub(crate) log_limit: LogLimit,
     pub(crate) event_limit: LogLimit,
-    /// Whose it is.
     pub(crate) account: i64,
 }
 
@@ -93,7 +90,6 @@ impl Opened {
     }
 }
 
-/// Services of one driver.
 pub(crate) struct DriverServices {
     driver: String,
     data_dir: PathBuf,
@@ -107,16 +103,16 @@ pub(crate) struct DriverServices {
     counter_names: Names,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
     retired: Retired,
-    /// With what hides the secrets in them.
+    /// With the redactor for the secrets in them.
     settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
-    /// Not kept by this: a driver on threads leaves its host table, and this behind it, to late calls for ever.
+    /// Weak: a driver on threads leaves its host table, and with it this value, to late calls for ever.
     pump: Weak<Pump>,
     recordings: RecordingParts,
-    requests: Waiting,
+    requests: PendingRequests,
     quarantine: Mutex<Quarantine>,
     panicked: AtomicU64,
     assets: Arc<Budget>,
-    /// Connections that are being made, or were and wait for the driver to take them.
+    /// Connections that are being made, or are made and not yet taken by the driver.
     connecting: Arc<AtomicU32>,
 }
 
@@ -151,7 +147,7 @@ impl DriverServices {
             settings,
             pump: Arc::downgrade(pump),
             recordings,
-            requests: Waiting::default(),
+            requests: PendingRequests::default(),
             quarantine: Mutex::default(),
             panicked: AtomicU64::default(),
             assets: Arc::default(),
@@ -159,13 +155,13 @@ impl DriverServices {
         }
     }
 
-    /// What is hidden for a destination with these secrets: they, and those in the driver's own settings.
+    /// The redactor for a destination with these secrets; it also hides the secrets in the driver's own settings.
     pub(crate) fn redactor(&self, secrets: Vec<String>) -> Arc<Redactor> {
         let settings = self.own_settings();
         Arc::new(Redactor::new(secrets.into_iter().chain(settings.0.secrets.iter().cloned())))
     }
 
-    /// Sets what the operator wrote, once it is known what the driver takes.
+    /// Sets the operator's settings, once the driver's schema is known.
     pub(crate) fn set_settings(&self, settings: OperatorSettings) {
         let own_secrets = Redactor::new(settings.secrets.iter().cloned());
         let mut current = self.settings.write();
@@ -176,7 +172,7 @@ impl DriverServices {
         self.settings.read().clone()
     }
 
-    /// Hides more texts for a destination that is open: those of a configuration it is about to get.
+    /// Hides more texts of an open destination: those of a configuration that it is about to get.
     pub(crate) fn hide_more(&self, dest: u64, secrets: Vec<String>) {
         if let Some(opened) = self.find(dest) {
             let mut redactor = opened.redactor.write();
@@ -184,7 +180,7 @@ impl DriverServices {
         }
     }
 
-    /// Bounds what its published assets take of the service's memory.
+    /// Limits the memory of the service that its published assets take.
     pub(crate) fn bound_assets(&self, bytes: u64) {
         self.assets.bound(bytes);
     }
@@ -203,35 +199,35 @@ impl DriverServices {
         self.requests.end(dest);
     }
 
-    /// `text` without secrets, then cut and made printable: a cut before could leave half a secret. What names no open
-    /// destination is cleaned of the secrets of all that this driver has or lately had.
+    /// `text` without secrets, then cut and made printable: a cut before that could leave half a secret. A text
+    /// without an open destination is cleaned of the secrets of all current and recent destinations of this driver.
     fn clean(&self, opened: Option<&Opened>, text: &str) -> String {
         let text = Readings::of(text);
-        let places = match opened {
-            Some(opened) => opened.redactor().places(&text),
+        let ranges = match opened {
+            Some(opened) => opened.redactor().ranges(&text),
             None => {
-                let mut places = self.own_settings().1.places(&text);
+                let mut ranges = self.own_settings().1.ranges(&text);
                 let all = self.opened.read();
-                places.extend(all.values().flat_map(|opened| opened.redactor().places(&text)));
+                ranges.extend(all.values().flat_map(|opened| opened.redactor().ranges(&text)));
                 drop(all);
-                places.extend(self.retired.places(&text));
-                places
+                ranges.extend(self.retired.ranges(&text));
+                ranges
             }
         };
-        printable(&text.hide(places))
+        printable(&text.hide(ranges))
     }
 
-    /// A text about none of its openings as it may be shown.
+    /// Cleans a text that is about none of its openings.
     pub(crate) fn clean_text(&self, text: &str) -> String {
         shortened(&self.clean(None, text), ERROR_TEXT_BYTES_MAX)
     }
 
-    /// Makes what a recording says of its failure fit to be shown.
+    /// Cleans the error of a recording.
     pub(crate) fn clean_recording(&self, recording: &mut Recording) {
         recording.error = recording.error.take().map(|error| self.clean_text(&error));
     }
 
-    // A number that is not open any more finds nothing: late calls are harmless.
+    // A number that is no longer open finds nothing: late calls are harmless.
     fn find(&self, dest: u64) -> Option<Arc<Opened>> {
         self.opened.read().get(&dest).cloned()
     }
@@ -249,7 +245,7 @@ impl Services for DriverServices {
     }
 
     fn event(&self, dest: u64, name: &str, json: &str) {
-        self.tell(dest, name, json);
+        self.forward_event(dest, name, json);
     }
 
     fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
@@ -272,7 +268,7 @@ impl Services for DriverServices {
             Some(opened) => Asker::Account(opened.account),
             None if dest == DRIVER_ITSELF => Asker::Service(self.driver.as_str().into()),
             None => {
-                done(Err(Error::internal("this destination is not open any more")));
+                done(Err(Error::internal("this destination is no longer open")));
                 return;
             }
         };
@@ -280,17 +276,17 @@ impl Services for DriverServices {
             done(Err(Error::internal(ENDED)));
             return;
         };
-        let Some(place) = Connecting::begin(&self.connecting) else {
+        let Some(permit) = Connecting::begin(&self.connecting) else {
             let driver = &self.driver;
             done(Err(Error::internal(format!(
-                "driver {driver} waits for {CONNECTS_MAX} connections already; it has to wait for some of them first"
+                "driver {driver} already waits for {CONNECTS_MAX} connections; it must wait until some of them are made"
             ))));
             return;
         };
         let timeout =
             if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
         let guard = self.guard.asked_by(asker);
-        let answer = OnPump { pump, done: Some(done), place: Some(place) };
+        let answer = OnPump { pump, done: Some(done), permit: Some(permit) };
         self.runtime.spawn(async move {
             let outcome = guard.connect(&host, port, timeout).await;
             answer.give(outcome.map(OwnedFd::from).map_err(connect_error));
@@ -308,8 +304,7 @@ impl Services for DriverServices {
     }
 
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
-        let opened =
-            self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
+        let opened = self.find(dest).ok_or_else(|| Error::internal("this destination is no longer open"))?;
         opened.assets.publish(asset, &self.data_dir)
     }
 
@@ -320,8 +315,7 @@ impl Services for DriverServices {
     }
 
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
-        let opened =
-            self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
+        let opened = self.find(dest).ok_or_else(|| Error::internal("this destination is no longer open"))?;
         opened.assets.set_playback(playback, self.clock.monotonic());
         Ok(())
     }
@@ -353,7 +347,7 @@ fn cleaned(redactor: &Redactor, mut error: Error) -> Error {
     error
 }
 
-/// An error of a driver as it may be shown.
+/// Cleans and cuts an error of a driver.
 pub(crate) fn shown(redactor: &Redactor, text: &str) -> String {
     shortened(&redactor.clean(text), ERROR_TEXT_BYTES_MAX)
 }

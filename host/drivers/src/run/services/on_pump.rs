@@ -1,4 +1,4 @@
-//! Outcomes of connection attempts on their way to a driver.
+//! Results of connection attempts on their way to a driver.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use satcast_plugin_api::{Class, Error};
 use crate::run::pump::Pump;
 use satcast_net::outbound::GuardError;
 
-/// Connections one driver may wait for at once. Those it has are its own.
+/// Most connections that one driver may wait for at once. Established connections do not count.
 pub(crate) const CONNECTS_MAX: u32 = 1024;
 
-/// The place of one of them.
+/// Permit for one of them.
 pub(super) struct Connecting(Arc<AtomicU32>);
 
 impl Connecting {
-    /// `None` when all are taken.
+    /// `None` when all are in use.
     pub(super) fn begin(taken: &Arc<AtomicU32>) -> Option<Self> {
-        let place = Self(taken.clone());
-        // Too many are given back by the drop.
-        (taken.fetch_add(1, Ordering::AcqRel) < CONNECTS_MAX).then_some(place)
+        let permit = Self(taken.clone());
+        // Dropping the permit undoes an excess count.
+        (taken.fetch_add(1, Ordering::AcqRel) < CONNECTS_MAX).then_some(permit)
     }
 }
 
@@ -31,22 +31,22 @@ impl Drop for Connecting {
     }
 }
 
-/// The driver's callback, which is foreign code: called, or dropped, on the driver's pump thread. One waits at most for
-/// each connection attempt, which the guard's time limit ends.
+/// The driver's callback, which is foreign code: called, or dropped, on the driver's pump thread. At most one waits
+/// for each connection attempt, which the guard's time limit ends.
 pub(super) struct OnPump {
     pub(super) pump: Arc<Pump>,
     pub(super) done: Option<Connected>,
     /// Held until the driver has the socket.
-    pub(super) place: Option<Connecting>,
+    pub(super) permit: Option<Connecting>,
 }
 
 impl OnPump {
     pub(super) fn give(mut self, outcome: Result<OwnedFd, Error>) {
-        let place = self.place.take();
+        let permit = self.permit.take();
         if let Some(done) = self.done.take() {
             self.pump.run(move || {
                 done(outcome);
-                drop(place);
+                drop(permit);
             });
         }
     }
@@ -54,9 +54,9 @@ impl OnPump {
 
 impl Drop for OnPump {
     fn drop(&mut self) {
-        let place = self.place.take();
+        let permit = self.permit.take();
         if let Some(done) = self.done.take() {
-            self.pump.run(move || drop((done, place)));
+            self.pump.run(move || drop((done, permit)));
         }
     }
 }

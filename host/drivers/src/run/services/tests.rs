@@ -1,4 +1,4 @@
-//! Limits, redaction and threads of what a driver asks for.
+//! Limits, redaction and threads of a driver's services.
 
 use satcast_plugin_api::Class;
 
@@ -37,7 +37,7 @@ fn services() -> DriverServices {
     with_pump().0
 }
 
-/// And what keeps its pump thread, without which a driver has ended.
+/// Also returns its pump thread, without which a driver has ended.
 pub(in crate::run) fn with_pump() -> (DriverServices, Arc<Pump>) {
     with_guard(Guard::new(&[]).unwrap())
 }
@@ -58,42 +58,42 @@ fn with_guard(guard: Guard) -> (DriverServices, Arc<Pump>) {
 }
 
 #[tokio::test]
-async fn connection_outcomes_reach_the_driver_on_its_pump_thread() {
+async fn connection_results_reach_the_driver_on_its_pump_thread() {
     let (services, _pump) = with_pump();
     services.insert(7, opened("secret"));
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (report, reported) = tokio::sync::oneshot::channel();
     let done = move |outcome: Result<OwnedFd, Error>| {
         let thread = std::thread::current().name().map(str::to_owned);
-        let _ = tell.send((thread, outcome.map(drop).map_err(|error| error.class)));
+        let _ = report.send((thread, outcome.map(drop).map_err(|error| error.class)));
     };
     services.connect(7, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
-    let (thread, outcome) = told.await.unwrap();
+    let (thread, outcome) = reported.await.unwrap();
     assert_eq!((thread.as_deref(), outcome), (Some("p:t"), Err(Class::Config)));
 }
 
 #[tokio::test]
-async fn a_driver_connects_for_itself_past_the_same_guard() {
+async fn a_driver_connects_through_the_same_guard_without_a_destination() {
     let (services, pump) = with_pump();
     for (dest, said) in [(0, Class::Config), (99, Class::Internal)] {
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (report, reported) = tokio::sync::oneshot::channel();
         let done = move |outcome: Result<OwnedFd, Error>| {
-            let _ = tell.send(outcome.map(drop).map_err(|error| error.class));
+            let _ = report.send(outcome.map(drop).map_err(|error| error.class));
         };
         services.connect(dest, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
-        assert_eq!(told.await.unwrap(), Err(said), "{dest}");
+        assert_eq!(reported.await.unwrap(), Err(said), "{dest}");
     }
-    // What a driver's table keeps for late calls does not keep its thread.
+    // The references of a driver's table for late calls do not keep its thread.
     assert_eq!(Arc::strong_count(&pump), 1);
     drop(pump);
-    let (tell, told) = std::sync::mpsc::channel();
-    let done = move |outcome: Result<OwnedFd, Error>| tell.send(outcome.map(drop)).unwrap();
+    let (report, reported) = std::sync::mpsc::channel();
+    let done = move |outcome: Result<OwnedFd, Error>| report.send(outcome.map(drop)).unwrap();
     services.connect(0, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
-    let refused = told.recv().unwrap().unwrap_err();
+    let refused = reported.recv().unwrap().unwrap_err();
     assert_eq!((refused.class, refused.message.as_str()), (Class::Internal, ENDED));
 }
 
 #[tokio::test]
-async fn names_of_one_account_that_hang_keep_no_other_from_connecting() {
+async fn hanging_names_of_one_account_do_not_block_other_accounts() {
     let local = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = local.local_addr().unwrap().port();
     let resolver = Arc::new(|name: String| -> futures_util::future::BoxFuture<'static, _> {
@@ -108,16 +108,16 @@ async fn names_of_one_account_that_hang_keep_no_other_from_connecting() {
     services.insert(1, opened("secret"));
     services.insert(2, Opened { account: 2, ..opened("secret") });
     let connect = |dest, host: String, limit| {
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (report, reported) = tokio::sync::oneshot::channel();
         let done = move |outcome: Result<OwnedFd, Error>| {
-            let _ = tell.send(outcome.map(drop));
+            let _ = report.send(outcome.map(drop));
         };
         services.connect(dest, host, port, limit, Box::new(done));
-        told
+        reported
     };
     let limit = Duration::from_secs(1);
     let slow: Vec<_> = (0..200).map(|number| connect(1, format!("slow{number}.example"), limit)).collect();
-    // That they ask is seen by a place that is missing.
+    // A missing permit shows that they connect.
     let own = connect(1, "own.example".into(), limit / 2).await.unwrap().unwrap_err();
     assert!(own.class == Class::Network && own.message.contains(&Crowd::Own.to_string()), "{own}");
     for dest in [2, DRIVER_ITSELF] {
@@ -129,39 +129,39 @@ async fn names_of_one_account_that_hang_keep_no_other_from_connecting() {
 }
 
 #[tokio::test]
-async fn a_driver_waits_for_so_many_connections_and_no_more() {
+async fn waiting_connections_of_a_driver_are_limited() {
     let (services, _pump) = with_pump();
     let connect = || {
-        let (tell, told) = std::sync::mpsc::channel();
-        let done = move |outcome: Result<OwnedFd, Error>| tell.send(outcome.map(drop)).unwrap();
+        let (report, reported) = std::sync::mpsc::channel();
+        let done = move |outcome: Result<OwnedFd, Error>| report.send(outcome.map(drop)).unwrap();
         services.connect(0, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
         async move {
             loop {
-                match told.try_recv() {
+                match reported.try_recv() {
                     Ok(outcome) => return outcome.unwrap_err(),
                     Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
                 }
             }
         }
     };
-    let mut places: Vec<_> = std::iter::from_fn(|| Connecting::begin(&services.connecting)).collect();
-    assert_eq!(places.len(), CONNECTS_MAX as usize);
+    let mut permits: Vec<_> = std::iter::from_fn(|| Connecting::begin(&services.connecting)).collect();
+    assert_eq!(permits.len(), CONNECTS_MAX as usize);
     let refused = connect().await.message;
     assert!(refused.contains(&format!("{CONNECTS_MAX} connections")), "{refused}");
-    places.pop();
+    permits.pop();
     for _ in 0..3 {
-        assert_eq!(connect().await.class, Class::Config, "asked, and refused by the guard");
-        // Given back on the pump thread, after the driver had its answer.
+        assert_eq!(connect().await.class, Class::Config, "refused by the guard");
+        // Returned on the pump thread, after the driver got its answer.
         while services.connecting.load(Ordering::Acquire) >= CONNECTS_MAX {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    drop(places);
+    drop(permits);
     assert_eq!(services.connecting.load(Ordering::Acquire), 0);
 }
 
 #[tokio::test]
-async fn a_recording_is_passed_on_without_secrets() {
+async fn recordings_are_passed_on_without_secrets() {
     let services = services();
     let mut recording: Recording = serde_json::from_value(serde_json::json!({
         "fileName": "a.mp4", "destinationId": 1, "sessionId": "s", "state": "failed", "sizeBytes": 1,
@@ -176,7 +176,7 @@ async fn a_recording_is_passed_on_without_secrets() {
 }
 
 #[tokio::test]
-async fn lines_without_a_destination_lose_the_secrets_of_all() {
+async fn lines_without_a_destination_are_cleaned_of_all_secrets() {
     let services = services();
     services.insert(1, opened("first-secret"));
     services.insert(2, opened("second-secret"));
@@ -217,33 +217,33 @@ fn text_is_cut_and_made_printable() {
 }
 
 #[tokio::test]
-async fn a_flood_of_events_is_cut() {
+async fn events_are_limited() {
     let mut services = services();
     services.clock = Clock::manual(satcast_core::ids::UnixMillis(0));
     let observer = Arc::new(Counting::default());
     services.insert(1, Opened { observer: observer.clone(), ..opened("secret") });
-    let told = || observer.events.load(Ordering::Relaxed);
+    let reported = || observer.events.load(Ordering::Relaxed);
     for _ in 0..2 * EVENTS_PER_SEC_MAX {
         services.event(1, "e", "{}");
     }
-    assert_eq!(told(), u64::from(EVENTS_PER_SEC_MAX));
+    assert_eq!(reported(), u64::from(EVENTS_PER_SEC_MAX));
     services.clock.advance(Duration::from_secs(1));
     services.event(1, "e", &format!("\"{}\"", "x".repeat(EVENT_BYTES_MAX)));
     services.event(1, "e", "{");
     services.event(1, "e", "{}");
-    assert_eq!(told(), u64::from(EVENTS_PER_SEC_MAX) + 1);
+    assert_eq!(reported(), u64::from(EVENTS_PER_SEC_MAX) + 1);
     // Of all its destinations together.
     for dest in 2..100 {
         services.insert(dest, Opened { observer: observer.clone(), ..opened("secret") });
     }
     services.clock.advance(Duration::from_secs(1));
-    let before = told();
+    let before = reported();
     (0..1_000).for_each(|n| services.event(n % 100, "e", "{}"));
-    assert_eq!(told() - before, u64::from(DRIVER_EVENTS_PER_SEC_MAX));
+    assert_eq!(reported() - before, u64::from(DRIVER_EVENTS_PER_SEC_MAX));
 }
 
 #[tokio::test]
-async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
+async fn reports_are_limited_and_marked_incomplete() {
     let mut services = services();
     services.clock = Clock::manual(satcast_core::ids::UnixMillis(0));
     let recording = Recording {
@@ -271,12 +271,12 @@ async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
     assert!(services.recordings.reports.take().reports.is_empty());
     services.clock.advance(Duration::from_secs(1));
     services.recording(recording.clone()).unwrap();
-    let told = services.recordings.reports.take();
-    assert_eq!(told.reports, [("t".to_owned(), recording)], "another second");
+    let reported = services.recordings.reports.take();
+    assert_eq!(reported.reports, [("t".to_owned(), recording)], "the next second");
 }
 
 #[tokio::test]
-async fn a_driver_says_so_much_through_all_its_destinations_and_no_more() {
+async fn log_lines_of_a_driver_are_limited_over_all_destinations() {
     let mut services = services();
     services.clock = Clock::manual(satcast_core::ids::UnixMillis(0));
     (1..=100).for_each(|dest| services.insert(dest, opened("secret")));
@@ -298,7 +298,7 @@ async fn a_driver_says_so_much_through_all_its_destinations_and_no_more() {
 }
 
 #[tokio::test]
-async fn counters_have_plain_names_and_few_in_all() {
+async fn counter_names_are_valid_and_limited() {
     let services = services();
     (1..=100).for_each(|dest| services.insert(dest, opened("secret")));
     let long = "x".repeat(counters::COUNTER_NAME_BYTES_MAX + 1);
@@ -316,7 +316,7 @@ async fn counters_have_plain_names_and_few_in_all() {
 }
 
 #[tokio::test]
-async fn panics_of_one_account_take_the_driver_from_nobody_else() {
+async fn panics_of_one_account_set_aside_only_that_account() {
     let services = services();
     let panic = Error::new(Class::Panic, "the driver panicked");
     for _ in 0..3 {
@@ -326,12 +326,12 @@ async fn panics_of_one_account_take_the_driver_from_nobody_else() {
     assert!(services.may_ask(1).is_ok() && services.may_open(2).is_ok());
     let refused = services.may_open(1).unwrap_err();
     assert!(refused.retry_after.is_some() && services.may_open(2).is_ok(), "{refused:?}");
-    services.forgive();
+    services.clear_faults();
     assert!(services.may_open(1).is_ok());
     for account in [1, 2, 1, 2, 3, 4, 5] {
         services.note(account, &panic);
     }
-    assert!((1..6).all(|account| services.may_open(account).is_ok()), "nobody panicked it too often");
+    assert!((1..6).all(|account| services.may_open(account).is_ok()), "no account has too many panics");
     for account in [1, 2, 3, 3, 3] {
         services.note(account, &panic);
     }

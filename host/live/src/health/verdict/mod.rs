@@ -1,4 +1,4 @@
-//! From figures and wishes to issues.
+//! Derives issues from figures and requirements.
 
 #[cfg(test)]
 mod tests;
@@ -11,14 +11,14 @@ use satcast_media::flv::ForeignCodec;
 
 use super::figures::Figures;
 use super::issues::{Issue, IssueCode};
-use satcast_drivers::Wishes;
+use satcast_drivers::Requirements;
 
-/// Keyframes that are further apart are bad for everyone: nobody can join in between.
+/// A longer keyframe interval is an issue for all destinations: viewers cannot join between keyframes.
 pub(crate) const KEYFRAME_SECS_MAX: f64 = 10.0;
 /// Longest text of an issue, in characters.
 pub(crate) const TEXT_CHARS_MAX: usize = 500;
 
-/// How far over a limit something is an issue, and how far one that is shown must fall: encoders keep to no rate exactly.
+/// Tolerance above a limit. A shown issue clears at a smaller tolerance, because encoders do not keep rates exactly.
 #[derive(Clone, Copy)]
 struct Slack {
     rate: f64,
@@ -28,33 +28,40 @@ struct Slack {
 const FRESH: Slack = Slack { rate: 1.1, secs: 0.25 };
 const SHOWN: Slack = Slack { rate: 1.02, secs: 0.05 };
 
-/// What is to be said of one code.
+/// The verdict for one code.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// It is an issue.
     Bad(Issue),
-    /// It is none.
     Good,
-    /// Too little has come to say it.
+    /// Not enough media to decide.
     Unknown,
 }
 
-/// What is to be said of each code.
+/// The verdict for each code.
 pub(crate) type Verdicts = [(IssueCode, Verdict); IssueCode::ALL.len()];
 
-/// Wishes of a destination type.
-pub(crate) type Wish = (String, Arc<Wishes>);
+/// Destination type and requirements.
+pub(crate) type PlatformRequirements = (String, Arc<Requirements>);
 
-/// Judges everything, in the order of [`IssueCode::ALL`]; `is_shown` says what is an issue already.
-pub(crate) fn judge(figures: &Figures, wishes: &[Wish], is_shown: impl Fn(IssueCode) -> bool) -> Verdicts {
+/// All verdicts, in the order of [`IssueCode::ALL`]. `is_shown`: the issue is already shown.
+pub(crate) fn judge(
+    figures: &Figures,
+    requirements: &[PlatformRequirements],
+    is_shown: impl Fn(IssueCode) -> bool,
+) -> Verdicts {
     IssueCode::ALL.map(|code| {
         let slack = if is_shown(code) { SHOWN } else { FRESH };
-        (code, verdict(code, figures, wishes, slack))
+        (code, verdict(code, figures, requirements, slack))
     })
 }
 
-fn verdict(code: IssueCode, figures: &Figures, wishes: &[Wish], slack: Slack) -> Verdict {
-    // When nothing comes, that is the one thing to say.
+fn verdict(
+    code: IssueCode,
+    figures: &Figures,
+    requirements: &[PlatformRequirements],
+    slack: Slack,
+) -> Verdict {
+    // When nothing arrives, this is the only issue.
     if figures.is_silent && code != IssueCode::NothingArrives {
         return Verdict::Unknown;
     }
@@ -66,13 +73,13 @@ fn verdict(code: IssueCode, figures: &Figures, wishes: &[Wish], slack: Slack) ->
             let text = "the encoder's timestamps jumped; viewers see a break each time";
             general(code, figures.jumped_lately, text)
         }
-        IssueCode::VideoMissing | IssueCode::AudioMissing => missing(code, figures, wishes),
-        IssueCode::AudioCodec | IssueCode::AudioBitrate => audio(code, figures, wishes, slack),
-        _ => video(code, figures, wishes, slack),
+        IssueCode::VideoMissing | IssueCode::AudioMissing => missing(code, figures, requirements),
+        IssueCode::AudioCodec | IssueCode::AudioBitrate => audio(code, figures, requirements, slack),
+        _ => video(code, figures, requirements, slack),
     }
 }
 
-/// Bad for everyone.
+/// An issue of all destinations.
 fn general(code: IssueCode, is_bad: bool, text: &str) -> Verdict {
     if !is_bad {
         return Verdict::Good;
@@ -80,160 +87,173 @@ fn general(code: IssueCode, is_bad: bool, text: &str) -> Verdict {
     Verdict::Bad(Issue { code, text: text.to_owned(), platforms: Vec::new() })
 }
 
-fn missing(code: IssueCode, figures: &Figures, wishes: &[Wish]) -> Verdict {
-    let (comes, kind, what) = match code {
-        IssueCode::VideoMissing => (figures.video.is_some(), Kind::Video, "no video comes"),
-        _ => (figures.audio.is_some(), Kind::Audio, "no audio comes"),
+fn missing(code: IssueCode, figures: &Figures, requirements: &[PlatformRequirements]) -> Verdict {
+    let (arrives, kind, finding) = match code {
+        IssueCode::VideoMissing => (figures.video.is_some(), Kind::Video, "no video arrives"),
+        _ => (figures.audio.is_some(), Kind::Audio, "no audio arrives"),
     };
-    // It comes, in a codec that nobody takes, and that is what is said.
+    // The track arrives with an unsupported codec, which is an issue of its own.
     if foreign(figures, kind).is_some() {
         return Verdict::Good;
     }
-    if comes || !figures.is_settled {
-        return if comes { Verdict::Good } else { Verdict::Unknown };
+    if arrives || !figures.is_settled {
+        return if arrives { Verdict::Good } else { Verdict::Unknown };
     }
-    let needs = |wishes: &Wishes| {
+    let needs = |requirements: &Requirements| {
         let needs = match code {
-            IssueCode::VideoMissing => wishes.needs_video,
-            _ => wishes.needs_audio,
+            IssueCode::VideoMissing => requirements.needs_video,
+            _ => requirements.needs_audio,
         };
         needs.then(|| "needs it".to_owned())
     };
-    let Complaints { text, platforms } = complaints(wishes, needs);
-    Verdict::Bad(issue(code, what, text, platforms))
+    let Complaints { text, platforms } = complaints(requirements, needs);
+    Verdict::Bad(issue(code, finding, text, platforms))
 }
 
 fn foreign(figures: &Figures, kind: Kind) -> Option<ForeignCodec> {
     figures.foreign.iter().copied().find(|codec| codec.kind == kind)
 }
 
-fn audio(code: IssueCode, figures: &Figures, wishes: &[Wish], slack: Slack) -> Verdict {
+fn audio(code: IssueCode, figures: &Figures, requirements: &[PlatformRequirements], slack: Slack) -> Verdict {
     let Some(audio) = &figures.audio else {
         return unsupported(code, IssueCode::AudioCodec, figures, Kind::Audio);
     };
     match code {
-        IssueCode::AudioCodec => {
-            codec(code, "audio", audio.codec, wishes, |wishes| wishes.audio_codecs.as_deref())
-        }
-        _ => bitrate(code, "audio", audio.bitrate, wishes, slack, |wishes| wishes.audio_kbps_max),
+        IssueCode::AudioCodec => codec(code, "audio", audio.codec, requirements, |requirements| {
+            requirements.audio_codecs.as_deref()
+        }),
+        _ => bitrate(code, "audio", audio.bitrate, requirements, slack, |requirements| {
+            requirements.audio_kbps_max
+        }),
     }
 }
 
-/// Of a track that does not come: its codec, which is bad for everyone.
+/// The track is left out because of its codec, which is an issue of all destinations.
 fn unsupported(code: IssueCode, of_codec: IssueCode, figures: &Figures, kind: Kind) -> Verdict {
     let codec = foreign(figures, kind).filter(|_| code == of_codec);
     codec.map_or(Verdict::Unknown, |codec| Verdict::Bad(Issue::unsupported(codec)))
 }
 
-fn video(code: IssueCode, figures: &Figures, wishes: &[Wish], slack: Slack) -> Verdict {
+fn video(code: IssueCode, figures: &Figures, requirements: &[PlatformRequirements], slack: Slack) -> Verdict {
     let Some(video) = &figures.video else {
         return unsupported(code, IssueCode::VideoCodec, figures, Kind::Video);
     };
     match code {
-        IssueCode::VideoCodec => {
-            codec(code, "video", video.codec, wishes, |wishes| wishes.video_codecs.as_deref())
-        }
+        IssueCode::VideoCodec => codec(code, "video", video.codec, requirements, |requirements| {
+            requirements.video_codecs.as_deref()
+        }),
         IssueCode::VideoBitrate => {
-            bitrate(code, "video", video.bitrate, wishes, slack, |wishes| wishes.video_kbps_max)
+            bitrate(code, "video", video.bitrate, requirements, slack, |requirements| {
+                requirements.video_kbps_max
+            })
         }
         IssueCode::FrameRate => {
             let Some(rate) = video.frame_rate else { return Verdict::Unknown };
-            let over = |wishes: &Wishes| {
-                let max = wishes.frame_rate_max.filter(|max| rate > max * slack.rate)?;
+            let over = |requirements: &Requirements| {
+                let max = requirements.frame_rate_max.filter(|max| rate > max * slack.rate)?;
                 Some(format!("takes {max}"))
             };
-            found(code, &format!("{rate:.0} pictures a second"), complaints(wishes, over))
+            found(code, &format!("{rate:.0} frames per second"), complaints(requirements, over))
         }
         IssueCode::BFrames => {
-            let refuses =
-                |wishes: &Wishes| (video.b_frames && !wishes.b_frames).then(|| "takes none".to_owned());
-            found(code, "the video has B-frames", complaints(wishes, refuses))
+            let refuses = |requirements: &Requirements| {
+                (video.b_frames && !requirements.b_frames).then(|| "takes none".to_owned())
+            };
+            found(code, "the video has B-frames", complaints(requirements, refuses))
         }
-        _ => keyframes(code, video.keyframe_interval, wishes, slack),
+        _ => keyframes(code, video.keyframe_interval, requirements, slack),
     }
 }
 
-fn keyframes(code: IssueCode, interval: Option<f64>, wishes: &[Wish], slack: Slack) -> Verdict {
+fn keyframes(
+    code: IssueCode,
+    interval: Option<f64>,
+    requirements: &[PlatformRequirements],
+    slack: Slack,
+) -> Verdict {
     let Some(interval) = interval else { return Verdict::Unknown };
-    let over = |wishes: &Wishes| {
-        let asks = wishes.keyframe_seconds?;
-        let most = wishes.keyframe_seconds_max.unwrap_or(asks).max(asks);
+    let over = |requirements: &Requirements| {
+        let asks = requirements.keyframe_seconds?;
+        let most = requirements.keyframe_seconds_max.unwrap_or(asks).max(asks);
         let text = if most > asks {
             format!("asks for {asks} s, {most} s at most")
         } else {
             format!("asks for {asks} s")
         };
-        let why = wishes.keyframe_why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        let why = requirements.keyframe_why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
         (interval > most + slack.secs).then(|| text + &why)
     };
-    let what = format!("keyframe interval {interval:.1} s");
-    let complaints = complaints(wishes, over);
+    let finding = format!("keyframe interval {interval:.1} s");
+    let complaints = complaints(requirements, over);
     if complaints.platforms.is_empty() && interval > KEYFRAME_SECS_MAX + slack.secs {
-        let text = format!("{what}: nobody can join in between; 2 s is usual");
+        let text = format!("{finding}: viewers cannot join between keyframes; set 2 s in the encoder");
         return general(code, true, &text);
     }
-    found(code, &what, complaints)
+    found(code, &finding, complaints)
 }
 
 fn codec<'a>(
     code: IssueCode,
     track: &str,
     codec: &str,
-    wishes: &'a [Wish],
-    taken: impl Fn(&'a Wishes) -> Option<&'a [String]>,
+    requirements: &'a [PlatformRequirements],
+    taken: impl Fn(&'a Requirements) -> Option<&'a [String]>,
 ) -> Verdict {
-    let refuses = |wishes: &'a Wishes| {
-        let taken = taken(wishes).filter(|taken| !taken.iter().any(|taken| taken == codec))?;
+    let refuses = |requirements: &'a Requirements| {
+        let taken = taken(requirements).filter(|taken| !taken.iter().any(|taken| taken == codec))?;
         Some(format!("takes {}", taken.join(", ")))
     };
-    found(code, &format!("{track} codec {codec}"), complaints(wishes, refuses))
+    found(code, &format!("{track} codec {codec}"), complaints(requirements, refuses))
 }
 
 fn bitrate(
     code: IssueCode,
     track: &str,
     bits: Option<u64>,
-    wishes: &[Wish],
+    requirements: &[PlatformRequirements],
     slack: Slack,
-    most: impl Fn(&Wishes) -> Option<u32>,
+    most: impl Fn(&Requirements) -> Option<u32>,
 ) -> Verdict {
     let Some(bits) = bits else { return Verdict::Unknown };
     let kbps = bits as f64 / 1e3;
-    let over = |wishes: &Wishes| {
-        let max = most(wishes).filter(|max| kbps > f64::from(*max) * slack.rate)?;
+    let over = |requirements: &Requirements| {
+        let max = most(requirements).filter(|max| kbps > f64::from(*max) * slack.rate)?;
         Some(format!("takes {max} kbit/s"))
     };
-    found(code, &format!("{track} bitrate {kbps:.0} kbit/s"), complaints(wishes, over))
+    found(code, &format!("{track} bitrate {kbps:.0} kbit/s"), complaints(requirements, over))
 }
 
-/// Who does not take it, and what each wants.
+/// The platforms that do not accept it, and their requirements.
 #[derive(Default)]
 struct Complaints {
     text: String,
     platforms: Vec<String>,
 }
 
-fn complaints<'a>(wishes: &'a [Wish], complains: impl Fn(&'a Wishes) -> Option<String>) -> Complaints {
+fn complaints<'a>(
+    requirements: &'a [PlatformRequirements],
+    complains: impl Fn(&'a Requirements) -> Option<String>,
+) -> Complaints {
     let mut all = Complaints::default();
-    for (kind, wishes) in wishes {
-        let Some(wants) = complains(wishes) else { continue };
+    for (kind, requirements) in requirements {
+        let Some(wants) = complains(requirements) else { continue };
         let between = if all.platforms.is_empty() { "" } else { "; " };
         // Writing to a String cannot fail.
-        let _ = write!(all.text, "{between}{} {wants}", wishes.title);
+        let _ = write!(all.text, "{between}{} {wants}", requirements.title);
         all.platforms.push(kind.clone());
     }
     all
 }
 
-/// Bad when anyone complains.
-fn found(code: IssueCode, what: &str, complaints: Complaints) -> Verdict {
+/// Bad when at least one platform does not accept it.
+fn found(code: IssueCode, finding: &str, complaints: Complaints) -> Verdict {
     if complaints.platforms.is_empty() {
         return Verdict::Good;
     }
-    Verdict::Bad(issue(code, what, complaints.text, complaints.platforms))
+    Verdict::Bad(issue(code, finding, complaints.text, complaints.platforms))
 }
 
-fn issue(code: IssueCode, what: &str, wants: String, platforms: Vec<String>) -> Issue {
-    let text = if wants.is_empty() { what.to_owned() } else { format!("{what}: {wants}") };
+fn issue(code: IssueCode, finding: &str, wants: String, platforms: Vec<String>) -> Issue {
+    let text = if wants.is_empty() { finding.to_owned() } else { format!("{finding}: {wants}") };
     Issue { code, text: text.chars().take(TEXT_CHARS_MAX).collect(), platforms }
 }

@@ -21,18 +21,18 @@ fn with_video(change: impl FnOnce(&mut VideoHealth)) -> Figures {
     figures
 }
 
-fn wishes() -> Vec<Wish> {
+fn requirements() -> Vec<PlatformRequirements> {
     let codecs = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    let twitch = Wishes {
+    let twitch = Requirements {
         title: "Twitch".into(),
         video_codecs: codecs(&["h264"]),
         audio_codecs: codecs(&["aac"]),
         video_kbps_max: Some(6_000),
         audio_kbps_max: Some(320),
         keyframe_seconds: Some(2.0),
-        ..Wishes::default()
+        ..Requirements::default()
     };
-    let youtube = Wishes {
+    let youtube = Requirements {
         title: "YouTube".into(),
         video_codecs: codecs(&["h264", "hevc"]),
         keyframe_seconds: Some(2.0),
@@ -40,13 +40,17 @@ fn wishes() -> Vec<Wish> {
         needs_audio: true,
         frame_rate_max: Some(60.0),
         b_frames: false,
-        ..Wishes::default()
+        ..Requirements::default()
     };
     vec![("twitch".into(), Arc::new(twitch)), ("youtube".into(), Arc::new(youtube))]
 }
 
-fn bad(figures: &Figures, wishes: &[Wish], is_shown: bool) -> Vec<(IssueCode, String, Vec<String>)> {
-    let verdicts = judge(figures, wishes, |_| is_shown);
+fn bad(
+    figures: &Figures,
+    requirements: &[PlatformRequirements],
+    is_shown: bool,
+) -> Vec<(IssueCode, String, Vec<String>)> {
+    let verdicts = judge(figures, requirements, |_| is_shown);
     let bad = verdicts.into_iter().filter_map(|(_, verdict)| match verdict {
         Verdict::Bad(issue) => Some((issue.code, issue.text, issue.platforms)),
         _ => None,
@@ -57,17 +61,17 @@ fn bad(figures: &Figures, wishes: &[Wish], is_shown: bool) -> Vec<(IssueCode, St
 #[track_caller]
 fn assert_bad(figures: &Figures, code: IssueCode, text: &str, platforms: &[&str]) {
     let platforms: Vec<String> = platforms.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(bad(figures, &wishes(), false), [(code, text.to_owned(), platforms)]);
+    assert_eq!(bad(figures, &requirements(), false), [(code, text.to_owned(), platforms)]);
 }
 
 #[test]
-fn what_everyone_takes_is_no_issue() {
-    assert_eq!(bad(&figures(), &wishes(), false), []);
+fn media_that_all_platforms_accept_has_no_issue() {
+    assert_eq!(bad(&figures(), &requirements(), false), []);
     assert_eq!(bad(&figures(), &[], false), []);
 }
 
 #[test]
-fn every_issue_names_the_figure_who_it_breaks_and_what_they_want() {
+fn every_issue_names_the_measurement_and_the_requirements() {
     let interval = |secs| with_video(|video| video.keyframe_interval = Some(secs));
     let text = "keyframe interval 3.0 s: Twitch asks for 2 s";
     assert_bad(&interval(3.0), IssueCode::KeyframeInterval, text, &["twitch"]);
@@ -85,16 +89,16 @@ fn every_issue_names_the_figure_who_it_breaks_and_what_they_want() {
     let text = "audio bitrate 400 kbit/s: Twitch takes 320 kbit/s";
     assert_bad(&loud, IssueCode::AudioBitrate, text, &["twitch"]);
     let smooth = with_video(|video| video.frame_rate = Some(120.0));
-    assert_bad(&smooth, IssueCode::FrameRate, "120 pictures a second: YouTube takes 60", &["youtube"]);
+    assert_bad(&smooth, IssueCode::FrameRate, "120 frames per second: YouTube takes 60", &["youtube"]);
     let reordered = with_video(|video| video.b_frames = true);
     assert_bad(&reordered, IssueCode::BFrames, "the video has B-frames: YouTube takes none", &["youtube"]);
     let mut opus = figures();
     opus.audio.as_mut().unwrap().codec = "opus";
     assert_bad(&opus, IssueCode::AudioCodec, "audio codec opus: Twitch takes aac", &["twitch"]);
     opus.audio = None;
-    assert_bad(&opus, IssueCode::AudioMissing, "no audio comes: YouTube needs it", &["youtube"]);
+    assert_bad(&opus, IssueCode::AudioMissing, "no audio arrives: YouTube needs it", &["youtube"]);
     let blind = Figures { video: None, ..figures() };
-    let text = "no video comes: Twitch needs it; YouTube needs it";
+    let text = "no video arrives: Twitch needs it; YouTube needs it";
     assert_bad(&blind, IssueCode::VideoMissing, text, &["twitch", "youtube"]);
     let jumped = Figures { jumped_lately: true, ..figures() };
     let text = "the encoder's timestamps jumped; viewers see a break each time";
@@ -102,7 +106,7 @@ fn every_issue_names_the_figure_who_it_breaks_and_what_they_want() {
 }
 
 #[test]
-fn a_codec_that_nobody_takes_is_named_with_what_to_set_instead() {
+fn an_unsupported_codec_is_named_with_its_replacement() {
     let mp3 = ForeignCodec::of(Kind::Audio, b"\x2fabc").unwrap();
     let vp9 = ForeignCodec::of(Kind::Video, b"\x91vp09abc").unwrap();
     let mute = Figures { audio: None, foreign: vec![mp3], ..figures() };
@@ -111,18 +115,18 @@ fn a_codec_that_nobody_takes_is_named_with_what_to_set_instead() {
     let blind = Figures { video: None, foreign: vec![vp9], ..figures() };
     let text = "video codec VP9 is not supported; set H.264 in the encoder (ffmpeg: -c:v libx264)";
     assert_bad(&blind, IssueCode::VideoCodec, text, &[]);
-    // A track beside it is what everyone gets.
-    assert_eq!(bad(&Figures { foreign: vec![mp3, vp9], ..figures() }, &wishes(), false), []);
+    // With a supported track of the same kind there is no issue.
+    assert_eq!(bad(&Figures { foreign: vec![mp3, vp9], ..figures() }, &requirements(), false), []);
 }
 
 #[test]
-fn what_a_long_keyframe_interval_means_is_said() {
+fn a_long_keyframe_interval_explains_its_effect() {
     let why = Some("viewers are behind".to_owned());
-    let hosted = Wishes {
+    let hosted = Requirements {
         title: "Hosted".into(),
         keyframe_why: why,
         keyframe_seconds: Some(2.0),
-        ..Wishes::default()
+        ..Requirements::default()
     };
     let figures = with_video(|video| video.keyframe_interval = Some(8.3));
     let text = "keyframe interval 8.3 s: Hosted asks for 2 s (viewers are behind)".to_owned();
@@ -131,40 +135,43 @@ fn what_a_long_keyframe_interval_means_is_said() {
 }
 
 #[test]
-fn some_things_are_bad_without_any_platform() {
+fn some_issues_need_no_platform() {
     let interval = |secs| with_video(|video| video.keyframe_interval = Some(secs));
     assert_eq!(bad(&interval(KEYFRAME_SECS_MAX), &[], false), []);
-    let text = "keyframe interval 12.0 s: nobody can join in between; 2 s is usual".to_owned();
+    let text =
+        "keyframe interval 12.0 s: viewers cannot join between keyframes; set 2 s in the encoder".to_owned();
     assert_eq!(bad(&interval(12.0), &[], false), [(IssueCode::KeyframeInterval, text, vec![])]);
     let mute = Figures { audio: None, ..figures() };
-    assert_eq!(bad(&mute, &[], false), [(IssueCode::AudioMissing, "no audio comes".to_owned(), vec![])]);
+    assert_eq!(bad(&mute, &[], false), [(IssueCode::AudioMissing, "no audio arrives".to_owned(), vec![])]);
     let silent = Figures { is_silent: true, video: None, audio: None, ..figures() };
-    let only: Vec<_> = bad(&silent, &wishes(), false).into_iter().map(|(code, ..)| code).collect();
+    let only: Vec<_> = bad(&silent, &requirements(), false).into_iter().map(|(code, ..)| code).collect();
     assert_eq!(only, [IssueCode::NothingArrives]);
 }
 
 #[test]
-fn what_is_shown_goes_only_when_it_is_well_below() {
+fn a_shown_issue_clears_only_well_below_the_limit() {
     for (bits, fresh, shown) in [(6_100_000, 0, 0), (6_500_000, 0, 1), (6_700_000, 1, 1)] {
         let figures = with_video(|video| video.bitrate = Some(bits));
-        let counts = [false, true].map(|is_shown| bad(&figures, &wishes(), is_shown).len());
+        let counts = [false, true].map(|is_shown| bad(&figures, &requirements(), is_shown).len());
         assert_eq!(counts, [fresh, shown], "{bits}");
     }
     let figures = with_video(|video| video.keyframe_interval = Some(2.1));
-    assert_eq!([false, true].map(|is_shown| bad(&figures, &wishes(), is_shown).len()), [0, 1]);
+    assert_eq!([false, true].map(|is_shown| bad(&figures, &requirements(), is_shown).len()), [0, 1]);
 }
 
 #[test]
-fn what_is_not_known_is_neither_good_nor_bad() {
+fn missing_measurements_give_unknown_verdicts() {
     let none = Figures::default();
-    let unknown =
-        judge(&none, &wishes(), |_| false).into_iter().filter(|(_, verdict)| *verdict == Verdict::Unknown);
-    assert_eq!(unknown.count(), IssueCode::ALL.len() - 2, "all but silence and jumps");
+    let unknown = judge(&none, &requirements(), |_| false)
+        .into_iter()
+        .filter(|(_, verdict)| *verdict == Verdict::Unknown);
+    assert_eq!(unknown.count(), IssueCode::ALL.len() - 2, "all except silence and jumps");
 }
 
 #[test]
 fn texts_are_cut() {
-    let long = Wishes { title: "x".repeat(900), keyframe_seconds: Some(2.0), ..Wishes::default() };
+    let long =
+        Requirements { title: "x".repeat(900), keyframe_seconds: Some(2.0), ..Requirements::default() };
     let figures = with_video(|video| video.keyframe_interval = Some(9.0));
     let all = bad(&figures, &[("long".into(), Arc::new(long))], false);
     assert_eq!(all[0].1.chars().count(), TEXT_CHARS_MAX);

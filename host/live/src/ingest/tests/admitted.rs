@@ -1,4 +1,4 @@
-//! Encoders with the right key: their packets arrive, and every way to leave is noticed.
+//! Encoders with a valid key: their packets arrive, and every kind of disconnect is detected.
 
 use super::*;
 
@@ -31,7 +31,7 @@ async fn a_fast_stream_loses_nothing() {
 }
 
 #[tokio::test]
-async fn packets_of_one_wait_come_in_one_push() {
+async fn packets_between_two_reads_arrive_in_one_push() {
     // Long beside the 30 ms of the ten, so that a busy machine does not cut them in two.
     let mut service = Service::start(1_000, |_| ()).await;
     let mut encoder = Encoder::publishing(&service).await;
@@ -46,7 +46,7 @@ async fn packets_of_one_wait_come_in_one_push() {
 }
 
 #[tokio::test]
-async fn without_a_wait_packets_come_at_once() {
+async fn without_a_read_wait_packets_arrive_at_once() {
     let mut service = Service::quick().await;
     let mut encoder = Encoder::publishing(&service).await;
     for millis in 0..5 {
@@ -56,7 +56,7 @@ async fn without_a_wait_packets_come_at_once() {
 }
 
 #[tokio::test]
-async fn the_set_up_is_never_made_to_wait() {
+async fn the_setup_has_no_read_wait() {
     let service = Service::start(5_000, |_| ()).await;
     let started = Instant::now();
     let _encoder = Encoder::publishing(&service).await;
@@ -64,7 +64,7 @@ async fn the_set_up_is_never_made_to_wait() {
 }
 
 #[tokio::test]
-async fn the_key_is_taken_from_every_place() {
+async fn the_key_is_accepted_in_every_place() {
     let service = Service::quick().await;
     let key = service.key.clone();
     for (app, name) in [
@@ -87,7 +87,7 @@ async fn an_encoder_that_waits_for_no_answer_loses_nothing() {
     let sent = start_of_stream();
     model.send(&sent).await;
     service.packets(sent.len()).await;
-    // The same bytes in one piece: media comes before its publish is decided, and the end with it.
+    // The same bytes at once: media comes before its publish is decided, and the end with it.
     let mut hasty = TcpStream::connect(service.address).await.unwrap();
     hasty.write_all(&model.written).await.unwrap();
     hasty.shutdown().await.unwrap();
@@ -97,7 +97,7 @@ async fn an_encoder_that_waits_for_no_answer_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_comes_behind_a_publish_waits_in_the_kernel_for_the_decision() {
+async fn bytes_after_a_publish_request_wait_in_the_kernel_for_the_decision() {
     let mut service = Service::quick().await;
     let mut model = Encoder::publishing(&service).await;
     // More messages, and with the next more bytes, than the protocol holds before a decision.
@@ -111,7 +111,7 @@ async fn what_comes_behind_a_publish_waits_in_the_kernel_for_the_decision() {
 }
 
 #[tokio::test]
-async fn every_way_to_leave_drops_the_publisher() {
+async fn every_kind_of_disconnect_drops_the_publisher() {
     for read_batch_ms in [0, 40] {
         let service = Service::start(read_batch_ms, |_| ()).await;
         let mut polite = Encoder::publishing(&service).await;
@@ -131,7 +131,7 @@ async fn every_way_to_leave_drops_the_publisher() {
 }
 
 #[tokio::test]
-async fn a_closed_session_tells_its_encoder_why() {
+async fn the_encoder_gets_the_reason_of_a_closed_session() {
     for read_batch_ms in [0, 40] {
         let service =
             Service::start(read_batch_ms, |limits| limits.linger = Duration::from_millis(100)).await;
@@ -148,7 +148,7 @@ async fn a_closed_session_tells_its_encoder_why() {
 }
 
 #[tokio::test]
-async fn shutdown_tells_the_encoder_and_ends_everything() {
+async fn shutdown_sends_a_status_and_ends_all_connections() {
     for read_batch_ms in [0, 40] {
         let mut service = Service::start(read_batch_ms, |_| ()).await;
         let mut publishing = Encoder::publishing(&service).await;
@@ -180,7 +180,7 @@ async fn a_taken_port_is_a_clear_error() {
 }
 
 #[test]
-fn faults_of_ports_texts() {
+fn port_error_texts() {
     let source = io::Error::from(io::ErrorKind::AddrInUse);
     let error = BindError { setting: "rtmp_listen", address: "127.0.0.1:1935".parse().unwrap(), source };
     assert_eq!(
@@ -190,6 +190,6 @@ fn faults_of_ports_texts() {
     );
     assert_eq!(
         not_accepted(&io::Error::other("no file handles")),
-        "cannot accept: no file handles; raise the limit of open files"
+        "cannot accept connections: no file handles; raise the limit of open files"
     );
 }

@@ -1,4 +1,4 @@
-//! Every deadline and cap is reached.
+//! Each deadline and limit.
 
 use super::super::end::End;
 use super::*;
@@ -74,7 +74,7 @@ async fn bytes_before_a_publish_are_limited() {
 }
 
 #[tokio::test]
-async fn a_publisher_without_media_is_told_and_closed() {
+async fn a_publisher_without_media_gets_a_status_and_is_closed() {
     for read_batch_ms in [0, 20] {
         let service = Service::start(read_batch_ms, |limits| {
             limits.idle = SHORT;
@@ -106,12 +106,12 @@ async fn media_keeps_a_publisher_alive_and_other_bytes_do_not() {
     while encoder.socket.write_all(&ping).await.is_ok() && started.elapsed() < PATIENCE {
         sleep(SHORT / 5).await;
     }
-    assert!(started.elapsed() < PATIENCE, "pings alone do not hold the stream");
+    assert!(started.elapsed() < PATIENCE, "pings alone do not keep the stream alive");
     service.no_publisher_is_left().await;
 }
 
 #[tokio::test]
-async fn configuration_records_alone_do_not_hold_a_stream() {
+async fn codec_configurations_alone_do_not_keep_a_stream_alive() {
     let log = Log::start();
     for read_batch_ms in [0, 20] {
         let service = Service::start(read_batch_ms, |limits| limits.idle = SHORT).await;
@@ -144,7 +144,7 @@ async fn an_encoder_that_reads_no_replies_is_cut_off() {
 }
 
 #[tokio::test]
-async fn replies_that_wait_are_limited_in_size() {
+async fn waiting_replies_are_limited_in_size() {
     let log = Log::start();
     let service = Service::start(0, |limits| limits.reply_bytes_max = 10_000).await;
     let mut encoder = Encoder::publishing(&service).await;
@@ -154,15 +154,15 @@ async fn replies_that_wait_are_limited_in_size() {
 }
 
 #[tokio::test]
-async fn replies_that_waited_leave_when_the_encoder_reads_again() {
+async fn waiting_replies_are_sent_when_the_encoder_reads_again() {
     for read_batch_ms in [0, 20] {
         let service = Service::start(read_batch_ms, |limits| limits.reply_bytes_max = usize::MAX).await;
         let mut encoder = Encoder::publishing(&service).await;
-        // More replies than the buffers between both sides hold, and one to know the last by.
+        // More replies than the socket buffers hold, and a last one with its own data.
         let mut pings = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0].repeat(1_000_000);
         pings.extend([2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 6]);
         pings.extend(LAST);
-        timeout(PATIENCE, encoder.socket.write_all(&pings)).await.expect("all are taken").unwrap();
+        timeout(PATIENCE, encoder.socket.write_all(&pings)).await.expect("all are written").unwrap();
         let mut replies = Vec::new();
         while !replies.ends_with(LAST) {
             let read = timeout(PATIENCE, encoder.socket.read_buf(&mut replies)).await;
@@ -188,7 +188,7 @@ async fn connections_are_limited_in_all() {
 }
 
 #[tokio::test]
-async fn strangers_leave_half_of_the_places_to_publishers() {
+async fn strangers_leave_half_of_the_slots_to_publishers() {
     let log = Log::start();
     let service = Service::start(0, |limits| limits.connections_max = 4).await;
     let _admitted = Encoder::publishing(&service).await;
@@ -215,9 +215,9 @@ async fn strangers_leave_half_of_the_places_to_publishers() {
         }
     })
     .await
-    .expect("a stranger's place comes back");
+    .expect("the stranger's slot is released");
     let _more = [Encoder::publishing(&service).await, Encoder::publishing(&service).await];
-    assert_eq!(Encoder::publish(service.address, &service.key).await.1, None, "all four are taken");
+    assert_eq!(Encoder::publish(service.address, &service.key).await.1, None, "all four slots are in use");
 }
 
 #[tokio::test]
@@ -234,22 +234,22 @@ async fn caps_at_two(service: &Service) {
     let first = Encoder::publishing(service).await;
     let second = Encoder::publishing(service).await;
     let (_, answer) = Encoder::publish(service.address, &service.key).await;
-    assert_eq!(answer, None, "the third is closed without a word");
+    assert_eq!(answer, None, "the third is closed without an answer");
     drop((first, second));
     service.no_publisher_is_left().await;
-    // The place is given back a moment after the publisher.
+    // The slot is released a moment after the publisher.
     timeout(PATIENCE, async {
         while Encoder::publish(service.address, &service.key).await.1.is_none() {
             sleep(Duration::from_millis(2)).await;
         }
     })
     .await
-    .expect("places come back");
+    .expect("slots are released");
     service.no_publisher_is_left().await;
 }
 
 #[tokio::test]
-async fn a_flood_of_warnings_is_cut() {
+async fn a_flood_of_warnings_is_limited() {
     let service = Service::start(0, |limits| limits.warnings_max = 3).await;
     for _ in 0..10 {
         let mut socket = TcpStream::connect(service.address).await.unwrap();
@@ -261,13 +261,13 @@ async fn a_flood_of_warnings_is_cut() {
 }
 
 #[tokio::test]
-async fn a_lack_of_file_handles_makes_the_loop_pause() {
+async fn the_accept_loop_pauses_without_file_handles() {
     let service = Service::quick().await;
     tokio::time::pause();
     let log = Log::start();
     let started = Instant::now();
     pause_after(io::ErrorKind::ConnectionAborted.into(), &service.shared, None).await;
-    assert_eq!(started.elapsed(), Duration::ZERO, "nobody else is harmed by an aborted connection");
+    assert_eq!(started.elapsed(), Duration::ZERO, "no pause after an aborted connection");
     let failure = || io::Error::other("no file handles");
     pause_after(failure(), &service.shared, None).await;
     // The runtime's timers count in whole milliseconds.
@@ -280,11 +280,11 @@ async fn a_lack_of_file_handles_makes_the_loop_pause() {
 }
 
 #[tokio::test]
-async fn one_connection_gives_others_their_turn() {
-    // Only a socket that holds more than a turn can show where a turn ends; a system may not grant one.
+async fn one_connection_does_not_block_the_others() {
+    // The receive buffer must hold more than a round to show the end of a round; the system may not allow that.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4 * wire::TURN_BYTES_MAX as u32).unwrap();
-    let holds_a_turn = socket.recv_buffer_size().unwrap() as usize >= 4 * wire::TURN_BYTES_MAX;
+    socket.set_recv_buffer_size(4 * wire::ROUND_BYTES_MAX as u32).unwrap();
+    let holds_a_round = socket.recv_buffer_size().unwrap() as usize >= 4 * wire::ROUND_BYTES_MAX;
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
     let mut encoder = Encoder::connect(listener.local_addr().unwrap(), "live", "key").await;
@@ -299,24 +299,24 @@ async fn one_connection_gives_others_their_turn() {
         timeout(PATIENCE, wire.ready(Instant::now())).await.expect("bytes in time").unwrap();
         wire.take(|_| ()).unwrap();
         wire.flush().unwrap();
-        assert!(wire.bytes_in() <= total + 16 * 1024, "a stranger gets short turns");
+        assert!(wire.bytes_in() <= total + 16 * 1024, "rounds of a stranger are short");
         total = wire.bytes_in();
     }
     wire.admit();
     let (mut largest, mut total) = (0, usize::try_from(total).unwrap());
-    while total < 20 * wire::TURN_BYTES_MAX {
+    while total < 20 * wire::ROUND_BYTES_MAX {
         timeout(PATIENCE, wire.ready(Instant::now())).await.expect("bytes in time").unwrap();
         wire.take(|_| ()).unwrap();
         wire.flush().unwrap();
         let _drained = reading.try_read(&mut [0; 8192]);
-        let turn = usize::try_from(wire.bytes_in()).unwrap() - total;
-        assert!(turn < wire::TURN_BYTES_MAX + 256 * 1024, "{turn}");
-        largest = largest.max(turn);
-        total += turn;
+        let round = usize::try_from(wire.bytes_in()).unwrap() - total;
+        assert!(round < wire::ROUND_BYTES_MAX + 256 * 1024, "{round}");
+        largest = largest.max(round);
+        total += round;
         // Lets the sender fill the socket's buffer again.
         sleep(Duration::from_millis(20)).await;
     }
-    assert!(!holds_a_turn || largest >= wire::TURN_BYTES_MAX, "no turn reached the limit: {largest}");
+    assert!(!holds_a_round || largest >= wire::ROUND_BYTES_MAX, "no round reached the limit: {largest}");
     sender.abort();
 }
 

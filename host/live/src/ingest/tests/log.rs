@@ -1,8 +1,8 @@
-//! What the service logs while a test runs.
+//! The log of the service during a test.
 
 use super::*;
 
-/// What this test's thread logs, secrets and all levels included, until it is dropped.
+/// Collects the log lines of the test's thread, at all levels, until it is dropped.
 pub(super) struct Log {
     lines: Lines,
     _guard: tracing::subscriber::DefaultGuard,
@@ -23,7 +23,7 @@ impl Log {
         String::from_utf8(self.lines.0.lock().clone()).unwrap()
     }
 
-    /// Waits for a line with this fault, or these words.
+    /// Waits for a line with this text.
     pub(super) async fn says(&self, what: impl std::fmt::Display) {
         let words = &what.to_string();
         timeout(PATIENCE, async {
@@ -36,7 +36,7 @@ impl Log {
     }
 }
 
-/// What a log line is written to.
+/// Writer for log lines.
 #[derive(Debug, Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! Real loopback sockets, a real database, a hand-driven encoder; only the live sessions are stood in for.
+//! Real loopback sockets, a real database and a scripted encoder; only the live sessions are replaced by a fake.
 
 mod admitted;
 mod limits;
@@ -30,10 +30,10 @@ use satcast_core::ids::{StreamId, UnixMillis};
 use satcast_core::secret::{Vault, new_stream_key};
 use satcast_store::{Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
 
-/// No test waits longer for anything.
+/// Longest wait in a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the stood-in live sessions do with a publish.
+/// What the fake live sessions do with a publish request.
 #[derive(Debug, Clone)]
 enum Behaviour {
     Accept,
@@ -44,7 +44,7 @@ enum Behaviour {
     Replace(Store),
 }
 
-/// Stands in for the live sessions: packets come out of a channel.
+/// Fake live sessions: packets go into a channel.
 #[derive(Debug, Clone)]
 struct FakeLive {
     behaviour: Arc<Mutex<Behaviour>>,
@@ -82,7 +82,7 @@ impl Admission for FakeLive {
 
 impl PacketSink for FakePublisher {
     fn push(&mut self, packets: &mut Vec<Packet>) {
-        assert!(!packets.is_empty(), "a push brings packets");
+        assert!(!packets.is_empty(), "a push has packets");
         let _receiver_may_be_gone = self.0.pushes.send(std::mem::take(packets));
     }
 
@@ -104,7 +104,7 @@ impl Drop for FakePublisher {
 /// A running listener with one stream in its database.
 struct Service {
     address: SocketAddr,
-    /// The port with TLS; its certificate stands in the folder.
+    /// The RTMPS port; its certificate is in the folder.
     secure: SocketAddr,
     key: String,
     stream: StreamId,
@@ -167,7 +167,7 @@ impl Service {
         }
     }
 
-    /// As a user has it, with deadlines short enough for tests.
+    /// Default settings, with short deadlines for tests.
     async fn quick() -> Self {
         Self::start(0, |limits| limits.linger = Duration::from_millis(200)).await
     }
@@ -180,7 +180,7 @@ impl Service {
         self.live.publishers.load(Ordering::SeqCst)
     }
 
-    /// Packets pushed so far and to come, until there are `count` of them; with the number of pushes.
+    /// Waits for `count` packets; returns them with the number of pushes.
     async fn packets(&mut self, count: usize) -> (Vec<Packet>, usize) {
         let mut packets = Vec::new();
         let mut pushes = 0;
@@ -232,12 +232,12 @@ async fn new_stream(store: &Store) -> (String, StreamId) {
     (key, store.create_stream(&Actor::command(account_id, now), stream).await.unwrap().0)
 }
 
-/// A key of the right form that no stream has.
+/// A well-formed key of no stream.
 fn wrong_key() -> String {
     new_stream_key().into_inner()
 }
 
-/// An encoder driven by hand.
+/// A scripted encoder.
 struct Encoder {
     socket: TcpStream,
     session: ClientSession,
@@ -271,14 +271,14 @@ impl Encoder {
         encoder
     }
 
-    /// Writes what is due; an error means that the service closed the connection.
+    /// Writes the pending output. An error means that the service closed the connection.
     async fn flush(&mut self) -> io::Result<()> {
         let bytes = self.session.output().take();
         self.written.extend_from_slice(&bytes);
         self.socket.write_all(&bytes).await
     }
 
-    /// The next event but acknowledgements; `None` when the service closed the connection.
+    /// The next event, without acknowledgements; `None` when the service closed the connection.
     async fn event(&mut self) -> Option<ClientEvent> {
         timeout(PATIENCE, async {
             loop {
@@ -337,7 +337,7 @@ fn audio(millis: i64, bytes: usize) -> Packet {
     packet(Codec::Aac, Role::Data, millis, vec![0x21; bytes])
 }
 
-/// AAC LC, 44.1 kHz, stereo; an H.264 record with a parameter set each; a keyframe; sound.
+/// AAC LC, 44.1 kHz, stereo; an H.264 record with a parameter set each; a keyframe; audio.
 fn start_of_stream() -> Vec<Packet> {
     let avcc: &[u8] = &[
         1, 0x64, 0, 0x1f, 0xff, 0xe1, 0, 9, 0x67, 0x64, 0, 0x1f, 0xac, 0xd9, 0x40, 0x50, 0x05, 1, 0, 4, 0x68,

@@ -1,4 +1,4 @@
-//! Encoders that may not publish get a reason; bytes that are no RTMP get nothing.
+//! Refused encoders get a reason; bytes that are no RTMP get no answer.
 
 use super::*;
 use crate::ingest::admit::UNKNOWN_KEY;
@@ -11,7 +11,7 @@ fn rejected(code: &str, description: &str) -> Option<ClientEvent> {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_told_so() {
+async fn a_wrong_key_gets_a_reason() {
     let service = Service::quick().await;
     let (mut encoder, answer) = Encoder::publish(service.address, &wrong_key()).await;
     assert_eq!(answer, rejected("NetStream.Publish.Denied", UNKNOWN_KEY));
@@ -24,10 +24,9 @@ fn an_unknown_key_text() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_told_so() {
+async fn a_missing_key_gets_a_reason() {
     let service = Service::quick().await;
-    let reason =
-        "no stream key was sent that could be right; copy the whole key of your stream into the encoder";
+    let reason = "no valid stream key was sent; copy the whole key of your stream into the encoder";
     for name in ["", "obs", "live_short"] {
         let (_, answer) = Encoder::publish(service.address, name).await;
         assert_eq!(answer, rejected("NetStream.Publish.Denied", reason), "{name}");
@@ -164,7 +163,7 @@ fn random(count: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_key_is_refused_from_addresses_that_its_owner_did_not_name_and_counts_as_wrong() {
+async fn a_key_from_an_address_that_is_not_allowed_is_refused_and_counts_as_wrong() {
     let service = Service::start(0, |limits| {
         limits.failed_keys_max = 2;
         limits.linger = Duration::from_millis(20);
@@ -179,7 +178,7 @@ async fn a_key_is_refused_from_addresses_that_its_owner_did_not_name_and_counts_
     allow(&["127.0.0.0/8"]).await;
     let publishing = Encoder::publishing(&service).await;
     allow(&["203.0.113.0/24", "2001:db8::1"]).await;
-    assert_eq!(service.publishers(), 1, "who publishes goes on");
+    assert_eq!(service.publishers(), 1, "the publisher is not affected");
     let reason = "this stream key may not be used from your address; add the address to allowedAddresses of the stream";
     for _ in 0..2 {
         let (_, answer) = Encoder::publish(service.address, &service.key).await;
@@ -195,7 +194,7 @@ async fn a_key_is_refused_from_addresses_that_its_owner_did_not_name_and_counts_
 }
 
 #[tokio::test]
-async fn a_key_that_is_replaced_while_its_encoder_comes_is_not_let_in() {
+async fn a_key_that_is_replaced_during_admission_is_refused() {
     let service = Service::quick().await;
     service.behave(Behaviour::Replace(service.store.clone()));
     let (_, answer) = Encoder::publish(service.address, &service.key).await;

@@ -1,4 +1,4 @@
-//! The port with TLS: the same limits, and what goes wrong before the first byte of RTMP.
+//! The RTMPS port: the same limits, and errors before the first byte of RTMP.
 
 use rcgen::{CertificateParams, KeyPair};
 use satcast_media::rtmp::client::ClientConfig as PublishConfig;
@@ -23,7 +23,7 @@ pub(super) fn certificates(folder: &TempDir) -> Certificates {
     Certificates::load(Section::Ingest, &cert, &secret).unwrap()
 }
 
-/// What a client says that believes in the service's certificate, or in none.
+/// TLS client that trusts the service's certificate, or none.
 async fn handshake(
     service: &Service,
     believes: bool,
@@ -40,7 +40,7 @@ async fn handshake(
 }
 
 #[tokio::test]
-async fn an_encoder_publishes_over_tls_and_hears_a_refusal() {
+async fn encoders_publish_and_are_refused_over_tls() {
     let mut service = Service::quick().await;
     for (key, accepted) in [(service.key.clone(), true), (wrong_key(), false)] {
         let mut stream = handshake(&service, true).await.unwrap();
@@ -60,14 +60,14 @@ async fn an_encoder_publishes_over_tls_and_hears_a_refusal() {
                 "{said:?}"
             );
             let end = timeout(PATIENCE, stream.read(&mut [0])).await.unwrap();
-            assert_eq!(end.unwrap(), 0, "the end is said");
+            assert_eq!(end.unwrap(), 0, "close notify");
             continue;
         }
         assert_eq!(said, Some(ClientEvent::Publishing));
         let sent: Vec<Packet> = (0..200).map(large_packet).collect();
         sent.iter().for_each(|packet| session.send(packet).unwrap());
         stream.write_all(&session.output().take()).await.unwrap();
-        // What the socket had no room for waits in the TLS session.
+        // Bytes that do not fit into the socket wait in the TLS session.
         stream.flush().await.unwrap();
         let (came, _) = service.packets(sent.len()).await;
         assert!(came == sent);
@@ -85,20 +85,20 @@ fn large_packet(number: i64) -> Packet {
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_or_does_not_believe_us_is_told_apart() {
+async fn missing_tls_and_an_untrusted_certificate_have_their_own_texts() {
     let service = Service::quick().await;
     let log = Log::start();
     let mut plain = TcpStream::connect(service.secure).await.unwrap();
     plain.write_all(&[3; 1537]).await.unwrap();
     assert!(closed_by_service(&mut plain).await);
-    log.says("rtmps:// goes to this port, rtmp:// to the other").await;
+    log.says("use rtmps:// with this port, or rtmp:// with the RTMP port").await;
     assert!(handshake(&service, false).await.is_err());
     log.says("the encoder does not accept the certificate: UnknownCA").await;
     assert_eq!(service.publishers(), 0);
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_end_is_ended() {
+async fn an_unfinished_tls_handshake_times_out() {
     let service = Service::start(0, |limits| limits.setup = Duration::from_millis(100)).await;
     let log = Log::start();
     let mut silent = TcpStream::connect(service.secure).await.unwrap();

@@ -1,4 +1,4 @@
-//! Wrong keys are limited without harm to those who have a right one.
+//! Limits of wrong keys, which do not affect encoders with a valid key.
 
 use super::*;
 use satcast_core::networks::Network;
@@ -21,14 +21,14 @@ async fn wrong_keys_are_limited_per_address_and_minute() {
     let mut refused = TcpStream::connect(service.address).await.unwrap();
     assert!(closed_by_service(&mut refused).await, "closed before the handshake");
     assert_eq!(Encoder::publish(service.address, &service.key).await.1, None);
-    assert_eq!(service.publishers(), 1, "who publishes already is left alone");
+    assert_eq!(service.publishers(), 1, "the publisher is not affected");
     service.clock.advance(keys::WINDOW);
     let _later = Encoder::publishing(&service).await;
     log.says("refused: too many wrong stream keys from this address").await;
 }
 
 #[tokio::test]
-async fn wrong_keys_lock_out_nobody_who_shares_their_address() {
+async fn wrong_keys_do_not_lock_out_publishers_of_the_same_address() {
     let service = Service::start(0, |limits| {
         limits.failed_keys_max = 2;
         limits.refusal_delay = SHORT * 10;
@@ -55,7 +55,7 @@ async fn wrong_keys_lock_out_nobody_who_shares_their_address() {
     for _ in 0..2 {
         Encoder::publish(service.address, &wrong_key()).await;
     }
-    assert_eq!(Encoder::publish(service.address, &service.key).await.1, None, "long gone");
+    assert_eq!(Encoder::publish(service.address, &service.key).await.1, None, "the publisher left long ago");
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_slowed_refusal_keeps_to_the_deadline_and_does_not_hold_up_shutdown() 
         limits.linger = SHORT;
     })
     .await;
-    // As if an encoder published and another guessed.
+    // As with a publisher and a guesser in one network.
     let network = Network::from(service.address.ip());
     service.shared.keys.admitted(network, service.clock.monotonic());
     service.shared.keys.failed(network, service.clock.monotonic());

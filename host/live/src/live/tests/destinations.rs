@@ -2,17 +2,17 @@
 
 use super::*;
 use crate::backoff;
-use crate::destination::{LOSING_TEXT, LOSING_WINDOW, NO_MEDIA_TEXT};
+use crate::destination::{LOSS_WINDOW, NO_MEDIA_TEXT, SLOW_REOPEN_TEXT};
 use satcast_core::ids::AccountId;
 use satcast_drivers::testing::PANIC;
 use satcast_drivers::{ValidateError, silence};
 use satcast_store::DestinationChange;
 
-/// Who sends configurations.
+/// Owner of the configurations.
 const ACCOUNT: AccountId = AccountId(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_show_what_happened_and_what_comes() {
+async fn failures_show_the_reason_and_the_next_attempt() {
     let rig = Rig::new(&["network", "config", "panic", "live", "loopback"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
@@ -31,7 +31,7 @@ async fn failures_show_what_happened_and_what_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tries_while_the_driver_does_nothing_for_the_account_count_for_no_destination() {
+async fn attempts_during_a_quarantine_do_not_count_for_the_destination() {
     let rig = Rig::new(&["panic", "panic"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
@@ -48,24 +48,24 @@ async fn tries_while_the_driver_does_nothing_for_the_account_count_for_no_destin
         rig.clock.advance(Duration::from_secs(70));
         let is_next =
             |seen: &DestinationSnapshot| seen.state == DestState::Retrying && seen.next_retry_at > next;
-        let seen = rig.until_later("a try", || rig.live.destination(stream, id).filter(is_next)).await;
+        let seen = rig.until_later("an attempt", || rig.live.destination(stream, id).filter(is_next)).await;
         assert_eq!(seen.attempt, 1);
         next = seen.next_retry_at;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_gave_up_is_tried_again_when_the_codec_is_another() {
+async fn a_failed_destination_is_retried_when_the_codec_changes() {
     let rig = Rig::new(&["config"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
     let failed = rig.until_state(0, DestState::Failed).await;
-    assert_eq!(failed.attempt, 1, "a first codec is no other one");
+    assert_eq!(failed.attempt, 1, "the first codec is no change");
     publisher.push(&mut group());
     publisher.push(&mut vec![Packet { codec: Codec::Hevc, ..config() }]);
     let is_second = |seen: &DestinationSnapshot| (seen.state, seen.attempt) == (DestState::Failed, 2);
     let seen = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(is_second);
-    let again = rig.until_later("another try", seen).await;
+    let again = rig.until_later("another attempt", seen).await;
     assert_eq!(again.error.as_deref(), Some("this can never work"));
 }
 
@@ -102,7 +102,7 @@ async fn destinations_come_and_go_while_live() {
     rig.live.destinations_changed(rig.stream.id).await;
     let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.state == DestState::Live);
     let shown = rig.until("the added destination", seen).await;
-    assert_eq!(shown.bytes_sent, 4_000, "it begins with the kept keyframe group, before any new media");
+    assert_eq!(shown.bytes_sent, 4_000, "it begins with the kept GOP, before any new media");
 
     rig.store.delete_destination(&rig.owner(), Some(rig.stream.id), id).await.unwrap();
     rig.live.destinations_changed(rig.stream.id).await;
@@ -137,24 +137,24 @@ async fn a_new_configuration_reaches_a_running_destination_or_opens_it_again() {
     rig.until_state(0, DestState::Live).await;
     let seen = || rig.live.destination(stream, id).filter(|seen| seen.bytes_sent >= 5_000);
     let again = rig.until("a new opening", seen).await;
-    assert_eq!(again.bytes_sent, 5_000, "it got the kept group again, with counters of its own");
+    assert_eq!(again.bytes_sent, 5_000, "the new opening got the kept GOP, with new counters");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_that_a_driver_names_is_shown_while_it_is_used() {
+async fn the_server_in_a_driver_event_is_shown_while_it_is_used() {
     let rig = Rig::new(&["flaky", "live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
     let shown = rig.until_state(0, DestState::Live).await;
     assert_eq!(shown.server.as_deref(), Some("backup.example:1935"));
-    assert_eq!(rig.until_state(1, DestState::Live).await.server, None, "its driver says nothing of it");
+    assert_eq!(rig.until_state(1, DestState::Live).await.server, None, "its driver reports none");
     let poison = Bytes::from_static(&[9; satcast_drivers::testing::POISON_BYTES]);
     publisher.push(&mut vec![Packet { payload: poison, ..super::video(99, false) }]);
     assert_eq!(rig.until_state(0, DestState::Retrying).await.server, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
+async fn only_a_stalled_destination_loses_packets_and_it_does_not_delay_the_end() {
     let mut rig = Rig::new(&["deaf", "live"], Duration::from_secs(30)).await;
     rig.live = rig.live.with_stop_deadline(Duration::from_millis(200));
     let mut publisher = rig.publish().await.unwrap();
@@ -164,7 +164,7 @@ async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
     for n in 1..2_000 {
         rig.clock.advance(Duration::from_millis(33));
         publisher.push(&mut vec![video(n * 33, n % 60 == 0)]);
-        // The good one is given time, so that only the deaf one can lose.
+        // The good one gets time, so that only the stalled one can lose packets.
         if n % 100 == 0 {
             rig.until("the good one", || (sent() == Some(2_000 + n as u64 * 1_000)).then_some(())).await;
         }
@@ -179,11 +179,11 @@ async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_destination_that_loses_too_much_for_too_long_is_opened_anew() {
+async fn a_destination_that_loses_too_much_for_too_long_is_reopened() {
     const SECONDS_MAX: i64 = 600;
     let mut rig = Rig::new(&["lame", "live"], Duration::from_secs(3_600)).await;
     // The clock runs while it ends.
-    rig.live = rig.live.with_stop_deadline(LOSING_WINDOW * 100);
+    rig.live = rig.live.with_stop_deadline(LOSS_WINDOW * 100);
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut vec![config(), video(0, true)]);
     rig.until_state(0, DestState::Live).await;
@@ -198,7 +198,7 @@ async fn a_destination_that_loses_too_much_for_too_long_is_opened_anew() {
         let before = [0, 1].map(|index| shown(index).bytes_sent);
         publisher.push(&mut vec![video(second * 1_000, true)]);
         rig.until("the good one", || (shown(1).bytes_sent > before[1]).then_some(())).await;
-        // The lame one sends on until it is told to end.
+        // The slow one sends until it is stopped.
         for _ in 0..100 {
             if shown(0).bytes_sent > before[0] {
                 break;
@@ -208,18 +208,18 @@ async fn a_destination_that_loses_too_much_for_too_long_is_opened_anew() {
     }
     let (since, other) = (shown(0), shown(1));
     let error = since.error.unwrap_or_default();
-    assert!(error == LOSING_TEXT && since.next_retry_at.is_some(), "{error}");
+    assert!(error == SLOW_REOPEN_TEXT && since.next_retry_at.is_some(), "{error}");
     assert!(second.unsigned_abs() >= patience, "{second}");
     assert_eq!(
         (other.live_since, other.dropped_packets),
         (good.live_since, 0),
-        "who keeps up stays as it was"
+        "the destination that keeps up is not affected"
     );
     rig.until_state_later(0, DestState::Live).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configurations_are_judged_by_schema_then_driver() {
+async fn configurations_are_checked_by_schema_then_driver() {
     let drivers = drivers();
     assert_eq!(drivers.known_types(), ["script", "shown"]);
     assert!(
@@ -240,8 +240,8 @@ async fn configurations_are_judged_by_schema_then_driver() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
-    // A driver of its own: the others must not wait for it.
+async fn a_driver_that_hangs_gets_no_calls_until_it_returns() {
+    // A separate driver, so that other tests do not wait for it.
     satcast_plugin_api::driver_entry!(hanging_entry, satcast_drivers::testing::Scripted);
     let drivers = satcast_drivers::testing::start(hanging_entry);
     let asked = drivers.validate(ACCOUNT, "script", &json!({ "mode": "hang" })).await;
@@ -255,11 +255,11 @@ async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the driver was not taken back after it returned");
+    panic!("the driver was not used again after it returned");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_destination_is_live_only_while_bytes_leave() {
+async fn a_destination_is_live_only_while_it_sends_bytes() {
     let rig = Rig::new(&["mute", "live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
@@ -270,8 +270,8 @@ async fn a_destination_is_live_only_while_bytes_leave() {
     assert_eq!(rig.until("a sample of the bit rate", sampled).await.bitrate, 32_000);
     rig.clock.advance(Duration::from_secs(6));
     for n in 0..2 {
-        let quiet = rig.until_state(n, DestState::Connecting).await;
-        assert_eq!((quiet.error.as_deref(), quiet.live_since), (Some("nothing was sent for 5 s"), None));
+        let stalled = rig.until_state(n, DestState::Connecting).await;
+        assert_eq!((stalled.error.as_deref(), stalled.live_since), (Some("nothing was sent for 5 s"), None));
         assert!(rig.live.last_trouble(rig.destinations[n]).is_some());
     }
     publisher.push(&mut vec![video(99, false)]);
@@ -281,7 +281,7 @@ async fn a_destination_is_live_only_while_bytes_leave() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoder_that_is_away_is_no_trouble_of_its_destinations() {
+async fn a_missing_encoder_is_no_trouble_of_its_destinations() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
@@ -296,7 +296,7 @@ async fn an_encoder_that_is_away_is_no_trouble_of_its_destinations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
+async fn published_assets_are_available_until_some_time_after_the_end() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut added = destination(json!({ "mode": "show" }));
     let plain = rig.store.add_destination(&rig.owner(), rig.stream.id, added.clone(), CAPS).await.unwrap();
@@ -305,7 +305,7 @@ async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
     let facts = || rig.live.opening(id)?.assets().playback();
-    assert_eq!(rig.until("what the driver said", facts).await.window_ms, 2_000);
+    assert_eq!(rig.until("the playback facts", facts).await.window_ms, 2_000);
     assert!(rig.live.opening(plain).is_none(), "its type has no playback");
     let opening = rig.live.opening(id).unwrap();
     assert!(opening.assets().get("index.m3u8").is_some());
@@ -319,7 +319,7 @@ async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_destination_starts_and_stops_after_its_delays_and_no_end_waits_for_them() {
+async fn delays_apply_to_starts_and_stops_but_not_to_the_end_of_the_session() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let (stream, id) = (rig.stream.id, rig.destinations[0]);
     let change = async |change: DestinationChange| {
@@ -346,9 +346,9 @@ async fn a_destination_starts_and_stops_after_its_delays_and_no_end_waits_for_th
     assert_eq!(rig.live.delayed(stream, id), Some(Delayed::StopsAt(UnixMillis(5_030_000))));
     rig.clock.advance(Duration::from_secs(19));
     rig.live.destinations_changed(stream).await;
-    assert!(rig.live.destination(stream, id).is_some(), "it goes on");
+    assert!(rig.live.destination(stream, id).is_some(), "it still runs");
     change(enabled(true)).await;
-    assert_eq!(rig.live.delayed(stream, id), None, "the same opening goes on");
+    assert_eq!(rig.live.delayed(stream, id), None, "the same opening continues");
     publisher.push(&mut vec![video(99, true)]);
     rig.until_state(0, DestState::Live).await;
     change(enabled(false)).await;
@@ -366,11 +366,14 @@ async fn a_destination_starts_and_stops_after_its_delays_and_no_end_waits_for_th
 }
 
 #[test]
-fn errors_of_destinations_texts() {
-    assert_eq!(NO_MEDIA_TEXT, "no media from the encoder; it connects when that is back");
+fn destination_error_texts() {
     assert_eq!(
-        LOSING_TEXT,
-        "it took less than four fifths of the stream for too long and is connected to anew; send at a lower bit rate, or \
-         look at the way to it"
+        NO_MEDIA_TEXT,
+        "no media from the encoder; the destination connects when the encoder sends again"
+    );
+    assert_eq!(
+        SLOW_REOPEN_TEXT,
+        "the destination took less than 80% of the stream for too long, so it reconnects; lower the bit rate or check \
+         the network path to the destination"
     );
 }

@@ -1,10 +1,10 @@
-//! Encoders that come while another one is there.
+//! Encoders that connect while another one publishes.
 
 use super::*;
 use crate::entry::SILENCE_WAIT;
 
 impl Rig {
-    /// Another encoder that tries to be let in.
+    /// Another encoder that tries to publish.
     fn another(&self) -> tokio::task::JoinHandle<Result<Publisher, PublishRefused>> {
         let (live, stream) = (self.live.clone(), self.stream.clone());
         tokio::spawn(async move { live.publish(stream).await })
@@ -38,13 +38,13 @@ async fn a_second_encoder_is_refused_when_the_first_is_not_silent_in_time() {
     rig.until_session(SessionState::Live).await;
     let second = rig.another();
     tokio::time::sleep(MOMENT).await;
-    // What it sends may have been on its way, and it is silent after that, but not for long enough.
+    // This media may have been in flight. The encoder is silent after it, but not for long enough.
     rig.clock.advance(session::ON_ITS_WAY);
     first.push(&mut group());
     tokio::time::sleep(MOMENT).await;
     assert!(!second.is_finished());
     rig.clock.advance(SILENCE_WAIT - session::ON_ITS_WAY);
-    // One that came later than it should have waits for more.
+    // If the second encoder was late, it waits longer.
     while !second.is_finished() {
         tokio::time::sleep(MOMENT).await;
         rig.clock.advance(MOMENT);
@@ -53,24 +53,24 @@ async fn a_second_encoder_is_refused_when_the_first_is_not_silent_in_time() {
     assert_eq!(second.await.unwrap().err().unwrap().code, codes::BAD_NAME);
 }
 
-/// Longer than it takes to try to enter, and much shorter than what is waited for.
+/// Longer than an attempt to enter, and much shorter than the waits.
 const MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoder_that_returns_before_its_end_was_noticed_is_not_refused() {
+async fn an_encoder_that_returns_before_its_disconnect_was_detected_is_not_refused() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut first = rig.publish().await.unwrap();
     first.push(&mut group());
     let session = rig.until_session(SessionState::Live).await;
     let second = rig.another();
     tokio::time::sleep(MOMENT).await;
-    assert!(!second.is_finished(), "it is waited for the other one");
+    assert!(!second.is_finished(), "it waits for the first one");
     drop(first);
     let mut second = second.await.unwrap().unwrap();
     second.push(&mut group());
     rig.until_session(SessionState::Live).await;
 
-    // A connection that is dead ends with nothing.
+    // A dead connection sends no end.
     let third = rig.another();
     tokio::time::sleep(MOMENT).await;
     assert!(!third.is_finished());
@@ -82,7 +82,7 @@ async fn an_encoder_that_returns_before_its_end_was_noticed_is_not_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoder_is_refused_as_soon_as_the_other_one_goes_on_sending() {
+async fn an_encoder_is_refused_as_soon_as_the_other_one_still_sends() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut first = rig.publish().await.unwrap();
     first.push(&mut group());
@@ -91,8 +91,8 @@ async fn an_encoder_is_refused_as_soon_as_the_other_one_goes_on_sending() {
     tokio::time::sleep(MOMENT).await;
     first.push(&mut group());
     tokio::time::sleep(MOMENT).await;
-    assert!(!second.is_finished(), "that may have been on its way");
-    // What is waited for at most would be longer than all time that passes here.
+    assert!(!second.is_finished(), "the media may have been in flight");
+    // Less time passes here than the longest wait.
     rig.clock.advance(session::ON_ITS_WAY + Duration::from_millis(1));
     first.push(&mut group());
     assert_eq!(second.await.unwrap().err().unwrap().code, codes::BAD_NAME);

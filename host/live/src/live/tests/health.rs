@@ -1,15 +1,15 @@
-//! What a session says of the health of its stream.
+//! Health reports of a session.
 
 use super::*;
 use satcast_store::EventType;
 
-/// How fast the clock goes until an issue is shown: so slow that what is judged is not over before.
+/// Clock step until an issue is shown: small enough that the issue does not end before.
 const STEP: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lasting_issue_is_shown_and_told_once() {
+async fn a_lasting_issue_is_shown_and_reported_once() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
-    assert_eq!(rig.live.health(rig.stream.id), None, "there is no session");
+    assert_eq!(rig.live.health(rig.stream.id), None, "no session");
     rig.webhook_for(vec![EventType::StreamHealth]).await;
     let mut publisher = rig.publish().await.unwrap();
     let mut packets = vec![config()];
@@ -17,8 +17,8 @@ async fn a_lasting_issue_is_shown_and_told_once() {
     publisher.push(&mut packets);
     let shown = || rig.live.health(rig.stream.id).filter(|health| !health.issues.is_empty());
     rig.clock.passing(STEP, rig.until("an issue", shown)).await;
-    let (name, mut data) = rig.next_told().await;
-    let issue = json!({"code": "audio_missing", "text": "no audio comes", "platforms": []});
+    let (name, mut data) = rig.next_delivery().await;
+    let issue = json!({"code": "audio_missing", "text": "no audio arrives", "platforms": []});
     assert_eq!(name, "stream.health");
     assert_eq!(data["issues"].take(), json!([issue]));
     assert_eq!((&data["appeared"], &data["cleared"]), (&json!(["audio_missing"]), &json!([])));
@@ -26,19 +26,19 @@ async fn a_lasting_issue_is_shown_and_told_once() {
 
     let health = rig.live.health(rig.stream.id).unwrap();
     assert_eq!(health.issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [IssueCode::AudioMissing]);
-    let pictures = health.figures.video.unwrap();
-    assert_eq!((pictures.codec, pictures.size), ("h264", None), "the configuration of these tests is none");
-    assert_eq!((pictures.frame_rate, pictures.keyframe_interval), (Some(25.0), Some(2.0)));
+    let video = health.figures.video.unwrap();
+    assert_eq!((video.codec, video.size), ("h264", None), "the configuration of these tests is not valid");
+    assert_eq!((video.frame_rate, video.keyframe_interval), (Some(25.0), Some(2.0)));
     drop(publisher);
     rig.until_session(SessionState::Reconnecting).await;
-    assert_eq!(rig.live.health(rig.stream.id), None, "nothing is known of an encoder that is away");
+    assert_eq!(rig.live.health(rig.stream.id), None, "no health while the encoder is away");
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
     rig.until_idle().await;
     assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_jumps_and_an_encoder_that_sends_nothing_are_named() {
+async fn clock_jumps_and_silence_are_issues() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());

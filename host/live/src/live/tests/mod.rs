@@ -1,12 +1,12 @@
-//! Sessions with a real store and a real driver behind the C table; only the encoder is played by hand.
+//! Sessions with a real store and a real driver behind the C table; only the encoder is scripted.
 
 mod allowed;
+mod cooldown;
 mod destinations;
 mod entry;
+mod feed;
 mod health;
-mod quiet;
 mod spool;
-mod told;
 mod webhooks;
 
 use std::time::Duration;
@@ -72,12 +72,12 @@ impl Rig {
         let (stream, destinations) = store.create_stream(&Actor::command(account, now), new).await.unwrap();
         let stream = store.stream(stream).await.unwrap().unwrap();
         let clock = Clock::manual(UnixMillis(5_000_000));
-        let settings = Settings { reconnect_window, refuse_quiet: Duration::from_secs(60) };
+        let settings = Settings { reconnect_window, cooldown: Duration::from_secs(60) };
         let live = Live::new(store.clone(), drivers(), clock.clone(), settings);
         Self { live, store, clock, account, stream, destinations, _folder: folder }
     }
 
-    /// Who changes what the stream is made of.
+    /// The owner of the stream.
     fn owner(&self) -> Actor {
         Actor::command(self.account, self.clock.now())
     }
@@ -97,7 +97,7 @@ impl Rig {
         }
     }
 
-    /// The same while time passes.
+    /// The same while the clock runs.
     async fn until_later<R>(&self, what: &str, look: impl FnMut() -> Option<R>) -> R {
         self.clock.passing(Duration::from_millis(100), self.until(what, look)).await
     }
@@ -108,7 +108,7 @@ impl Rig {
         self.until(state.as_str(), seen).await
     }
 
-    /// The same while time passes.
+    /// The same while the clock runs.
     async fn until_state_later(&self, index: usize, state: DestState) -> DestinationSnapshot {
         self.clock.passing(Duration::from_millis(100), self.until_state(index, state)).await
     }
@@ -156,7 +156,7 @@ fn group() -> Vec<Packet> {
 }
 
 #[tokio::test]
-async fn media_that_came_through_the_stream_itself_or_too_many_is_refused() {
+async fn media_from_the_stream_itself_or_from_too_many_streams_is_refused() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let from = async |marks: &[String]| {
         let via = Via::read(&format!("x (compatible; Satcast; via {})", marks.join(" ")));
@@ -184,7 +184,7 @@ async fn a_session_begins_with_media_and_ends_when_stopped() {
     assert_eq!(session.started_at, UnixMillis(5_000_000));
     let shown = rig.until_state(0, DestState::Live).await;
     assert_eq!((shown.attempt, shown.error, shown.live_since), (0, None, Some(UnixMillis(5_000_000))));
-    assert_eq!(shown.bytes_sent, 4_000, "configuration and three pictures");
+    assert_eq!(shown.bytes_sent, 4_000, "configuration and three frames");
     assert_eq!(rig.live.count(), 1);
 
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
@@ -196,7 +196,7 @@ async fn a_session_begins_with_media_and_ends_when_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
+async fn an_end_is_recorded_when_the_database_is_available_again() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
@@ -209,8 +209,8 @@ async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
     rig.until_idle().await;
     let idle_at = rig.clock.now();
     let refused = rig.publish().await.err().unwrap();
-    let wait = rig.live.inner.settings.refuse_quiet;
-    assert_eq!(refused.reason, codes::quiet_text(EndReason::MaxSats, wait));
+    let wait = rig.live.inner.settings.cooldown;
+    assert_eq!(refused.reason, codes::cooldown_text(EndReason::MaxSats, wait));
     rig.clock.advance(Duration::from_secs(7));
     intruder.hide_sessions(false).await;
     let end = tokio::time::Instant::now() + WAIT_MAX;
@@ -222,7 +222,7 @@ async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
     let last = rig.store.last_session(rig.stream.id).await.unwrap().unwrap();
     // The clock goes on while it is stopped, and for seven seconds before it is written.
     let ended = last.ended_at.unwrap();
-    assert!((ended_at..=idle_at).contains(&ended), "when it was, not when it was written: {ended:?}");
+    assert!((ended_at..=idle_at).contains(&ended), "the time of the end, not of the write: {ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,11 +241,11 @@ async fn an_encoder_that_returns_continues_its_session() {
     publisher.push(&mut group());
     assert_eq!(rig.until_session(SessionState::Live).await.session_id, before.session_id);
     let sent = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|d| d.bytes_sent == 7_000);
-    rig.until("three more pictures, the same configuration not repeated", sent).await;
+    rig.until("three more frames without a repeated configuration", sent).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoder_that_stays_away_ends_its_session_at_its_last_packet() {
+async fn without_an_encoder_the_session_ends_at_its_last_packet() {
     let rig = Rig::new(&["live"], Duration::from_millis(100)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
@@ -256,11 +256,11 @@ async fn an_encoder_that_stays_away_ends_its_session_at_its_last_packet() {
     let last = rig.store.last_session(rig.stream.id).await.unwrap().unwrap();
     assert_eq!(last.end_reason, Some(EndReason::Unpublished));
     assert_eq!(last.ended_at, Some(UnixMillis(5_000_000)));
-    assert!(rig.publish().await.is_ok(), "no wait after leaving by itself");
+    assert!(rig.publish().await.is_ok(), "no cooldown after an unpublish");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoder_that_leaves_without_media_leaves_nothing() {
+async fn an_encoder_that_leaves_without_media_records_no_session() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     drop(rig.publish().await.unwrap());
     rig.until_idle().await;
@@ -268,7 +268,7 @@ async fn an_encoder_that_leaves_without_media_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoder_that_comes_while_another_leaves_is_never_lost() {
+async fn an_encoder_that_connects_while_another_leaves_is_never_lost() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let waiting = rig.publish().await.unwrap();
     rig.live.find(rig.stream.id).unwrap().give_up();
@@ -280,7 +280,7 @@ async fn an_encoder_that_comes_while_another_leaves_is_never_lost() {
     assert_eq!(&live.session_id, publisher.session_id(), "the registry holds the new one");
 
     let session = rig.live.find(rig.stream.id).unwrap();
-    // The session's own tick takes it back, and may come between this and the look of the encoder.
+    // The tick of the session reverts it, possibly before the encoder sees it.
     let mut refused = None;
     for _ in 0..200 {
         session.give_up();
@@ -294,11 +294,11 @@ async fn an_encoder_that_comes_while_another_leaves_is_never_lost() {
             break;
         }
     }
-    assert_eq!(refused, Some(codes::DENIED), "one that had media is waited for");
+    assert_eq!(refused, Some(codes::DENIED), "the encoder waits for a session that had media");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_ends_all_sessions_and_a_crash_is_found_at_the_next_start() {
+async fn a_shutdown_ends_all_sessions_and_the_next_start_closes_interrupted_ones() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
@@ -316,7 +316,7 @@ async fn a_shutdown_ends_all_sessions_and_a_crash_is_found_at_the_next_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_longest_duration_ends_a_session_and_a_change_holds_at_once() {
+async fn the_maximum_duration_ends_a_session_and_a_change_applies_at_once() {
     const MINUTE: Duration = Duration::from_secs(60);
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
@@ -334,7 +334,7 @@ async fn the_longest_duration_ends_a_session_and_a_change_holds_at_once() {
     rig.until_idle().await;
     assert_eq!(rig.last_reason().await, Some(EndReason::MaxDuration));
     let refused = rig.publish().await.err().unwrap();
-    assert_eq!(refused.code, codes::DENIED, "an encoder that returns by itself begins no fresh budget");
+    assert_eq!(refused.code, codes::DENIED, "an encoder that reconnects gets no new budget");
     rig.live.limits_changed(rig.stream.id, minutes(Some(4))).await;
     assert!(rig.publish().await.is_ok(), "the owner allowed more");
 }
@@ -352,7 +352,7 @@ async fn a_stream_that_was_deleted_during_admission_does_not_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encoder_that_returns_while_its_session_ends_gets_a_new_one() {
-    // Its end takes until the driver goes on: the clock stands.
+    // The session cannot end before the driver goes on, because the clock does not run.
     let (rig, _publisher, _) = spool::held_up().await;
     let before = rig.until_session(SessionState::Live).await.session_id;
     let (live, stream) = (rig.live.clone(), rig.stream.id);

@@ -1,4 +1,4 @@
-//! A driver that must not lose anything, and does not take it for a while.
+//! A lossless driver that takes no packets for a while.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -13,22 +13,22 @@ use super::*;
 use crate::destination::{SETTLE_MAX, lost_text};
 use satcast_drivers::testing::start;
 
-/// Together more than a queue without a disk holds, in groups of thirty.
-const PICTURES: i64 = 360;
-const PICTURE_BYTES: usize = 100_000;
+/// Frames in GOPs of thirty; together more than a queue without a disk holds.
+const FRAMES: i64 = 360;
+const FRAME_BYTES: usize = 100_000;
 
 /// Long enough for a driver that can end to do so.
 const STOP_DEADLINE: Duration = Duration::from_millis(500);
-/// How fast the clock goes while it is waited for the end.
+/// Clock step while the test waits for the end.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Pictures that the driver has taken.
+/// Frames that the driver has taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Whether the driver takes anything.
 pub(super) static GOES: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Whether it was told to end.
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
+/// Whether it was asked to end.
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// Whether it holds its thread while it takes nothing, so that nothing can end it.
 static IS_STUBBORN: AtomicBool = AtomicBool::new(false);
@@ -64,14 +64,14 @@ impl Destination for Kept {
         }
         let mut goes = GOES.subscribe();
         let goes_on = async { goes.wait_for(|goes| *goes).await.is_ok() };
-        let told = async {
+        let stopping = async {
             ctx.stopping().await;
-            IS_TOLD.store(true, Ordering::SeqCst);
+            IS_STOPPING.store(true, Ordering::SeqCst);
             std::future::pending().await
         };
         tokio::select! {
             _ = goes_on => {}
-            () = told => {}
+            () = stopping => {}
         }
         let (mut batch, mut next) = (Vec::new(), None);
         while media.recv_batch(&mut batch).await {
@@ -94,10 +94,10 @@ impl Destination for Kept {
 
 driver_entry!(entry, Keeper);
 
-/// A live session with a destination of the driver, which has begun and has not taken the pictures that came.
+/// A live session with a destination whose driver runs and has not taken the frames.
 pub(super) async fn held_up() -> (Rig, Publisher, DestinationId) {
     let mut rig = Rig::new(&[], Duration::from_secs(30)).await;
-    let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
+    let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::from_secs(60) };
     let drivers = start(entry);
     let place = drivers.spool("keeper").expect("a place");
     assert_eq!((place.bytes_max, place.folder.ends_with(".spool")), (2 << 30, true));
@@ -111,69 +111,69 @@ pub(super) async fn held_up() -> (Rig, Publisher, DestinationId) {
     publisher.push(&mut vec![config(), large(0)]);
     let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.bytes_sent > 0);
     rig.until("the driver to begin", seen).await;
-    (1..PICTURES).for_each(|number| publisher.push(&mut vec![large(number)]));
+    (1..FRAMES).for_each(|number| publisher.push(&mut vec![large(number)]));
     let shown = rig.live.destination(rig.stream.id, id).unwrap();
     assert_eq!((shown.bytes_sent, shown.dropped_packets), (1, 0));
     (rig, publisher, id)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lossless_driver_does_not_take_for_a_while_it_gets_later() {
+async fn a_lossless_driver_gets_delayed_packets_later() {
     let (rig, _publisher, id) = held_up().await;
     GOES.send_replace(true);
-    let all = 1 + 1_000 + PICTURES as u64 * PICTURE_BYTES as u64;
+    let all = 1 + 1_000 + FRAMES as u64 * FRAME_BYTES as u64;
     let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.bytes_sent == all);
     let shown = rig.until("all of it", seen).await;
     assert_eq!((shown.error, shown.dropped_packets), (None, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_at_the_end_is_still_taken() {
+async fn waiting_packets_are_taken_at_the_end() {
     let (rig, _publisher, id) = held_up().await;
     let (live, stream) = (rig.live.clone(), rig.stream.id);
     let ending = tokio::spawn(async move { live.stop(stream, EndReason::Stopped).await });
     rig.until_session(SessionState::Stopping).await;
     GOES.send_replace(true);
     assert!(ending.await.unwrap());
-    assert_eq!(TAKEN.load(Ordering::SeqCst), PICTURES as u64);
+    assert_eq!(TAKEN.load(Ordering::SeqCst), FRAMES as u64);
     assert_eq!(rig.live.last_trouble(id), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_driver_that_does_not_end_did_not_take_is_lost_and_said_as_well() {
+async fn packets_left_by_a_driver_that_does_not_end_are_reported_as_lost() {
     IS_STUBBORN.store(true, Ordering::SeqCst);
     let (rig, _publisher, id) = held_up().await;
     let stopped = rig.clock.passing(STEP, rig.live.stop(rig.stream.id, EndReason::Stopped)).await;
     assert!(stopped);
-    let trouble = rig.live.last_trouble(id).expect("what was lost");
-    assert_eq!(trouble.what, lost_text(PICTURES as u64));
+    let trouble = rig.live.last_trouble(id).expect("a reported loss");
+    assert_eq!(trouble.what, lost_text(FRAMES as u64));
     GOES.send_replace(true);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(TAKEN.load(Ordering::SeqCst), 0, "what was counted as lost is not taken later");
+    assert_eq!(TAKEN.load(Ordering::SeqCst), 0, "packets counted as lost are not taken later");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_taken_at_the_end_is_lost_and_said_in_this_text() {
+async fn packets_not_taken_at_the_end_are_reported_as_lost_in_this_text() {
     let (rig, _publisher, id) = held_up().await;
     let (began, live, stream) = (rig.clock.monotonic(), rig.live.clone(), rig.stream.id);
     let ending = tokio::spawn(async move { live.stop(stream, EndReason::Stopped).await });
-    let told = || IS_TOLD.load(Ordering::SeqCst).then_some(());
-    rig.clock.passing(STEP, rig.until("its end to be asked for", told)).await;
-    assert!(rig.clock.monotonic() - began >= SETTLE_MAX, "it was waited for");
+    let stopping = || IS_STOPPING.load(Ordering::SeqCst).then_some(());
+    rig.clock.passing(STEP, rig.until("the stop request", stopping)).await;
+    assert!(rig.clock.monotonic() - began >= SETTLE_MAX, "the session waited for it");
     assert!(ending.await.unwrap());
-    let trouble = rig.live.last_trouble(id).expect("what was lost");
+    let trouble = rig.live.last_trouble(id).expect("a reported loss");
     assert_eq!(
         trouble.what,
-        format!("{PICTURES} packets were lost at the end: the destination did not take them within 10 s")
+        format!("{FRAMES} packets were lost at the end: the destination did not take them within 10 s")
     );
 }
 
 fn large(number: i64) -> Packet {
-    Packet { payload: vec![7; PICTURE_BYTES].into(), ..video(number * 40, number % 30 == 0) }
+    Packet { payload: vec![7; FRAME_BYTES].into(), ..video(number * 40, number % 30 == 0) }
 }
 
 #[test]
-fn others_have_no_disk_behind_their_queues() {
+fn other_drivers_have_no_disk_behind_their_queues() {
     assert_eq!(drivers().spool("script"), None);
     assert_eq!(drivers().spool("nobody"), None);
 }

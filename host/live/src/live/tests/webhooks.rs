@@ -1,10 +1,10 @@
-//! What webhooks are told of destinations, and of the time a session has left.
+//! Webhook events of destinations and of the duration limit.
 
 use super::*;
 use satcast_drivers::testing::{NO_ROUTE, POISON_BYTES};
 use satcast_store::{EventType, NewWebhook, SendingCaps};
 
-const TOLD: [EventType; 4] = [
+const EVENTS: [EventType; 4] = [
     EventType::DestinationConnected,
     EventType::DestinationFailed,
     EventType::DestinationRecovered,
@@ -13,7 +13,7 @@ const TOLD: [EventType; 4] = [
 
 impl Rig {
     async fn webhook(&self) {
-        self.webhook_for(TOLD.to_vec()).await;
+        self.webhook_for(EVENTS.to_vec()).await;
     }
 
     /// A webhook for these events.
@@ -29,8 +29,8 @@ impl Rig {
         self.store.create_webhook(&self.owner(), new).await.unwrap();
     }
 
-    /// Name and data of the next event that is to be sent.
-    pub(super) async fn next_told(&self) -> (String, Value) {
+    /// Name and data of the next event that is due.
+    pub(super) async fn next_delivery(&self) -> (String, Value) {
         let caps = SendingCaps { per_webhook: 99, per_host: 99, per_account: 99 };
         let end = tokio::time::Instant::now() + WAIT_MAX;
         while tokio::time::Instant::now() < end {
@@ -42,12 +42,12 @@ impl Rig {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!("nothing more is told");
+        panic!("no further event is due");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn webhooks_hear_when_a_destination_forwards_fails_and_forwards_again() {
+async fn webhooks_report_a_destination_that_connects_fails_and_recovers() {
     let rig = Rig::new(&["flaky"], Duration::from_secs(30)).await;
     rig.webhook().await;
     let mut publisher = rig.publish().await.unwrap();
@@ -56,39 +56,39 @@ async fn webhooks_hear_when_a_destination_forwards_fails_and_forwards_again() {
         "streamKeyId": rig.stream.id.0, "label": "test", "sessionId": publisher.session_id().as_str(),
         "startedAt": rig.clock.now().0, "destinationId": rig.destinations[0].0, "platform": "script",
     });
-    assert_eq!(rig.next_told().await, ("destination.connected".to_owned(), about.clone()));
+    assert_eq!(rig.next_delivery().await, ("destination.connected".to_owned(), about.clone()));
     publisher.push(&mut vec![Packet { payload: Bytes::from_static(&[9; POISON_BYTES]), ..video(99, false) }]);
-    let (name, failed) = rig.next_told().await;
+    let (name, failed) = rig.next_delivery().await;
     about["error"] = json!("the line broke");
     assert_eq!((name.as_str(), &failed), ("destination.failed", &about));
-    // What is kept begins anew without the poison.
+    // The new GOP does not hold the poison packet.
     publisher.push(&mut vec![video(133, true), video(166, false)]);
     about.as_object_mut().unwrap().remove("error");
-    // A try in between may have met it: no second word of that.
-    let told = rig.clock.passing(Duration::from_millis(100), rig.next_told()).await;
-    assert_eq!(told, ("destination.recovered".to_owned(), about));
+    // An attempt in between may have failed on it, which is not reported again.
+    let next = rig.clock.passing(Duration::from_millis(100), rig.next_delivery()).await;
+    assert_eq!(next, ("destination.recovered".to_owned(), about));
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
     rig.until_idle().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn webhooks_hear_once_of_a_destination_that_never_forwards() {
+async fn webhooks_report_a_destination_that_never_connects_once() {
     let rig = Rig::new(&["network"], Duration::from_secs(30)).await;
     rig.webhook().await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
-    let (name, data) = rig.next_told().await;
+    let (name, data) = rig.next_delivery().await;
     assert_eq!((name.as_str(), &data["platform"]), ("destination.failed", &json!("script")));
     assert!(data["error"].as_str().unwrap().starts_with(NO_ROUTE), "{data}");
     let tried = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|seen| seen.attempt > 2);
     rig.until_later("more tries", tried).await;
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
     rig.until_idle().await;
-    assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "not of every try");
+    assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "not for every attempt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn webhooks_hear_once_when_most_of_the_longest_duration_is_used() {
+async fn webhooks_report_the_duration_warning_once() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     rig.webhook().await;
     let mut publisher = rig.publish().await.unwrap();
@@ -102,7 +102,7 @@ async fn webhooks_hear_once_when_most_of_the_longest_duration_is_used() {
         "streamKeyId": rig.stream.id.0, "label": "test", "sessionId": publisher.session_id().as_str(),
         "startedAt": started, "limit": "maxDurationMinutes",
     });
-    assert_eq!(rig.next_told().await, ("limit.warning".to_owned(), about));
+    assert_eq!(rig.next_delivery().await, ("limit.warning".to_owned(), about));
     rig.clock.advance(Duration::from_secs(119));
     rig.live.limits_changed(rig.stream.id, limits).await;
     rig.clock.advance(Duration::from_secs(1));

@@ -1,12 +1,13 @@
-//! The meter of one session: hears what forwards, posts the charges one after the other, and orders what has to stop.
+//! The meter of one session: it receives the changes of destinations, posts the charges one after the other, and orders
+//! stops.
 //!
-//! What `live` tells changes the state under a lock; a task posts what is due and opens minutes in time. While the database
-//! fails, the session goes on and its charges wait, in order, with the names they had at the first try: whether a try that failed
-//! was posted after all does not matter, as a name is posted once. Minutes that open meanwhile are checked against the
-//! budget with what waits counted in; the balance is checked when they are posted. A process that dies takes what waits with it:
-//! nobody is charged for minutes nothing was written of.
+//! Calls from `live` change the state under a lock; a task posts charges and opens minutes in time. While the database
+//! fails, the session goes on and its charges are queued, in order, under the names of their first try. A failed try
+//! may have been posted: that is harmless, because a name is posted once. Minutes that open meanwhile are checked
+//! against the budget with the queued charges included; the balance is checked when they are posted. If the process
+//! dies, its queued charges are lost: nobody is charged for minutes that were not recorded.
 
-mod told;
+mod calls;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,20 +21,19 @@ use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
 use super::{Inner, notices};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
-use satcast_store::{Charged, Happening, Limit, MinuteCharge, Notice, StreamLimits, Totals};
+use satcast_store::{Charged, Limit, MinuteCharge, Notice, NoticeKind, StreamLimits, Totals};
 use satcast_usage::{Beginning, Held, Orders};
 
-/// Wait after a charge that the database did not take.
+/// Wait after a charge that the database did not accept.
 pub(super) const RETRY_WAIT: Duration = Duration::from_secs(1);
-/// How often the balance is read while a destination waits for money.
+/// How often the balance is read while a destination is held for money.
 const BALANCE_POLL: Duration = Duration::from_secs(5);
-/// Least wait for a minute that may not open, as another limit ends the session first.
+/// Shortest wait for a minute that may not open because another limit ends the session first.
 const BLOCKED_WAIT: Duration = Duration::from_secs(1);
 
-/// Most events that wait to be written for webhooks; further ones are only logged.
+/// Most queued events for webhooks; further ones are only logged.
 const NOTICES_WAITING_MAX: usize = 16;
 
-/// The meter of one session.
 pub(super) struct Meter {
     billing: Arc<Inner>,
     session: Beginning,
@@ -48,24 +48,24 @@ struct State {
     price: Msat,
     charged: Msat,
     balance: Option<Msat>,
-    /// When the balance was read last for a destination that waits for money.
+    /// When the balance was last read for a destination that is held for money.
     asked: Duration,
     limits: StreamLimits,
     /// Destinations that are being opened and do not forward yet: each may take a slot.
     claims: BTreeSet<DestinationId>,
-    /// Destinations that say they forward. One that is held as well has not looked yet.
+    /// Destinations that have reported that they forward. A held destination in this list has not seen its order yet.
     running: BTreeSet<DestinationId>,
-    /// Nothing more opens or starts.
+    /// No minute opens and no destination starts any more.
     over: bool,
-    /// The budget whose near end was told.
+    /// The budget for which a warning was sent.
     warned: Option<Msat>,
-    /// What webhooks are to be told, at most [`NOTICES_WAITING_MAX`].
+    /// Queued events for webhooks, at most [`NOTICES_WAITING_MAX`].
     notices: VecDeque<Notice>,
 }
 
 enum Step {
     Post(Due, MinuteCharge),
-    Tell(Notice),
+    Notify(Notice),
     AskBalance,
     Wait(Duration),
     Done,
@@ -93,8 +93,8 @@ impl State {
         self.times(self.minutes.paid())
     }
 
-    /// Whether one destination more may run, beside those that forward and those that are being opened.
-    fn has_room(&self) -> Result<(), Short> {
+    /// Whether one more destination may run, beside those that forward and those that are being opened.
+    fn check_one_more(&self) -> Result<(), Short> {
         let running = self.minutes.forwarding() + self.claims.len();
         self.means().allows(self.times((running + 1).saturating_sub(self.minutes.covered())))
     }
@@ -104,7 +104,7 @@ impl Meter {
     /// A meter whose task, [`Meter::run`], must be spawned.
     pub(super) fn new(billing: Arc<Inner>, session: Beginning, balance: Option<Msat>) -> Self {
         let terms = session.terms;
-        // At no price every slot is free.
+        // Without a price every slot is free.
         let free = if terms.price.0 > 0 { terms.free } else { u32::MAX };
         let state = State {
             minutes: Minutes::new(session.began, free),
@@ -133,24 +133,24 @@ impl Meter {
         self.session.account
     }
 
-    /// What a full minute costs with the destinations that forward now.
+    /// Cost of a full minute with the destinations that forward now.
     pub(super) fn rate(&self) -> Msat {
         self.state.lock().rate()
     }
 
-    /// The rate, and when budget or money end the session if `all` is what a minute costs the whole account.
+    /// The rate, and when budget or balance end the session if `all` is the cost of a minute for the whole account.
     pub(super) fn forecast(&self, all: Msat) -> (Msat, Option<Duration>) {
         let state = self.state.lock();
         let rate = state.rate();
         (rate, state.means().ends_at(state.minutes.next_opening(), rate, all))
     }
 
-    /// Posts what is due and opens minutes until the session has ended and nothing waits.
+    /// Posts charges and opens minutes until the session has ended and no charge is queued.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             match self.step() {
                 Step::Post(due, charge) => self.post(&due, &charge).await,
-                Step::Tell(notice) => self.tell(&notice).await,
+                Step::Notify(notice) => self.store_notice(&notice).await,
                 Step::AskBalance => self.ask_balance().await,
                 Step::Wait(until) => tokio::select! {
                     () = self.changed.notified() => {}
@@ -178,9 +178,9 @@ impl Meter {
             };
             return Step::Post(due, charge);
         }
-        // After the charges: money goes first.
+        // After the charges, which are more urgent.
         if let Some(notice) = state.notices.pop_front() {
-            return Step::Tell(notice);
+            return Step::Notify(notice);
         }
         if state.over {
             return Step::Done;
@@ -219,13 +219,13 @@ impl Meter {
                     false
                 }
                 Ok(Charged::NotOurs) => {
-                    tracing::error!(%session, minute, "a minute was not charged: the session is not this process's any more");
-                    state.minutes.forgive();
+                    tracing::error!(%session, minute, "a minute was not charged because another process has ended the session");
+                    state.minutes.drop_queued();
                     self.end(&mut state, EndReason::Error);
                     false
                 }
                 Err(error) => {
-                    tracing::error!(%session, minute, %error, "a minute cannot be charged; it is tried again");
+                    tracing::error!(%session, minute, %error, "a minute cannot be charged; the charge is retried");
                     true
                 }
             }
@@ -237,14 +237,14 @@ impl Meter {
         }
     }
 
-    async fn tell(&self, notice: &Notice) {
+    async fn store_notice(&self, notice: &Notice) {
         if let Err(error) = self.billing.store.note(notice).await {
-            tracing::error!(session = %self.session.session, %error, "webhooks are not told of the session");
+            tracing::error!(session = %self.session.session, %error, "an event of the session cannot be stored; webhooks do not receive it");
         }
     }
 
-    /// Puts on the task's list what webhooks are to be told.
-    fn will_tell(&self, state: &mut State, what: Happening) {
+    /// Queues an event for webhooks.
+    fn queue_notice(&self, state: &mut State, what: NoticeKind) {
         if state.notices.len() < NOTICES_WAITING_MAX {
             let (session, at) = (self.session.session.clone(), self.billing.clock.now());
             state.notices.push_back(Notice { session, what, at });
@@ -255,7 +255,7 @@ impl Meter {
     async fn ask_balance(&self) {
         let balance = self.billing.store.balance(self.session.account).await;
         let now = self.billing.clock.monotonic();
-        // What is held would spend more.
+        // Held destinations would spend more.
         self.billing.has_spent(self.session.account, self.session.terms.price);
         let mut state = self.state.lock();
         state.asked = now;
@@ -265,12 +265,12 @@ impl Meter {
                 self.review(&state);
             }
             Err(error) => {
-                tracing::error!(session = %self.session.session, %error, "the balance cannot be read");
+                tracing::error!(session = %self.session.session, %error, "the balance cannot be read; it is read again in a few seconds");
             }
         }
     }
 
-    /// Opens the minutes that have begun by `now`, as far as the budget goes.
+    /// Opens the minutes that have begun by `now`, as far as the budget allows.
     fn advance(&self, state: &mut State, now: Duration) {
         while !state.over && state.minutes.next_opening() <= now {
             let number = state.minutes.number().saturating_add(1);
@@ -282,7 +282,7 @@ impl Meter {
             if !state.means().may_open(state.rate()) {
                 self.end(state, EndReason::MaxSats);
             } else if state.minutes.waiting() + state.minutes.paid() > WAITING_MAX {
-                tracing::error!(session = %self.session.session, "too many charges wait for the database; the session ends");
+                tracing::error!(session = %self.session.session, "too many charges are queued for the database; the session ends");
                 self.end(state, EndReason::Error);
             } else {
                 state.minutes.open_next();
@@ -291,10 +291,11 @@ impl Meter {
         }
     }
 
-    /// What was due is refused: a minute that cannot open ends the session, a destination that came inside one is held.
+    /// A charge is refused. If it is for the opening of a minute, the session ends; if it is for a destination that
+    /// started inside one, that destination is held.
     fn refuse(&self, state: &mut State, due: &Due, short: Short) {
         if due.opening {
-            state.minutes.forgive();
+            state.minutes.drop_queued();
             self.end(
                 state,
                 match short {
@@ -317,8 +318,8 @@ impl Meter {
             self.orders.send_if_modified(|orders| orders.held.insert(destination, held) != Some(held));
         if changed {
             let session = &self.session.session;
-            tracing::warn!(%session, %destination, reason = held.as_str(), "destination may not run");
-            // A destination that waits for money is looked after.
+            tracing::warn!(%session, %destination, reason = held.as_str(), "the destination is held");
+            // The task polls the balance for destinations that are held for money.
             self.changed.notify_one();
         }
     }
@@ -327,10 +328,10 @@ impl Meter {
         self.orders.send_if_modified(|orders| orders.held.remove(&destination).is_some());
     }
 
-    /// Lets held destinations try again if there is room now. Those that lose the race for it are held again. One that has not
-    /// looked since it was held stays held until it rests: it would forward on, and nobody counts it.
+    /// Lets held destinations try again if one may run now. Those that lose the race are held again. A destination that
+    /// still forwards because it has not seen its hold stays held until it stops: otherwise it would forward uncounted.
     fn review(&self, state: &State) {
-        if state.over || state.has_room().is_err() {
+        if state.over || state.check_one_more().is_err() {
             return;
         }
         self.orders.send_if_modified(|orders| {
@@ -353,14 +354,14 @@ impl Meter {
         self.changed.notify_one();
     }
 
-    /// Takes over what the database said, and tells what the owner should know.
+    /// Takes over the totals of a charge, and warns the owner when a limit is near.
     fn absorb(&self, state: &mut State, totals: Totals) {
         (state.charged, state.balance) = (totals.charged, Some(totals.balance));
         let means = state.means();
         if means.is_near_budget() && state.warned != means.budget {
             state.warned = means.budget;
             notices::limit_warning(&self.session, totals.charged, state.limits.max_sats);
-            self.will_tell(state, Happening::LimitWarning(Limit::MaxSats));
+            self.queue_notice(state, NoticeKind::LimitWarning(Limit::MaxSats));
         }
         self.review(state);
     }
@@ -368,8 +369,8 @@ impl Meter {
 
 #[cfg(any(test, feature = "testing"))]
 impl Meter {
-    /// Everything that was told is posted, and every minute that has begun is open.
-    pub(super) fn is_quiet(&self) -> bool {
+    /// Whether every reported change is posted, and every minute that has begun is open.
+    pub(super) fn is_settled(&self) -> bool {
         let state = self.state.lock();
         let opened = state.over || state.minutes.next_opening() > self.billing.clock.monotonic();
         opened && state.minutes.waiting() == 0

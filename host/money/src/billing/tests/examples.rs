@@ -1,4 +1,4 @@
-//! The decided examples, each under its words.
+//! The agreed examples; each test is named after its example.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn charge_of_a_minute_b_on_before_a_is_off_is_4_sats() {
         session.on(1).await;
         session.off(0).await;
     }
-    assert_eq!(session.sats().await, 4, "what comes and goes below the largest number costs nothing more");
+    assert_eq!(session.sats().await, 4, "changes below the largest number cost nothing more");
 }
 
 #[tokio::test]
@@ -68,12 +68,12 @@ async fn free_platforms_are_per_session_two_sessions_with_one_destination_each_c
     one.on(0).await;
     two.usage.forwards(destinations[0], two.now());
     one.at(200).await;
-    two.quiet().await;
+    two.wait_settled().await;
     assert_eq!((one.sats().await, two.sats().await, rig.balance().await), (0, 0, 100_000));
 }
 
 #[tokio::test]
-async fn rate_per_minute_is_what_a_full_minute_costs_with_those_forwarding_now() {
+async fn rate_per_minute_is_the_cost_of_a_full_minute_with_the_current_destinations() {
     let rig = Rig::new(100).await;
     let session = rig.begin(Some(20)).await;
     let rate = || rig.billing.cost(&session.id).unwrap().rate;
@@ -95,7 +95,7 @@ async fn rate_per_minute_is_what_a_full_minute_costs_with_those_forwarding_now()
     for index in 0..3 {
         second.usage.forwards(rig.destinations[index], second.now());
     }
-    second.quiet().await;
+    second.wait_settled().await;
     let ends_at = rig.billing.cost(&second.id).unwrap().ends_at.unwrap();
     assert_eq!(rig.balance().await, 90_000);
     assert_eq!(
@@ -117,12 +117,12 @@ async fn minutes_inside_the_reconnect_window_have_no_opening_charge() {
     assert_eq!(session.sats().await, 2);
     assert_eq!(rig.billing.cost(&session.id).unwrap().rate, Msat(0));
     session.usage.flows(true, session.now());
-    session.quiet().await;
+    session.wait_settled().await;
     assert_eq!(session.sats().await, 4, "charged when media returns");
     session.at(239).await;
     session.usage.flows(false, session.now());
     session.usage.flows(true, session.now());
-    session.quiet().await;
+    session.wait_settled().await;
     assert_eq!(session.sats().await, 4, "once in this minute");
 }
 
@@ -141,7 +141,7 @@ async fn max_sats_9_with_3_destinations_at_2_sats_4_8_ends_at_120_s_with_8_and_h
     session.at(400).await;
     session.finish().await;
     assert_eq!(session.sats().await, 8, "nothing after the end");
-    assert_eq!(rig.history(&session.id).await, [4, 4], "the free one has its row from live");
+    assert_eq!(rig.history(&session.id).await, [4, 4], "the free destination has its row from live");
     let all = rig.destinations[..3].to_vec();
     rig.store.begin_forwarding(&session.id, &all, rig.clock.now()).await.unwrap();
     rig.store.end_session(&session.id, rig.clock.now(), EndReason::MaxSats).await.unwrap();
@@ -176,9 +176,9 @@ async fn growth_the_budget_does_not_allow_is_not_started_and_the_session_goes_on
     session.on(1).await;
     session.on(2).await;
     assert_eq!((session.held(1), session.held(2)), (None, Some(Held::Budget)));
-    // One that was live before anybody could say no.
+    // A destination that was live before the refusal.
     session.usage.forwards(rig.destinations[3], session.now());
-    session.quiet().await;
+    session.wait_settled().await;
     assert_eq!(session.held(3), Some(Held::Budget));
     assert_eq!((session.sats().await, session.end()), (2, None));
     session.off(0).await;
@@ -187,12 +187,12 @@ async fn growth_the_budget_does_not_allow_is_not_started_and_the_session_goes_on
     session.on(3).await;
     assert_eq!((session.held(2), session.held(3)), (None, Some(Held::Budget)));
     session.usage.limits(StreamLimits { max_sats: Some(50), max_duration_minutes: None });
-    session.quiet().await;
+    session.wait_settled().await;
     assert_eq!(session.held(3), None, "a change takes effect at once");
     session.on(3).await;
     assert_eq!(session.sats().await, 4);
     session.usage.limits(StreamLimits { max_sats: Some(3), max_duration_minutes: None });
-    assert_eq!(session.end(), Some(EndReason::MaxSats), "lowered below what was charged");
+    assert_eq!(session.end(), Some(EndReason::MaxSats), "lowered below the charges");
 }
 
 #[tokio::test]
@@ -219,14 +219,14 @@ async fn balance_1_two_destinations_accepted_the_second_stays_stopped() {
 }
 
 #[tokio::test]
-async fn a_balance_that_another_session_used_up_holds_what_was_live_already() {
+async fn a_balance_used_up_by_another_session_holds_live_destinations() {
     let rig = Rig::new(3).await;
     let (one, two) = (rig.begin(None).await, rig.begin(None).await);
     one.on(0).await;
     one.on(1).await;
     two.usage.forwards(rig.destinations[2], two.now());
     two.usage.forwards(rig.destinations[3], two.now());
-    two.quiet().await;
+    two.wait_settled().await;
     assert_eq!((one.sats().await, two.sats().await, rig.balance().await), (2, 0, 1_000));
     assert_eq!((two.held(3), two.end()), (Some(Held::InsufficientFunds), None));
     rig.check().await;
@@ -263,7 +263,7 @@ async fn balance_publish_is_refused_only_when_nothing_could_run() {
     rig.credit(1).await;
     assert_eq!(rig.billing.admit(&rig.record().await).await, Ok(()));
     let rig = Rig::with(0, "", "live", 1).await;
-    assert_eq!(rig.billing.admit(&rig.record().await).await, Ok(()), "the first one is free");
+    assert_eq!(rig.billing.admit(&rig.record().await).await, Ok(()), "the first destination is free");
     let rig = Rig::with(0, "[pricing]\nfree_platforms = 0\n[billing]\nmode = \"off\"", "live", 1).await;
     assert_eq!(rig.billing.admit(&rig.record().await).await, Ok(()), "nothing costs anything");
 }
@@ -277,8 +277,8 @@ async fn max_duration_minutes_charges_no_minute_that_would_open_at_its_end() {
     session.on(1).await;
     session.at(119).await;
     rig.clock.advance(Duration::from_secs(1));
-    // Whatever is told before the session's own timer has ended it opens nothing.
-    session.usage.rests(rig.destinations[4], session.now());
+    // Calls that come before the session's own timer ends it open no minute.
+    session.usage.pauses(rig.destinations[4], session.now());
     session.usage.ends(session.now());
     session.usage.settled().await;
     assert_eq!(session.sats().await, 4);
@@ -356,15 +356,15 @@ async fn a_database_that_fails_for_minutes_loses_no_charge_and_repeats_none() {
     session.usage.forwards(rig.destinations[2], session.now());
     assert_eq!((session.sats().await, session.end()), (2, None), "the session goes on");
     intruder.hide_transfers(false).await;
-    session.quiet().await;
-    assert_eq!(session.sats().await, 10, "three minutes, and the one that came");
+    session.wait_settled().await;
+    assert_eq!(session.sats().await, 10, "three minutes, and the destination that started");
     session.at(240).await;
     assert_eq!((session.sats().await, session.end()), (10, Some(EndReason::MaxSats)));
     rig.check().await;
 }
 
 #[tokio::test]
-async fn a_session_ends_when_more_charges_wait_than_are_kept() {
+async fn a_session_ends_when_the_queue_of_charges_is_full() {
     use crate::billing::minutes::WAITING_MAX;
     let rig = Rig::with(100, "[pricing]\nfree_platforms = 0", "live", 5).await;
     let session = rig.begin(None).await;

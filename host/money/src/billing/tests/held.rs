@@ -1,4 +1,4 @@
-//! Destinations that are held while they forward: they go on until they have looked.
+//! Destinations that are held while they forward: they forward until they see the hold.
 
 use crate::billing::testing::{Rig, Session};
 use satcast_core::ids::Msat;
@@ -6,7 +6,7 @@ use satcast_store::{StreamLimits, Totals};
 use satcast_usage::Held;
 
 impl Session<'_> {
-    /// The meter hears of a balance.
+    /// The meter receives a balance.
     fn has(&self, balance: i64) {
         let meter = self.rig.billing.inner.meters.lock().get(&self.id).cloned().unwrap();
         meter.was_charged(Totals { charged: Msat(0), balance: Msat(balance) });
@@ -14,24 +14,24 @@ impl Session<'_> {
 }
 
 #[tokio::test]
-async fn one_whose_charge_is_refused_is_held_until_it_has_looked_and_is_charged_when_it_is_back() {
+async fn a_destination_with_a_refused_charge_is_held_until_it_stops_and_charged_on_return() {
     let rig = Rig::new(3).await;
     let (one, two) = (rig.begin(None).await, rig.begin(None).await);
     one.on(0).await;
     one.on(1).await;
     two.usage.forwards(rig.destinations[2], two.now());
     two.usage.forwards(rig.destinations[3], two.now());
-    two.quiet().await;
+    two.wait_settled().await;
     assert_eq!(two.held(3), Some(Held::InsufficientFunds));
     rig.credit(100).await;
     two.has(101_000);
-    assert_eq!(two.held(3), Some(Held::InsufficientFunds), "it forwards, and nobody would count it");
+    assert_eq!(two.held(3), Some(Held::InsufficientFunds), "it forwards, and would be uncounted");
     two.usage.forwards(rig.destinations[3], two.now());
     two.has(101_000);
     assert_eq!(two.held(3), Some(Held::InsufficientFunds));
     two.off(3).await;
     assert_eq!((two.held(3), two.sats().await), (None, 0));
-    // A look at the balance may have begun before the credit, and end only now.
+    // The read of the balance may have begun before the credit, and end only now.
     two.has(101_000);
     two.on(3).await;
     assert_eq!((two.held(3), two.sats().await), (None, 2));
@@ -39,11 +39,11 @@ async fn one_whose_charge_is_refused_is_held_until_it_has_looked_and_is_charged_
 }
 
 #[tokio::test]
-async fn one_that_went_live_while_it_was_held_is_held_until_it_has_looked() {
+async fn a_destination_that_went_live_while_held_stays_held_until_it_stops() {
     let rig = Rig::new(100).await;
     let session = rig.begin(Some(1)).await;
     session.on(0).await;
-    // Another one is held for the budget; it goes live before it looks.
+    // Another destination is held for the budget; it goes live before it sees the hold.
     session.usage.claims(rig.destinations[1]);
     session.usage.forwards(rig.destinations[1], session.now());
     assert_eq!(session.held(1), Some(Held::Budget));
@@ -56,17 +56,17 @@ async fn one_that_went_live_while_it_was_held_is_held_until_it_has_looked() {
 }
 
 #[tokio::test]
-async fn one_whose_charge_is_refused_when_it_rests_already_waits_for_room_only() {
+async fn a_stopped_destination_with_a_refused_charge_waits_only_for_money() {
     let rig = Rig::new(3).await;
     let (one, two) = (rig.begin(None).await, rig.begin(None).await);
     one.on(0).await;
     one.on(1).await;
     two.on(2).await;
     two.usage.forwards(rig.destinations[3], two.now());
-    two.usage.rests(rig.destinations[3], two.now());
-    two.quiet().await;
+    two.usage.pauses(rig.destinations[3], two.now());
+    two.wait_settled().await;
     assert_eq!(two.held(3), Some(Held::InsufficientFunds));
     rig.credit(100).await;
     two.has(101_000);
-    assert_eq!(two.held(3), None, "nothing more is heard of it until it is let");
+    assert_eq!(two.held(3), None, "the destination makes no further call until it is released");
 }

@@ -1,4 +1,4 @@
-//! A day: hours that begin and end, playback in each of them, and a wall clock that is set forward and back.
+//! A day of hours with playback in each, and a wall clock that is set forward and back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use satcast_store::{Bandwidth, HourTerms, StreamLimits, TimeRange};
 
 const HOURS: u64 = 24;
 const PLAYBACK: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };
-/// Hour of the session, and by how much the wall clock is set then.
+/// Hour of the session, and the jump of the wall clock.
 const JUMPS: [(u64, i64); 5] =
     [(3, -2 * HOUR_MS), (7, 5 * HOUR_MS), (11, -1), (15, -HOUR_MS - 1_234), (19, 61_000)];
 
@@ -54,10 +54,10 @@ async fn a_day_with_a_clock_that_jumps_costs_exactly_its_minutes_and_its_bytes()
     // The session's own timer ends it here; a minute that would open now is not charged.
     rig.clock.advance(Duration::from_secs(60));
     session.finish().await;
-    // The third destination is there for the first ten seconds of an odd hour, and from the tenth second of an even one.
+    // The third destination forwards in the first ten seconds of an odd hour, and from the tenth second of an even one.
     let minutes = i64::try_from(HOURS / 2).unwrap() * (60 * 4_000 + 4_000 + 59 * 2_000);
     let playback: i64 = bytes_of.values().map(|bytes| cost(*bytes, &PLAYBACK).0).sum();
-    assert!(bytes_of.len() < 24, "two hours of the session fell into one of the clock");
+    assert!(bytes_of.len() < 24, "two hours of the session were in one hour of the clock");
     assert_eq!(rig.store.overage_charges(rig.account, TimeRange::default()).await.unwrap(), Msat(playback));
     assert_eq!(session.msat().await, minutes + playback);
     assert_eq!(rig.balance().await, 100_000_000 - minutes - playback);

@@ -1,4 +1,4 @@
-//! Charges with a real store: the examples that were decided, interleavings and crashes.
+//! Charges with a real store: agreed examples, interleavings and crashes.
 
 mod examples;
 mod held;

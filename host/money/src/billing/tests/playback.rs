@@ -17,7 +17,7 @@ use satcast_usage::Held;
 const TERMS: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };
 
 impl Rig {
-    /// Viewers of a destination got so much in the hour that is `hours` away.
+    /// Viewers of a destination received these bytes in the hour that is `hours` away.
     pub(super) async fn sent(&self, index: usize, bytes: u64, hours: i64) {
         let hour_start = UnixMillis(self.clock.now().hour_start().0 + hours * HOUR_MS);
         let (account, destination) = (self.account, self.destinations[index]);
@@ -31,7 +31,7 @@ impl Rig {
 
     /// A session with the given destinations.
     pub(super) async fn serving(&self, indexes: &[usize], max_sats: Option<i64>) -> Session<'_> {
-        // The limit that a pass reads is the stream's.
+        // A pass reads the limit of the stream.
         self.intruder().await.limit_sats(self.stream, max_sats).await;
         let session = self.begin(max_sats).await;
         let destinations: Vec<_> = indexes.iter().map(|index| self.destinations[*index]).collect();
@@ -166,7 +166,11 @@ async fn overage_counts_towards_max_sats_charged_up_to_it_the_rest_waived_and_th
     session.finish().await;
     rig.sent(0, GB_BYTES, 0).await;
     rig.billing.bill_playback().await;
-    assert_eq!(session.msat().await, 11_000, "the tail has no limit, and what was waived is never charged");
+    assert_eq!(
+        session.msat().await,
+        11_000,
+        "bytes after the end have no limit, and waived amounts are never charged"
+    );
     assert_eq!(rig.balance().await, 989_000);
     rig.check().await;
 }
@@ -231,7 +235,7 @@ async fn passes_cut_off_between_any_two_steps_lose_nothing_and_repeat_nothing() 
         rig.sent(usize::from(step % 3 == 0), 123_456_789, 0).await;
         cut += u32::from(chopped(rig.billing.inner.pass(None, 2), 1 + step % 30).await.is_none());
     }
-    assert!(cut > 0, "no pass was cut off");
+    assert!(cut > 0, "no pass was interrupted");
     rig.billing.bill_playback().await;
     let all = cost(10 * GB_BYTES + 60 * 123_456_789, &TERMS).0;
     assert_eq!((rig.overage().await, session.msat().await), (all, all));
@@ -240,13 +244,13 @@ async fn passes_cut_off_between_any_two_steps_lose_nothing_and_repeat_nothing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pass_that_nobody_waits_for_any_more_goes_on_and_is_told() {
+async fn a_pass_without_waiters_continues_and_reports_its_charges() {
     let rig = Rig::new(1_000).await;
     let session = rig.serving(&[0], Some(6)).await;
     rig.sent(0, 12 * GB_BYTES, 0).await;
     let mut intruder = rig.intruder().await;
     intruder.keep_from_writing().await;
-    assert_eq!(rig.billing.bill_playback().now_or_never(), None, "it was not cut off");
+    assert_eq!(rig.billing.bill_playback().now_or_never(), None, "the pass was not interrupted");
     intruder.let_write().await;
     for _ in 0..TRIES_MAX {
         if session.end().is_some() {
@@ -259,7 +263,7 @@ async fn a_pass_that_nobody_waits_for_any_more_goes_on_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_ends_does_not_wait_for_the_pass_over_everybody() {
+async fn an_ending_session_does_not_wait_for_the_pass_over_all_accounts() {
     let rig = Rig::new(1_000).await;
     let session = rig.serving(&[0], None).await;
     let now = rig.clock.now().hour_start().0;
@@ -338,6 +342,10 @@ async fn a_session_that_ends_where_nothing_is_charged_has_its_last_bytes_too() {
     counted.store(12 * GB_BYTES, Ordering::Relaxed);
     session.finish().await;
     assert_eq!(rig.store.bandwidth_of_hour(rig.account, hour_start).await.unwrap(), 12 * GB_BYTES);
-    assert_eq!(rig.store.unbilled_hours(None, 10).await.unwrap(), [], "seen, so that they are never charged");
+    assert_eq!(
+        rig.store.unbilled_hours(None, 10).await.unwrap(),
+        [],
+        "counted, so that they are never charged"
+    );
     assert_eq!((rig.overage().await, rig.balance().await), (0, 100_000));
 }

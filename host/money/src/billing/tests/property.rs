@@ -1,5 +1,5 @@
-//! Any interleaving of destinations that come and go, minutes that open, pauses of the encoder, charges that fail, charges whose
-//! answer is lost, and crashes inside a charge comes to what a simple model says.
+//! Random interleavings of destinations that start and stop, new minutes, pauses of the encoder, failed charges,
+//! charges with a lost answer, and crashes inside a charge, compared with a simple model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use satcast_usage::Gate as _;
 const FREE: u32 = 1;
 const DESTINATIONS: u64 = 4;
 
-/// A generator that gives the same numbers for the same seed.
+/// A deterministic generator of numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// The rule in its plainest form: the largest number at one time in each minute, counted by hand.
+/// The rule in its simplest form: the largest number of destinations at the same time in each minute.
 #[derive(Default)]
 struct Model {
     forwarding: BTreeSet<i64>,
@@ -44,7 +44,7 @@ impl Model {
     }
 }
 
-/// Something happens to both.
+/// Applies one step to both.
 fn happen(dice: &mut Dice, now: &mut Duration, minutes: &mut Minutes, model: &mut Model) {
     let destination = DestinationId(i64::try_from(dice.roll(DESTINATIONS)).unwrap());
     match dice.roll(6) {
@@ -53,7 +53,7 @@ fn happen(dice: &mut Dice, now: &mut Duration, minutes: &mut Minutes, model: &mu
             model.forwarding.insert(destination.0);
         }
         2 => {
-            minutes.rests(destination);
+            minutes.pauses(destination);
             model.forwarding.remove(&destination.0);
         }
         3 => {
@@ -71,7 +71,7 @@ fn happen(dice: &mut Dice, now: &mut Duration, minutes: &mut Minutes, model: &mu
     model.see(minutes.number());
 }
 
-/// How many cases, and the seed of the first: the long form does as many times as many as the variable says.
+/// Number of cases, and the seed of the first; the environment variable multiplies the cases for long runs.
 fn cases(short: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let first = number("SATCAST_SOAK_SEED").unwrap_or(0);
@@ -131,16 +131,16 @@ fn a_refused_destination_leaves_no_hole_and_is_charged_nowhere() {
     let slots: Vec<_> = due.slots.iter().map(|slot| (slot.slot, slot.destination.0)).collect();
     assert_eq!((due.minute, due.opening, slots), (1, true, vec![(1, 2), (2, 4)]));
     assert_eq!(minutes.refused(), None, "an opening is not refused by the slot");
-    minutes.forgive();
+    minutes.drop_queued();
     assert_eq!((minutes.waiting(), minutes.due()), (0, None));
 }
 
 #[test]
-fn one_that_stood_in_the_slot_of_a_refused_one_takes_its_own() {
+fn a_destination_in_the_slot_of_a_refused_one_takes_its_own_slot() {
     let mut minutes = Minutes::new(Duration::ZERO, 0);
     let ids = [1, 2].map(DestinationId);
     minutes.starts(ids[0]);
-    minutes.rests(ids[0]);
+    minutes.pauses(ids[0]);
     minutes.starts(ids[1]);
     assert_eq!(minutes.waiting(), 1, "one at a time");
     assert_eq!(minutes.refused(), Some(ids[0]));
@@ -165,7 +165,7 @@ async fn soak_crashes_between_any_two_steps_of_a_charge_lose_nothing_and_repeat_
             happen(&mut dice, &mut now, &mut minutes, &mut model);
             while let Some(due) = minutes.due() {
                 let slots = due.slots.iter().map(|slot| satcast_store::Slot {
-                    // The model's ids are not the database's.
+                    // The ids of the model differ from those of the database.
                     destination: rig.destinations[usize::try_from(slot.destination.0).unwrap()],
                     ..*slot
                 });
@@ -191,6 +191,6 @@ async fn soak_crashes_between_any_two_steps_of_a_charge_lose_nothing_and_repeat_
         balance -= expected;
         assert_eq!(rig.balance().await, balance, "seed {seed}");
     }
-    assert!(cut > 0, "no charge was cut off");
+    assert!(cut > 0, "no charge was interrupted");
     rig.check().await;
 }

@@ -1,4 +1,4 @@
-//! Both sides together: charged sessions with a driver behind the C table, on a clock moved by hand.
+//! Live sessions with charges: a driver behind the C table, on a manual clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,8 @@ use satcast_live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnaps
 use satcast_store::{Bandwidth, SingleCharge, StreamLimits, StreamRecord, Terms};
 use satcast_usage::{Beginning, Gate, Usage};
 
-/// Below half the time after which a destination without bytes counts as quiet: a sample may be taken before the picture of its second.
+/// Below half the time after which a destination without bytes counts as stalled: a sample may be taken before the
+/// frame of its second.
 const STEP_SECS: u64 = 2;
 
 struct Stage {
@@ -24,7 +25,7 @@ struct Stage {
     publisher: Publisher,
     session: SessionSnapshot,
     began: Duration,
-    pictures: i64,
+    frames: i64,
 }
 
 fn video(dts_ms: i64, keyframe: bool) -> Packet {
@@ -38,8 +39,7 @@ fn video(dts_ms: i64, keyframe: bool) -> Packet {
 }
 
 fn live_of(rig: &Rig) -> Live {
-    let settings =
-        Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
+    let settings = Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
     Live::metered(rig.store.clone(), drivers(), rig.clock.clone(), settings, rig.billing.gate())
 }
 
@@ -50,7 +50,7 @@ async fn until<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("waited in vain for {what}");
+    panic!("timed out waiting for {what}");
 }
 
 impl Stage {
@@ -59,14 +59,14 @@ impl Stage {
         Self::begin_with(rig, true).await
     }
 
-    /// Without a keyframe destinations are opened and get nothing yet.
+    /// Without a keyframe destinations are opened and get no media yet.
     async fn begin_with(rig: Rig, keyframe: bool) -> Self {
         let live = live_of(&rig);
         let mut publisher = live.publish(rig.record().await).await.unwrap();
         let began = rig.clock.monotonic();
         publisher.push(&mut vec![video(0, keyframe)]);
         let session = until("the session", || live.session(rig.stream)).await;
-        Self { rig, live, publisher, session, began, pictures: 0 }
+        Self { rig, live, publisher, session, began, frames: 0 }
     }
 
     fn destination(&self, index: usize) -> Option<DestinationSnapshot> {
@@ -80,31 +80,32 @@ impl Stage {
 
     async fn until_live(&self, count: usize) {
         until("live ones", || (self.in_state(DestState::Live).len() == count).then_some(())).await;
-        self.quiet().await;
+        self.wait_settled().await;
     }
 
-    async fn quiet(&self) {
+    async fn wait_settled(&self) {
         let id = self.session.session_id.clone();
-        until("charges", || self.rig.billing.is_quiet(&id).then_some(())).await;
+        until("charges", || self.rig.billing.is_settled(&id).then_some(())).await;
     }
 
-    /// Sends a picture to `receivers` destinations and moves the clock a step on, until so many seconds after the start.
+    /// Sends a frame to `receivers` destinations and advances the clock by a step, until so many seconds after the
+    /// start.
     async fn run_to(&mut self, secs: u64, receivers: usize) {
         let end = self.began + Duration::from_secs(secs);
         while self.rig.clock.monotonic() < end {
-            self.pictures += 1;
-            // In any state: on a busy machine a sample that is late may show a destination as quiet until the next one.
+            self.frames += 1;
+            // In any state: on a busy machine a sample that is late may show a destination as stalled until the next one.
             let sent = |stage: &Self| {
                 let all = (0..stage.rig.destinations.len()).filter_map(|index| stage.destination(index));
                 all.map(|seen| seen.bytes_sent).sum::<u64>()
             };
             let before = sent(self);
-            self.publisher.push(&mut vec![video(self.pictures * 33, true)]);
+            self.publisher.push(&mut vec![video(self.frames * 33, true)]);
             let all = receivers as u64 * 1_000;
-            until("the picture", || (sent(self) >= before + all).then_some(())).await;
+            until("the frame", || (sent(self) >= before + all).then_some(())).await;
             let left = end.saturating_sub(self.rig.clock.monotonic());
             self.rig.clock.advance(left.min(Duration::from_secs(STEP_SECS)));
-            self.quiet().await;
+            self.wait_settled().await;
         }
     }
 
@@ -137,7 +138,7 @@ async fn a_session_is_charged_stops_at_max_sats_and_its_encoder_is_refused() {
     let mut costs = stage.rig.history(&stage.session.session_id).await;
     costs.sort_unstable();
     assert_eq!((costs, stage.sats().await, stage.rig.balance().await), (vec![0, 4, 4], 8, 92_000));
-    assert!(stage.live.publish(stage.rig.record().await).await.is_err(), "until it was quiet");
+    assert!(stage.live.publish(stage.rig.record().await).await.is_err(), "until the cooldown is over");
     stage.rig.check().await;
 }
 
@@ -166,7 +167,7 @@ async fn a_destination_without_money_is_stopped_sends_nothing_and_starts_when_mo
     let held = until("the held one", || stage.in_state(DestState::Stopped).pop()).await;
     assert_eq!((held.error.as_deref(), held.bytes_sent), (Some("insufficient_funds"), 0));
     stage.run_to(70, 1).await;
-    // A sample that is late may show the other as quiet: then this one tries for the place, and is held again.
+    // A late sample may show the other destination as stalled: then this one tries to start, and is held again.
     let held = until("the held one", || stage.in_state(DestState::Stopped).pop()).await;
     assert_eq!((stage.sats().await, held.bytes_sent), (0, 0));
     stage.rig.credit(10).await;
@@ -235,7 +236,7 @@ async fn nothing_is_charged_while_the_encoder_is_away() {
     assert_eq!(rig.store.session_charges(&id).await.unwrap(), Msat(2_000), "minute 1 opened meanwhile");
     stage.publisher.push(&mut vec![video(90_000, true)]);
     for _ in 0..TRIES_MAX {
-        // Those that were quiet too long are live again when a sample of their bytes shows it.
+        // Stalled destinations are live again after a sample with new bytes.
         rig.clock.advance(Duration::from_millis(1));
         if rig.store.session_charges(&id).await.unwrap() == Msat(4_000) {
             break;
@@ -275,15 +276,15 @@ async fn bytes_between_two_sessions_belong_to_the_one_that_ended() {
     until("it to be live", || (stage.in_state(DestState::Live).len() == 1).then_some(())).await;
     stage.rig.billing.bill_playback().await;
     let charges = async |id| stage.rig.store.session_charges(id).await.unwrap();
-    assert_eq!(charges(&first).await, Msat(10_000), "no limit holds for what came after its end");
+    assert_eq!(charges(&first).await, Msat(10_000), "bytes after the end have no limit");
     assert_eq!(charges(&stage.session.session_id).await, Msat(0));
     let before = stage.rig.intruder().await.bytes_before(&stage.session.session_id).await;
-    assert_eq!(before, 12 * GB_BYTES, "it begins to count after them");
+    assert_eq!(before, 12 * GB_BYTES, "the new session counts only later bytes");
     assert!(stage.live.stop(stage.rig.stream, EndReason::Stopped).await);
     stage.rig.check().await;
 }
 
-/// Billing whose look at the past never comes to an end, as behind a database that hangs.
+/// Billing whose settlement of earlier usage never ends, as behind a database that hangs.
 struct Hanging(Arc<dyn Gate>);
 
 #[async_trait::async_trait]
@@ -296,7 +297,7 @@ impl Gate for Hanging {
         self.0.admit(stream).await
     }
 
-    async fn settle_past(&self, _: AccountId) {
+    async fn settle_earlier(&self, _: AccountId) {
         std::future::pending().await
     }
 
@@ -306,10 +307,10 @@ impl Gate for Hanging {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_begins_although_what_was_used_before_it_cannot_be_settled() {
+async fn a_session_starts_although_earlier_usage_cannot_be_settled() {
     let rig = Rig::new(100).await;
     let gate = Arc::new(Hanging(rig.billing.gate()));
-    let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
+    let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::from_secs(60) };
     let live = Live::metered(rig.store.clone(), drivers(), rig.clock.clone(), settings, gate);
     let mut publisher = live.publish(rig.record().await).await.unwrap();
     publisher.push(&mut vec![video(0, true)]);

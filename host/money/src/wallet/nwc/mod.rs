@@ -1,10 +1,12 @@
 //! Nostr Wallet Connect (NIP-47): requests and answers as encrypted events over a relay.
 //!
-//! - [`uri`]: the connection text; - [`seal`]: encryption, signatures, tags; - [`socket`]: the websocket and its limits;
+//! - [`uri`]: the connection text.
+//! - [`seal`]: encryption, signatures, tags.
+//! - [`socket`]: the websocket and its limits.
 //! - [`session`]: the wallet's announcement, then requests.
 //!
-//! A relay is nobody's friend: it may keep back, repeat, or make up messages. Only events that the wallet signed, and that name
-//! our request, count. Every call opens a connection and closes it. NIP-47 has no place for a limit of the fee.
+//! Relays are not trusted: they may withhold, repeat or forge messages. Only events that the wallet has signed, and
+//! that name our request, count. Every call opens a connection and closes it. NIP-47 supports no limit of the fee.
 
 use std::time::Duration;
 
@@ -38,12 +40,12 @@ pub(super) struct Nwc {
     setup: Setup,
 }
 
-/// What the wallet knows of a payment of its own.
+/// The wallet's answer about its payment.
 enum Payment {
     Paid(Paid),
     Failed,
     Pending,
-    /// It never heard of it, or does not say.
+    /// The payment is unknown, or the wallet does not report it.
     Unknown,
 }
 
@@ -63,11 +65,11 @@ impl Nwc {
         opened.map_err(|refusal| WalletError { certain: true, ..self.refused(task, refusal) })
     }
 
-    /// What a refusal means.
+    /// The error for a refusal.
     fn refused(&self, task: Task, refusal: Refusal) -> WalletError {
         let code = match refusal {
             Refusal::Trouble(trouble) => return self.name.trouble(task, trouble),
-            // A relay may say so and pass the request on all the same.
+            // A relay may refuse a request and still pass it on.
             Refusal::Relay(fault) => return self.name.fault(task, fault),
             Refusal::Nonsense => return self.name.fault(task, Fault::Internal),
             Refusal::Wallet(code) => code,
@@ -79,15 +81,15 @@ impl Nwc {
             "QUOTA_EXCEEDED" => Fault::QuotaExceeded,
             "RESTRICTED" => Fault::Restricted,
             "UNAUTHORIZED" => Fault::Unauthorized,
-            // Time-outs have this code, too: nothing is proven.
+            // Time-outs have this code too: nothing is proven.
             "PAYMENT_FAILED" => return self.name.fault(task, Fault::PaymentFailed),
             _ => return self.name.fault(task, Fault::Internal),
         };
-        // The wallet signed that it did not begin.
+        // The wallet's signed answer proves that no payment began.
         self.name.proven(task, fault)
     }
 
-    /// One request over a connection of its own.
+    /// Sends one request over a connection of its own.
     async fn ask(
         &self,
         task: Task,
@@ -101,7 +103,7 @@ impl Nwc {
     }
 }
 
-/// What the wallet knows of a payment of its own.
+/// Looks up the wallet's own payment.
 async fn payment(session: &mut Session<'_>, hash: &str, until: Instant) -> Result<Payment, Refusal> {
     if !session.looks_up {
         return Ok(Payment::Unknown);
@@ -133,7 +135,7 @@ fn is_settled(transaction: &Value) -> bool {
     whole(&transaction["settled_at"]).is_some_and(|at| at > 0)
 }
 
-/// What a wallet says of an invoice of its own; `None` when it makes no sense.
+/// The state of an invoice in the wallet's answer; `None` if the answer is invalid.
 fn state(found: &Value, hash: &str, now: UnixMillis) -> Option<InvoiceState> {
     if found["payment_hash"].as_str().is_some_and(|named| named != hash) {
         return None;
@@ -175,7 +177,7 @@ impl Lightning for Nwc {
         let (task, hash, begin) = (Task::Pay, &invoice.payment_hash, Instant::now());
         let end = begin + self.limits().pay;
         let mut session = self.session(task, begin + self.limits().lookup).await?;
-        // Asked before: a wallet need not refuse what it has paid already.
+        // Looked up first: the protocol does not require a wallet to refuse an invoice that it has paid already.
         let earlier = payment(&mut session, hash, Instant::now() + self.limits().lookup).await;
         match earlier.map_err(|refusal| self.refused(Task::Lookup, refusal))? {
             Payment::Paid(paid) => return Ok(paid),

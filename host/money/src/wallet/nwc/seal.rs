@@ -1,4 +1,4 @@
-//! What a request is wrapped in: encryption to the wallet, tags, our signature; and how an answer is unwrapped.
+//! The envelope of requests and answers: encryption to the wallet, tags, our signature.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::uri::Uri;
 use satcast_core::ids::UnixMillis;
 
-/// How long a wallet may take a request for a valid one: one that comes late must not pay.
+/// How long a wallet may treat a request as valid: a late request must not pay.
 pub const REQUEST_LIFE: Duration = Duration::from_secs(60);
 
-/// How requests and answers are encrypted.
+/// Encryption of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cipher {
     /// NIP-44, version 2.
     Nip44,
-    /// NIP-04, which is older and proves less; the events' signatures prove what it does not.
+    /// NIP-04, which is older and has no authentication; the signatures of the events provide it.
     Nip04,
 }
 
@@ -48,21 +48,21 @@ impl Cipher {
     }
 }
 
-/// What a wallet tells of itself (kind 13194).
+/// The wallet's announcement (kind 13194).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Info {
-    /// `None`: nothing that we can.
+    /// `None`: no cipher that we support.
     pub(super) cipher: Option<Cipher>,
     /// Whether payments can be looked up.
     pub(super) looks_up: bool,
 }
 
-/// Reads the event of a wallet about itself; `None` when it is somebody else's, or changed.
+/// Reads a wallet's announcement; `None` if it is from another author or was changed.
 pub(super) fn info(uri: &Uri, event: &Value) -> Option<Info> {
     let event = verified(uri, event, Kind::WalletConnectInfo)?;
     let named = event.tags.iter().find(|tag| tag.kind() == "encryption");
     let cipher = match named {
-        // Wallets that know only the older one do not name it.
+        // Wallets that support only the older cipher do not name it.
         None => Some(Cipher::Nip04),
         Some(tag) => {
             let names: Vec<&str> =
@@ -87,7 +87,8 @@ pub(super) fn request(uri: &Uri, cipher: Cipher, body: &Value, now: UnixMillis) 
         .ok()
 }
 
-/// What an answer says. `None`: it is not the wallet's, or not to this request. `Some(Null)`: it is, and cannot be read.
+/// The content of an answer. `None`: it is not from the wallet or not for this request. `Some(Null)`: it is, but cannot
+/// be read.
 pub(super) fn answer(uri: &Uri, cipher: Cipher, request: &Event, event: &Value) -> Option<Value> {
     let event = verified(uri, event, Kind::WalletConnectResponse)?;
     let id = request.id.to_hex();

@@ -1,4 +1,4 @@
-//! A relay on which the wallet has announced itself, and one request after the other over it.
+//! A relay on which the wallet has announced itself, and sequential requests over it.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::wallet::lightning::Fault;
 use satcast_core::clock::Clock;
 use satcast_net::outbound::http::Client;
 
-/// Names of our two subscriptions; a relay keeps them apart by connection.
+/// Names of our two subscriptions; a relay keeps them separate for each connection.
 const INFO: &str = "info";
 const ANSWER: &str = "answer";
 
-/// Why a request has no result.
+/// Reason why a request has no result.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// No answer that could be read came.
+    /// There was no readable answer.
     Trouble(Trouble),
-    /// The relay did not pass it on, or says so.
+    /// The relay did not pass the request on, or reports that.
     Relay(Fault),
     /// The wallet's error code.
     Wallet(String),
-    /// The wallet's answer makes no sense.
+    /// The wallet's answer is invalid.
     Nonsense,
 }
 
@@ -42,8 +42,8 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Tries the relays one after the other, each with an equal share of the time that is left. Nothing but a question
-    /// for the wallet's announcement is sent.
+    /// Tries the relays one after the other, each with an equal share of the remaining time. Only a request for the
+    /// wallet's announcement is sent.
     pub(super) async fn open(
         client: &Client,
         uri: &'a Uri,
@@ -69,7 +69,7 @@ impl<'a> Session<'a> {
         Err(Refusal::Trouble(last))
     }
 
-    /// Makes one request; gives its `result`.
+    /// Sends one request; returns its `result`.
     pub(super) async fn ask(
         &mut self,
         method: &str,
@@ -87,12 +87,12 @@ impl<'a> Session<'a> {
         let filter = json!({ "kinds": [23195], "authors": [self.uri.wallet().to_hex()], "#e": [id] });
         let event: Value = serde_json::from_str(&request.as_json()).map_err(|_| Refusal::Nonsense)?;
         self.socket.begin();
-        // Listened for first: a relay does not keep answers.
+        // Subscribed first: a relay does not store answers.
         let asked = self.socket.say(&json!(["REQ", ANSWER, filter])).await;
         asked.map_err(|_| Refusal::Trouble(Trouble::BrokeBefore))?;
         self.socket.say(&json!(["EVENT", event])).await.map_err(Refusal::Trouble)?;
         let result = loop {
-            let message = self.socket.hear().await.map_err(Refusal::Trouble)?;
+            let message = self.socket.receive().await.map_err(Refusal::Trouble)?;
             match parts(&message).as_slice() {
                 ["EVENT", ANSWER] => {
                     let event = message.get(2).unwrap_or(&Value::Null);
@@ -123,7 +123,7 @@ async fn announced(
     let filter = json!({ "kinds": [13194], "authors": [uri.wallet().to_hex()], "limit": 1 });
     socket.say(&json!(["REQ", INFO, filter])).await?;
     loop {
-        let message = socket.hear().await?;
+        let message = socket.receive().await?;
         match parts(&message).as_slice() {
             ["EVENT", INFO] => {
                 if let Some(info) = message.get(2).and_then(|event| seal::info(uri, event)) {
@@ -138,12 +138,12 @@ async fn announced(
     }
 }
 
-/// The kind of a message and what it is about.
+/// The type of a message and its subject.
 fn parts(message: &[Value]) -> Vec<&str> {
     message.iter().take(2).map_while(Value::as_str).collect()
 }
 
-/// What a relay's reason begins with says what it is (NIP-01, NIP-42).
+/// The prefix of a relay's reason gives its kind (NIP-01, NIP-42).
 fn refusal(reason: Option<&Value>) -> Fault {
     let reason = reason.and_then(Value::as_str).unwrap_or_default();
     match reason.split(':').next() {
@@ -153,7 +153,7 @@ fn refusal(reason: Option<&Value>) -> Fault {
     }
 }
 
-/// The result in an answer. Codes that we do not know are codes, too.
+/// The result in an answer. Unknown error codes are errors too.
 fn result(method: &str, answer: &Value) -> Result<Value, Refusal> {
     if let Some(code) = answer["error"]["code"].as_str() {
         return Err(Refusal::Wallet(code.to_owned()));

@@ -1,4 +1,4 @@
-//! A websocket to a relay, with limits on what it may say.
+//! A websocket to a relay, with limits on its messages.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::wallet::address::HttpAddress;
 use crate::wallet::failure::Trouble;
 use satcast_net::outbound::http::{Channel, Client};
 
-/// Largest message of a relay in bytes: an answer of NIP-44's largest size has some 90,000.
+/// Largest message of a relay in bytes: an answer of the largest size in NIP-44 has some 90,000.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1_024;
-/// Messages of a relay during one request, of whatever kind; some five are usual.
+/// Most messages of a relay during one request, of any kind; some five are usual.
 pub const MESSAGES_MAX: usize = 100;
-/// What the socket's buffers begin with, in bytes.
+/// Initial size of the socket's buffers in bytes.
 const BUFFER_BYTES: usize = 4 * 1_024;
 
 /// A connection to a relay; dropping it closes it.
@@ -25,7 +25,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects within `limit`; TLS and the upgrade are under the caller's own limit of time.
+    /// Connects within `limit`; TLS and the upgrade are under the caller's own time limit.
     pub(super) async fn open(client: &Client, relay: &HttpAddress, limit: Duration) -> Result<Self, Trouble> {
         let channel = client.open(relay.place(), limit).await.map_err(Trouble::Open)?;
         let config = WebSocketConfig::default()
@@ -39,18 +39,17 @@ impl Socket {
         Ok(Self { stream, heard: 0 })
     }
 
-    /// Begins to count the messages of another request.
+    /// Starts the count of messages for another request.
     pub(super) fn begin(&mut self) {
         self.heard = 0;
     }
 
-    /// Sends one message.
     pub(super) async fn say(&mut self, message: &Value) -> Result<(), Trouble> {
         self.stream.send(Message::text(message.to_string())).await.map_err(|_| Trouble::Broke)
     }
 
-    /// The next message that is a JSON array; anything else is counted and passed over.
-    pub(super) async fn hear(&mut self) -> Result<Vec<Value>, Trouble> {
+    /// The next message that is a JSON array; other messages are counted and ignored.
+    pub(super) async fn receive(&mut self) -> Result<Vec<Value>, Trouble> {
         use tokio_tungstenite::tungstenite::Error;
         loop {
             let message = match self.stream.next().await {

@@ -11,10 +11,10 @@ use satcast_net::outbound::Guard;
 
 /// Hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
-/// What a URI begins with; some wallets leave the slashes out.
+/// Prefix of a URI; some wallets leave the slashes out.
 const PREFIXES: [&str; 2] = ["nostr+walletconnect://", "nostr+walletconnect:"];
 
-/// A URI that was read. Never printed: it can spend.
+/// A parsed URI. Never printed: it can spend.
 #[derive(Clone)]
 pub(crate) struct Uri {
     wallet: PublicKey,
@@ -29,7 +29,7 @@ impl fmt::Debug for Uri {
 }
 
 impl Uri {
-    /// Reads a URI; parameters of other meaning are left alone.
+    /// Parses a URI; unknown parameters are ignored.
     pub(crate) fn parse(text: &str) -> Result<Self, ConnectionFault> {
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(ConnectionFault::NotNwc);
@@ -53,27 +53,27 @@ impl Uri {
         let secret = SecretKey::from_hex(&secret).map_err(|_| ConnectionFault::NwcKeys)?;
         let wallet = Some(wallet).filter(|text| is_key(text)).ok_or(ConnectionFault::NwcKeys)?;
         let wallet = PublicKey::from_hex(wallet).map_err(|_| ConnectionFault::NwcKeys)?;
-        // The bytes of a key that stands for no point are taken, too.
+        // The bytes of a key that is not on the curve are accepted too.
         wallet.xonly().map_err(|_| ConnectionFault::NwcKeys)?;
         Ok(Self { wallet, relays, keys: Keys::new(secret) })
     }
 
-    /// Whether every relay may be connected to, as far as this can be known without a resolver.
+    /// Whether every relay may be connected to, as far as this can be decided without a name lookup.
     pub(crate) fn check(&self, guard: &Guard) -> Result<(), ConnectionFault> {
         self.relays.iter().try_for_each(|relay| relay.check(guard))
     }
 
-    /// Who the wallet is.
+    /// The wallet's public key.
     pub(crate) fn wallet(&self) -> &PublicKey {
         &self.wallet
     }
 
-    /// Who we are towards it.
+    /// Our secret key.
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Where it is, in the order of the URI.
+    /// The relays in the order of the URI.
     pub(crate) fn relays(&self) -> &[HttpAddress] {
         &self.relays
     }

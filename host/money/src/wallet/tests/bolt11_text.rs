@@ -1,4 +1,4 @@
-//! Invoices of every kind, good and bad.
+//! Valid and invalid invoices.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{EXPIRY, NOW};
 use crate::wallet::bolt11::{self, Bolt11Error, EXPIRY_GRACE_MS, INVOICE_BYTES_MAX};
 use satcast_core::ids::{JSON_INTEGER_MAX, Msat, UnixMillis};
 
-/// How an invoice is made.
+/// A recipe for an invoice.
 #[derive(Clone)]
 pub(super) struct Recipe {
     pub(super) currency: Currency,
@@ -21,7 +21,7 @@ pub(super) struct Recipe {
     pub(super) hashes: Vec<[u8; 32]>,
     pub(super) made_at_secs: u64,
     pub(super) expiry: Option<Duration>,
-    /// Whether it names a payee, and whether that is who signs.
+    /// Whether it names a payee, and whether the payee signs.
     pub(super) payee: Option<bool>,
 }
 
@@ -71,7 +71,7 @@ impl Recipe {
 }
 
 #[test]
-fn invoices_that_others_made_are_read() {
+fn invoices_of_other_implementations_are_parsed() {
     // The example "a cup of coffee" of BOLT 11.
     let coffee = "lnbc2500u1pvjluezsp5zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zyg3zygspp5qqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdq5xysxxatsyp3k7enxv4jsxqzpu9qrsgquk0rl77nj30yxdy8j9vdx85fkpmdla2087ne0xh8nhedh8w27kyke0lp53ut353s06fv3qfegext0eh0ymjpf39tuven09sam30g4vgpfna3rh";
     let read = bolt11::read(coffee).unwrap();
@@ -97,7 +97,7 @@ fn every_network_is_read_and_the_default_end_is_an_hour() {
 }
 
 #[test]
-fn what_is_wrong_with_an_invoice_is_said() {
+fn faults_of_an_invoice_are_reported() {
     let good = Recipe::new(1_000);
     let most = u64::try_from(JSON_INTEGER_MAX).unwrap();
     let with = |amount: Option<(u64, Option<SiPrefix>)>| Recipe { amount, ..good.clone() };
@@ -117,12 +117,12 @@ fn what_is_wrong_with_an_invoice_is_said() {
     }
     let text = good.text();
     let long = format!("{text}{}", "q".repeat(INVOICE_BYTES_MAX - text.len()));
-    assert_eq!(bolt11::read(&long), Err(Bolt11Error::Malformed), "as long as may be");
+    assert_eq!(bolt11::read(&long), Err(Bolt11Error::Malformed), "of the largest length");
     assert_eq!(bolt11::read(&format!("{long}q")), Err(Bolt11Error::TooLong));
 }
 
 #[test]
-fn an_invoice_is_compared_with_what_was_asked_for() {
+fn an_invoice_is_compared_with_the_request() {
     let text = Recipe::new(1_000).text();
     let invoice = bolt11::read(&text).unwrap();
     let hash = invoice.payment_hash.clone();
@@ -156,11 +156,12 @@ fn an_invoice_is_compared_with_what_was_asked_for() {
     let end = invoice.expires_at.0;
     assert!(!bolt11::has_ended(&text, &hash, UnixMillis(end + EXPIRY_GRACE_MS)));
     assert!(bolt11::has_ended(&text, &hash, UnixMillis(end + EXPIRY_GRACE_MS + 1)));
-    assert!(!bolt11::has_ended(&text, "00", UnixMillis(i64::MAX)), "another one's end");
+    assert!(!bolt11::has_ended(&text, "00", UnixMillis(i64::MAX)), "the expiry of another invoice");
     assert!(!bolt11::has_ended("no invoice", &hash, UnixMillis(i64::MAX)));
 }
 
-/// One character changed, taken out or put in, at every place, and noise: never read as the same, and never a panic.
+/// One character changed, removed or inserted, at every position, and random data: never parsed as the original, and
+/// never a panic.
 #[test]
 fn garbage_is_refused() {
     let text = Recipe::new(1_000).text();

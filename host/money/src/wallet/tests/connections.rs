@@ -1,4 +1,4 @@
-//! What may be connected, and what of it is shown.
+//! Connections that are accepted, and their display form.
 
 use super::super::connection::{Connection, ConnectionFault, SECRET_BYTES_MAX, URL_BYTES_MAX};
 use super::guard;
@@ -7,7 +7,7 @@ use satcast_core::ids::WalletKind;
 use satcast_core::secret::Redacted;
 use satcast_net::outbound::Guard;
 
-/// The generator of the curve, which is a key like any other.
+/// The generator of the curve, which is a valid key.
 const KEY: &str = "79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
 const SECRET: &str = "0000000000000000000000000000000000000000000000000000000000000003";
 
@@ -129,7 +129,7 @@ fn broken_connection_texts_are_refused() {
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_be_read_says_so_at_every_call() {
+async fn an_unreadable_connection_fails_at_every_call() {
     let wallets = crate::wallet::Wallets::new(guard(), satcast_core::clock::Clock::manual(super::NOW));
     for kind in WalletKind::ALL {
         let connection =

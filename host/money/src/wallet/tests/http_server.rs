@@ -1,4 +1,4 @@
-//! An HTTP server that answers each path as it is told, and remembers what it was asked.
+//! An HTTP server with scripted answers, which records its requests.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,15 +17,15 @@ pub(super) enum Reply {
     Json(u16, Value),
     /// Status, further headers each with its line end, and a body.
     Text(u16, String, String),
-    /// Takes the request and says nothing.
+    /// Reads the request and never answers.
     Silent,
-    /// Takes the request and closes with a reset.
+    /// Reads the request and resets the connection.
     Reset,
     /// 200, the beginning of a body, and then nothing.
     Stalled,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
     /// Method and path.
@@ -41,7 +41,7 @@ pub(super) struct Server {
     address: SocketAddr,
     script: Script,
     received: Log,
-    /// Told when the client of a [`Reply::Silent`] went away.
+    /// Notified when the client of a [`Reply::Silent`] has disconnected.
     left: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -57,11 +57,11 @@ impl Server {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (script, received, left) = (Script::default(), Log::default(), Arc::<Notify>::default());
-        let (told, noted, seen) = (script.clone(), received.clone(), left.clone());
+        let (answers, noted, seen) = (script.clone(), received.clone(), left.clone());
         let task = tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(socket, told.clone(), noted.clone(), seen.clone()));
+                tokio::spawn(serve(socket, answers.clone(), noted.clone(), seen.clone()));
             }
         });
         Self { address, script, received, left, task }
@@ -78,7 +78,7 @@ impl Server {
         self.script.lock().insert(format!("{method} /base{path}"), replies);
     }
 
-    /// Waits until a client that got nothing goes away.
+    /// Waits until a client without an answer disconnects.
     pub(super) async fn left_alone(&self) {
         self.left.notified().await;
     }
@@ -87,7 +87,7 @@ impl Server {
         self.received.lock().clone()
     }
 
-    /// Methods and paths of what was received so far, which is forgotten.
+    /// Methods and paths received since the last call.
     pub(super) fn take_lines(&self) -> Vec<String> {
         let taken = std::mem::take(&mut *self.received.lock());
         taken.into_iter().map(|request| request.line.replace(" /base", " ")).collect()
@@ -129,7 +129,7 @@ async fn serve(mut socket: TcpStream, script: Script, received: Log, left: Arc<N
     let text = format!(
         "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
     );
-    // Errors are those of a client that went away.
+    // Errors of a client that has disconnected.
     let _ = socket.write_all(text.as_bytes()).await;
     let _ = socket.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! LNbits: every answer that it gives, and what is no answer.
+//! LNbits: valid and invalid answers.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn payment(invoice: &Invoice) -> String {
     format!("GET /api/v1/payments/{}", invoice.payment_hash)
 }
 
-/// What LNbits says of a payment of ours: `amount` is below zero for one that we made.
+/// LNbits' answer about our payment: `amount` is below zero for an outgoing payment.
 fn known(invoice: &Invoice, paid: bool, status: &str, amount: i64) -> Reply {
     let details = json!({
         "payment_hash": invoice.payment_hash, "amount": amount, "fee": -2_000, "bolt11": invoice.bolt11,
@@ -90,7 +90,7 @@ async fn answers_without_a_balance_are_faults() {
 }
 
 #[tokio::test]
-async fn silence_ends_by_itself_and_nobody_there_is_unreachable() {
+async fn silence_times_out_and_a_closed_port_is_unreachable() {
     let server = Server::new().await;
     let wallet = open_with(WalletKind::Lnbits, &server.url(), KEY, short());
     for reply in [Reply::Silent, Reply::Stalled] {
@@ -108,7 +108,7 @@ async fn silence_ends_by_itself_and_nobody_there_is_unreachable() {
     let url = server.url();
     drop(server);
     let gone = open(WalletKind::Lnbits, &url, KEY);
-    // The listener goes with the task, which ends when it is polled next.
+    // The listener is dropped with the task, which ends at its next poll.
     tokio::task::yield_now().await;
     for error in [
         gone.balance().await.unwrap_err(),
@@ -167,9 +167,9 @@ async fn a_payment_is_paid_with_its_fee() {
     assert_eq!(server.received().len(), 1, "nothing was left to ask");
 }
 
-/// What LNbits answers to the payment, what it says of the payment then, and what comes of both.
+/// LNbits' answer to the payment, its answer to the lookup, and the expected result.
 #[tokio::test]
-async fn what_a_failure_leaves_open_is_asked_for() {
+async fn an_open_outcome_of_a_failed_payment_is_looked_up() {
     let invoice = invoice(21_000);
     let paid = known(&invoice, true, "success", -21_000);
     let failed = known(&invoice, false, "failed", -21_000);
@@ -201,9 +201,9 @@ async fn what_a_failure_leaves_open_is_asked_for() {
         (Reply::Text(200, String::new(), "no JSON".to_owned()), unknown(), Err((Fault::Timeout, false))),
         (Reply::Reset, paid, Ok(())),
         (Reply::Reset, pending, Err((Fault::Timeout, false))),
-        // It may still be on its way in.
+        // The request may still be on its way.
         (Reply::Reset, unknown(), Err((Fault::Timeout, false))),
-        // So it may behind a gateway that gave up.
+        // The same behind a gateway that gave up.
         (detail(502, "bad gateway"), unknown(), Err((Fault::Internal, false))),
     ] {
         let server = Server::new().await;
@@ -248,7 +248,7 @@ async fn a_payment_without_an_answer_is_looked_up_before_time_is_over() {
 }
 
 #[tokio::test]
-async fn an_invoice_that_is_not_what_it_says_is_not_paid() {
+async fn an_invoice_that_differs_from_its_record_is_not_paid() {
     let server = Server::new().await;
     let good = invoice(21_000);
     let ended = Recipe { made_at_secs: 1_700_000_000, ..Recipe::new(21_000) }.text();
@@ -262,7 +262,7 @@ async fn an_invoice_that_is_not_what_it_says_is_not_paid() {
 }
 
 #[tokio::test]
-async fn invoices_are_made_and_compared_with_what_was_asked_for() {
+async fn created_invoices_are_compared_with_the_request() {
     let (server, good) = (Server::new().await, invoice(21_000));
     let made = |text: &str, hash: &str| {
         Reply::Json(201, json!({ "payment_hash": hash, "bolt11": text, "payment_request": text }))
@@ -327,11 +327,11 @@ async fn an_invoice_is_looked_up_with_the_wallet_s_own_key() {
     for hash in ["", "../wallet", &hash.to_uppercase()] {
         assert_eq!(wallet(&server).lookup(hash).await.unwrap(), InvoiceState::Unknown);
     }
-    assert!(server.received().is_empty(), "what is no payment hash goes nowhere");
+    assert!(server.received().is_empty(), "an invalid payment hash is not sent");
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_closes_its_connection() {
+async fn a_dropped_call_closes_its_connection() {
     let server = Server::new().await;
     server.on(BALANCE, [Reply::Silent]);
     let wallet = wallet(&server);

@@ -1,4 +1,4 @@
-//! The wallets against servers and relays that behave as they are told.
+//! Wallets against servers and relays with scripted behaviour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ mod nwc_hostile;
 mod phoenixd;
 mod relay;
 
-/// What the clock of every test shows.
+/// The time of every test's clock.
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 /// How long the invoices of the tests can be paid.
 const EXPIRY: Duration = Duration::from_secs(600);
@@ -39,7 +39,7 @@ fn open(kind: WalletKind, url: &str, secret: &str) -> Arc<dyn Lightning> {
     open_with(kind, url, secret, Limits::default())
 }
 
-/// Limits for tests that run into them.
+/// Short limits, for tests that exceed them.
 fn short() -> Limits {
     let short = Duration::from_millis(400);
     Limits { connect: short / 2, balance: short, lookup: short, invoice: short, pay: short * 3 }
@@ -50,7 +50,7 @@ fn invoice(msat: i64) -> Invoice {
     bolt11::read(&bolt11_text::Recipe::new(msat).text()).unwrap()
 }
 
-/// A wallet that is not polite must not be quoted: nothing of the invoice, of a secret, or of its own words.
+/// Errors must not quote the wallet: no invoice, no secret, and nothing of its own words.
 #[track_caller]
 fn assert_discreet(error: &WalletError, secrets: &[&str]) {
     let text = format!("{error} {error:?}");
@@ -63,7 +63,7 @@ fn assert_discreet(error: &WalletError, secrets: &[&str]) {
 }
 
 #[test]
-fn limits_of_time_are_those_that_are_written_down() {
+fn time_limits_have_their_documented_values() {
     let limits = Limits::default();
     assert_eq!(
         [limits.connect, limits.balance, limits.lookup, limits.invoice, limits.pay],
@@ -75,7 +75,7 @@ fn limits_of_time_are_those_that_are_written_down() {
             super::PAY_TIMEOUT
         ]
     );
-    assert!(super::CONNECT_TIMEOUT < super::BALANCE_TIMEOUT, "who could not connect is told so");
+    assert!(super::CONNECT_TIMEOUT < super::BALANCE_TIMEOUT, "a failed connection is reported as such");
     assert!(super::LOOKUP_TIMEOUT * 3 < super::PAY_TIMEOUT, "paying looks up before and after");
 }
 

@@ -1,4 +1,4 @@
-//! Nostr Wallet Connect: what is asked, and what a wallet answers.
+//! Nostr Wallet Connect: requests and answers.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ async fn a_request_is_encrypted_signed_and_short_lived() {
 }
 
 #[tokio::test]
-async fn the_newest_cipher_that_both_know_is_used() {
+async fn the_newest_common_cipher_is_used() {
     for (tag, cipher) in [
         (Some("nip44_v2"), "nip44_v2"),
         (Some("nip04 nip44_v2"), "nip44_v2"),
@@ -69,7 +69,11 @@ async fn relays_are_tried_in_order_until_the_wallet_is_found() {
     assert_eq!(wallet.balance().await.unwrap(), Msat(5));
     assert!(never.take_asked().is_empty() && other.take_asked().is_empty());
     let wallet = open(WalletKind::Nwc, &good.uri_over(&[&silent_url, &good_url]), "");
-    assert_eq!(wallet.balance().await.unwrap(), Msat(6), "one that hangs takes its share of the time only");
+    assert_eq!(
+        wallet.balance().await.unwrap(),
+        Msat(6),
+        "a relay that hangs uses only its share of the time"
+    );
     for relays in [vec![&*never_url, &gone], vec![&*other_url]] {
         let wallet = open(WalletKind::Nwc, &good.uri_over(&relays), "");
         let error = wallet.pay(&invoice(1_000)).await.unwrap_err();
@@ -104,7 +108,10 @@ async fn every_code_of_the_wallet_is_a_fault() {
         let error = wallet(&relay).balance().await.unwrap_err();
         assert_eq!((error.fault, error.certain), (fault, true), "{code}: {error}");
     }
-    assert!(!relay.take_methods().contains(&"lookup_invoice".to_owned()), "it does not look up");
+    assert!(
+        !relay.take_methods().contains(&"lookup_invoice".to_owned()),
+        "the wallet does not support lookups"
+    );
 }
 
 fn outgoing(invoice: &Invoice, state: Value) -> Vec<Step> {
@@ -131,7 +138,7 @@ async fn a_payment_is_looked_up_and_then_paid() {
 }
 
 #[tokio::test]
-async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
+async fn an_invoice_paid_or_in_flight_is_not_paid_again() {
     let (relay, invoice) = (Relay::new().await, invoice(21_000));
     let hash = &invoice.payment_hash;
     let older = |more: Value| {
@@ -158,7 +165,7 @@ async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
         assert_eq!((error.fault, error.certain), (Fault::Timeout, false));
         assert_eq!(relay.take_methods(), ["lookup_invoice"]);
     }
-    // These tell nothing of a payment, or that it failed: it is tried.
+    // These answers give no outcome, or a failure: the payment is tried.
     let incoming = json!({ "type": "incoming", "payment_hash": hash, "state": "settled", "preimage": "00" });
     let foreign = json!({ "type": "outgoing", "payment_hash": "00", "state": "settled" });
     for answer in [
@@ -175,7 +182,7 @@ async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
 }
 
 #[tokio::test]
-async fn what_a_failure_leaves_open_is_asked_for() {
+async fn an_open_outcome_of_a_failed_payment_is_looked_up() {
     let (relay, invoice) = (Relay::new().await, invoice(21_000));
     let failed = || vec![Step::Code("PAYMENT_FAILED")];
     for (answer, then, outcome) in [
@@ -209,7 +216,7 @@ async fn a_payment_without_an_answer_is_looked_up_before_time_is_over() {
 }
 
 #[tokio::test]
-async fn invoices_are_made_and_compared_with_what_was_asked_for() {
+async fn created_invoices_are_compared_with_the_request() {
     let (relay, good) = (Relay::new().await, invoice(21_000));
     let made = |text: &str, hash: &str| vec![Step::Result(json!({ "invoice": text, "payment_hash": hash }))];
     relay.will([made(&good.bolt11, &good.payment_hash)]);

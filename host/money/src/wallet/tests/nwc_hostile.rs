@@ -1,4 +1,4 @@
-//! Nostr Wallet Connect: relays and strangers that lie, drown and keep silent.
+//! Nostr Wallet Connect: relays and strangers that forge, flood or do not answer.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn garbage() -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn forgeries_and_garbage_are_passed_over() {
+async fn forgeries_and_garbage_are_ignored() {
     let relay = Relay::new().await;
     let mut steps: Vec<Step> = FORGERIES.into_iter().map(Step::Forged).collect();
     steps.extend(garbage());
@@ -57,7 +57,7 @@ async fn forgeries_and_garbage_are_passed_over() {
 }
 
 #[tokio::test]
-async fn without_the_wallet_s_own_answer_there_is_none() {
+async fn only_answers_signed_by_the_wallet_count() {
     let relay = Relay::new().await;
     let wallet = open_with(WalletKind::Nwc, &relay.uri(), "", short());
     for forgery in FORGERIES {
@@ -71,7 +71,7 @@ async fn without_the_wallet_s_own_answer_there_is_none() {
 }
 
 #[tokio::test]
-async fn an_announcement_that_does_not_come_is_not_waited_for() {
+async fn a_missing_announcement_ends_the_call_early() {
     let relay = Relay::announcing(Announced::Silent).await;
     let wallet = open_with(WalletKind::Nwc, &relay.uri(), "", short());
     let error = wallet.pay(&invoice(1_000)).await.unwrap_err();
@@ -96,10 +96,10 @@ async fn messages_have_a_largest_size() {
 }
 
 #[tokio::test]
-async fn a_request_hears_so_many_messages_and_no_more() {
+async fn a_request_reads_a_limited_number_of_messages() {
     let relay = Relay::announcing(Announced::As(Some("nip44_v2"), "pay_invoice")).await;
     let notice = json!(["NOTICE", "again"]).to_string();
-    // The ends of what is stored, for both subscriptions, are heard, too.
+    // The end markers of stored events count too, for both subscriptions.
     relay.will([vec![Step::Flood(notice.clone(), MESSAGES_MAX - 3), honest()]]);
     assert_eq!(wallet(&relay).balance().await.unwrap(), Msat(21));
     relay.will([vec![Step::Flood(notice.clone(), MESSAGES_MAX - 2), honest()]]);
@@ -112,7 +112,7 @@ async fn a_request_hears_so_many_messages_and_no_more() {
 }
 
 #[tokio::test]
-async fn answers_of_the_wallet_that_make_no_sense_are_faults() {
+async fn invalid_answers_of_the_wallet_are_faults() {
     let relay = Relay::new().await;
     for text in [
         "".to_owned(),
@@ -136,7 +136,7 @@ async fn answers_of_the_wallet_that_make_no_sense_are_faults() {
 }
 
 #[tokio::test]
-async fn a_relay_that_does_not_take_the_request_proves_nothing() {
+async fn a_relay_that_refuses_the_request_proves_nothing() {
     let relay = Relay::announcing(Announced::As(Some("nip44_v2"), "pay_invoice")).await;
     for (step, fault) in [
         (Step::NotTaken("rate-limited: hunter2"), Fault::RateLimited),
@@ -151,15 +151,15 @@ async fn a_relay_that_does_not_take_the_request_proves_nothing() {
         assert_eq!((error.fault, error.certain), (fault, false), "{step:?}");
         assert_discreet(&error, &[&relay.secret()]);
     }
-    // It said no, and passed it on all the same: by then nobody listens, and the next request is not confused by it.
+    // The relay refused the request and passed it on anyway: the late answer must not confuse the next request.
     relay.will([vec![Step::NotTaken("hunter2"), honest()], vec![honest()]]);
     assert_eq!(wallet(&relay).balance().await.unwrap_err().fault, Fault::Internal);
     assert_eq!(wallet(&relay).balance().await.unwrap(), Msat(21));
 }
 
 #[tokio::test]
-async fn the_answer_to_an_earlier_request_is_not_taken_for_the_next() {
-    // The payment is answered when its time is over, while what became of it is asked for.
+async fn an_answer_to_an_earlier_request_is_not_used_for_the_next() {
+    // The payment is answered after its time limit, during the lookup of its outcome.
     let (relay, invoice) = (Relay::new().await, invoice(21_000));
     let pending = json!({ "type": "outgoing", "payment_hash": invoice.payment_hash, "state": "pending" });
     relay.will([
@@ -173,7 +173,7 @@ async fn the_answer_to_an_earlier_request_is_not_taken_for_the_next() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_closes_its_connection() {
+async fn a_dropped_call_closes_its_connection() {
     let relay = Relay::new().await;
     let wallet = wallet(&relay);
     let call = tokio::spawn(async move { wallet.balance().await });
@@ -184,7 +184,7 @@ async fn a_call_that_is_given_up_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn what_is_no_relay_is_unreachable() {
+async fn a_server_that_is_not_a_relay_is_unreachable() {
     use super::http_server::{Reply, Server};
     let (server, relay) = (Server::new().await, Relay::new().await);
     let url = server.url().replace("http://", "ws://");

@@ -1,4 +1,4 @@
-//! phoenixd: every answer that it gives, and what is no answer.
+//! phoenixd: valid and invalid answers.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ async fn a_payment_is_looked_up_and_then_paid() {
 }
 
 #[tokio::test]
-async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
+async fn an_invoice_paid_or_in_flight_is_not_paid_again() {
     let (server, invoice) = (Server::new().await, invoice(21_000));
     server.on(&outgoing(&invoice), [sent(true, json!(1_800_000_000_000_i64))]);
     assert_eq!(wallet(&server).pay(&invoice).await.unwrap().fee, Some(Msat(4_084)));
@@ -91,9 +91,9 @@ async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
     assert!(server.take_lines().iter().all(|line| line != PAY), "nothing was paid");
 }
 
-/// What phoenixd answers to the payment, what it says of the payment then, and what comes of both.
+/// phoenixd's answer to the payment, its answer to the lookup, and the expected result.
 #[tokio::test]
-async fn what_a_failure_leaves_open_is_asked_for() {
+async fn an_open_outcome_of_a_failed_payment_is_looked_up() {
     let invoice = invoice(21_000);
     let reason =
         |words: &str| Reply::Json(200, json!({ "paymentHash": invoice.payment_hash, "reason": words }));
@@ -132,7 +132,7 @@ async fn what_a_failure_leaves_open_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_password_that_may_not_pay_proves_that_nothing_was_paid() {
+async fn a_password_without_the_right_to_pay_proves_that_nothing_was_paid() {
     let (server, invoice) = (Server::new().await, invoice(21_000));
     server.on(&outgoing(&invoice), [text(404, "")]);
     for (status, fault) in [(401, Fault::Unauthorized), (403, Fault::Restricted), (429, Fault::RateLimited)] {
@@ -155,7 +155,7 @@ async fn a_payment_without_an_answer_is_looked_up_before_time_is_over() {
 }
 
 #[tokio::test]
-async fn invoices_are_made_and_compared_with_what_was_asked_for() {
+async fn created_invoices_are_compared_with_the_request() {
     let (server, good) = (Server::new().await, invoice(21_000));
     let made = |text: &str, hash: &str| {
         Reply::Json(200, json!({ "amountSat": 21, "paymentHash": hash, "serialized": text }))

@@ -1,4 +1,4 @@
-//! A relay with a wallet behind it, in one: it announces the wallet as it is told, and takes steps for each request.
+//! A relay and its wallet in one: a scripted announcement, and scripted steps for each request.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,22 +18,22 @@ use tokio_tungstenite::{WebSocketStream, accept_async};
 
 use super::NOW;
 
-/// What the relay does with a request, one after the other.
+/// A step of the relay for a request.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// The wallet's answer with this `result`, for the method it was asked.
+    /// The wallet's answer with this `result`, for the requested method.
     Result(Value),
     /// The wallet's answer with this error code.
     Code(&'static str),
     /// The wallet's answer with this text inside.
     Inside(String),
-    /// An answer that is no answer of the wallet to this request.
+    /// A forged answer, or one for another request.
     Forged(Forgery),
     /// A message as it stands.
     Raw(String),
-    /// The same often.
+    /// The same message many times.
     Flood(String, usize),
-    /// The relay says that it did not take the request.
+    /// The relay refuses the request.
     NotTaken(&'static str),
     /// The relay ends the subscription.
     Closed(&'static str),
@@ -51,15 +51,15 @@ pub(super) enum Forgery {
     Kind,
 }
 
-/// How the wallet announces itself.
+/// The wallet's announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Announced {
     /// With this tag `encryption`, and these methods.
     As(Option<&'static str>, &'static str),
-    /// By somebody else, and then not at all.
+    /// Only one by another author.
     ByAnother,
     Never,
-    /// Not even with the end of what is stored.
+    /// None, not even the end of stored events.
     Silent,
 }
 
@@ -82,7 +82,7 @@ struct State {
     announced: Announced,
     steps: Mutex<VecDeque<Vec<Step>>>,
     asked: Mutex<Vec<Asked>>,
-    /// Connections that stand.
+    /// Open connections.
     open: watch::Sender<usize>,
 }
 
@@ -97,7 +97,7 @@ fn keys(byte: u8) -> Keys {
 }
 
 impl Relay {
-    /// One that knows NIP-44 and looks up payments.
+    /// A wallet that supports NIP-44 and looks up payments.
     pub(super) async fn new() -> Self {
         let methods = "pay_invoice get_balance make_invoice lookup_invoice";
         Self::announcing(Announced::As(Some("nip44_v2 nip04"), methods)).await
@@ -114,11 +114,11 @@ impl Relay {
             asked: Mutex::default(),
             open: watch::Sender::new(0),
         });
-        let told = Arc::clone(&state);
+        let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                let state = Arc::clone(&told);
+                let state = Arc::clone(&shared);
                 tokio::spawn(async move {
                     state.open.send_modify(|open| *open += 1);
                     serve(socket, &state).await;
@@ -133,7 +133,7 @@ impl Relay {
         format!("ws://{}", self.address)
     }
 
-    /// The connection text with this relay alone.
+    /// The connection text with this relay only.
     pub(super) fn uri(&self) -> String {
         self.uri_over(&[&self.url()])
     }
@@ -149,7 +149,7 @@ impl Relay {
         self.state.client.secret_key().to_secret_hex()
     }
 
-    /// What is done with the requests from now on, one list for each; nothing with those after them.
+    /// Steps for the following requests, one list for each; later requests get no steps.
     pub(super) fn will(&self, steps: impl IntoIterator<Item = Vec<Step>>) {
         *self.state.steps.lock() = steps.into_iter().collect();
     }
@@ -158,18 +158,18 @@ impl Relay {
         std::mem::take(&mut *self.state.asked.lock())
     }
 
-    /// Methods of the requests so far, which are forgotten.
+    /// Methods of the requests since the last call.
     pub(super) fn take_methods(&self) -> Vec<String> {
         self.take_asked().iter().map(|asked| asked.body["method"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until no connection stands.
+    /// Waits until no connection is open.
     pub(super) async fn left_alone(&self) {
         let mut open = self.state.open.subscribe();
         open.wait_for(|open| *open == 0).await.unwrap();
     }
 
-    /// Waits until there was a request.
+    /// Waits for a request.
     pub(super) async fn was_asked(&self) {
         while self.state.asked.lock().is_empty() {
             tokio::task::yield_now().await;
@@ -179,7 +179,7 @@ impl Relay {
 
 type Socket = WebSocketStream<TcpStream>;
 
-/// Errors of the socket are those of a client that went away.
+/// Errors of a client that has disconnected.
 async fn say(socket: &mut Socket, message: &Value) {
     let _ = socket.send(Message::text(message.to_string())).await;
 }
@@ -234,7 +234,7 @@ async fn announce(socket: &mut Socket, state: &State) {
     say(socket, &json!(["EOSE", "info"])).await;
 }
 
-/// A request that is being answered.
+/// A request in progress.
 struct Answering<'a> {
     state: &'a State,
     event: Event,

@@ -92,7 +92,7 @@ async fn rest(socket: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn requests_are_answered_and_know_their_peer() {
+async fn requests_are_answered_and_carry_their_peer() {
     let server = start(ServerLimits::default()).await;
     let mut socket = send(server.address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     let answer = rest(&mut socket).await;
@@ -127,7 +127,7 @@ async fn large_heads_and_many_headers_are_refused() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_cap_wait_for_a_place() {
+async fn connections_beyond_the_cap_wait_for_a_slot() {
     let limits = ServerLimits { connections_max: 1, ..ServerLimits::default() };
     let server = start(limits).await;
     let mut first = send(server.address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -141,7 +141,7 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_read_its_answers_loses_its_place() {
+async fn a_peer_that_does_not_read_its_answers_loses_its_slot() {
     let limits = ServerLimits {
         connections_max: 1,
         write_stall_timeout: Duration::from_millis(300),
@@ -151,7 +151,7 @@ async fn a_peer_that_does_not_read_its_answers_loses_its_place() {
     let pipelined = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
     let _deaf = send(server.address, &pipelined).await;
     let mut other = send(server.address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
-    assert!(rest(&mut other).await.contains("200 OK"), "the only place is free again");
+    assert!(rest(&mut other).await.contains("200 OK"), "the only slot is free again");
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn one_network_gets_no_more_connections_than_its_cap_unless_it_is_a_truste
             }
         }
     };
-    tokio::time::timeout(WAIT_MAX, served).await.expect("a place that was given back is taken again");
+    tokio::time::timeout(WAIT_MAX, served).await.expect("a released slot is used again");
     let proxies = config::Http { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..listen() };
     let server = start_with(&proxies, limits).await;
     let mut held = Vec::new();
@@ -213,7 +213,7 @@ async fn shutdown_lets_running_requests_finish_and_closes_idle_connections() {
     assert!(rest(&mut busy).await.ends_with("slow"));
     assert_eq!(rest(&mut idle).await, "");
     tokio::time::timeout(WAIT_MAX, server.task).await.unwrap().unwrap();
-    assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(server.address).await.is_err(), "the listener is closed");
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn a_peer_that_sends_more_than_is_read_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn a_peer_that_asks_first_is_not_told_to_send() {
+async fn a_peer_that_expects_100_continue_is_not_asked_to_send() {
     let server = start(ServerLimits::default()).await;
     let head = "POST /deaf HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n";
     let mut socket = send(server.address, head).await;
@@ -291,7 +291,7 @@ async fn a_peer_that_never_ends_its_body_is_not_read_for_ever() {
 }
 
 #[test]
-fn connections_leave_most_open_files_to_others() {
+fn connections_use_a_fourth_of_the_open_files() {
     let of = |open_files| {
         let limits = ServerLimits::within(open_files);
         (limits.connections_max, limits.per_network_max)
@@ -300,5 +300,5 @@ fn connections_leave_most_open_files_to_others() {
     assert_eq!(of(u64::MAX), (CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX));
     assert_eq!(of(4_096), (1_024, 512));
     assert_eq!(of(300), (75, 37));
-    assert_eq!(of(0), (2, 1), "it always answers somebody");
+    assert_eq!(of(0), (2, 1), "at least one connection is allowed");
 }

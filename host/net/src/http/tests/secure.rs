@@ -1,4 +1,4 @@
-//! The listener with a certificate: which HTTP is spoken, and what an HTTP/2 peer may not do.
+//! The listener with a certificate: the HTTP version, and the limits of HTTP/2 peers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ fn get(path: &str) -> hyper::Request<Empty<Bytes>> {
     hyper::Request::get(format!("https://{NAME}{path}")).body(Empty::new()).unwrap()
 }
 
-/// The only place of a server with one is free (again).
+/// The only slot of a server with one is free.
 async fn assert_served(server: &Secure) {
     let served = async {
         let (mut requests, _task) = server.http_2().await;
@@ -85,7 +85,7 @@ async fn assert_served(server: &Secure) {
 }
 
 #[tokio::test]
-async fn browsers_get_http_2_and_others_what_they_speak() {
+async fn alpn_selects_http_2_or_http_1() {
     let server = start_secure(ServerLimits::default()).await;
     let (mut requests, _task) = server.http_2().await;
     let answers =
@@ -106,11 +106,11 @@ async fn browsers_get_http_2_and_others_what_they_speak() {
     let mut plain = send(server.running.address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let mut answer = Vec::new();
     let _ = tokio::time::timeout(WAIT_MAX, plain.read_to_end(&mut answer)).await.expect("the server closes");
-    assert!(!answer.starts_with(b"HTTP"), "nothing is said in clear");
+    assert!(!answer.starts_with(b"HTTP"), "no answer in clear text");
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_to_an_end_is_closed() {
+async fn an_unfinished_handshake_is_closed() {
     let limits = ServerLimits {
         connections_max: 1,
         head_timeout: Duration::from_millis(300),
@@ -123,7 +123,7 @@ async fn a_handshake_that_does_not_come_to_an_end_is_closed() {
 }
 
 #[tokio::test]
-async fn an_http_2_connection_without_requests_loses_its_place() {
+async fn an_http_2_connection_without_requests_loses_its_slot() {
     let limits = ServerLimits {
         connections_max: 1,
         head_timeout: Duration::from_millis(300),
@@ -137,7 +137,7 @@ async fn an_http_2_connection_without_requests_loses_its_place() {
 }
 
 #[tokio::test]
-async fn an_http_2_peer_that_keeps_its_window_shut_loses_its_place() {
+async fn an_http_2_peer_that_keeps_its_window_closed_loses_its_slot() {
     let limits = ServerLimits {
         connections_max: 1,
         write_stall_timeout: Duration::from_millis(300),

@@ -29,7 +29,7 @@ const IDLE_PER_HOST_MAX: usize = 4;
 const AGENT: &str = concat!("Satcast/", env!("CARGO_PKG_VERSION"));
 
 tokio::task_local! {
-    /// Whom the request of this task is made for; the library asks its resolver with nothing but a name.
+    /// The asker of this task's request; the HTTP library passes only a name to its resolver.
     static ASKER: Asker;
 }
 
@@ -44,13 +44,13 @@ impl From<rustls::Error> for TlsError {
     }
 }
 
-/// Why there is no connection. Nothing was sent yet but what TLS needs.
+/// Why there is no connection. Nothing but the TLS handshake was sent.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
     /// The guard refused the host, or it was not reached.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// The host can stand in no certificate.
+    /// The host cannot be the name in a certificate.
     #[error("the host name cannot be used with TLS")]
     Name,
     /// The certificate was refused, or TLS broke.
@@ -58,7 +58,7 @@ pub enum OpenError {
     Tls(String),
 }
 
-/// Why there is no answer. Holds nothing of the URL but the host.
+/// Why there is no answer. Contains only the host of the URL.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HttpError {
     /// The request was not sent.
@@ -69,26 +69,26 @@ pub enum HttpError {
     Broke(String),
 }
 
-/// Where a connection without HTTP goes, taken from an address that was checked.
+/// Target of a connection without HTTP, from a checked address.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// Name or literal address; IPv6 may stand in brackets.
     pub host: &'a str,
     /// TCP port.
     pub port: u16,
-    /// Whether TLS is spoken.
+    /// Whether to use TLS.
     pub tls: bool,
 }
 
-/// What both sides of a connection can do, with and without TLS.
+/// A byte stream with or without TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A connection that stands.
+/// An open connection.
 pub type Channel = Box<dyn Stream>;
 
-/// Makes requests through a guard; clones share their connections.
+/// Sends requests through a guard; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     guard: Guard,
@@ -98,7 +98,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that trusts the system's certificate authorities. `connect_limit` is the longest time until a connection stands,
+    /// A client that trusts the system's certificate authorities. `connect_limit` is the longest time for opening a connection,
     /// look-up and TLS included.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_roots(guard: Guard, connect_limit: Duration, roots: RootCertStore) -> Result<Self, TlsError> {
-        // Named, because a process may have no default provider.
+        // Explicit, because a process may have no default provider.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let tls = builder
             .with_safe_default_protocol_versions()?
@@ -141,7 +141,7 @@ impl Client {
         Ok(Self { guard, http, tls: Arc::new(tls), connect_limit })
     }
 
-    /// This client, as `asker` uses it.
+    /// This client on behalf of `asker`.
     #[must_use]
     pub fn asked_by(&self, asker: Asker) -> Self {
         Self { guard: self.guard.asked_by(asker), ..self.clone() }
@@ -162,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Why a connection does not stand.
+    /// Why a connection could not be opened.
     fn not_opened(&self, error: &reqwest::Error, host: &str, port: u16) -> OpenError {
         let host = Target::parse(host).map_or_else(String::new, |target| target.to_string());
         if let Some(refused) = causes(error).find_map(|cause| cause.downcast_ref::<GuardError>()) {
@@ -186,8 +186,8 @@ impl Client {
         GuardError::Connect { host, port, source: Arc::new(source) }.into()
     }
 
-    /// Resolves, checks and connects within `limit`; TLS, which follows, is under the caller's own limit of time. For what is
-    /// no HTTP.
+    /// Resolves, checks and connects within `limit`; the caller limits the time of the TLS handshake that follows. For protocols
+    /// other than HTTP.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -205,7 +205,7 @@ impl Client {
     }
 }
 
-/// An answer whose head came. Dropped before the end of its body, it closes the connection.
+/// An answer whose head has arrived. Dropping it before the end of its body closes the connection.
 #[derive(Debug)]
 pub struct Answer(Response);
 
@@ -215,21 +215,21 @@ impl Answer {
         &self.0
     }
 
-    /// Appends the body to `into` until that holds `max` bytes. What came before a failure stays.
+    /// Appends the body to `into` up to `max` bytes. Bytes received before a failure stay in `into`.
     ///
     /// # Errors
     /// The connection broke.
     pub async fn read(&mut self, into: &mut Vec<u8>, max: usize) -> Result<(), HttpError> {
         while into.len() < max {
             let Some(data) = self.0.chunk().await.map_err(|error| broke(&error))? else { return Ok(()) };
-            let room = max - into.len();
-            into.extend_from_slice(&data[..data.len().min(room)]);
+            let free = max - into.len();
+            into.extend_from_slice(&data[..data.len().min(free)]);
         }
         Ok(())
     }
 }
 
-/// The guard as the client's resolver. The look-up has less time than the whole connection, so that its own error is the one seen.
+/// The guard as the client's resolver. The look-up has less time than the whole connection, so that its error is reported.
 struct Checked {
     guard: Guard,
     limit: Duration,
@@ -240,14 +240,14 @@ impl Resolve for Checked {
         let asked = ASKER.try_with(|asker| self.guard.asked_by(asker.clone()));
         let (guard, limit) = (asked.unwrap_or_else(|_| self.guard.clone()), self.limit);
         Box::pin(async move {
-            // The client puts the port of the URL.
+            // The client sets the port of the URL.
             let found = guard.resolve(name.as_str(), 0, limit).await?;
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
 }
 
-/// What an error comes from. The error itself names the URL and is left out.
+/// The causes of an error, without the error itself, which contains the URL.
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     let mut next = error.source();
     from_fn(move || {
@@ -257,7 +257,7 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)
     })
 }
 
-/// The error of TLS in one of a socket, however often it was wrapped.
+/// The TLS error inside a socket's error, at any depth.
 fn of_tls(error: &io::Error) -> Option<&rustls::Error> {
     let inner = error.get_ref()?;
     inner.downcast_ref().or_else(|| of_tls(inner.downcast_ref()?))

@@ -91,7 +91,7 @@ async fn a_connection_serves_again_and_ends_with_its_client() {
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_needs_is_closed() {
+async fn an_unused_connection_is_closed() {
     let mut server = Server::new().await;
     let client = client(guard("127.0.0.1"));
     server.asked_by(&client).await;
@@ -146,7 +146,7 @@ async fn an_answer_without_end_is_cut() {
 }
 
 #[tokio::test]
-async fn who_gives_a_slow_answer_up_closes_its_connection() {
+async fn dropping_a_slow_answer_closes_its_connection() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let (begun, begins) = tokio::sync::oneshot::channel();
@@ -171,7 +171,7 @@ async fn who_gives_a_slow_answer_up_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_off_is_told_without_the_url() {
+async fn the_error_of_a_broken_connection_has_no_url() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let client = client(guard("127.0.0.1"));

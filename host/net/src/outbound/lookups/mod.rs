@@ -1,4 +1,4 @@
-//! Look-ups of names: how many run at once and for whom. None waits for another but for a permit, and nothing is kept of an answer.
+//! Name look-ups, with limits in total and per asker. A look-up waits only for a permit; answers are not cached.
 
 use std::fmt;
 use std::io;
@@ -13,56 +13,56 @@ use tokio::time::{Instant, timeout_at};
 
 use super::system::System;
 
-/// Look-ups running at once for one guard, first and further tries together: those of webhooks do not keep streams waiting. Each needs
+/// Concurrent look-ups of one guard, first and further tries together; webhooks have a guard of their own. Each needs
 /// two sockets.
 pub const LOOKUPS_AT_ONCE_MAX: u64 = 512;
-/// First tries of one account or part of the service at once: more than one stream may have destinations.
+/// Concurrent first tries of one account or part of the service: enough for the destinations of several streams.
 pub const LOOKUPS_OF_ASKER_MAX: u64 = 64;
-/// Its tries at once of names that were not answered at first.
+/// Concurrent further tries of one asker, for names that were not answered at first.
 pub const SLOW_LOOKUPS_OF_ASKER_MAX: u64 = 32;
-/// How long a name is asked for at first. One that is not answered by then is waited for among others of that kind alone: silent names
-/// do not delay another name of the same account. Where too many of those are asked for, it is asked for again when it is its turn.
+/// Duration of the first try. A name without an answer by then moves to the limit of slow names, so that silent names
+/// do not delay other names of the same account. When that limit is reached, the name is looked up again once a permit is free.
 const FIRST_TRY_MS: u64 = 1_000;
 
-/// Whom a name is looked up for.
+/// The account or part of the service that a name is looked up for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Asker {
-    /// An account, for a destination, webhook or wallet of its own.
+    /// An account, for one of its destinations, webhooks or wallets.
     Account(i64),
-    /// A part of the service, by its name, that does not say for which account.
+    /// A part of the service, by its name, when the account is unknown.
     Service(Arc<str>),
 }
 
-/// Whose look-ups keep a name from being looked up.
+/// The look-ups that use all permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crowd {
-    /// Its account's own.
+    /// Those of the same account.
     Own,
-    /// Everybody's.
+    /// Those of all accounts.
     All,
 }
 
 impl fmt::Display for Crowd {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Own => "too many other names of its owner are not answered (check those names)",
-            Self::All => "too many other look-ups wait for answers",
+            Self::Own => "too many other names of the same owner got no answer (check those names)",
+            Self::All => "too many other look-ups are waiting for answers",
         })
     }
 }
 
-/// Looks a name up. An error is words for the user; of kind `TimedOut`, it means that no name server answered.
+/// Looks a name up. The error's text is shown to the user; the kind `TimedOut` means that no name server answered.
 pub type Resolver = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// Why there are no addresses.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// The resolver's words.
+    /// The resolver's error.
     Failed(String),
-    /// It says nothing since so long.
+    /// The resolver did not answer for this long.
     Silent(Duration),
-    /// It was not asked, or too late to blame it.
-    NoPlace(Crowd),
+    /// The resolver was not asked, or too late for an answer in time.
+    NoPermit(Crowd),
 }
 
 /// Look-ups of one guard.
@@ -70,7 +70,7 @@ pub(super) struct Lookups {
     resolver: Resolver,
     /// First tries.
     first: Quota<Asker>,
-    /// Tries of names that were not answered at first.
+    /// Further tries of names that were not answered at first.
     slow: Quota<Asker>,
 }
 
@@ -113,7 +113,7 @@ impl Lookups {
                     // Nothing runs without a permit.
                     question = None;
                     let permit = timeout_at(deadline, running.take(asker.clone(), 1)).await;
-                    permit.map_err(|_| Unknown::NoPlace(crowd))?
+                    permit.map_err(|_| Unknown::NoPermit(crowd))?
                 }
             };
             let since = Instant::now();
@@ -129,8 +129,8 @@ impl Lookups {
                 Err(_) => {}
             }
         }
-        // A name server that had only the rest of the time is not called silent.
-        Err(if ran < limit / 2 { Unknown::NoPlace(crowd) } else { Unknown::Silent(ran) })
+        // A name server that had only part of the time is not reported as silent.
+        Err(if ran < limit / 2 { Unknown::NoPermit(crowd) } else { Unknown::Silent(ran) })
     }
 }
 

@@ -55,7 +55,7 @@ async fn silent_names_delay_neither_another_name_of_the_account_nor_another_acco
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_answered_late_is_asked_for_once_and_again_where_others_are_before_it() {
+async fn a_late_name_is_looked_up_once_and_again_when_it_had_to_wait() {
     let asked = Arc::new(AtomicU64::new(0));
     let counted = asked.clone();
     let lookups = Arc::new(Lookups::with_resolver(Arc::new(move |name: String| -> BoxFuture<'static, _> {
@@ -79,7 +79,7 @@ async fn a_name_that_is_answered_late_is_asked_for_once_and_again_where_others_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_whose_server_looks_further_is_not_put_among_the_silent_ones() {
+async fn a_name_with_a_slow_recursive_server_is_not_a_silent_one() {
     let lookups = Lookups::with_resolver(Arc::new(|name: String| -> BoxFuture<'static, _> {
         Box::pin(async move {
             let wait = if name.starts_with("far") { Duration::from_millis(450) } else { 2 * LIMIT };
@@ -95,7 +95,7 @@ async fn a_name_whose_server_looks_further_is_not_put_among_the_silent_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_without_a_permit_are_not_told_that_the_name_server_is_silent() {
+async fn look_ups_without_a_permit_do_not_report_a_silent_name_server() {
     let lookups = lookups();
     let count = SLOW_LOOKUPS_OF_ASKER_MAX + 1;
     let asked = ask_slow(&lookups, Asker::Account(1), count).await;
@@ -108,12 +108,15 @@ async fn those_without_a_permit_are_not_told_that_the_name_server_is_silent() {
     let silent =
         |outcomes: &[Unknown]| outcomes.iter().filter(|one| **one == Unknown::Silent(LIMIT)).count() as u64;
     assert_eq!((silent(own), silent(service)), (SLOW_LOOKUPS_OF_ASKER_MAX, SLOW_LOOKUPS_OF_ASKER_MAX));
-    assert!(own.contains(&Unknown::NoPlace(Crowd::Own)));
-    assert!(service.contains(&Unknown::NoPlace(Crowd::All)), "nobody is told of names of others");
+    assert!(own.contains(&Unknown::NoPermit(Crowd::Own)));
+    assert!(
+        service.contains(&Unknown::NoPermit(Crowd::All)),
+        "the error names no look-ups of other accounts"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_run_than_may_and_who_gives_up_gives_the_permit_back() {
+async fn look_ups_are_limited_and_a_cancelled_one_returns_its_permit() {
     let lookups = lookups();
     let mut asked = Vec::new();
     let half = LOOKUPS_AT_ONCE_MAX / 2;
@@ -124,7 +127,7 @@ async fn no_more_run_than_may_and_who_gives_up_gives_the_permit_back() {
     tokio::time::sleep(Duration::from_millis(FIRST_TRY_MS + 1)).await;
     assert_eq!((lookups.first.taken(), lookups.slow.taken()), (half, half));
     let late = lookups.find("good.example", &Asker::Account(-1), LIMIT / 100).await;
-    assert_eq!(late, Err(Unknown::NoPlace(Crowd::All)));
+    assert_eq!(late, Err(Unknown::NoPermit(Crowd::All)));
     for asked in asked {
         asked.abort();
         assert!(asked.await.unwrap_err().is_cancelled());
@@ -134,7 +137,7 @@ async fn no_more_run_than_may_and_who_gives_up_gives_the_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_server_that_had_no_time_is_not_blamed() {
+async fn a_name_server_without_time_is_not_reported_as_silent() {
     let lookups = lookups();
     let asked = ask_slow(&lookups, Asker::Account(1), SLOW_LOOKUPS_OF_ASKER_MAX).await;
     tokio::time::sleep(LIMIT - Duration::from_secs(1)).await;
@@ -144,12 +147,12 @@ async fn a_name_server_that_had_no_time_is_not_blamed() {
     let again = ask_slow(&lookups, Asker::Account(1), SLOW_LOOKUPS_OF_ASKER_MAX).await;
     tokio::time::sleep(Duration::from_millis(2 * FIRST_TRY_MS)).await;
     let late = lookups.find("slow.late", &Asker::Account(1), LIMIT / 2).await;
-    assert!(matches!(late, Err(Unknown::NoPlace(_))), "{late:?}");
+    assert!(matches!(late, Err(Unknown::NoPermit(_))), "{late:?}");
     drop((asked, again));
 }
 
 #[tokio::test]
-async fn what_the_resolver_says_is_passed_on() {
+async fn the_resolvers_error_is_passed_on() {
     let lookups = Lookups::with_resolver(Arc::new(|name: String| -> BoxFuture<'static, _> {
         let silent = name.starts_with("silent");
         let error = if silent { io::ErrorKind::TimedOut.into() } else { io::Error::other("no such name") };

@@ -23,19 +23,19 @@ use super::{LOOKUP_TIMEOUT_MS, LOOKUPS_AT_ONCE_MAX};
 
 /// Name servers that are asked, as in the C library.
 const SERVERS_MAX: usize = 3;
-/// Who is asked where `resolv.conf` names nobody (resolv.conf(5)).
+/// The name server when `resolv.conf` has none (resolv.conf(5)).
 const NO_SERVERS: &str = "nameserver 127.0.0.1\n";
 
-/// The two files, and what they said when they were read last.
+/// The two files, and their content when they were last read.
 pub(super) struct System {
     hosts: PathBuf,
     resolv_conf: PathBuf,
-    /// Where name servers listen; another one in tests only.
+    /// Port of name servers; differs in tests only.
     port: u16,
     read: Mutex<Option<(Stamps, Arc<Read>)>>,
 }
 
-/// What tells a file from a later one of that name; `None` for a missing one.
+/// Identifies the version of each file; `None` for a missing file.
 type Stamps = [Option<(u64, u64, i64, i64)>; 2];
 
 struct Read {
@@ -56,18 +56,18 @@ impl Default for System {
 }
 
 impl System {
-    /// The addresses of a name, IPv6 and IPv4 in turns, so that a family that leads nowhere does not take all tries.
+    /// The addresses of a name, alternating IPv6 and IPv4, so that an unreachable family does not use up all tries.
     pub(super) async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let read = self.current()?;
         let name = Name::from_str_relaxed(name).map_err(|_| io::Error::other("it is no host name"))?;
         let listed = read.listed(&name);
         let found = if listed.is_empty() { read.ask(name).await? } else { listed };
         let (v6, v4): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
-        let places = 0..v6.len().max(v4.len());
-        Ok(places.flat_map(|place| [v6.get(place), v4.get(place)]).flatten().copied().collect())
+        let indexes = 0..v6.len().max(v4.len());
+        Ok(indexes.flat_map(|index| [v6.get(index), v4.get(index)]).flatten().copied().collect())
     }
 
-    /// What the files say now. They are small and local: reading them is not worth a thread.
+    /// The current content of the files. They are small and local: reading them needs no thread.
     fn current(&self) -> io::Result<Arc<Read>> {
         let stamps = [&self.hosts, &self.resolv_conf].map(|path| {
             let file = fs::metadata(path).ok()?;
@@ -85,7 +85,7 @@ impl System {
         }
     }
 
-    /// A file that cannot be read is one that says nothing; what cannot be read of one is left out.
+    /// An unreadable file counts as empty; unreadable lines are ignored.
     fn read_files(&self) -> Result<Read, NetError> {
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf(text_of(&self.hosts).as_bytes())?;
@@ -105,7 +105,7 @@ impl System {
         options.attempts = 0;
         options.cache_size = 0;
         options.max_active_requests = usize::try_from(2 * LOOKUPS_AT_ONCE_MAX).unwrap_or(usize::MAX);
-        // It comes first, for both families at once.
+        // The hosts file comes first, for both families.
         options.use_hosts_file = ResolveHosts::Never;
         let servers = name_servers.into_iter().map(|mut server| {
             server.connections.iter_mut().for_each(|connection| connection.port = self.port);
@@ -121,7 +121,7 @@ fn text_of(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// A line of `resolv.conf` without search domains that are no names: one would make the whole file useless.
+/// A line of `resolv.conf` without invalid search domains: one would make the whole file unusable.
 fn readable(line: &str) -> String {
     let said = line.split(['#', ';']).next().unwrap_or_default();
     let mut words: Vec<&str> = said.split_whitespace().collect();
@@ -132,7 +132,7 @@ fn readable(line: &str) -> String {
 }
 
 impl Read {
-    /// What the hosts file says.
+    /// The addresses in the hosts file.
     fn listed(&self, name: &Name) -> Vec<IpAddr> {
         let both = [RecordType::AAAA, RecordType::A].into_iter();
         let found = both.filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)));
@@ -143,7 +143,7 @@ impl Read {
             .collect()
     }
 
-    /// Asks one name server after the other; the first that knows, or knows that there is nothing, decides.
+    /// Asks one name server after the other; the first with an answer, or with the answer that nothing exists, decides.
     async fn ask(&self, name: Name) -> io::Result<Vec<IpAddr>> {
         let mut failure = NetError::NoConnections;
         for server in &self.servers {
@@ -156,7 +156,7 @@ impl Read {
                 Err(error) => failure = error,
             }
         }
-        // Its own words would tell the name server's address.
+        // Its own error would reveal the name server's address.
         Err(match failure {
             NetError::Timeout => io::ErrorKind::TimedOut.into(),
             _ => io::Error::other("the name server failed"),

@@ -144,7 +144,7 @@ async fn lines_and_domains_that_cannot_be_read_are_left_out() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_in_plain_words() {
+async fn missing_names_give_plain_errors() {
     let names = [("empty.example", Says::Nothing), ("broken.example", Says::Failure)];
     let server = NameServer::new([127, 0, 0, 1], 0, names).await;
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! What a request body holds, said once: from its declaration come the reading, the texts of errors and the shape in the
-//! document.
+//! Declarations of request bodies: each gives the parser, the error texts and the schema in the API document.
 
 use std::fmt;
 
@@ -11,31 +10,31 @@ use crate::base::ApiError;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// The title of shapes that take no other fields: poem-openapi has no word for that. The document says it in its own.
+/// Title that marks schemas without additional fields, which poem-openapi cannot express; the document replaces it.
 pub(in crate::api) const CLOSED: &str = "closed";
 
-/// A JSON object of a request; made by [`body!`].
+/// A JSON object of a request; implemented by [`body!`].
 pub(in crate::api) trait Declared: Sized + 'static {
-    /// What is said of it.
+    /// Its schema.
     fn shape() -> &'static Shape;
 
-    /// Takes it out of the fields.
+    /// Reads the value from the fields.
     ///
     /// # Errors
-    /// What the first faulty field says.
+    /// The error of the first invalid field.
     fn from_fields(fields: &mut Fields<'_>) -> Result<Self>;
 }
 
-/// A JSON object in the document.
+/// Schema of a JSON object.
 pub(in crate::api) struct Shape {
     name: &'static str,
     about: String,
     fields: Vec<Property>,
-    /// Fields of which at least one must be sent, and the code of the error otherwise.
+    /// Fields of which at least one must be sent, and the code of the error if none is.
     needed: Option<(&'static [&'static str], &'static str)>,
 }
 
-/// A field in the document.
+/// Schema of a field.
 pub(in crate::api) struct Property {
     pub(super) name: &'static str,
     pub(super) about: String,
@@ -58,12 +57,12 @@ impl Shape {
     }
 }
 
-/// The lines of a comment.
+/// Joins the lines of a comment.
 pub(super) fn joined(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n")
 }
 
-/// Adds the shape of `T` and all that it refers to.
+/// Adds the schema of `T` and all schemas that it refers to.
 pub(in crate::api) fn register<T: Declared>(registry: &mut Registry) {
     let shape = T::shape();
     registry.create_schema::<T, _>(shape.name.to_owned(), |registry| {
@@ -81,12 +80,12 @@ pub(in crate::api) fn register<T: Declared>(registry: &mut Registry) {
     });
 }
 
-/// Where a value stands in a body: `destinations[1].config`, nothing for the body itself.
+/// Path of a value in a body: `destinations[1].config`; empty for the body itself.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Place(String);
 
 impl Place {
-    /// An entry of the list that stands here.
+    /// Path of an entry of the list at this path.
     pub(super) fn entry(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
@@ -95,12 +94,12 @@ impl Place {
         Self(if self.0.is_empty() { name.to_owned() } else { format!("{}.{name}", self.0) })
     }
 
-    /// 400, in words that follow the field's name.
+    /// 400; `fault` continues a sentence that starts with the field's name.
     pub(in crate::api) fn malformed(&self, fault: &str) -> ApiError {
         ApiError::malformed("malformed_field", format!("{self} {fault}"))
     }
 
-    /// 422, in words that follow the field's name.
+    /// 422; `fault` continues a sentence that starts with the field's name.
     pub(in crate::api) fn refused(&self, code: &'static str, fault: &str) -> ApiError {
         ApiError::refused(code, format!("{self} {fault}"))
     }
@@ -112,7 +111,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A JSON object that is taken apart.
+/// The fields of a JSON object that are not read yet.
 #[derive(Debug)]
 pub(in crate::api) struct Fields<'a> {
     map: Map<String, Value>,
@@ -120,10 +119,10 @@ pub(in crate::api) struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Takes a field out.
+    /// Removes and reads a field.
     ///
     /// # Errors
-    /// What its kind says, and 400 for one that is missing.
+    /// The error of its kind, and 400 for a missing field.
     pub(in crate::api) fn take<T>(&mut self, name: &str, kind: Kind<T>) -> Result<T> {
         let place = self.place.field(name);
         match self.map.remove(name).or(kind.notes.default) {
@@ -136,17 +135,18 @@ impl Fields<'_> {
 /// Reads a whole object.
 ///
 /// # Errors
-/// 400: not an object or an unknown field; what its fields say; 422 when nothing is sent of which something must be.
+/// 400 for a value that is not an object and for unknown fields; the errors of its fields; 422 when none of the fields is sent of
+/// which one is required.
 pub(in crate::api) fn read<T: Declared>(value: Value, place: &Place) -> Result<T> {
     let Value::Object(map) = value else {
-        let what = if place.0.is_empty() { "The request body" } else { &place.0 };
-        return Err(ApiError::malformed("malformed_body", format!("{what} must be a JSON object")));
+        let subject = if place.0.is_empty() { "The request body" } else { &place.0 };
+        return Err(ApiError::malformed("malformed_body", format!("{subject} must be a JSON object")));
     };
     let shape = T::shape();
     let known = || shape.fields.iter().map(|field| field.name);
     if let Some(name) = map.keys().find(|name| !known().any(|known| known == *name)) {
         let (name, known) = (place.field(&shown_name(name)).0, known().collect::<Vec<_>>().join(", "));
-        let text = format!("Unknown field `{name}`; known are: {known}");
+        let text = format!("Unknown field `{name}`; known fields: {known}");
         return Err(ApiError::malformed("unknown_field", text));
     }
     let missing = shape.needed.filter(|(names, _)| !names.iter().any(|name| map.contains_key(*name)));
@@ -164,7 +164,7 @@ fn send_one(names: &[&str]) -> String {
     }
 }
 
-/// An unknown field's name as it may be repeated: short and printable.
+/// The name of an unknown field for an error text: shortened and printable.
 fn shown_name(name: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 64;
     name.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect()
@@ -174,17 +174,17 @@ fn shown_name(name: &str) -> String {
 ///
 /// ```text
 /// body! {
-///     /// What the document says of it.
+///     /// Description in the API document.
 ///     struct Input: "NameInTheDocument" {
-///         /// What the document says of the field.
+///         /// Description of the field in the API document.
 ///         field_name "fieldName": String = text(),
 ///     }
 /// }
 /// ```
 ///
-/// Behind the `=` stands the [`Kind`] of the field: how it is read and what the document says of it besides. The name in JSON is left
-/// out where it is the same. `, one of ["a", "b"] or "code"` behind the body's name refuses one without any of these fields. A body
-/// may hold secrets: it is never printed.
+/// After the `=` stands the [`Kind`] of the field: its parser and its schema. The JSON name is omitted where it is the same.
+/// `, one of ["a", "b"] or "code"` after the name of the body refuses a body that has none of these fields. A body may hold
+/// secrets and is never printed.
 macro_rules! body {
     (
         $(#[doc = $about:literal])+
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_names_are_repeated_short_and_printable() {
+    fn unknown_names_are_shortened_and_printable() {
         assert_eq!(shown_name("la\u{1b}[31mbel\n"), "la[31mbel");
         assert_eq!(shown_name(&"x".repeat(1_000)).len(), 64);
     }

@@ -1,4 +1,4 @@
-//! Kinds of fields: how each is read, and what the document says of it.
+//! Kinds of fields: parser and schema.
 
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseFromJSON, Type};
@@ -14,40 +14,40 @@ pub(in crate::api) const LABEL_CHARS_MAX: usize = 128;
 type Result<T> = std::result::Result<T, ApiError>;
 type Read<T> = Box<dyn Fn(Value, &Place) -> Result<T>>;
 
-/// A field that becomes a `T`.
+/// A field that is read as a `T`.
 pub(in crate::api) struct Kind<T> {
     schema: fn() -> MetaSchemaRef,
     register: fn(&mut Registry),
-    /// What the document says besides. With a default the field may be left out, and is read as that.
+    /// Further constraints in the schema. A field with a default may be omitted and is then read as the default.
     pub(super) notes: MetaSchema,
-    /// What a field that is left out becomes; `None` when it must be sent.
+    /// Value of an omitted field; `None` when the field is required.
     pub(super) absent: Option<T>,
     pub(super) read: Read<T>,
 }
 
 impl<T: 'static> Kind<T> {
-    /// A field with the shape of `S`; `read` says 400 to what is something else, 422 to what is refused, and names the place.
+    /// A field with the schema of `S`; `read` returns 400 for another type, 422 for a refused value, and names the path.
     pub(in crate::api) fn of<S: Type>(read: impl Fn(Value, &Place) -> Result<T> + 'static) -> Self {
         let (schema, register) = (S::schema_ref, S::register);
         Self { schema, register, notes: MetaSchema::ANY, absent: None, read: Box::new(read) }
     }
 
-    /// The same, and the document says more of it.
+    /// Adds constraints to the schema.
     pub(in crate::api) fn noted(self, notes: MetaSchema) -> Self {
         Self { notes: self.notes.merge(notes), ..self }
     }
 
-    /// The same, read as `default` when it is left out.
+    /// Makes the field optional, with a default.
     pub(in crate::api) fn or(self, default: impl Into<Value>) -> Self {
         self.noted(MetaSchema { default: Some(default.into()), ..MetaSchema::ANY })
     }
 
-    /// The same; it may be left out and is `absent` then.
+    /// Makes the field optional, with the value `absent`.
     pub(in crate::api) fn or_is(self, absent: T) -> Self {
         Self { absent: Some(absent), ..self }
     }
 
-    /// The same; it may be left out.
+    /// Makes the field optional.
     pub(in crate::api) fn optional(self) -> Kind<Option<T>> {
         let Self { schema, register, notes, read, .. } = self;
         let read = Box::new(move |value: Value, place: &Place| read(value, place).map(Some));
@@ -62,14 +62,13 @@ impl<T: 'static> Kind<T> {
 }
 
 impl Kind<String> {
-    /// A text of so many characters. The numbers are for the document: what is done with the text refuses others, in its own words.
+    /// Length in characters, for the schema only: the code that uses the text checks it and has its own error texts.
     pub(in crate::api) fn length(self, min: usize, max: usize) -> Self {
         let min_length = (min > 0).then_some(min);
         self.noted(MetaSchema { min_length, max_length: Some(max), ..MetaSchema::ANY })
     }
 
-    /// A name for people: no control characters, and when `min` is not 0 more than white space. As with the length, this is for the
-    /// document.
+    /// A name for people: no control characters, and if `min` is not 0, not only white space. For the schema only, as the length.
     pub(in crate::api) fn plain(self, min: usize, max: usize) -> Self {
         let pattern = if min == 0 {
             r"^[^\x00-\x1f\x7f-\x9f]*$"
@@ -84,7 +83,7 @@ pub(in crate::api) fn text() -> Kind<String> {
     checked_text(|text, _| Ok(text))
 }
 
-/// A text, and what is made of it.
+/// A string that `check` converts.
 pub(in crate::api) fn checked_text(
     check: impl Fn(String, &Place) -> Result<String> + 'static,
 ) -> Kind<String> {
@@ -94,7 +93,7 @@ pub(in crate::api) fn checked_text(
     })
 }
 
-/// A label for people, of `min` characters at least, without surrounding space.
+/// A label with at least `min` characters after trimming.
 pub(in crate::api) fn label(min: usize) -> Kind<String> {
     let label = checked_text(move |text, place| {
         let label = text.trim();
@@ -114,7 +113,7 @@ pub(in crate::api) fn flag() -> Kind<bool> {
     Kind::of::<bool>(|value, place| value.as_bool().ok_or_else(|| place.malformed("must be true or false")))
 }
 
-/// A whole number; `fault` is the error of everything else.
+/// A whole number; `fault` is the error for other values.
 pub(in crate::api) fn whole(fault: fn(&Place) -> ApiError) -> Kind<i64> {
     Kind::of::<i64>(move |value, place| value.as_i64().ok_or_else(|| fault(place)))
 }
@@ -126,7 +125,7 @@ pub(in crate::api) fn any_object() -> Kind<Value> {
     })
 }
 
-/// One of the names of `T`; 422 with this code, and these words behind the field's name, for any other text.
+/// One of the names of `T`; for any other text 422 with `code`, and `fault` after the field's name.
 pub(in crate::api) fn choice<T: ParseFromJSON + 'static>(code: &'static str, fault: &'static str) -> Kind<T> {
     Kind::of::<T>(move |value, place| match value {
         Value::String(_) => T::parse_from_json(Some(value)).map_err(|_| place.refused(code, fault)),
@@ -134,7 +133,7 @@ pub(in crate::api) fn choice<T: ParseFromJSON + 'static>(code: &'static str, fau
     })
 }
 
-/// An object that is declared by itself.
+/// An object with a declaration of its own.
 pub(in crate::api) fn object<T: Declared>() -> Kind<T> {
     let any = any_object();
     Kind {
@@ -146,7 +145,7 @@ pub(in crate::api) fn object<T: Declared>() -> Kind<T> {
     }
 }
 
-/// A list of objects that are declared by themselves.
+/// A list of objects with a declaration of their own.
 pub(in crate::api) fn list<T: Declared>() -> Kind<Vec<T>> {
     Kind {
         schema: || {

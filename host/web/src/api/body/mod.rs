@@ -1,6 +1,6 @@
-//! Request bodies: read with a limit of size and time, and taken apart as they are declared.
+//! Request bodies: read within limits of size and time, and parsed as declared.
 //!
-//! The reading is ours, because the framework's messages repeat parts of the body, which may hold secrets.
+//! The framework's parser is not used, because its messages repeat parts of the body, which may hold secrets.
 
 mod declare;
 mod kind;
@@ -19,7 +19,7 @@ pub(super) use self::declare::{CLOSED, Declared, Fields, Place, Shape, body, rea
 pub(super) use self::kind::{Kind, any_object, checked_text, choice, flag, label, list, object, text, whole};
 use crate::base::ApiError;
 
-/// Largest request body in bytes: 50 destinations with 4 KiB each, and some room.
+/// Largest request body in bytes: 50 destinations with 4 KiB each, and a reserve.
 pub(super) const BODY_MAX_BYTES: usize = 256 * 1024;
 /// Longest time a client may take to send its body.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,13 +27,15 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The whole body, within its limits of size and time.
 ///
 /// # Errors
-/// 413 when it is too large, 400 when it breaks off or does not come.
+/// 413 when it is too large, 400 when the connection breaks or the body does not arrive in time.
 pub(super) async fn read_bytes(body: poem::Body) -> std::result::Result<Bytes, ApiError> {
     match tokio::time::timeout(BODY_TIMEOUT, body.into_bytes_limit(BODY_MAX_BYTES)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(ReadBodyError::PayloadTooLarge)) => Err(ApiError::too_large(BODY_MAX_BYTES)),
-        Ok(Err(_)) => Err(ApiError::malformed("malformed_body", "The request body broke off")),
-        Err(_) => Err(ApiError::malformed("malformed_body", "The request body came too slowly")),
+        Ok(Err(_)) => {
+            Err(ApiError::malformed("malformed_body", "The request body is incomplete: the connection broke"))
+        }
+        Err(_) => Err(ApiError::malformed("malformed_body", "The request body did not arrive in time")),
     }
 }
 
@@ -51,7 +53,7 @@ impl<T: Declared> Body<T> {
         let bytes = read_bytes(body).await?;
         let value = serde_json::from_slice(&bytes).map_err(|error| {
             let text =
-                format!("The request body is no JSON (line {}, column {})", error.line(), error.column());
+                format!("The request body is not JSON (line {}, column {})", error.line(), error.column());
             ApiError::malformed("malformed_body", text)
         })?;
         read(value, &Place::default()).map(Self)
@@ -82,13 +84,13 @@ impl<'a, T: Declared> ApiExtractor<'a> for Body<T> {
     }
 }
 
-/// No request body: what is in one would be lost without a word. An empty object is none.
+/// No request body: a body is refused rather than ignored. An empty object counts as no body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoBody;
 
 impl<'a> FromRequest<'a> for NoBody {
     async fn from_request(_: &'a Request, body: &mut RequestBody) -> Result<Self> {
-        // Taken already: there is none.
+        // The body was already taken: there is none.
         let Ok(body) = body.take() else { return Ok(Self) };
         let bytes = read_bytes(body).await?;
         let text = bytes.trim_ascii();
@@ -96,7 +98,7 @@ impl<'a> FromRequest<'a> for NoBody {
         if text.is_empty() || is_object {
             return Ok(Self);
         }
-        let text = "This operation takes no body; send none, or {}";
+        let text = "This operation takes no body; send no body or {}";
         Err(ApiError::malformed("unexpected_body", text).into())
     }
 }
@@ -118,17 +120,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_come_is_not_waited_for() {
+    async fn a_body_that_does_not_arrive_times_out() {
         let start = tokio::time::Instant::now();
         let silent = stream::pending::<Result<Vec<u8>, std::io::Error>>();
-        assert_eq!(read(poem::Body::from_bytes_stream(silent)).await, "The request body came too slowly");
+        assert_eq!(
+            read(poem::Body::from_bytes_stream(silent)).await,
+            "The request body did not arrive in time"
+        );
         assert_eq!(start.elapsed(), BODY_TIMEOUT);
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off_is_an_error_and_one_without_end_is_cut() {
+    async fn incomplete_and_endless_bodies_are_refused() {
         let broken = stream::iter([Ok(b"{".to_vec()), Err(std::io::Error::other("hunter2"))]);
-        assert_eq!(read(poem::Body::from_bytes_stream(broken)).await, "The request body broke off");
+        assert_eq!(
+            read(poem::Body::from_bytes_stream(broken)).await,
+            "The request body is incomplete: the connection broke"
+        );
         let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 4_096]));
         let text = read(poem::Body::from_bytes_stream(endless)).await;
         assert_eq!(text, format!("The request body is larger than {BODY_MAX_BYTES} bytes"));

@@ -1,12 +1,12 @@
-//! The error answers of the document, and which operation gives which of them.
+//! The error responses of the document, and the operations that return them.
 
 use serde_json::{Value, json};
 
 use super::traits::Traits;
 
-/// Errors that do not follow from what an operation takes: its id, the status, the name of the answer.
+/// Errors that do not follow from the parameters of an operation: operation id, status, name of the response.
 ///
-/// The API's tests fail with the operation and the status when a line is missing here.
+/// If a line is missing here, the API's tests fail with the operation and the status.
 const MORE: &[(&str, &str, &str)] = &[
     ("createStream", "503", "DriverUnavailable"),
     ("addDestination", "503", "DriverUnavailable"),
@@ -14,19 +14,19 @@ const MORE: &[(&str, &str, &str)] = &[
     // The destination of a public key.
     ("createKey", "404", "NotFound"),
     ("changeDriver", "404", "NotFound"),
-    // A permanent key that may not read.
+    // A permanent key without the scope `read`.
     ("getActiveCost", "403", "Forbidden"),
     ("recoverArchive", "402", "InsufficientFunds"),
     ("recoverArchive", "404", "NotFound"),
     ("deleteArchive", "409", "Conflict"),
-    // No wallet to receive with.
+    // No wallet to receive payments.
     ("connectWallet", "409", "Conflict"),
     ("getWalletBalance", "503", "WalletSilent"),
     ("followEvents", "503", "Busy"),
-    // The stream key it is restricted to.
+    // The stream key that the webhook is restricted to.
     ("createWebhook", "404", "NotFound"),
     ("testWebhook", "503", "Busy"),
-    // Another request ended the session a moment ago.
+    // Another request has just ended the session.
     ("logOut", "404", "NotFound"),
     ("changePassword", "503", "Busy"),
     ("logIn", "401", "Unauthorized"),
@@ -40,16 +40,16 @@ const MORE: &[(&str, &str, &str)] = &[
     ("setUp", "503", "Busy"),
 ];
 
-/// Operations that refuse no value which can be read.
+/// Operations that refuse no readable value.
 const TAKES_ALL: &[&str] = &["logIn", "recoverArchive"];
 
-/// Declares the shape of errors and the answers that operations refer to.
+/// Declares the error schema and the shared error responses.
 pub(super) fn declare(document: &mut Value) {
     document["components"]["schemas"]["Error"] = error_schema();
     document["components"]["responses"] = responses();
 }
 
-/// Refers to every error answer that the operation `id` can give.
+/// Adds references to all error responses of the operation `id`.
 pub(super) fn describe(operation: &mut Value, id: &str, is: &Traits) {
     let Some(responses) = operation["responses"].as_object_mut() else { return };
     let rules = [
@@ -78,21 +78,21 @@ pub(super) fn describe(operation: &mut Value, id: &str, is: &Traits) {
 fn error_schema() -> Value {
     json!({
         "type": "object",
-        "description": "Every answer that is not a success.",
+        "description": "Body of every error response.",
         "required": ["error", "code", "requestId"],
         "properties": {
-            "error": {"type": "string", "description": "A sentence for people."},
-            "code": {"type": "string", "description": "A name for programs."},
-            "requestId": {"type": "string", "description": "Names the request in the operator's log."},
+            "error": {"type": "string", "description": "Text for people."},
+            "code": {"type": "string", "description": "Code for programs."},
+            "requestId": {"type": "string", "description": "Identifies the request in the operator's log."},
             "retryAfter": {
                 "type": "integer", "minimum": 1,
-                "description": "Whole seconds after which to try again; only with statuses 404, 429 and 503."
+                "description": "Seconds to wait before trying again; only with statuses 404, 429 and 503."
             }
         }
     })
 }
 
-/// A response of the document, with an example of it.
+/// A response of the document with an example.
 pub(super) fn answer(description: &str, code: &str, error: &str) -> Value {
     let example = json!({"error": error, "code": code, "requestId": "req_4f9zQ0cTvW3nJk8s"});
     let schema = json!({"$ref": "#/components/schemas/Error"});
@@ -113,33 +113,33 @@ fn responses() -> Value {
     let key = "An API key is required: send it as X-API-Key header, as Authorization: Bearer header, or as apiKey \
         (or key) query parameter";
     json!({
-        "Malformed": answer("The request cannot be read; the text names the field", "malformed_field",
+        "Malformed": answer("The request is malformed; the text names the field", "malformed_field",
             "Field `label` is required"),
         "KeyRequired": answer("No key was sent; the text lists the ways to send one", "key_required", key),
-        "Unauthorized": answer("No key, or no valid one", "invalid_key", "Invalid API key"),
+        "Unauthorized": answer("No key, or an invalid key", "invalid_key", "Invalid API key"),
         "InsufficientFunds": answer("The account cannot pay", "insufficient_funds",
             "Recovering a recording costs 360 sats and the balance is 12 sats; add credit first"),
-        "Forbidden": answer("This kind of key, or a key without this scope, cannot do that", "scope_not_allowed",
+        "Forbidden": answer("The kind of key is not allowed here, or the key lacks the scope", "scope_not_allowed",
             "This key lacks the scope \"manage\"; use a key that has it"),
-        "NotFound": answer("Unknown, or another owner's", "not_found", "No such stream"),
+        "NotFound": answer("Unknown, or owned by another account", "not_found", "No such stream"),
         "Conflict": answer("A cap is reached, the state does not allow it, or the Idempotency-Key is in use",
             "cap_reached", "A stream can have 50 destinations; send fewer"),
         "BodyTooLarge": answer("The body is too large", "body_too_large",
             "The request body is larger than 262144 bytes"),
-        "ContentTypeNotSupported": answer("The body is not declared as JSON", "content_type_not_supported",
+        "ContentTypeNotSupported": answer("The Content-Type is not JSON", "content_type_not_supported",
             "Send the body as JSON with the header Content-Type: application/json"),
         "Refused": answer("A value is refused; the text names the field", "label_refused",
             "Field `label` must have 1 to 128 characters"),
         "RateLimited": limited,
-        "Internal": answer("A fault of the service", "internal",
+        "Internal": answer("An internal error of the service", "internal",
             "Internal error; give the requestId to the operator"),
-        "StoreFailed": answer("The database, a wallet or the store of recordings failed", "store_failed",
+        "StoreFailed": answer("The database, a wallet, or the archive store failed", "store_failed",
             "The database failed; try again, then give the requestId to the operator"),
-        "DriverUnavailable": answer("The driver of a destination type does not answer or fails", "driver_unavailable",
-            "The driver of this destination type does not answer or fails; try again, then tell the operator"),
-        "WalletSilent": answer("The connected wallet does not answer", "wallet_silent",
-            "The connected wallet does not answer, and what it said last is over a minute old; try again in a moment"),
-        "Busy": answer("Too many want the same at this moment", "busy",
-            "Too many log in at this moment; try again in a few seconds"),
+        "DriverUnavailable": answer("The driver of a destination type does not respond or has failed", "driver_unavailable",
+            "The driver of this destination type does not respond or has failed; try again, then tell the operator"),
+        "WalletSilent": answer("The connected wallet does not respond", "wallet_silent",
+            "The connected wallet does not respond, and its last known balance is over a minute old; try again in a moment"),
+        "Busy": answer("Too many requests of this kind at once", "busy",
+            "Too many logins are running; try again in a few seconds"),
     })
 }

@@ -1,4 +1,4 @@
-//! What the handlers say of themselves: read from the generator's text, and put into plain words.
+//! The document as poem-openapi generates it from the handlers, normalized.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use crate::api::body::CLOSED;
 use crate::api::service::service;
 
-/// The document as it is generated, not yet completed.
+/// The generated document, not yet completed.
 pub(super) fn document() -> Value {
     let mut document =
         serde_json::from_str::<Merged>(&service().spec()).map_or(Value::Null, |merged| merged.0);
     plain(&mut document);
     let schemas = document["components"]["schemas"].as_object_mut();
     for fields in schemas.into_iter().flatten().filter_map(|(_, shape)| shape.as_object_mut()) {
-        // The name stands above already; generators would make a second shape of it.
+        // The name is already the key; code generators would make a second schema of the title.
         if fields.remove("title").is_some_and(|title| title == CLOSED) {
             fields.insert("additionalProperties".to_owned(), json!(false));
         }
@@ -22,18 +22,18 @@ pub(super) fn document() -> Value {
     document
 }
 
-/// Says everything as readers expect it who know other generators.
+/// Rewrites constructs into the forms that other tools expect.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // As a key it would miss the plain media type that is sent and taken.
+            // With a parameter the key would not match the plain media type that is sent and accepted.
             if let Some(content) = fields.remove("application/json; charset=utf-8") {
                 fields.insert("application/json".to_owned(), content);
             }
             if let Some(anything) = fields.get_mut("additionalProperties").filter(|any| **any == json!({})) {
                 *anything = json!(true);
             }
-            // What is said of a field that refers to a shape stands beside the list and in it once more.
+            // The description of a field with a reference is beside the list and repeated in it.
             if let Some(Value::Array(parts)) = fields.get_mut("allOf") {
                 parts.truncate(1);
             }
@@ -41,7 +41,7 @@ fn plain(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(plain),
         Value::Number(number) => {
-            // Bounds come as `1.0`; generators of typed clients want `1`.
+            // Bounds are generated as `1.0`; generators of typed clients need `1`.
             const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
             let whole = |n: &f64| n.fract() == 0.0 && n.abs() <= EXACT_MAX;
             if let Some(whole) = number.as_f64().filter(whole) {
@@ -52,8 +52,8 @@ fn plain(value: &mut Value) {
     }
 }
 
-/// A JSON object in which objects of the same name are merged: the generator writes a path once for each group of
-/// operations that has it, and a plain reader keeps only the last.
+/// A JSON object that merges duplicate keys: the generator writes a path once for each group of operations, and a plain parser
+/// would keep only the last.
 struct Merged(Value);
 
 impl<'de> Deserialize<'de> for Merged {

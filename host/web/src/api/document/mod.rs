@@ -1,7 +1,7 @@
 //! The OpenAPI document: generated from the handlers, then completed and corrected by one deterministic function.
 //!
-//! It is served, printed by `satcast openapi`, and committed as `openapi/openapi.json`, which `cargo xtask test` compares. The
-//! configurations of destinations in it are those of the drivers that are loaded.
+//! It is served, printed by `satcast openapi`, and committed as `openapi/openapi.json`, which `cargo xtask test` compares. It
+//! describes the destination configurations of the loaded drivers.
 
 mod convert;
 mod errors;
@@ -23,7 +23,7 @@ pub(super) use self::traits::{is_public, is_secured};
 use crate::base::cors;
 use satcast_drivers::TypeSchema;
 
-/// The whole document, with destinations of these types. The same types give the same text.
+/// The complete document with these destination types. The same types give the same text.
 pub fn document(types: &[TypeSchema]) -> Value {
     let mut document = generated::document();
     document["openapi"] = json!("3.0.3");
@@ -42,7 +42,7 @@ pub fn document(types: &[TypeSchema]) -> Value {
     sorted(document)
 }
 
-/// The same value with the fields of every object in order, whatever map the JSON library was built with.
+/// Sorts the fields of every object, independent of the map type of the JSON library.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -55,7 +55,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The document as it is committed and served: sorted keys, two spaces, one line end.
+/// The document as committed and served: sorted keys, two spaces, one final line break.
 pub fn document_text(document: &Value) -> String {
     format!("{document:#}\n")
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_has_a_target() {
         let document = bundled();
         let text = document.to_string();
         let targets = text.match_indices("\"$ref\":\"#").map(|(at, found)| {
@@ -164,9 +164,9 @@ mod tests {
         }
     }
 
-    /// The words of OpenAPI 3.0.3: `nullable` means something beside a `type` alone.
+    /// OpenAPI 3.0.3: `nullable` has an effect only beside `type`.
     #[test]
-    fn whatever_may_be_null_says_its_type() {
+    fn nullable_schemas_have_a_type() {
         fn typeless(value: &Value, place: &str, found: &mut Vec<String>) {
             if value["nullable"] == true && !value["type"].is_string() {
                 found.push(place.to_owned());

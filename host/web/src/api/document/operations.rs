@@ -1,4 +1,4 @@
-//! What every operation has besides what its handler says: who may call it, its errors, its headers.
+//! Completes every operation: security, errors, headers and links.
 
 use serde_json::{Map, Value, json};
 
@@ -7,18 +7,18 @@ use super::traits::{Traits, has_tag};
 use crate::api::idempotency::{IDEMPOTENCY_KEY, KEY_BYTES_MAX};
 use crate::auth::LOGIN_COOKIE;
 
-/// The scheme of the cookie that a login sets.
+/// Security scheme of the session cookie.
 const COOKIE: &str = "sessionCookie";
-/// Operations that no login session may call.
+/// Operations that a login session may not call.
 const KEYS_ONLY: &[&str] = &["getStreamStatus"];
-/// The group of operations that take permanent keys alone.
+/// Tag of the operations that accept only permanent keys.
 const PERMANENT_ONLY: &str = "Webhooks";
-/// The operation whose answer never ends.
+/// The operation with an endless response.
 const FOLLOWS: &str = "followEvents";
 
-/// Parameters of an operation, and where in a request and its answer they come from.
+/// Parameters of a linked operation, and where in the request and response they come from.
 type Sources = &'static [(&'static str, &'static str)];
-/// What can be done next with what an operation made: its id, the other operation's, and where its parameters come from.
+/// Links to follow-up operations: operation id, id of the linked operation, sources of its parameters.
 const LINKS: &[(&str, &str, Sources)] = &[
     ("createStream", "getStream", ANSWERED),
     ("createStream", "changeStream", ANSWERED),
@@ -62,7 +62,7 @@ pub(super) fn describe(document: &mut Value) {
     document["components"]["headers"] = headers();
     document["components"]["securitySchemes"][COOKIE] = json!({
         "type": "apiKey", "in": "cookie", "name": LOGIN_COOKIE,
-        "description": "The session of somebody who logged in; writes also need the header `X-Requested-With`."
+        "description": "The login session; writes also need the header `X-Requested-With`."
     });
     let Some(paths) = document["paths"].as_object_mut() else { return };
     for (method, operation) in paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::iter_mut) {
@@ -112,7 +112,7 @@ fn links(operation: &mut Value, id: &str) {
     }
 }
 
-/// An operation that needs no key says so; one that takes a session may be called with the cookie.
+/// Operations without a key are declared so; operations that accept a session also accept the cookie.
 fn security(operation: &mut Value, id: &str, is: &Traits) {
     if !is.secured {
         operation["security"] = json!([]);
@@ -122,21 +122,21 @@ fn security(operation: &mut Value, id: &str, is: &Traits) {
     }
 }
 
-/// The header that makes it safe to send a POST again.
+/// The header that makes it safe to repeat a POST.
 fn key_parameter() -> Value {
     json!({
         "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
-        "description": "Names this request, so that it can be sent again without being done again: for 24 hours the \
-            same key gets the answer of the first success. With another body it is refused.",
+        "description": "Makes a repeated request safe: for 24 hours, a request with the same key gets the response of the \
+        first success and is not executed again. The same key with a different body is refused.",
         "schema": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX, "pattern": "^[ -~]+$"}
     })
 }
 
-/// The header with which a follower goes on where it was; one that cannot be read is as good as one that is too old.
+/// The header by which a client resumes an event stream; an unreadable value is treated as too old.
 fn last_event_parameter() -> Value {
     json!({
         "name": "Last-Event-ID", "in": "header", "required": false,
-        "description": "The id of the last event that was seen: the answer goes on after it.",
+        "description": "Id of the last event that the client has seen; the response continues after it.",
         "schema": {"type": "string"}
     })
 }
@@ -145,11 +145,11 @@ fn headers() -> Value {
     let header =
         |description: &str, kind: &str| json!({"description": description, "schema": {"type": kind}});
     json!({
-        "X-Request-Id": header("Names the request in the operator's log.", "string"),
-        "Link": header("The next page with rel=\"next\"; absent on the last one.", "string"),
-        "Idempotent-Replayed": header("`true` when this is the answer of an earlier request.", "string"),
-        "Retry-After": header("Whole seconds until the window has room.", "integer"),
-        "RateLimit": header("Requests left and seconds until the window has more room.", "string"),
-        "RateLimit-Policy": header("Requests in one window and its length in seconds.", "string"),
+        "X-Request-Id": header("Identifies the request in the operator's log.", "string"),
+        "Link": header("The next page with rel=\"next\"; absent on the last page.", "string"),
+        "Idempotent-Replayed": header("`true` if this is the response of an earlier request.", "string"),
+        "Retry-After": header("Seconds to wait before trying again.", "integer"),
+        "RateLimit": header("Remaining requests, and seconds until more are allowed.", "string"),
+        "RateLimit-Policy": header("Requests per window, and length of the window in seconds.", "string"),
     })
 }

@@ -1,24 +1,24 @@
-//! The addresses that players ask for: answered by `playback` on the same port, and so not among the generated operations.
+//! The playback URLs: served by `playback` on the same port, and so not among the generated operations.
 
 use serde_json::{Value, json};
 
 use super::errors::answer;
 
-/// An operation whose keys and forms of them are those of the addresses here.
+/// An operation with the same security as the playback URLs.
 const LIKE: &str = "/paths/~1api~1public~1stream~1status/get/security";
 /// Media type of a playlist (RFC 8216, section 4).
 const PLAYLIST: &str = "application/vnd.apple.mpegurl";
-/// What a player gets first.
+/// Example of a multivariant playlist.
 const EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-STREAM-INF:BANDWIDTH=2500000,\
     CODECS=\"avc1.64001f,mp4a.40.2\",RESOLUTION=1280x720\nt/AbC123/media.m3u8\n";
-/// What it gets next.
+/// Example of a media playlist.
 const MEDIA_EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1763660700\n\
     #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI=\"i1763660700-0.mp4\"\n\
     #EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:00.000Z\n#EXTINF:2.00000,\n1763660700.m4s\n";
-/// What stands at an address of the service.
+/// A path of the service.
 const PREFIX: &str = "/hls/{playback_path}";
 
-/// Adds them. The rules for operations of the API do not hold for them: they are added afterwards.
+/// Adds the playback URLs. Called after the operations of the API are completed, whose rules do not apply to them.
 pub(super) fn describe(document: &mut Value) {
     let security = document.pointer(LIKE).cloned().unwrap_or_default();
     document["paths"][format!("{PREFIX}/index.m3u8")] = json!({ "get": index(&security) });
@@ -26,14 +26,14 @@ pub(super) fn describe(document: &mut Value) {
     let responses = &mut document["components"]["responses"];
     responses["NotPlayable"] = not_playable();
     responses["NotNow"] = with_retry(answer(
-        "The service is busy, or what was asked for did not come in time",
+        "The service is busy, or the requested media did not arrive in time",
         "not_in_time",
-        "The encoder sends nothing at the moment; try again in a second",
+        "The encoder is not sending; try again in a second",
     ));
     responses["OutOfRange"] = answer(
-        "The range lies behind the end of the file; `Content-Range` has its size",
+        "The range starts after the end of the file; `Content-Range` has the size",
         "range_not_satisfiable",
-        "The file has 4096 bytes; ask for less",
+        "The range starts after the end of the file; the Content-Range header has the size",
     );
 }
 
@@ -44,7 +44,7 @@ fn with_retry(mut response: Value) -> Value {
 
 fn not_playable() -> Value {
     let mut response = with_retry(answer(
-        "The stream is offline, or is starting, or the file is no longer there",
+        "The stream is offline or starting, or the file is no longer available",
         "offline",
         "The stream is offline",
     ));
@@ -56,7 +56,7 @@ fn not_playable() -> Value {
     });
     *content = json!({"schema": content["schema"], "examples": {
         "offline": {"summary": "Offline", "value": offline},
-        "starting": {"summary": "Live, and the first segment is not there yet", "value": starting}
+        "starting": {"summary": "Live, but the first segment is not ready yet", "value": starting}
     }});
     response
 }
@@ -64,7 +64,7 @@ fn not_playable() -> Value {
 fn index(security: &Value) -> Value {
     let mut responses = refusals();
     responses["200"] = success(
-        "The multivariant playlist. Its addresses are relative, and carry a token instead of the key.",
+        "The multivariant playlist. Its URIs are relative and carry a token instead of the key.",
         &[PLAYLIST],
         EXAMPLE,
     );
@@ -73,15 +73,15 @@ fn index(security: &Value) -> Value {
         "operationId": "getPlaylist",
         "tags": ["Public"],
         "summary": "Play a stream",
-        "description": "The `hlsUrl` of the stream status: permanent, and what a player is given. Answers while the stream is live; \
+        "description": "The `hlsUrl` of the stream status, for use in a player. The URL is permanent, but works only while the stream is live; \
             404 with `Retry-After` and code `starting` until the first segment is there. With `token` instead of a key: the \
             preview, for one or two viewers, 60 requests a minute.",
         "security": security,
         "parameters": [
-            path_parameter("playback_path", "Names the self-hosted destination; part of its `url`."),
+            path_parameter("playback_path", "Identifies the self-hosted destination; part of its `url`."),
             {
                 "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
-                "description": "The `playbackToken` of the stream status, in place of a key: plays the preview."
+                "description": "The `playbackToken` of the stream status; instead of a key, it plays the preview."
             }
         ],
         "responses": responses
@@ -93,29 +93,29 @@ fn below() -> Value {
     let media = [PLAYLIST, "video/mp4", "audio/mp4"];
     responses["200"] =
         success("A playlist, an initialization segment, a segment or a part.", &media, MEDIA_EXAMPLE);
-    responses["206"] = success("The range of a file that `Range` asks for.", &["video/mp4", "audio/mp4"], "");
+    responses["206"] = success("The requested range of a file.", &["video/mp4", "audio/mp4"], "");
     responses["400"] = reference("Malformed");
     responses["416"] = reference("OutOfRange");
     let directive = |name: &str, description: &str, schema: Value| json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema});
     json!({
         "operationId": "getPlaybackFile",
         "tags": ["Public"],
-        "summary": "Fetch what a playlist lists",
+        "summary": "Fetch a playlist, segment or part",
         "description": "Players come here by the addresses in the playlists; nobody has to make one. The token is of one key and \
             session: after the end of the stream it goes on for 60 seconds, after the key is revoked for about a second. The \
             first segments of a stream are answered when there are three, at the latest after eight seconds. Bytes are metered, but for those of the preview.",
         "security": [],
         "parameters": [
-            path_parameter("playback_path", "As in the address of the index."),
-            path_parameter("token", "What the index put into its addresses."),
-            path_parameter("name", "Name of a playlist or file."),
-            directive("_HLS_msn", "Waits for a playlist with this segment (destinations with `lowLatency`).",
+            path_parameter("playback_path", "As in the URL of the index."),
+            path_parameter("token", "The token from the URIs in the index."),
+            path_parameter("name", "Name of a playlist or media file."),
+            directive("_HLS_msn", "Media sequence number: waits for a playlist with this segment (destinations with `lowLatency`).",
                 json!({"type": "integer", "minimum": 0})),
             directive("_HLS_part", "Waits for this part of that segment.", json!({"type": "integer", "minimum": 0})),
-            directive("_HLS_skip", "Leaves out what the player knows.", json!({"type": "string", "enum": ["YES", "v2"]})),
+            directive("_HLS_skip", "Requests a delta update, without the segments that the player already knows.", json!({"type": "string", "enum": ["YES", "v2"]})),
             {
                 "name": "Range", "in": "header", "required": false, "schema": {"type": "string"},
-                "description": "One range of bytes of a file that is no playlist."
+                "description": "One byte range; ignored for playlists."
             }
         ],
         "responses": responses
@@ -145,7 +145,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/responses/{name}")})
 }
 
-/// What either address may answer besides.
+/// Error responses of both paths.
 fn refusals() -> Value {
     let names = [
         ("401", "Unauthorized"),

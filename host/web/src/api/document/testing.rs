@@ -1,4 +1,4 @@
-//! Schemas of OpenAPI 3.0.3 put to the test by a validator of JSON Schema.
+//! Tests schemas of OpenAPI 3.0.3 with a JSON Schema validator.
 
 use serde_json::{Map, Value, json};
 
@@ -28,21 +28,21 @@ pub(in crate::api) fn bundled_types() -> Vec<TypeSchema> {
     ]
 }
 
-/// Whether a schema that refers to nothing takes the instance.
+/// Whether a schema without references accepts the instance.
 pub(super) fn accepts(schema: &Value, instance: &Value) -> bool {
     first_fault(&json!({}), schema, instance, Unknown::Allowed).is_none()
 }
 
-/// What fields that are not declared mean.
+/// Handling of undeclared fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::api) enum Unknown {
-    /// What the schema says.
+    /// As the schema says.
     Allowed,
-    /// An answer or example is wrong that has one.
+    /// An undeclared field is an error, as in responses and examples.
     Fault,
 }
 
-/// Why a schema of the document does not take the instance.
+/// Why a schema of the document refuses the instance; `None` if it accepts it.
 pub(in crate::api) fn first_fault(
     document: &Value,
     schema: &Value,
@@ -59,11 +59,11 @@ pub(in crate::api) fn first_fault(
             .iter_errors(instance)
             .next()
             .map(|error| format!("{} at {}", error, error.instance_path())),
-        Err(error) => Some(format!("the schema is none: {error}")),
+        Err(error) => Some(format!("the schema is invalid: {error}")),
     }
 }
 
-/// The same schema in the words of JSON Schema 2020-12.
+/// The same schema in JSON Schema 2020-12.
 fn plain(schema: &Value, unknown: Unknown) -> Value {
     match schema {
         Value::Object(fields) => {
@@ -86,7 +86,7 @@ fn plain(schema: &Value, unknown: Unknown) -> Value {
                     fields.insert("type".to_owned(), json!([kind, "null"]));
                     Value::Object(fields)
                 }
-                // Beside a reference it means that null is allowed as well.
+                // Beside a reference, `nullable` also allows null here.
                 None => json!({"anyOf": [fields, {"type": "null"}]}),
             }
         }

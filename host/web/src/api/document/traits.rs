@@ -1,23 +1,23 @@
-//! What the document already says of an operation, from which its answers follow.
+//! Properties of an operation in the document, from which its responses follow.
 
 use serde_json::Value;
 
-/// What an operation takes, as far as its answers follow from it.
+/// Properties of an operation that decide its responses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
-    /// It needs a key or a session.
+    /// Needs a key or a session.
     pub(super) secured: bool,
-    /// It is for websites and players.
+    /// For websites and players.
     pub(super) public: bool,
-    /// It names something in its path.
+    /// Has a path parameter.
     pub(super) has_id: bool,
-    /// It has parameters of its own.
+    /// Has parameters of its own.
     pub(super) has_parameters: bool,
-    /// It is one page of a list.
+    /// Returns one page of a list.
     pub(super) is_list: bool,
-    /// It takes a body.
+    /// Takes a body.
     pub(super) has_body: bool,
-    /// It can be sent again under an `Idempotency-Key`.
+    /// Can be repeated with an `Idempotency-Key`.
     pub(super) once: bool,
 }
 
@@ -42,7 +42,7 @@ pub(in crate::api) fn is_secured(operation: &Value) -> bool {
     operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty())
 }
 
-/// Whether an operation is one of those for websites and players.
+/// Whether an operation is for websites and players.
 pub(in crate::api) fn is_public(operation: &Value) -> bool {
     has_tag(operation, "Public")
 }

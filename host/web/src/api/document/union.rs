@@ -1,17 +1,17 @@
-//! The configuration of a destination: one shape for each type that the loaded drivers serve.
+//! The configuration of a destination: one schema for each destination type of the loaded drivers.
 
 use serde_json::{Value, json};
 
 use super::convert::config_schema;
 use satcast_drivers::TypeSchema;
 
-/// What stands before the type in the name of a shape.
+/// Prefixes of schema names.
 const DESTINATION: &str = "NewDestination";
 const CONFIG: &str = "DestinationConfig";
-/// Fields that each type has in its own way.
+/// Fields that differ by type.
 const OF_TYPE: [&str; 2] = ["type", "config"];
 
-/// Makes `NewDestination` a choice between the types, told apart by `type`. Without any it stays an object with an object.
+/// Makes `NewDestination` a choice between the types, discriminated by `type`. Without types, `config` stays a plain object.
 pub(super) fn describe(document: &mut Value, types: &[TypeSchema]) {
     let schemas = &mut document["components"]["schemas"];
     let description = schemas[DESTINATION]["description"].clone();
@@ -44,7 +44,7 @@ pub(super) fn describe(document: &mut Value, types: &[TypeSchema]) {
 
 /// A destination of one type; `common` are the fields that every type has.
 fn choice(kind: &TypeSchema, config: &str, schema: &Value, common: &Value) -> Value {
-    // Left out, a configuration is an empty object.
+    // An omitted configuration is an empty object.
     let needs_config = schema["required"].as_array().is_some_and(|names| !names.is_empty());
     let required = if needs_config { json!(["type", "config"]) } else { json!(["type"]) };
     let title: String = kind.title.chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
@@ -60,11 +60,11 @@ fn choice(kind: &TypeSchema, config: &str, schema: &Value, common: &Value) -> Va
     })
 }
 
-/// Longest human name of a type.
+/// Longest title of a type in characters.
 const TITLE_CHARS_MAX: usize = 100;
 
-/// The name of a shape for a type: in capitals what stood behind a hyphen, letters and digits alone, and unlike every other
-/// name even where capitals count for nothing, as in the file names of generated code.
+/// The schema name for a type: only letters and digits, with a capital after each hyphen, and unique even if case is ignored, as
+/// in the file names of generated code.
 fn free_name(schemas: &Value, prefix: &str, kind: &str) -> String {
     let words = kind.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let name = words.fold(prefix.to_owned(), |mut name, word| {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_shapes_are_safe_and_unlike_each_other() {
+    fn schema_names_are_safe_and_unique() {
         let names = ["a-b", "ab", "a--b", "-", "--", "2", "rtmp", "x2", "rtmp-2", "a1-b"];
         let types: Vec<_> = names.iter().map(|name| kind(name, json!({}))).collect();
         let document = document(&types);

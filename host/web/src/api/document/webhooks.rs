@@ -1,16 +1,16 @@
-//! What webhooks are sent, as `x-webhooks`: OpenAPI 3.0 has no place of its own for requests that the service makes.
+//! Requests to webhooks, as `x-webhooks`: OpenAPI 3.0 has no field for requests that the service sends.
 
 use serde_json::{Map, Value, json};
 
-/// An event: its name, when it is sent, and the fields of its data with their example.
+/// An event: its name, its summary, and the fields of its data.
 type Event = (&'static str, &'static str, &'static [&'static str]);
 
-/// A recording, named as the archive driver does.
+/// Example name of a recording, as the archive driver makes it.
 const RECORDING: &str = "sunday-service/2027-01-15T080000Z-ses_4GyTq0dZPvL1sWmN8bXcRk-1.mp4";
 
-/// Every event. The first four are subscribed to like the others, but are the specified ones.
+/// All events. The specification fixes four of them.
 const EVENTS: &[Event] = &[
-    ("stream.started", "A stream begins receiving data.", &[]),
+    ("stream.started", "A stream starts to receive data.", &[]),
     (
         "stream.ended",
         "A stream has stopped.",
@@ -29,31 +29,35 @@ const EVENTS: &[Event] = &[
         "A recording was uploaded.",
         &["fileName", "sizeBytes", "durationSeconds", "destinationId", "url"],
     ),
-    ("test.ping", "Its owner tests the webhook; sent whatever it subscribes to.", &["webhookId"]),
+    (
+        "test.ping",
+        "The webhook is tested; sent even if the webhook does not subscribe to it.",
+        &["webhookId"],
+    ),
     ("destination.connected", "A destination forwards.", &["destinationId", "platform"]),
-    ("destination.failed", "A destination stopped forwarding.", &["destinationId", "platform", "error"]),
+    ("destination.failed", "A destination has stopped forwarding.", &["destinationId", "platform", "error"]),
     ("destination.recovered", "A destination forwards again.", &["destinationId", "platform"]),
     ("limit.warning", "A session used 80 % of its `maxSats` or of its `maxDurationMinutes`.", &["limit"]),
     ("limit.reached", "A session ended at a hard limit.", &["limit"]),
     (
         "balance.low",
-        "A charge took the account's balance below the service's `lowBalanceSats` (see `GET /api/public/config`), or three refills in a row failed. Sent once, and again only after the balance was above.",
+        "A charge took the account's balance below `lowBalanceSats` of the service (see `GET /api/public/config`), or three refills in a row failed. Sent once, and again only after the balance was above the limit.",
         &["balance"],
     ),
     (
         "stream.health",
-        "Issues of the stream's health appeared or are gone; at most six times a minute and stream.",
+        "Health issues of the stream appeared or cleared; at most six times a minute per stream.",
         &["appeared", "cleared", "issues"],
     ),
     ("recording.failed", "A recording could not be uploaded.", &["fileName", "destinationId", "error"]),
 ];
 
-/// Events that are about no session.
+/// Events that do not belong to a session.
 const WITHOUT_SESSION: &[&str] = &["test.ping", "balance.low"];
-/// What the data of every other event has.
+/// Fields in the data of all other events.
 const OF_SESSION: &[&str] = &["streamKeyId", "label", "sessionId", "startedAt"];
 
-/// Declares every event with its shape, an example and the headers of the signature.
+/// Declares every event with its schema, an example and the signature headers.
 pub(super) fn describe(document: &mut Value) {
     let mut webhooks = Map::new();
     for event in EVENTS {
@@ -81,20 +85,20 @@ fn request((name, summary, _): &Event, shape: &str, example: Value) -> Value {
         "security": [],
         "parameters": headers(),
         "requestBody": {"required": true, "content": {"application/json": content}},
-        "responses": {"2XX": {"description": "Taken."}, "410": {"description": "Send nothing more."}}
+        "responses": {"2XX": {"description": "Accepted."}, "410": {"description": "Disables the webhook."}}
     })
 }
 
-/// Who is sent an event, and what becomes of each answer.
+/// Describes the delivery of an event and the effect of each response.
 fn manners(event: &str) -> String {
     match event {
-        "test.ping" => "Sent once, at once, when its owner tests the webhook, whatever that subscribes to. The answer to the test \
-                        says what the receiver answered; nothing is tried again, and nothing is disabled."
+        "test.ping" => "Sent once, at once, when the webhook is tested, even if the webhook does not subscribe to it. The response to \
+        the test request holds the receiver's answer. There is no other attempt, and the webhook is never disabled."
             .to_owned(),
         _ => format!(
-            "Sent to webhooks that subscribe to `{event}`, at least once, in no promised order. Any status from 200 to 299 \
-             takes it; 410 disables the webhook; everything else is tried again, up to ten times over three days, and not \
-             before `Retry-After` (at most a day). What fails is sent beside what works, and keeps it from nothing. With \
+            "Sent to webhooks that subscribe to `{event}`, at least once, in no guaranteed order. Any status from 200 to 299 \
+            accepts the event; 410 disables the webhook; otherwise the delivery is tried again, up to ten times over three days, \
+            and not before `Retry-After` (at most a day). A failing delivery does not delay other deliveries. With \
              1,000 deliveries waiting further ones are given up, and the log says so."
         ),
     }
@@ -106,7 +110,7 @@ fn headers() -> Value {
                "schema": {"type": "string"}, "example": example})
     };
     json!([
-        header("webhook-id", true, "The id of the event, the same in every attempt.", "evt_EXAMPLE"),
+        header("webhook-id", true, "Event id, the same in every attempt.", "evt_EXAMPLE"),
         header("webhook-timestamp", true, "Time of the attempt, Unix seconds.", "1800000000"),
         header(
             "webhook-signature",
@@ -120,7 +124,7 @@ fn headers() -> Value {
     ])
 }
 
-/// The shape of an event's body, and an example.
+/// Schema and example of an event's body.
 fn body((name, summary, fields): &Event) -> (Value, Value) {
     let common = if WITHOUT_SESSION.contains(name) { &[] } else { OF_SESSION };
     let names: Vec<&str> = common.iter().chain(fields.iter()).copied().collect();
@@ -137,7 +141,7 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
         "properties": {
             "id": {"type": "string", "description": "The event's id."},
             "type": {"type": "string", "enum": [name], "description": "What happened."},
-            "timestamp": {"type": "string", "format": "date-time", "description": "When it happened."},
+            "timestamp": {"type": "string", "format": "date-time", "description": "Time of the event."},
             "data": {"type": "object", "required": names, "properties": properties}
         }
     });
@@ -146,7 +150,7 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
     (shape, body)
 }
 
-/// The shape of a field of data, and an example.
+/// Schema and example of a field of `data`.
 fn data_field(name: &str) -> (Value, Value) {
     let field = |kind: &str, description: &str, example: Value| {
         let mut schema = json!({"type": kind, "description": description});
@@ -164,19 +168,23 @@ fn data_field(name: &str) -> (Value, Value) {
         "durationMinutes" => field("integer", "Whole minutes.", json!(20)),
         "durationSeconds" => field("integer", "Seconds.", json!(34)),
         "totalCostSats" => field("integer", "Sats charged.", json!(42)),
-        "bandwidthGB" => field("number", "GB (10^9 bytes) that viewers got.", json!(1.25)),
-        "endReason" => field("string", "Why it ended.", json!("unpublished")),
+        "bandwidthGB" => field("number", "GB (10^9 bytes) sent to viewers.", json!(1.25)),
+        "endReason" => field("string", "Why the session ended.", json!("unpublished")),
         "fileName" => field("string", "Name of the recording.", json!(RECORDING)),
         "sizeBytes" => field("integer", "Size of the recording.", json!(734_003_200)),
         "destinationId" => field("integer", "Destination identifier.", json!(7)),
-        "url" => field("string", "Where the recording lies.", json!(format!("s3://recordings/{RECORDING}"))),
+        "url" => field(
+            "string",
+            "Location of the recording in the store.",
+            json!(format!("s3://recordings/{RECORDING}")),
+        ),
         "webhookId" => field("integer", "Webhook identifier.", json!(3)),
         "platform" => field("string", "Platform name of the destination.", json!("rtmp")),
-        "error" => field("string", "What was wrong.", json!("the server closed the connection")),
+        "error" => field("string", "Error text.", json!("the server closed the connection")),
         "limit" => field("string", "Which one: `maxSats` or `maxDurationMinutes`.", json!("maxSats")),
         "balance" => field("integer", "Credit in sats, rounded down.", json!(12)),
-        "appeared" => codes("Codes of the issues that are new.", json!(["keyframe_interval"])),
-        "cleared" => codes("Codes of the issues that are gone.", json!([])),
+        "appeared" => codes("Codes of new issues.", json!(["keyframe_interval"])),
+        "cleared" => codes("Codes of cleared issues.", json!([])),
         "issues" => issues(),
         _ => destinations(),
     }
@@ -187,21 +195,21 @@ fn codes(description: &str, example: Value) -> (Value, Value) {
     (schema, example)
 }
 
-/// What is wrong with the stream.
+/// Current issues of the stream's health.
 fn issues() -> (Value, Value) {
     let text = |description: &str| json!({"type": "string", "description": description});
     let schema = json!({
         "type": "array",
-        "description": "All issues that there are now, as in `health` of the stream key.",
+        "description": "All current issues, as in `health` of the stream key.",
         "items": {
             "type": "object",
             "required": ["code", "text", "platforms"],
             "properties": {
-                "code": text("What is wrong, as a name that does not change."),
-                "text": text("The figure, and who wants what."),
+                "code": text("Stable code of the issue."),
+                "text": text("Measured value, and the values that platforms ask for."),
                 "platforms": {
                     "type": "array",
-                    "description": "Destination types of this stream that it breaks; empty when it is bad for everyone.",
+                    "description": "Destination types of this stream that are affected; empty when all are.",
                     "items": {"type": "string"}
                 }
             }
@@ -215,7 +223,7 @@ fn issues() -> (Value, Value) {
     (schema, example)
 }
 
-/// What became of each destination of a session.
+/// Destinations of an ended session.
 fn destinations() -> (Value, Value) {
     let names = ["destinationId", "platform", "startedAt", "endedAt", "totalCostSats"];
     let fields = names.map(|name| (name, data_field(name)));
@@ -226,7 +234,7 @@ fn destinations() -> (Value, Value) {
     let schema = json!({
         "type": "array",
         "maxItems": 100,
-        "description": "The destinations that took part, with the part of the cost that each caused.",
+        "description": "The destinations that took part, each with its share of the cost.",
         "items": {"type": "object", "required": names, "properties": properties}
     });
     (schema, json!([example]))
@@ -238,7 +246,7 @@ mod tests {
     use crate::api::document::testing::{Unknown, bundled, first_fault};
 
     #[test]
-    fn every_event_has_its_shape_a_true_example_and_the_signature() {
+    fn every_event_has_a_schema_a_valid_example_and_signature_headers() {
         let document = bundled();
         let webhooks = document["x-webhooks"].as_object().unwrap();
         assert_eq!(webhooks.len(), EVENTS.len());
@@ -258,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_is_tried_and_that_every_event_is_sent_text() {
+    fn descriptions_state_the_retries_in_these_texts() {
         let document = bundled();
         for (name, item) in document["x-webhooks"].as_object().unwrap() {
             let text = item["post"]["description"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Stream keys: make, list, read, stop, delete.
+//! Stream keys: create, list, read, stop, delete.
 
 mod view;
 
@@ -28,28 +28,28 @@ use satcast_core::secret::new_stream_key;
 use satcast_store::{Change, NewStream, Page, StreamLimits, StreamView};
 use view::{Limits, Status, Stream, StreamDetail};
 
-/// Longest wait of a stop's answer for the end of the session.
+/// Longest time that a stop request waits for the end of the session.
 const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 body! {
-    /// A stream key to be made.
+    /// A stream key to create.
     pub(super) struct StreamInput: "NewStream" {
         /// Label.
         label: String = label(1),
-        /// Destinations made together with it: all or none.
+        /// Destinations to create with the stream key: all or none.
         destinations: Vec<DestinationInput> = list().or(json!([])),
-        /// Addresses, or networks in CIDR form, from which the stream key may be used; empty for all.
+        /// Addresses or CIDR networks from which the stream key may be used; empty for all.
         allowed_addresses "allowedAddresses": Networks = addresses().or(json!([])),
     }
 }
 
-/// A new stream key made without destinations.
+/// A new stream key without destinations.
 #[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamCreated {
     /// Stream key identifier.
     id: i64,
-    /// The key to publish with; secret.
+    /// The key for publishing; secret.
     stream_key: String,
     /// Label.
     label: String,
@@ -59,17 +59,17 @@ pub(super) struct StreamCreated {
     limits: Limits,
 }
 
-/// A new stream key made with destinations.
+/// A new stream key with destinations.
 #[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamCreatedWithDestinations {
     /// Stream key identifier.
     id: i64,
-    /// The key to publish with; secret.
+    /// The key for publishing; secret.
     stream_key: String,
     /// Label.
     label: String,
-    /// Number of destinations made.
+    /// Number of destinations created.
     destinations_count: u32,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum Created {
 pub(super) struct Stopped {
     /// `true`.
     success: bool,
-    /// What was done.
+    /// Description of what was done.
     message: String,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct StreamsApi;
 impl StreamsApi {
     /// List stream keys
     ///
-    /// Newest first. A further page is named in the `Link` header.
+    /// Newest first. The `Link` header has the next page.
     #[oai(path = "/streams", method = "get", operation_id = "listStreams")]
     async fn list(
         &self,
@@ -108,7 +108,7 @@ impl StreamsApi {
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Stream>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
@@ -128,7 +128,7 @@ impl StreamsApi {
 
     /// Create a stream key
     ///
-    /// With destinations, one bad destination creates nothing and the error says which and why.
+    /// If one of the destinations is refused, nothing is created, and the error names the destination and the reason.
     #[oai(path = "/streams", method = "post", operation_id = "createStream")]
     async fn create(
         &self,
@@ -140,7 +140,7 @@ impl StreamsApi {
         if i64::try_from(destinations.len()).unwrap_or(i64::MAX) > app.caps().destinations_per_stream {
             return Err(destinations::too_many(&app).into());
         }
-        // At the same time: each may wait for its store.
+        // Concurrently, because each check may wait for a store.
         let accepting = destinations.into_iter().enumerate().map(|(index, destination)| {
             let (app, account) = (&app, caller.account);
             async move { accept::accept(app, account, destination, &format!("destinations[{index}].")).await }
@@ -196,8 +196,8 @@ impl StreamsApi {
 
     /// Stop a stream
     ///
-    /// Ends the running session, if there is one; destinations that must not lose anything may take some seconds after the answer.
-    /// The encoder is refused until it has been quiet for a while.
+    /// Ends the running session, if there is one. Destinations that must send all queued data may need some seconds after the
+    /// response. The encoder is refused until it has stopped trying for a while (the cooldown).
     #[oai(path = "/streams/:id/stop", method = "post", operation_id = "stopStream")]
     async fn stop(
         &self,
@@ -212,13 +212,13 @@ impl StreamsApi {
         let stopped = App::to_the_end(async move {
             let ended =
                 tokio::time::timeout(STOP_ANSWER_WAIT, app.live.stop(stream, EndReason::Stopped)).await;
-            // One that takes longer was told, and had something to end.
+            // A session that takes longer has got the stop signal too.
             let stopped = ended.unwrap_or(true);
             if stopped {
                 let change = Change::new("stream.stopped", "stream", stream.0, json!({}));
-                // A stream that costs money is stopped even when the log cannot be written.
+                // A stream that costs money is stopped even if the log cannot be written.
                 if let Err(error) = app.store.record(&caller.actor(&app), change).await {
-                    tracing::error!(%error, %stream, "a stop is not in the audit log");
+                    tracing::error!(%error, %stream, "cannot write a stop to the audit log");
                 }
             }
             Ok(stopped)
@@ -230,7 +230,7 @@ impl StreamsApi {
 
     /// Delete a stream key
     ///
-    /// Ends the running session. History and metering stay.
+    /// Ends the running session. History and metering are kept.
     #[oai(path = "/streams/:id", method = "delete", operation_id = "deleteStream")]
     async fn delete(
         &self,

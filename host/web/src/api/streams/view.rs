@@ -1,4 +1,4 @@
-//! What is shown of a stream key.
+//! Stream keys as the API shows them.
 
 use poem_openapi::{Enum, Object};
 
@@ -20,27 +20,27 @@ pub(in crate::api) enum Status {
     Active,
 }
 
-/// What a stream key is doing, in more detail than `status`.
+/// State of a stream key, in more detail than `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "StreamState")]
 pub(in crate::api) enum State {
     /// No session runs.
     Idle,
-    /// Media comes in.
+    /// The encoder sends media.
     Live,
-    /// The encoder left and may return within the reconnect window.
+    /// The encoder disconnected and may return within the reconnect window.
     Reconnecting,
     /// The session is ending.
     Stopping,
 }
 
-/// Hard limits; a limit that is not set is absent.
+/// Hard limits. A limit that is not set is absent.
 #[derive(Clone, Copy, Debug, Object)]
 #[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
 pub(in crate::api) struct Limits {
-    /// Sats one session may cost.
+    /// Largest cost of one session in sats.
     max_sats: Option<i64>,
-    /// Minutes one session may last.
+    /// Longest duration of one session in minutes.
     max_duration_minutes: Option<i64>,
 }
 
@@ -56,23 +56,23 @@ impl From<StreamLimits> for Limits {
 pub(in crate::api) struct Stream {
     /// Stream key identifier.
     id: i64,
-    /// The key to publish with; secret.
+    /// The key for publishing; secret.
     stream_key: String,
     /// Label.
     label: String,
     /// Whether a session runs.
     status: Status,
-    /// What the stream key is doing, in more detail.
+    /// State of the stream key, in more detail.
     state: State,
-    /// Why the last session ended; null before the first end.
+    /// Why the last session ended; null before the end of the first session.
     last_end_reason: Null<String>,
     /// Creation time, Unix milliseconds.
     created_at: i64,
 }
 
 impl Stream {
-    /// A stream and its session, which was looked up before the stream was read: an end is recorded before its session is
-    /// forgotten, so that one that has gone has its reason in `view`.
+    /// `session` must have been looked up before `view` was read: the end reason is stored before the session is removed, so if the
+    /// session is gone, `view` has the reason.
     pub(super) fn of(session: Option<&SessionSnapshot>, view: StreamView) -> Self {
         let (status, state, _) = stream_state(session);
         Self {
@@ -93,15 +93,15 @@ impl Stream {
 pub(in crate::api) struct StreamDetail {
     /// Stream key identifier.
     id: i64,
-    /// The key to publish with; secret.
+    /// The key for publishing; secret.
     stream_key: String,
     /// Label.
     label: String,
     /// Whether a session runs.
     status: Status,
-    /// What the stream key is doing, in more detail.
+    /// State of the stream key, in more detail.
     state: State,
-    /// Why the last session ended; null before the first end.
+    /// Why the last session ended; null before the end of the first session.
     last_end_reason: Null<String>,
     /// Creation time, Unix milliseconds.
     created_at: i64,
@@ -112,9 +112,9 @@ pub(in crate::api) struct StreamDetail {
     limits: Limits,
     /// Destinations, newest first.
     destinations: Vec<Destination>,
-    /// How its self-hosted destinations are played, newest first.
+    /// Playback of the self-hosted destinations, newest first.
     playback: Vec<StreamPlayback>,
-    /// How good the stream is; null unless its encoder is there.
+    /// Health of the stream; null unless the encoder is connected.
     health: Null<StreamHealth>,
     /// Networks from which the stream key may be used; empty for all.
     allowed_addresses: Vec<String>,
@@ -147,7 +147,7 @@ impl StreamDetail {
     }
 }
 
-/// Whether a stream is live, in the two forms the API shows: `status` and `state`.
+/// `status`, `state` and start time of a stream.
 fn stream_state(session: Option<&SessionSnapshot>) -> (Status, State, Option<i64>) {
     match session {
         None => (Status::Idle, State::Idle, None),

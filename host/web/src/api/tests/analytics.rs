@@ -1,4 +1,4 @@
-//! Analytics over what happened, with the edges of time and other accounts.
+//! Analytics: time ranges and their limits, and separation of accounts.
 
 use serde_json::json;
 
@@ -80,7 +80,7 @@ async fn history_has_an_entry_for_each_destination_of_ended_sessions() {
 }
 
 #[tokio::test]
-async fn history_filters_combine_and_pages_repeat_them() {
+async fn history_filters_combine_and_page_links_repeat_them() {
     let past = Past::new().await;
     let now = past.now();
     past.session("ses_a", now - HOUR, Some(MINUTE)).await;
@@ -162,7 +162,7 @@ async fn bandwidth_counts_by_clock_hour_with_the_overage_of_each() {
 }
 
 #[tokio::test]
-async fn minutes_are_those_inside_the_range_and_running_sessions_count_up_to_now() {
+async fn minutes_count_within_the_range_and_running_sessions_count_up_to_now() {
     let past = Past::new().await;
     let now = past.now();
     let day = now - now.rem_euclid(24 * HOUR);

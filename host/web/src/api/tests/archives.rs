@@ -1,4 +1,4 @@
-//! Recordings: the list, deletion, and recoveries: the order in which they are refused, and their price.
+//! Recordings: list, deletion, and recoveries with their order of checks and their price.
 
 use poem::http::Method;
 use serde_json::json;
@@ -16,7 +16,7 @@ use satcast_store::{Actor, NewSession, Terms};
 
 const RECOVER: &str = "/api/archives/recover-pay";
 
-/// What a driver tells of a recording of a new destination and session of `rig`'s account; it stands in the driver's journal.
+/// The driver's report of a recording with a new destination and session of `rig`'s account; added to the driver's journal.
 async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
     let stream = rig.stream().await;
     let target = json!({"type": "self-hosted", "config": {}});
@@ -53,11 +53,11 @@ async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
     recording
 }
 
-/// Lets the mirror know.
+/// Notifies the mirror.
 async fn tell(rig: &Rig, recording: Recording) -> i64 {
     let name = recording.file_name.clone();
     reports().put(LINKED_DRIVER, recording);
-    rig.app.archive.write_down().await;
+    rig.app.archive.save_reports().await;
     rig.app.store.archive_by_name(rig.account, &name).await.unwrap().unwrap().id
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn record(rig: &Rig, name: &str, state: RecordingState) -> i64 
 }
 
 #[tokio::test]
-async fn recordings_are_listed_newest_first_in_pages_to_their_owner_alone() {
+async fn recordings_are_listed_newest_first_in_pages_only_to_their_owner() {
     let mut rig = Rig::new().await;
     assert_eq!(rig.get("/api/archives").await.ok(), json!([]));
     let failed = recording(&rig, "a.mp4", RecordingState::Failed).await;
@@ -90,7 +90,7 @@ async fn recordings_are_listed_newest_first_in_pages_to_their_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_recovery_is_refused_in_the_decided_order_and_charges_nothing() {
+async fn refused_recoveries_follow_the_specified_order_and_are_free() {
     let rig = Rig::new().await;
     rig.post(RECOVER, &json!({})).await.error(400, "malformed_field");
     rig.post(RECOVER, &json!({"fileName": "x".repeat(1_025)})).await.error(400, "malformed_field");
@@ -110,7 +110,7 @@ async fn a_recovery_is_refused_in_the_decided_order_and_charges_nothing() {
     let now = rig.app.clock.now();
     rig.app.store.credit(&Actor::command(rig.account, now), Sats(360), "test".into()).await.unwrap();
     let text = rig.post(RECOVER, &wanted).await.error(502, "archive_unavailable");
-    let failure = RecordingsError::Refused(Error::remote(testing::SAID_503));
+    let failure = RecordingsError::Refused(Error::remote(testing::STORE_503));
     assert_eq!(text, ApiError::archive_unavailable(archives::NOT_CHARGED, &failure).to_string());
     assert_eq!(rig.get("/api/wallet/balance").await.ok()["balance"], 360);
     // Those with an unreadable body were not counted; this was the sixth of ten in a minute.
@@ -121,14 +121,14 @@ async fn a_recovery_is_refused_in_the_decided_order_and_charges_nothing() {
 }
 
 #[tokio::test]
-async fn a_recovery_is_charged_and_one_that_runs_is_in_the_way_of_another() {
+async fn a_recovery_is_charged_and_blocks_a_second_one() {
     let rig = Rig::new().await;
     let now = rig.app.clock.now();
     rig.app.store.credit(&Actor::command(rig.account, now), Sats(400), "test".into()).await.unwrap();
     record(&rig, "a.mp4", RecordingState::Failed).await;
     let wanted = json!({"fileName": "a.mp4"});
     assert_eq!(rig.post(RECOVER, &wanted).await.ok()["success"], true);
-    // What its driver told by then is shown, and what runs is in the way before the balance is asked.
+    // The driver's last report is shown, and a running recovery is refused before the balance check.
     assert_eq!(rig.get("/api/archives").await.ok()[0]["state"], "uploading");
     rig.post(RECOVER, &wanted).await.error(409, "archive_not_failed");
     let lines = rig.get("/api/wallet/ledger").await.ok();
@@ -141,7 +141,7 @@ async fn a_recovery_is_charged_and_one_that_runs_is_in_the_way_of_another() {
 }
 
 #[tokio::test]
-async fn without_a_copy_a_recovery_is_refused_before_money_is_asked_for() {
+async fn without_a_copy_a_recovery_is_refused_before_the_balance_check() {
     let rig = Rig::new().await;
     let gone = recording(&rig, "a.mp4", RecordingState::Failed).await;
     tell(&rig, gone).await;
@@ -159,7 +159,7 @@ async fn without_billing_a_recovery_needs_no_money() {
 }
 
 #[tokio::test]
-async fn a_recording_is_deleted_here_or_in_the_store_too_but_not_while_it_is_made() {
+async fn recordings_are_deleted_locally_or_remotely_but_not_while_recording() {
     let rig = Rig::new().await;
     let running = record(&rig, "a.mp4", RecordingState::Recording).await;
     rig.delete(&format!("/api/archives/{running}?remote=true")).await.error(409, "archive_recording");
@@ -175,12 +175,12 @@ async fn a_recording_is_deleted_here_or_in_the_store_too_but_not_while_it_is_mad
     let text = rig.delete(&format!("/api/archives/{stuck}")).await.error(502, "archive_unavailable");
     let failure = RecordingsError::Refused(Error::network(testing::DOWN));
     assert_eq!(text, ApiError::archive_unavailable(archives::STILL_LISTED, &failure).to_string());
-    assert_eq!(rig.get("/api/archives").await.ok().as_array().unwrap().len(), 2, "what is not deleted stays");
+    assert_eq!(rig.get("/api/archives").await.ok().as_array().unwrap().len(), 2, "the other recordings stay");
     rig.ask(Method::POST, "/api/archives", None).await.error(405, "method_not_allowed");
 }
 
 #[tokio::test]
-async fn addresses_are_signed_where_that_is_asked_for() {
+async fn addresses_are_signed_on_request() {
     let rig = Rig::new().await;
     record(&rig, "a.mp4", RecordingState::Ready).await;
     record(&rig, "b.mp4", RecordingState::Ready).await;
@@ -192,25 +192,25 @@ async fn addresses_are_signed_where_that_is_asked_for() {
     rig.get("/api/archives?sign=yes").await.error(400, "malformed_parameter");
 }
 
-/// Its recordings go on without a session, so its driver hears of it without one.
+/// Uploads continue without a session, so the driver is notified without one.
 #[tokio::test]
-async fn a_changed_or_deleted_destination_is_told_to_its_driver() {
+async fn drivers_are_notified_of_changed_and_deleted_destinations() {
     let rig = Rig::new().await;
-    let told = tell(&rig, recording(&rig, "a.mp4", RecordingState::Uploading).await).await;
-    let found = rig.app.store.archive(rig.account, told).await.unwrap().unwrap();
+    let reported = tell(&rig, recording(&rig, "a.mp4", RecordingState::Uploading).await).await;
+    let found = rig.app.store.archive(rig.account, reported).await.unwrap().unwrap();
     let destination = found.report.destination_id.0;
     let stream = rig.get("/api/streams").await.ok()[0]["id"].as_i64().unwrap();
     let path = format!("/api/streams/{stream}/destinations/{destination}");
     rig.ask(Method::PATCH, &path, Some(r#"{"enabled": false}"#)).await.ok();
-    assert_eq!(testing::told_of(destination), [], "its configuration is as it was");
+    assert_eq!(testing::configurations_of(destination), [], "its configuration is as it was");
     rig.ask(Method::PATCH, &path, Some(r#"{"config": {"deaf": true}}"#)).await.ok();
-    assert_eq!(testing::told_of(destination), [Some(json!({"deaf": true}))]);
+    assert_eq!(testing::configurations_of(destination), [Some(json!({"deaf": true}))]);
     rig.delete(&path).await.ok();
-    assert_eq!(testing::told_of(destination).last(), Some(&None));
+    assert_eq!(testing::configurations_of(destination).last(), Some(&None));
 }
 
 #[tokio::test]
-async fn what_no_driver_knows_is_not_recovered_and_says_so() {
+async fn recordings_unknown_to_the_driver_are_not_recovered() {
     let rig = Rig::new().await;
     record(&rig, "a.mp4", RecordingState::Failed).await;
     testing::lose("a.mp4");

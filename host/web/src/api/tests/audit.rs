@@ -1,4 +1,4 @@
-//! The audit log over HTTP: whose entries who sees, and what stands in them.
+//! The audit log over HTTP: visibility and content of entries.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Rig;
 use satcast_core::secret::KeyKind;
 use satcast_store::{AuditFilter, Page, Scopes};
 
-/// Looks at what is waited for, 10 ms apart.
+/// Polls a condition every 10 ms.
 const WAIT_TRIES_MAX: usize = 1_000;
 
 impl Rig {
@@ -17,14 +17,14 @@ impl Rig {
         self.get(&format!("/api/audit{query}")).await.ok().as_array().unwrap().clone()
     }
 
-    pub(super) async fn until(&self, what: &str, mut look: impl AsyncFnMut() -> bool) {
+    pub(super) async fn until(&self, condition: &str, mut look: impl AsyncFnMut() -> bool) {
         for _ in 0..WAIT_TRIES_MAX {
             if look().await {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("waited in vain for {what}");
+        panic!("timed out waiting for {condition}");
     }
 }
 
@@ -33,7 +33,7 @@ fn actions(log: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_log_says_who_did_what_without_secrets() {
+async fn entries_have_actor_action_and_target_without_secrets() {
     const SECRET: &str = "hunter2hunter2";
     let rig = Rig::new().await;
     let keys = rig.get("/api/keys").await.ok();
@@ -112,7 +112,7 @@ async fn the_log_has_pages_and_filters() {
 }
 
 #[tokio::test]
-async fn failed_logins_stand_in_the_log_of_the_account() {
+async fn failed_logins_are_in_the_audit_log_of_the_account() {
     let mut rig = Rig::new().await;
     rig.person("ann").await;
     let login = |name: &str, password: &str| json!({"name": name, "password": password});

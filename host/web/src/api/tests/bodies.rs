@@ -1,4 +1,4 @@
-//! What is said of a body that cannot be read or is refused, word for word.
+//! Exact error texts of malformed and refused bodies.
 
 use poem::http::Method;
 
@@ -12,7 +12,7 @@ const UNKNOWN: Says = (400, "unknown_field");
 const STREAMS: &str = "/api/streams";
 const CASES: &[(&str, &str, Says, &str)] = &[
     (STREAMS, "[]", (400, "malformed_body"), "The request body must be a JSON object"),
-    (STREAMS, "{", (400, "malformed_body"), "The request body is no JSON (line 1, column 1)"),
+    (STREAMS, "{", (400, "malformed_body"), "The request body is not JSON (line 1, column 1)"),
     (STREAMS, "{}", MALFORMED, "Field `label` is required"),
     (STREAMS, r#"{"label":null}"#, MALFORMED, "Field `label` must be a text"),
     (STREAMS, r#"{"label":" "}"#, (422, "label_refused"), "Field `label` must have 1 to 128 characters"),
@@ -26,7 +26,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         STREAMS,
         r#"{"label":"x","name":1}"#,
         UNKNOWN,
-        "Unknown field `name`; known are: label, destinations, allowedAddresses",
+        "Unknown field `name`; known fields: label, destinations, allowedAddresses",
     ),
     (STREAMS, r#"{"label":"x","destinations":{}}"#, MALFORMED, "Field `destinations` must be a list"),
     (
@@ -39,7 +39,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         STREAMS,
         r#"{"label":"x","destinations":[{"kind":"rtmp"}]}"#,
         UNKNOWN,
-        "Unknown field `destinations[0].kind`; known are: type, config, startDelaySeconds, stopDelaySeconds, checkStore",
+        "Unknown field `destinations[0].kind`; known fields: type, config, startDelaySeconds, stopDelaySeconds, checkStore",
     ),
     (STREAMS, r#"{"label":"x","destinations":[{}]}"#, MALFORMED, "Field `destinations[0].type` is required"),
     (
@@ -147,7 +147,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         "PUT /api/wallet/connection",
         r#"{"type":"nwc","url":"x","refill":{"amount":1}}"#,
         UNKNOWN,
-        "Unknown field `refill.amount`; known are: thresholdSats, amountSats, dailyCapSats",
+        "Unknown field `refill.amount`; known fields: thresholdSats, amountSats, dailyCapSats",
     ),
     (
         "PUT /api/wallet/connection",
@@ -178,7 +178,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         "/api/webhooks",
         r#"{"url":"x","events":["test"]}"#,
         (422, "event_refused"),
-        "Field `events` names an unknown event; known are: stream.started, stream.ended, recording.ready, test.ping, \
+        "Field `events` names an unknown event; known events: stream.started, stream.ended, recording.ready, test.ping, \
          destination.connected, destination.failed, destination.recovered, limit.warning, limit.reached, balance.low, \
          stream.health, recording.failed",
     ),
@@ -191,7 +191,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
 ];
 
 #[tokio::test]
-async fn what_is_wrong_with_a_body_is_said_word_for_word() {
+async fn errors_of_bodies_have_exact_texts() {
     for cases in CASES.chunks(10) {
         let rig = Rig::new().await;
         for (place, body, (status, code), text) in cases {

@@ -1,4 +1,4 @@
-//! Every answer of every test keeps to the document: its status is declared, and its body has the declared shape.
+//! Checks every response of every test against the document: its status is declared, and its body has the declared schema.
 
 use std::sync::OnceLock;
 
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use super::{Rig, drivers};
 use crate::api::document::document;
 use crate::api::document::testing::{Unknown, first_fault};
-use crate::base::shell::matches_template;
+use crate::base::middleware::matches_template;
 
-/// The document that a service of these tests has.
+/// The document of the test service.
 pub(super) fn documented() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(|| document(&drivers().schemas()))
 }
 
-/// Asserts that an answer is one that the document declares for its operation; paths outside it are passed over.
+/// Asserts that the document declares the response for its operation; paths outside the document are skipped.
 #[track_caller]
 pub(crate) fn check(method: &Method, path: &str, status: StatusCode, headers: &HeaderMap, text: &str) {
     let document = documented();
@@ -41,7 +41,7 @@ pub(crate) fn check(method: &Method, path: &str, status: StatusCode, headers: &H
     let response = &operation["responses"][status.as_str()];
     assert!(
         response.is_object(),
-        "{place}, which the document does not say; add it to MORE in host/web/src/api/document/errors.rs"
+        "{place}, which the document does not declare; add it to MORE in host/web/src/api/document/errors.rs"
     );
     let reference = response["$ref"].as_str().and_then(|path| document.pointer(path.trim_start_matches('#')));
     let response = reference.unwrap_or(response);
@@ -73,7 +73,7 @@ pub(crate) fn check(method: &Method, path: &str, status: StatusCode, headers: &H
 const DECLARED: [&str; 3] = ["link", "retry-after", "idempotent-replayed"];
 
 #[tokio::test]
-async fn the_served_document_is_that_of_the_loaded_drivers() {
+async fn the_served_document_describes_the_loaded_drivers() {
     let rig = Rig::new().await;
     let served = rig.get("/openapi.json").await.ok();
     assert_eq!(&served, documented());
@@ -83,9 +83,9 @@ async fn the_served_document_is_that_of_the_loaded_drivers() {
     assert!(rig.get("/docs").await.text.contains("NewDestinationSelfHosted"));
 }
 
-/// What the document says of a destination's body is what the service takes, and the other way round.
+/// The document and the service accept the same destination bodies.
 #[tokio::test]
-async fn bodies_are_taken_as_the_document_says() {
+async fn bodies_are_accepted_as_documented() {
     let rig = Rig::new().await;
     let path = format!("/api/streams/{}/destinations", rig.stream().await);
     let schema = json!({"$ref": "#/components/schemas/NewDestination"});

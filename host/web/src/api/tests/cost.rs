@@ -13,7 +13,7 @@ use satcast_store::{Actor, Scopes};
 const COST: &str = "/api/public/streams/active/cost";
 
 #[tokio::test]
-async fn nothing_live_costs_nothing() {
+async fn without_live_streams_the_cost_is_zero() {
     let rig = Rig::new().await;
     let idle = json!({"hasActiveStream": false, "totalCost": 0, "streams": []});
     assert_eq!(rig.get(COST).await.ok(), idle);
@@ -22,7 +22,7 @@ async fn nothing_live_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_live_stream_is_shown_to_its_account_alone() {
+async fn a_live_stream_is_shown_only_to_its_account() {
     let mut rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let (_publisher, _opening) = rig.go_live(&hosted).await;
@@ -52,7 +52,7 @@ async fn a_live_stream_is_shown_to_its_account_alone() {
 }
 
 #[tokio::test]
-async fn keys_that_may_not_are_refused_and_each_has_sixty_a_minute() {
+async fn keys_without_scope_are_refused_and_each_key_has_sixty_requests_a_minute() {
     let mut rig = Rig::new().await;
     assert!(rig.open(COST).await.error(400, "key_required").contains("X-API-Key"));
     let unknown = new_api_key(KeyKind::Public);

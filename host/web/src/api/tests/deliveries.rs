@@ -1,4 +1,4 @@
-//! Webhooks are tested, their deliveries shown and made again.
+//! Tests of webhooks, the delivery log and redelivery.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ const TESTS_PER_ACCOUNT_MAX: usize = 4;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const ALLOWED: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]";
 
-/// A receiver that answers every request so; its url.
+/// Starts a receiver with a fixed response; returns its url.
 async fn receiver(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
             let (mut socket, _) = listener.accept().await.unwrap();
-            // One small request comes in one piece or two; its end does not matter here.
+            // A small request arrives in one or two reads; its end does not matter here.
             let _ = socket.read(&mut [0; 4_096]).await;
             let _ = socket.write_all(answer.as_bytes()).await;
             let _ = socket.shutdown().await;
@@ -43,7 +43,7 @@ async fn webhook(rig: &Rig, url: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_test_answers_with_what_came_of_it_and_is_in_the_log() {
+async fn a_test_returns_its_result_and_is_in_the_delivery_log() {
     let rig = Rig::with_config(ALLOWED).await;
     let good = webhook(&rig, &receiver("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await).await;
     let tested = rig.ask(Method::POST, &format!("{good}/test"), None).await.ok();
@@ -78,7 +78,7 @@ async fn a_test_answers_with_what_came_of_it_and_is_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_not_there_has_no_status() {
+async fn an_unreachable_receiver_has_no_status() {
     let rig = Rig::with_config(ALLOWED).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -90,9 +90,9 @@ async fn a_receiver_that_is_not_there_has_no_status() {
     assert_eq!(rig.get(HOOKS).await.ok()[0]["lastDelivery"]["status"], Value::Null);
 }
 
-/// The largest answer there is: a receiver said as much as is kept, every byte of it six in JSON.
+/// The largest response: the kept part of a receiver's answer, with six bytes of JSON for each byte.
 #[tokio::test]
-async fn a_repeated_test_is_answered_from_the_first_whatever_the_receiver_said() {
+async fn a_repeated_test_gets_the_first_response() {
     let rig = Rig::with_config(ALLOWED).await;
     let said = "\u{1}".repeat(1_024);
     let answer = format!("HTTP/1.1 500 X\r\ncontent-length: 2000\r\n\r\n{said}more");
@@ -126,9 +126,9 @@ async fn tests_are_limited_to_ten_a_minute() {
     assert_eq!(log.header("link"), link);
 }
 
-/// Receivers that take their time hold a bounded number of tests; the next one is told so after a wait.
+/// Slow receivers hold a bounded number of tests; the next test is refused after a wait.
 #[tokio::test]
-async fn so_many_tests_are_on_their_way_at_one_time() {
+async fn concurrent_tests_are_bounded() {
     let mut rig = Rig::with_config(ALLOWED).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/in", listener.local_addr().unwrap());
@@ -145,7 +145,7 @@ async fn so_many_tests_are_on_their_way_at_one_time() {
     let next = async {
         let mut silent = Vec::new();
         for _ in 0..TESTS_AT_ONCE_MAX {
-            silent.push(timeout(WAIT_MAX, listener.accept()).await.expect("a test on its way").unwrap());
+            silent.push(timeout(WAIT_MAX, listener.accept()).await.expect("a running test").unwrap());
         }
         let next = async { (test(&asked[0]).await, test(&asked[4]).await) };
         rig.app.clock.passing(Duration::from_millis(100), next).await
@@ -154,12 +154,12 @@ async fn so_many_tests_are_on_their_way_at_one_time() {
         (of_who_has_many, of_who_has_none) = next => for answer in [of_who_has_many, of_who_has_none] {
             answer.error(503, "busy");
         },
-        _ = slow => panic!("tests ended that nobody answered"),
+        _ = slow => panic!("tests ended without a response"),
     }
 }
 
 #[tokio::test]
-async fn a_delivery_is_made_again_by_its_owner_only() {
+async fn only_the_owner_can_redeliver() {
     let mut rig = Rig::with_config(ALLOWED).await;
     let hook = webhook(&rig, &receiver("HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n").await).await;
     let id = rig.ask(Method::POST, &format!("{hook}/test"), None).await.ok()["deliveryId"].clone();

@@ -1,4 +1,4 @@
-//! Destinations: what is shown, added and deleted, and by whom.
+//! Destinations: display, creation, deletion and authorization.
 
 use poem::http::Method;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn both_forms_of_delete_work_once() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_another_account_does_not_exist() {
+async fn resources_of_another_account_are_404() {
     let mut rig = Rig::new().await;
     let stream = rig.stream().await;
     let path = format!("/api/streams/{stream}/destinations");
@@ -63,7 +63,7 @@ async fn what_belongs_to_another_account_does_not_exist() {
 }
 
 #[tokio::test]
-async fn an_allowed_private_address_is_taken() {
+async fn an_allowed_private_address_is_accepted() {
     let rig = Rig::with_config("[outbound]\nallow = [\"127.0.0.0/8\"]").await;
     let path = format!("/api/streams/{}/destinations", rig.stream().await);
     rig.post(&path, &json!({"type": "rtmp", "config": {"url": "rtmp://127.0.0.1:1936/live"}})).await.ok();
@@ -72,7 +72,7 @@ async fn an_allowed_private_address_is_taken() {
 }
 
 #[tokio::test]
-async fn a_destination_without_config_meets_its_schema() {
+async fn a_destination_without_config_is_checked_against_its_schema() {
     let rig = Rig::new().await;
     let path = format!("/api/streams/{}/destinations", rig.stream().await);
     let text = rig.post(&path, &json!({"type": "rtmp"})).await.error(422, "config_refused");
@@ -80,15 +80,15 @@ async fn a_destination_without_config_meets_its_schema() {
 }
 
 #[tokio::test]
-async fn a_damaged_destination_is_shown_as_failed_beside_the_others_and_can_be_deleted() {
+async fn a_damaged_destination_is_shown_as_failed_and_can_be_deleted() {
     let rig = Rig::new().await;
     let stream = rig.stream().await;
     let path = format!("/api/streams/{stream}/destinations");
     let damaged = rig.post(&path, &target("")).await.ok()["id"].clone();
-    let sound = rig.post(&path, &target("")).await.ok()["id"].clone();
+    let intact = rig.post(&path, &target("")).await.ok()["id"].clone();
     rig.intruder().await.damage_destination(damaged.as_i64().unwrap()).await;
     let list = rig.get(&path).await.ok();
-    assert_eq!((&list[0]["id"], &list[0]["state"]), (&sound, &json!("stopped")));
+    assert_eq!((&list[0]["id"], &list[0]["state"]), (&intact, &json!("stopped")));
     assert_eq!(
         (&list[1]["id"], &list[1]["state"], &list[1]["url"]),
         (&damaged, &json!("failed"), &json!(""))
@@ -100,7 +100,7 @@ async fn a_damaged_destination_is_shown_as_failed_beside_the_others_and_can_be_d
 }
 
 #[tokio::test]
-async fn a_configuration_is_shown_masked_and_its_secrets_stay_when_they_come_back_so() {
+async fn masked_secrets_that_are_sent_back_keep_their_values() {
     let rig = Rig::new().await;
     let list = format!("/api/streams/{}/destinations", rig.stream().await);
     let config = json!({"url": "rtmp://a.example/live", "key": "hunter2hunter2"});

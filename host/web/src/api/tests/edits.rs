@@ -51,7 +51,7 @@ async fn every_limit_out_of_range_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_stream_gets_another_label_and_another_key() {
+async fn a_stream_gets_a_new_label_and_a_new_key() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let stream = format!("/api/streams/{id}");
@@ -68,7 +68,7 @@ async fn a_stream_gets_another_label_and_another_key() {
 }
 
 #[tokio::test]
-async fn a_destination_is_disabled_and_configured_anew() {
+async fn a_destination_is_disabled_and_reconfigured() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let list = format!("/api/streams/{id}/destinations");
@@ -95,7 +95,7 @@ async fn a_destination_is_disabled_and_configured_anew() {
 }
 
 #[tokio::test]
-async fn keys_are_made_listed_and_revoked() {
+async fn keys_are_created_listed_and_revoked() {
     let mut rig = Rig::new().await;
     let made =
         rig.post("/api/keys", &json!({"type": "permanent", "label": "robot", "scopes": ["read"]})).await.ok();
@@ -122,7 +122,7 @@ async fn keys_are_made_listed_and_revoked() {
 }
 
 #[tokio::test]
-async fn a_key_never_makes_one_that_may_do_more() {
+async fn a_key_cannot_create_a_key_with_more_scopes() {
     let mut rig = Rig::new().await;
     let limited = Scopes { webhooks: false, ..Scopes::ALL };
     rig.key = rig.key(rig.account, KeyKind::Permanent, limited, None).await;
@@ -161,7 +161,7 @@ async fn nothing_of_another_account_can_be_changed() {
 }
 
 #[tokio::test]
-async fn a_key_is_replaced_by_one_that_may_do_the_same() {
+async fn a_replaced_key_keeps_its_scopes() {
     let mut rig = Rig::new().await;
     let made =
         rig.post("/api/keys", &json!({"type": "permanent", "label": "robot", "scopes": ["read"]})).await.ok();
@@ -186,7 +186,7 @@ async fn a_key_is_replaced_by_one_that_may_do_the_same() {
 }
 
 #[tokio::test]
-async fn a_public_key_is_replaced_and_the_old_one_shows_nothing_any_more() {
+async fn a_replaced_public_key_is_refused() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let listed = rig.get("/api/keys").await.ok();
@@ -244,7 +244,7 @@ async fn the_addresses_of_a_stream_key_are_set_shown_and_checked() {
     patch(&rig, &stream, &list).await.ok();
     assert_eq!(shown().await, json!(["198.51.100.0/24", "2001:db8::/32"]));
     patch(&rig, &stream, &json!({"label": "y"})).await.ok();
-    assert_eq!(shown().await, json!(["198.51.100.0/24", "2001:db8::/32"]), "what is absent stays");
+    assert_eq!(shown().await, json!(["198.51.100.0/24", "2001:db8::/32"]), "an absent field stays unchanged");
     let text = patch(&rig, &stream, &json!({"allowedAddresses": ["::1", "hunter2"]})).await;
     let text = text.error(422, "addresses_refused");
     assert!(text.contains("`allowedAddresses`: entry 2 ") && !text.contains("hunter2"), "{text}");

@@ -1,4 +1,4 @@
-//! One error shape for everything that can go wrong, and no echo of what was sent.
+//! All errors have the same body and never repeat the request.
 
 use poem::Request;
 use poem::http::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Rig;
 use crate::api::App;
 use crate::api::body::BODY_MAX_BYTES;
-use crate::base::{ApiError, Shell};
+use crate::base::{ApiError, Middleware};
 
 #[tokio::test]
 async fn unknown_paths_and_methods_have_the_error_shape() {
@@ -89,7 +89,7 @@ async fn unreadable_ids_and_parameters_are_named() {
 }
 
 #[tokio::test]
-async fn every_answer_has_an_id_and_careful_headers() {
+async fn every_response_has_a_request_id_and_security_headers() {
     let rig = Rig::new().await;
     let first = rig.get("/healthz").await;
     let second = rig.get("/nothing").await;
@@ -133,18 +133,18 @@ async fn a_panic_is_500_and_the_next_request_is_served() {
         .at("/fine", poem::get(poem::endpoint::make_sync(|_| "fine")))
         .into_endpoint()
         .map_to_response();
-    let shell = Shell::new(route, rig.app.clock.clone(), &[], Default::default());
-    let mut response = shell.answer(Request::builder().uri_str("/boom").finish()).await;
+    let middleware = Middleware::new(route, rig.app.clock.clone(), &[], Default::default());
+    let mut response = middleware.answer(Request::builder().uri_str("/boom").finish()).await;
     assert_eq!(response.status().as_u16(), 500);
     let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
     let body: Value = serde_json::from_str(&response.take_body().into_string().await.unwrap()).unwrap();
     let text = "Internal error; give the requestId to the operator";
     assert_eq!(body, json!({"error": text, "code": "internal", "requestId": id}));
-    assert_eq!(shell.answer(Request::builder().uri_str("/fine").finish()).await.status().as_u16(), 200);
+    assert_eq!(middleware.answer(Request::builder().uri_str("/fine").finish()).await.status().as_u16(), 200);
 }
 
 #[tokio::test]
-async fn work_that_panics_apart_from_its_request_is_500() {
+async fn a_panic_in_spawned_work_is_500() {
     let work = async || -> Result<(), ApiError> { panic!("hunter2") };
     let error = App::to_the_end(work()).await.unwrap_err();
     assert_eq!(error.http_status().as_u16(), 500);
@@ -153,7 +153,7 @@ async fn work_that_panics_apart_from_its_request_is_500() {
 }
 
 #[tokio::test]
-async fn a_body_where_none_is_taken_is_refused_and_not_lost() {
+async fn an_unexpected_body_is_refused() {
     let rig = Rig::new().await;
     let stream = format!("/api/streams/{}", rig.stream().await);
     for path in [format!("{stream}/stop"), format!("{stream}/rotate")] {

@@ -1,4 +1,4 @@
-//! Events over real connections: whose they are, where they go on, and what ends them.
+//! Events over real connections: separation of accounts, resuming, and the end of a stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,11 +44,11 @@ impl Port {
         Self { address, stop, task }
     }
 
-    /// Follows the events with a key, or a session's token, from after an event on.
+    /// Follows the events with a key or session token, after a given event.
     async fn follow(&self, key: &str, after: Option<&str>) -> Follower {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         let after = after.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
-        // The older version has no framing around the pieces.
+        // HTTP/1.0 has no chunk framing.
         let head =
             format!("GET /api/events HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{after}\r\n");
         socket.write_all(head.as_bytes()).await.unwrap();
@@ -58,7 +58,7 @@ impl Port {
     }
 }
 
-/// Somebody who follows.
+/// A client that follows events.
 struct Follower {
     socket: TcpStream,
     text: String,
@@ -96,7 +96,7 @@ impl Follower {
         Some((field("id"), field("event"), serde_json::from_str(&field("data")).unwrap()))
     }
 
-    /// The next message, of which the name is known.
+    /// The next message, asserting its name.
     async fn expect(&mut self, name: &str) -> (String, Value) {
         let (id, found, data) = self.next().await.unwrap();
         assert_eq!(found, name, "{data}");
@@ -105,7 +105,7 @@ impl Follower {
 }
 
 #[tokio::test]
-async fn an_account_follows_its_own_changes_and_goes_on_where_it_was() {
+async fn an_account_sees_its_own_events_and_resumes() {
     let mut rig = Rig::new().await;
     let port = Port::open(&rig, ServerLimits::default()).await;
     let mut follower = port.follow(&rig.key, None).await;
@@ -130,7 +130,7 @@ async fn an_account_follows_its_own_changes_and_goes_on_where_it_was() {
     let log = rig.get("/api/audit").await.ok();
     let expected = json!({"at": rig.app.clock.now().0, "auditId": log[0]["id"], "actor": log[0]["actor"],
         "target": {"type": "stream", "id": made["id"]}, "detail": log[0]["detail"]});
-    assert_eq!(data, expected, "the first after another account's, and what was refused");
+    assert_eq!(data, expected, "the first own event after another account's event and a refused request");
     rig.delete(&format!("/api/streams/{}", made["id"])).await.ok();
     let (deleted, _) = follower.expect("stream.deleted").await;
     drop(follower);
@@ -151,7 +151,7 @@ async fn an_account_follows_its_own_changes_and_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn streams_of_events_are_limited_and_a_head_opens_none() {
+async fn event_streams_are_limited_and_head_opens_none() {
     let rig = Rig::new().await;
     let feed = rig.app.store.feed().clone();
     let mut held: Vec<_> =
@@ -172,11 +172,11 @@ async fn streams_of_events_are_limited_and_a_head_opens_none() {
         let all: Vec<_> = (0..WATCHERS_PER_ACCOUNT_MAX).map(|_| feed.watch(rig.account, None)).collect();
         all.iter().all(Result::is_ok)
     };
-    rig.until("the place of who has left", free).await;
+    rig.until("the slot of a disconnected client", free).await;
 }
 
 #[tokio::test]
-async fn only_a_key_that_reads_follows() {
+async fn following_events_needs_the_scope_read() {
     let mut rig = Rig::new().await;
     let blind = Scopes { read: false, ..Scopes::ALL };
     rig.key = rig.key(rig.account, KeyKind::Permanent, blind, None).await;
@@ -186,7 +186,7 @@ async fn only_a_key_that_reads_follows() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_key_its_session_and_its_password() {
+async fn an_event_stream_ends_when_key_session_or_password_ends() {
     let rig = Rig::new().await;
     let port = Port::open(&rig, ServerLimits::default()).await;
     let key = rig.key(rig.account, KeyKind::Permanent, Scopes::ALL, None).await;
@@ -217,31 +217,31 @@ async fn a_stream_ends_with_its_key_its_session_and_its_password() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_has_comments_until_its_key_is_revoked_elsewhere() {
+async fn an_idle_event_stream_has_comments_until_another_process_revokes_its_key() {
     let rig = Rig::new().await;
     let request = Request::builder().uri_str("/api/events").header("X-API-Key", &rig.key).finish();
     let caller = Caller::of(&rig.app, &request).await.unwrap();
     let watch = rig.app.store.feed().watch(caller.account, None).unwrap();
     let proof = Proof::of(&caller, &request).unwrap();
     let text = body(Arc::clone(&rig.app), watch, proof, Duration::from_millis(20));
-    let mut pieces = text.into_bytes_stream();
+    let mut messages = text.into_bytes_stream();
     let mut next = async || {
-        let piece = tokio::time::timeout(WAIT_MAX, pieces.next()).await.expect("a piece in time")?;
-        Some(String::from_utf8(piece.unwrap().to_vec()).unwrap())
+        let message = tokio::time::timeout(WAIT_MAX, messages.next()).await.expect("a message in time")?;
+        Some(String::from_utf8(message.unwrap().to_vec()).unwrap())
     };
     assert!(next().await.unwrap().starts_with("retry: 3000\nid: "));
     assert_eq!(next().await.unwrap(), ":\n\n");
     rig.intruder().await.revoke_permanent_keys().await;
     let mut comments = 0;
-    while let Some(piece) = next().await {
-        assert_eq!(piece, ":\n\n");
+    while let Some(message) = next().await {
+        assert_eq!(message, ":\n\n");
         comments += 1;
         assert!(comments < 100, "it ends");
     }
 }
 
 #[tokio::test]
-async fn a_quiet_stream_outlives_the_deadlines_of_requests_and_ends_at_once_at_shutdown() {
+async fn an_idle_event_stream_outlives_request_deadlines_and_ends_at_shutdown() {
     const DEADLINE: Duration = Duration::from_millis(100);
     let rig = Rig::new().await;
     let limits = ServerLimits {

@@ -1,4 +1,4 @@
-//! A POST that is sent again: done once, answered twice.
+//! Repeated POST requests: executed once, answered twice.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn count(rig: &Rig) -> usize {
 }
 
 #[tokio::test]
-async fn a_repeated_request_is_answered_from_the_first_and_done_once() {
+async fn a_repeated_request_gets_the_first_response_and_is_executed_once() {
     let mut rig = Rig::new().await;
     let body = json!({"label": "a"});
     let first = post(&rig, STREAMS, "k1", &body).await;
@@ -50,7 +50,7 @@ async fn a_repeated_request_is_answered_from_the_first_and_done_once() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_refused_may_be_mended_under_its_key() {
+async fn a_refused_request_may_be_corrected_under_the_same_key() {
     let rig = Rig::new().await;
     post(&rig, STREAMS, "k", &json!({"label": ""})).await.error(422, "label_refused");
     post(&rig, STREAMS, "k", &json!({"label": "a"})).await.ok();
@@ -58,7 +58,7 @@ async fn a_request_that_was_refused_may_be_mended_under_its_key() {
 }
 
 #[tokio::test]
-async fn racing_repeats_do_it_once() {
+async fn concurrent_repeats_are_executed_once() {
     let rig = Rig::new().await;
     let body = json!({"label": "a"});
     let tries = futures_util::future::join_all((0..16).map(|_| post(&rig, STREAMS, "k", &body))).await;
@@ -71,7 +71,7 @@ async fn racing_repeats_do_it_once() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_finds_its_answer_later() {
+async fn a_client_that_disconnects_gets_the_response_later() {
     const TRIES_MAX: usize = 250;
     let rig = Rig::new().await;
     let body = json!({"label": "a"});
@@ -100,7 +100,7 @@ async fn a_client_that_goes_away_finds_its_answer_later() {
 }
 
 #[tokio::test]
-async fn what_a_process_left_when_it_died_is_taken_over_after_a_while() {
+async fn requests_of_a_crashed_process_are_taken_over_after_a_while() {
     let rig = Rig::new().await;
     let body = json!({"label": "a"});
     post(&rig, STREAMS, "k", &body).await.ok();
@@ -123,7 +123,7 @@ async fn malformed_keys_are_refused_and_reads_ignore_them() {
 }
 
 #[tokio::test]
-async fn an_account_keeps_a_bounded_number_of_requests_and_old_ones_make_room() {
+async fn kept_requests_are_bounded_and_old_ones_expire() {
     let rig = Rig::new().await;
     rig.intruder().await.fill_requests(rig.account, rig.app.clock.now()).await;
     post(&rig, STREAMS, "k", &json!({"label": "a"})).await.error(409, "idempotency_full");
@@ -133,7 +133,7 @@ async fn an_account_keeps_a_bounded_number_of_requests_and_old_ones_make_room() 
 }
 
 #[tokio::test]
-async fn a_kept_answer_is_in_no_file_in_clear() {
+async fn kept_responses_are_encrypted_on_disk() {
     let rig = Rig::new().await;
     let answer = post(&rig, STREAMS, "hunter2hunter2", &json!({"label": "a"})).await.ok();
     for entry in std::fs::read_dir(rig.folder.path()).unwrap() {
@@ -145,7 +145,7 @@ async fn a_kept_answer_is_in_no_file_in_clear() {
 }
 
 #[tokio::test]
-async fn who_may_do_less_is_not_given_what_another_got() {
+async fn a_caller_with_fewer_rights_does_not_get_a_kept_response() {
     let mut rig = Rig::new().await;
     let send = async |rig: &Rig| {
         let request = Request::builder()

@@ -25,7 +25,7 @@ async fn with(rig: &Rig, uri: &str, headers: &[(&str, &str)]) -> super::Answer {
 }
 
 #[tokio::test]
-async fn every_form_of_a_key_is_taken_and_the_winner_decides_alone() {
+async fn every_form_of_a_key_is_accepted_and_only_the_first_counts() {
     let rig = Rig::new().await;
     let key = rig.key.as_str();
     let bearer = format!("Bearer {key}");
@@ -41,7 +41,7 @@ async fn every_form_of_a_key_is_taken_and_the_winner_decides_alone() {
 }
 
 #[tokio::test]
-async fn unknown_mistyped_and_public_keys_are_told_apart() {
+async fn unknown_mistyped_and_public_keys_get_different_errors() {
     let rig = Rig::new().await;
     let unknown = new_api_key(KeyKind::Permanent);
     with(&rig, "/api/streams", &[("X-API-Key", unknown.expose())]).await.error(401, "invalid_key");
@@ -58,7 +58,7 @@ async fn unknown_mistyped_and_public_keys_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_key_does_only_what_its_scopes_say() {
+async fn a_key_is_limited_to_its_scopes() {
     let mut rig = Rig::new().await;
     rig.key = rig.key(rig.account, KeyKind::Permanent, Scopes { manage: false, ..Scopes::ALL }, None).await;
     rig.get("/api/streams").await.ok();
@@ -69,7 +69,7 @@ async fn a_key_does_only_what_its_scopes_say() {
 }
 
 #[tokio::test]
-async fn the_use_of_a_key_is_noted() {
+async fn the_use_of_a_key_is_recorded() {
     let rig = Rig::new().await;
     let hash = satcast_core::secret::key_hash(&rig.key);
     rig.get("/api/streams").await.ok();
@@ -103,7 +103,7 @@ async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
 }
 
 #[tokio::test]
-async fn head_answers_like_get_without_a_body() {
+async fn head_is_like_get_without_a_body() {
     let rig = Rig::new().await;
     let answer = rig.ask(Method::HEAD, "/api/streams", None).await;
     assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""));

@@ -1,4 +1,4 @@
-//! Caps and rate limits, each one reached.
+//! Caps and rate limits.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn the_public_configuration_is_limited_per_address() {
 }
 
 #[tokio::test]
-async fn replacing_a_key_again_and_again_does_not_get_around_the_limits() {
+async fn replacing_keys_repeatedly_does_not_bypass_the_limits() {
     let mut rig = Rig::new().await;
     let mut id = rig.get("/api/keys").await.ok()[0]["id"].clone();
     for number in 0..300 {
@@ -98,8 +98,8 @@ async fn replacing_a_key_again_and_again_does_not_get_around_the_limits() {
 }
 
 #[tokio::test]
-async fn stores_that_do_not_answer_delay_no_other_account_and_nobody_for_long() {
-    /// What stands in a destination that is made now.
+async fn silent_stores_do_not_delay_other_accounts() {
+    /// The error of a newly created destination.
     async fn error_of_new(rig: &Rig) -> Value {
         let path = format!("/api/streams/{}/destinations", rig.stream().await);
         let one = json!({"type": "rtmp", "config": {"url": TARGET}});
@@ -122,7 +122,7 @@ async fn stores_that_do_not_answer_delay_no_other_account_and_nobody_for_long() 
 }
 
 #[tokio::test]
-async fn a_type_without_recordings_has_no_store_to_ask() {
+async fn a_type_without_recordings_has_no_store_test() {
     assert!(super::drivers().keeps_recordings("rtmp").await);
     assert!(!satcast_drivers::testing::drivers().keeps_recordings("script").await);
 }

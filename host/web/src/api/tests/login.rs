@@ -1,4 +1,4 @@
-//! People: login, sessions, password, making an account, and what cookies may do.
+//! Accounts: login, sessions, password, registration and cookies.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn wrong_names_and_passwords_look_alike_and_are_limited() {
     };
     let wrong = attempt("ann", "not the password").await.error(401, "invalid_login");
     assert_eq!(attempt("nobody", PASSWORD).await.error(401, "invalid_login"), wrong);
-    // An account made by command without a password cannot be entered.
+    // An account that a command created without a password cannot log in.
     attempt("owner", "").await.error(401, "invalid_login");
     for number in 3..20 {
         attempt(&format!("nobody{number}"), "x").await.error(401, "invalid_login");
@@ -106,14 +106,14 @@ const HOME: &str = "198.51.100.1";
 const STEP: Duration = Duration::from_millis(500);
 
 #[tokio::test]
-async fn wrong_passwords_slow_their_network_down_and_lock_nobody_out() {
+async fn wrong_passwords_delay_their_network_and_lock_no_account() {
     let rig = Rig::with_config(BEHIND_PROXY).await;
     rig.person("ann").await;
     let clock = &rig.app.clock;
     for _ in 0..5 {
         rig.try_from(HOME, "x").await.error(401, "invalid_login");
     }
-    // From now on it takes longer each time, and the right password is taken all the same.
+    // From now on each attempt takes longer, but the right password is still accepted.
     for least in [1, 2, 5, 10, 20, 30, 30] {
         clock.advance(Duration::from_secs(5));
         let before = clock.monotonic();
@@ -131,7 +131,7 @@ async fn wrong_passwords_slow_their_network_down_and_lock_nobody_out() {
 }
 
 #[tokio::test]
-async fn an_attack_from_many_networks_slows_down_strange_ones_alone() {
+async fn an_attack_from_many_networks_delays_only_unknown_networks() {
     let rig = Rig::with_config(BEHIND_PROXY).await;
     rig.person("ann").await;
     rig.try_from(HOME, PASSWORD).await.ok();
@@ -146,7 +146,7 @@ async fn an_attack_from_many_networks_slows_down_strange_ones_alone() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever_for_a_turn_at_hashing() {
+async fn the_wait_for_a_hashing_permit_is_bounded() {
     let rig = Rig::new().await;
     let _all = rig.app.limits.hashing.acquire_many(2).await.unwrap();
     let (step, credentials) = (Duration::from_millis(100), json!({"name": "ann", "password": PASSWORD}));
@@ -168,7 +168,7 @@ async fn a_session_reads_the_active_cost() {
 }
 
 #[tokio::test]
-async fn a_session_lives_by_use_and_ends_in_the_end() {
+async fn a_session_is_extended_by_use_up_to_its_maximum() {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let rig = Rig::new().await;
     rig.person("ann").await;
@@ -199,7 +199,7 @@ async fn a_session_lives_by_use_and_ends_in_the_end() {
 }
 
 #[tokio::test]
-async fn sessions_are_listed_and_ended_by_their_account_alone() {
+async fn sessions_are_listed_and_ended_only_by_their_account() {
     let mut rig = Rig::new().await;
     rig.person("ann").await;
     let (first, second) = (rig.log_in("ann").await, rig.log_in("ann").await);
@@ -242,7 +242,7 @@ async fn a_new_password_ends_every_session() {
 }
 
 #[tokio::test]
-async fn a_link_makes_one_account() {
+async fn an_invite_link_creates_one_account() {
     let rig = Rig::new().await;
     let (token, now) = (new_invite_token(), rig.app.clock.now());
     let later = UnixMillis(now.0 + 1_000);
@@ -270,7 +270,7 @@ async fn a_link_makes_one_account() {
 }
 
 #[tokio::test]
-async fn open_registration_makes_accounts_without_a_link_and_with_credit() {
+async fn open_registration_creates_accounts_with_credit_and_without_a_link() {
     let rig = Rig::with_config("[accounts]\nopen_registration = true\n").await;
     let body = json!({"name": "ann", "password": PASSWORD});
     let made = rig.anyone("/api/auth/setup", &body).await.ok();
@@ -282,7 +282,7 @@ async fn open_registration_makes_accounts_without_a_link_and_with_credit() {
 }
 
 #[tokio::test]
-async fn a_key_that_ends_with_its_session_does() {
+async fn a_key_can_end_with_its_session() {
     let mut rig = Rig::new().await;
     rig.person("ann").await;
     let token = rig.log_in("ann").await;

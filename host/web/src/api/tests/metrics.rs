@@ -3,7 +3,7 @@
 use super::Rig;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_for_operators_and_show_what_is_live() {
+async fn metrics_are_for_operators_and_show_live_destinations() {
     let mut rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let (_publisher, _opening) = rig.go_live(&hosted).await;

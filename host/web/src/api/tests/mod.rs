@@ -1,4 +1,4 @@
-//! The API against a real store, real sessions and a driver behind the C table; requests go through the shell.
+//! The API against a real store, real sessions and a driver behind the C table; requests go through the middleware.
 
 mod analytics;
 mod archives;
@@ -39,7 +39,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{App, Limits, endpoint};
-use crate::base::Shell;
+use crate::base::Middleware;
 use crate::playback::{Playback, PlaybackSecret};
 use satcast_archive::Archive;
 use satcast_archive::testing::{Kept, reports};
@@ -51,7 +51,7 @@ use satcast_drivers::testing;
 use satcast_drivers::{Drivers, RecordingParts};
 use satcast_live::{Live, Settings};
 use satcast_money::billing::Billing;
-use satcast_money::wallet::desk::testing::Bank;
+use satcast_money::wallet::topups::testing::Bank;
 use satcast_net::outbound::Guard;
 use satcast_store::testing::Intruder;
 use satcast_store::{NewAccount, NewKey, OpenOptions, Origin, Scopes};
@@ -73,7 +73,7 @@ struct Hosted {
     #[serde(rename = "dvrSeconds")]
     #[allow(dead_code, reason = "read by the schema only")]
     dvr_seconds: Option<u32>,
-    /// Does not end by itself when its stream does.
+    /// Does not end by itself when its stream ends.
     #[serde(default)]
     deaf: bool,
 }
@@ -135,7 +135,7 @@ impl Destination for Sink {
 
 driver_entry!(rtmp_entry, Rtmp);
 
-/// The id of the driver that is linked in.
+/// Id of the linked driver.
 const LINKED_DRIVER: &str = "apitest";
 
 fn drivers() -> Drivers {
@@ -153,13 +153,13 @@ fn webhooks(store: &satcast_store::Store, config: &Config, clock: &Clock) -> Web
 struct Rig {
     app: Arc<App>,
     bank: Bank,
-    shell: Shell,
+    middleware: Middleware,
     account: AccountId,
     key: String,
     folder: TempDir,
 }
 
-/// An answer taken apart.
+/// A parsed response.
 struct Answer {
     status: StatusCode,
     headers: poem::http::HeaderMap,
@@ -175,7 +175,7 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Asserts the error shape and gives its text.
+    /// Asserts the error body and returns its text.
     fn error(&self, status: u16, code: &str) -> String {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         let body = self.json();
@@ -214,7 +214,7 @@ impl Rig {
         .unwrap();
         let clock = Clock::manual(UnixMillis(1_800_000_000_000));
         let settings =
-            Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
+            Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
         let billing = Billing::new(store.clone(), clock.clone(), &config);
         let live = Live::metered(store.clone(), drivers(), clock.clone(), settings, billing.gate());
         let bank = Bank::new(clock.clone());
@@ -232,7 +232,7 @@ impl Rig {
             ),
 
             live,
-            wallets: bank.desk(&store, &config),
+            wallets: bank.topups(&store, &config),
             webhooks: webhooks(&store, &config, &clock),
             archive: Archive::new(store.clone(), drivers(), reports(), clock.clone()),
             billing,
@@ -245,8 +245,8 @@ impl Rig {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        let (shell, account) = (endpoint(app.clone(), Route::new()), AccountId(0));
-        let mut rig = Self { shell, app, bank, account, key: String::new(), folder };
+        let (middleware, account) = (endpoint(app.clone(), Route::new()), AccountId(0));
+        let mut rig = Self { middleware, app, bank, account, key: String::new(), folder };
         (rig.account, rig.key) = rig.account("owner").await;
         rig
     }
@@ -256,7 +256,7 @@ impl Rig {
         self.account_that(name, false).await
     }
 
-    /// A command of the operator, now.
+    /// The origin of a command of the operator.
     fn origin(&self) -> Origin {
         Origin::command(self.app.clock.now())
     }
@@ -294,14 +294,14 @@ impl Rig {
         key.into_inner()
     }
 
-    /// Somebody else who writes to the database.
+    /// Another writer to the database.
     async fn intruder(&self) -> Intruder {
         Intruder::open(&self.folder.path().join("t.db")).await
     }
 
     async fn send(&self, request: Request) -> Answer {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let mut response = self.shell.answer(request).await;
+        let mut response = self.middleware.answer(request).await;
         let text = response.take_body().into_string().await.unwrap();
         contract::check(&method, &path, response.status(), response.headers(), &text);
         Answer { status: response.status(), headers: response.headers().clone(), text }

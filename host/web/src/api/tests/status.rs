@@ -55,7 +55,7 @@ impl Rig {
         Hosted { stream, destination, key, url }
     }
 
-    /// A GET with nothing but the address.
+    /// A GET without headers.
     pub(super) async fn open(&self, uri: &str) -> Answer {
         self.send(Request::builder().uri_str(uri).finish()).await
     }
@@ -86,17 +86,17 @@ impl Rig {
         self.app.store.add_bandwidth(&[sent]).await.unwrap();
     }
 
-    /// What the driver of a playable stream has told.
+    /// The playback facts that the driver of a playable stream has reported.
     fn make_playable(&self, opening: &Opening, window_ms: u64, window_max_ms: u64) {
         let playlist = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1\n\
             #EXT-X-MAP:URI=\"i1-v.mp4\"\n#EXT-X-PROGRAM-DATE-TIME:2027-01-15T08:00:00.250Z\n#EXTINF:2.00000,\ns1.m4s\n";
-        let pieces = [
+        let assets = [
             ("i1-v.mp4", "video/mp4", "init"),
             ("s1.m4s", "video/mp4", "segment"),
             ("v.m3u8", PLAYLIST_TYPE, playlist),
             ("index.m3u8", PLAYLIST_TYPE, "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1000\nv.m3u8\n"),
         ];
-        for (name, content_type, body) in pieces {
+        for (name, content_type, body) in assets {
             let asset = Asset {
                 name: name.to_owned(),
                 content_type: content_type.to_owned(),
@@ -135,7 +135,7 @@ fn offline(hour_start: i64) -> Value {
 }
 
 #[tokio::test]
-async fn offline_has_exactly_the_specified_values_whatever_was_used() {
+async fn offline_has_exactly_the_specified_values() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     rig.app.clock.advance(Duration::from_millis(HOUR_MS.unsigned_abs() + 59_999));
@@ -189,14 +189,14 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
     assert_eq!(
         rig.status(&hosted.key).await.ok(),
         expected,
-        "the encoder may return, and what there is plays"
+        "the encoder may return, and the published media plays"
     );
     rig.app.live.stop(StreamId(hosted.stream), EndReason::Stopped).await;
     assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_000_000));
 }
 
 #[tokio::test]
-async fn without_rewind_there_is_no_buffer() {
+async fn without_dvr_there_is_no_buffer() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let (_publisher, opening) = rig.go_live(&hosted).await;
@@ -207,7 +207,7 @@ async fn without_rewind_there_is_no_buffer() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_another_session_is_not_shown() {
+async fn assets_of_another_session_are_not_shown() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let _live = rig.go_live(&hosted).await;
@@ -269,7 +269,7 @@ async fn owners_see_the_playback_url_and_the_preview_of_a_live_stream() {
                        "previewUrl": format!("{}?token={token}", hosted.url), "previewToken": token,
                        "hlsReady": true}]);
     assert_eq!(rig.get(&path).await.ok()["playback"], live);
-    let without = Playback { preview: None, ..opening.assets().playback().unwrap().told.clone() };
+    let without = Playback { preview: None, ..opening.assets().playback().unwrap().playback.clone() };
     opening.assets().set_playback(without, rig.app.clock.monotonic());
     let shown = rig.get(&path).await.ok();
     let playback = &shown["playback"][0];

@@ -1,4 +1,4 @@
-//! Stream keys: shapes, labels, life.
+//! Stream keys: response shapes, labels, life cycle.
 
 use bytes::Bytes;
 use satcast_media::{Codec, Packet};
@@ -106,7 +106,7 @@ async fn labels_have_1_to_128_printable_characters() {
 }
 
 #[tokio::test]
-async fn an_idle_stream_reads_as_the_document_says() {
+async fn an_idle_stream_reads_as_documented() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let listed = rig.get("/api/streams").await.ok();
@@ -166,7 +166,7 @@ async fn a_live_stream_is_active_until_it_is_stopped() {
 
 /// The end is read while it happens, again and again, so that some reads fall between its parts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_stream_that_is_idle_has_the_reason_of_its_end() {
+async fn an_idle_stream_has_the_reason_of_its_last_end() {
     const ENDS: usize = 40;
     const READS_MAX: usize = 100_000;
     let rig = Rig::new().await;
@@ -196,7 +196,7 @@ async fn a_stream_that_is_idle_has_the_reason_of_its_end() {
 }
 
 #[tokio::test]
-async fn stopping_an_idle_stream_says_so_and_an_unknown_one_is_404() {
+async fn stopping_an_idle_stream_succeeds_and_an_unknown_one_is_404() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let stopped = rig.ask(poem::http::Method::POST, &format!("/api/streams/{id}/stop"), None).await.ok();
@@ -205,7 +205,7 @@ async fn stopping_an_idle_stream_says_so_and_an_unknown_one_is_404() {
 }
 
 #[tokio::test]
-async fn an_encoder_that_has_sent_nothing_yet_is_stopped_and_the_audit_log_says_so() {
+async fn an_encoder_without_media_is_stopped_with_an_audit_entry() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let stop = format!("/api/streams/{id}/stop");
@@ -222,7 +222,7 @@ async fn an_encoder_that_has_sent_nothing_yet_is_stopped_and_the_audit_log_says_
 }
 
 #[tokio::test]
-async fn an_encoder_that_left_before_it_sent_anything_leaves_nothing_to_stop() {
+async fn after_an_encoder_without_media_left_there_is_nothing_to_stop() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
@@ -249,7 +249,7 @@ async fn a_deleted_stream_is_gone_and_its_session_ends() {
 }
 
 #[tokio::test]
-async fn addresses_that_leave_out_the_encoder_end_its_session() {
+async fn removing_the_encoders_address_ends_its_session() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
@@ -276,7 +276,7 @@ async fn addresses_that_leave_out_the_encoder_end_its_session() {
 }
 
 #[tokio::test]
-async fn a_replaced_key_ends_the_session_that_was_published_with_it() {
+async fn replacing_the_stream_key_ends_its_session() {
     let rig = Rig::new().await;
     let id = rig.stream().await;
     let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();

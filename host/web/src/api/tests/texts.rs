@@ -14,7 +14,7 @@ fn answers_texts() {
     for (text, whole) in [
         (
             destinations::UNREADABLE.to_owned(),
-            "Its stored configuration cannot be read; delete this destination and add it again",
+            "The stored configuration cannot be read; delete this destination and add it again",
         ),
         (
             caller::NO_SESSION.to_owned(),
@@ -31,12 +31,12 @@ fn answers_texts() {
         ),
         (
             ApiError::driver_unavailable(Some("driver x hung until an operator enables it")).to_string(),
-            "This account is set aside by the driver of this destination type: driver x hung until an operator enables it. \
-             Ask the operator",
+            "The driver of this destination type has put this account in quarantine: driver x hung until an operator enables it. \
+            Ask the operator",
         ),
         (
             archives::no_copy().to_string(),
-            "The copy of the recording that was kept here is gone, so it cannot be uploaded again; nothing is charged",
+            "The local copy of the recording is gone, so it cannot be uploaded again; nothing is charged",
         ),
         (
             archives::lost().to_string(),

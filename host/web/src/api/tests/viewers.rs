@@ -13,7 +13,7 @@ use satcast_core::ids::UnixMillis;
 use satcast_core::secret::{KeyKind, key_hash, new_api_key};
 
 #[tokio::test]
-async fn every_form_of_a_key_is_taken_and_comes_back_in_the_url() {
+async fn every_form_of_a_key_is_accepted_and_returned_in_the_url() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let _live = rig.go_live(&hosted).await;
@@ -38,7 +38,7 @@ async fn every_form_of_a_key_is_taken_and_comes_back_in_the_url() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_400_and_every_other_than_a_good_public_one_401() {
+async fn a_missing_key_is_400_and_an_invalid_or_permanent_one_401() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let text = rig.open(STATUS).await.error(400, "key_required");
@@ -58,7 +58,7 @@ async fn a_missing_key_is_400_and_every_other_than_a_good_public_one_401() {
         assert_eq!(body, json!({"error": REFUSED, "code": "invalid_key", "requestId": body["requestId"]}));
         assert_eq!(text, REFUSED);
     };
-    // What another process does is seen after a while.
+    // Changes by another process are seen after a while.
     let a_while = || rig.app.clock.advance(crate::api::known::FRESH);
     intruder.enable_destination(hosted.destination, false).await;
     rig.status(&hosted.key).await.ok();
@@ -125,7 +125,7 @@ async fn invalid_keys_are_counted_by_address() {
 }
 
 #[tokio::test]
-async fn the_use_of_a_public_key_is_noted() {
+async fn the_use_of_a_public_key_is_recorded() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     rig.status(&hosted.key).await.ok();

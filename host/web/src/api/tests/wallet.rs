@@ -60,7 +60,7 @@ async fn cost_statistics_history_and_balance_come_from_the_same_entries() {
 }
 
 #[tokio::test]
-async fn the_ledger_is_paged_and_given_as_csv_and_is_its_owners() {
+async fn the_ledger_is_paged_available_as_csv_and_private() {
     let mut rig = Rig::new().await;
     let now = rig.app.clock.now();
     for index in 1..=3 {

@@ -1,4 +1,4 @@
-//! Connected wallets, top-ups and what wallets hold, by the API.
+//! Connected wallets, top-ups and wallet balances over the API.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::Rig;
 use satcast_core::feed::Seen;
 use satcast_core::ids::Msat;
-use satcast_money::wallet::desk::testing::Pays;
 use satcast_money::wallet::lightning::Fault;
+use satcast_money::wallet::topups::testing::Pays;
 
 const WALLET: &str = "[wallet]\ntype = \"lnbits\"\nurl = \"https://own.example\"\nsecret = \"x\"\n";
 const CONNECTION: &str = "/api/wallet/connection";
@@ -24,7 +24,7 @@ fn lnbits(url: &str, secret: Option<&str>) -> Value {
 }
 
 #[tokio::test]
-async fn a_wallet_is_connected_shown_without_its_secret_changed_and_disconnected() {
+async fn a_wallet_is_connected_read_without_its_secret_changed_and_disconnected() {
     let rig = Rig::with_config(WALLET).await;
     let none = rig.get(CONNECTION).await.ok();
     assert_eq!(
@@ -41,7 +41,7 @@ async fn a_wallet_is_connected_shown_without_its_secret_changed_and_disconnected
     });
     assert_eq!(connected.ok(), expected);
     assert_eq!(rig.get(CONNECTION).await.ok(), expected);
-    // The secret stays while address and type do.
+    // The secret is kept while address and type are unchanged.
     let mut changed = lnbits(URL, None);
     changed["refill"] = json!({"amountSats": 2000});
     assert_eq!(rig.put(CONNECTION, &changed).await.ok()["refill"]["amountSats"], 2_000);
@@ -62,7 +62,7 @@ async fn a_wallet_is_connected_shown_without_its_secret_changed_and_disconnected
 }
 
 #[tokio::test]
-async fn an_nwc_text_is_a_secret_and_stays_when_it_comes_back_as_it_is_shown() {
+async fn a_masked_nwc_text_that_is_sent_back_keeps_its_value() {
     let rig = Rig::with_config(WALLET).await;
     let (wallet, secret) =
         ("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798", "01".repeat(32));
@@ -81,7 +81,7 @@ async fn an_nwc_text_is_a_secret_and_stays_when_it_comes_back_as_it_is_shown() {
 }
 
 #[tokio::test]
-async fn addresses_inside_are_refused_and_a_wrong_key_is_seen_at_once() {
+async fn private_addresses_are_refused_and_a_wrong_key_fails_at_once() {
     let rig = Rig::with_config(WALLET).await;
     for url in [
         "http://ln.example",
@@ -111,12 +111,12 @@ async fn addresses_inside_are_refused_and_a_wrong_key_is_seen_at_once() {
 }
 
 #[tokio::test]
-async fn a_refill_that_fails_is_shown_and_one_that_comes_clears_it() {
+async fn a_failed_refill_is_shown_until_one_succeeds() {
     let rig = Rig::with_config(WALLET).await;
     rig.put(CONNECTION, &lnbits(URL, Some(SECRET))).await.ok();
     rig.bank.set(URL, Pays::Fails(Fault::InsufficientBalance));
     for (state, wait) in [("retrying", 30), ("retrying", 120), ("failing", 600)] {
-        rig.app.wallets.take_turn(rig.account).await;
+        rig.app.wallets.refill_once_if_needed(rig.account).await;
         let shown = rig.get(CONNECTION).await.ok();
         assert_eq!(
             (&shown["state"], &shown["lastErrorCode"]),
@@ -127,7 +127,7 @@ async fn a_refill_that_fails_is_shown_and_one_that_comes_clears_it() {
     let audit = rig.get("/api/audit?action=wallet.failing").await.ok();
     assert_eq!((audit.as_array().unwrap().len(), &audit[0]["detail"]["failures"]), (1, &json!(3)));
     rig.bank.set(URL, Pays::Yes);
-    rig.app.wallets.take_turn(rig.account).await;
+    rig.app.wallets.refill_once_if_needed(rig.account).await;
     let shown = rig.get(CONNECTION).await.ok();
     assert_eq!((&shown["state"], &shown["lastError"]), (&json!("active"), &Value::Null));
     assert_eq!(shown["refill"]["refilledTodaySats"], 1_000);
@@ -137,7 +137,7 @@ async fn a_refill_that_fails_is_shown_and_one_that_comes_clears_it() {
 }
 
 #[tokio::test]
-async fn a_top_up_is_paid_by_anybody_credited_told_and_read() {
+async fn a_paid_top_up_is_credited_reported_and_readable() {
     let rig = Rig::with_config(WALLET).await;
     let mut watch = rig.app.store.feed().watch(rig.account, None).unwrap();
     let asked = rig.post("/api/wallet/topup", &json!({"amountSats": 1000})).await.ok();
@@ -168,7 +168,7 @@ async fn a_top_up_is_paid_by_anybody_credited_told_and_read() {
 }
 
 #[tokio::test]
-async fn the_balance_tells_what_the_connected_wallet_holds() {
+async fn the_balance_includes_the_connected_wallet() {
     let rig = Rig::with_config(WALLET).await;
     let alone = rig.get("/api/wallet/balance").await.ok();
     let now = rig.app.clock.now().0;
@@ -185,7 +185,7 @@ async fn the_balance_tells_what_the_connected_wallet_holds() {
 }
 
 #[tokio::test]
-async fn another_key_gives_no_more_invoices_and_no_more_wallets() {
+async fn new_keys_do_not_bypass_the_limits_of_invoices_and_wallets() {
     let mut rig = Rig::with_config(WALLET).await;
     let body = lnbits(URL, Some(SECRET));
     for _ in 0..10 {

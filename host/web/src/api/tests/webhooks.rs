@@ -1,4 +1,4 @@
-//! Webhooks as a resource: who may manage them, what may be one, what is shown of it.
+//! Webhooks as a resource: authorization, validation and display.
 
 use poem::Request;
 use poem::http::Method;
@@ -25,7 +25,7 @@ fn started() -> Value {
 }
 
 #[tokio::test]
-async fn a_webhook_is_made_listed_and_deleted() {
+async fn a_webhook_is_created_listed_and_deleted() {
     let rig = Rig::new().await;
     let stream = rig.stream().await;
     assert_eq!(rig.get(HOOKS).await.ok(), json!([]));
@@ -110,7 +110,7 @@ async fn only_permanent_keys_with_the_scope_manage_webhooks() {
 }
 
 #[tokio::test]
-async fn sessions_of_people_do_not_manage_webhooks() {
+async fn login_sessions_do_not_manage_webhooks() {
     let rig = Rig::new().await;
     rig.person("ann").await;
     let token = rig.log_in("ann").await;
@@ -169,7 +169,7 @@ async fn unreadable_bodies_are_400_and_refused_values_422_naming_the_field() {
 }
 
 #[tokio::test]
-async fn the_operator_lets_targets_through_and_caps_their_number() {
+async fn the_operator_allows_targets_and_caps_their_number() {
     let rig = Rig::with_config(
         "[webhooks]\nallow_targets = [\"127.0.0.0/8\", \"nas.lan\"]\n[limits]\nwebhooks_per_account = 2",
     )
@@ -184,7 +184,7 @@ async fn the_operator_lets_targets_through_and_caps_their_number() {
 }
 
 #[tokio::test]
-async fn a_made_secret_is_shown_once_and_a_new_one_leaves_the_old_a_day() {
+async fn a_generated_secret_is_shown_once_and_stays_valid_a_day_after_rotation() {
     let rig = Rig::new().await;
     let auto = json!({"url": URL, "events": ["stream.started"], "secret": "auto"});
     let made = rig.post(HOOKS, &auto).await.ok();
@@ -211,7 +211,7 @@ async fn a_made_secret_is_shown_once_and_a_new_one_leaves_the_old_a_day() {
 }
 
 #[tokio::test]
-async fn a_disabled_webhook_says_why_until_it_is_enabled() {
+async fn a_disabled_webhook_shows_the_reason_until_it_is_enabled() {
     let rig = Rig::new().await;
     let id = rig.webhook(&started()).await;
     rig.intruder().await.disable_webhook(id, "it is gone").await;
@@ -224,7 +224,7 @@ async fn a_disabled_webhook_says_why_until_it_is_enabled() {
 }
 
 #[tokio::test]
-async fn the_log_of_deliveries_begins_empty_and_knows_its_states() {
+async fn the_delivery_log_starts_empty_and_filters_by_state() {
     let rig = Rig::new().await;
     let path = format!("{HOOKS}/{}/deliveries", rig.webhook(&started()).await);
     for state in ["", "?state=pending", "?state=delivered", "?state=failed", "?state=cancelled"] {
@@ -246,7 +246,7 @@ async fn post_once(rig: &Rig, path: &str, key: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn idempotency_keys_ask_for_the_scope_of_the_operation() {
+async fn idempotency_keys_need_the_scope_of_the_operation() {
     let mut rig = Rig::new().await;
     let owner = std::mem::take(&mut rig.key);
     rig.key = rig.key(rig.account, KeyKind::Permanent, ONLY_WEBHOOKS, None).await;

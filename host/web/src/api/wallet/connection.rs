@@ -1,4 +1,4 @@
-//! The connected wallet: shown without its secrets, connected after it answered, disconnected.
+//! The connected wallet: read (without secrets), connect (after the wallet has responded), disconnect.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use satcast_core::ids::WalletKind;
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 use satcast_core::secret::is_masked_key;
 use satcast_money::wallet::connection::{Connection, SECRET_BYTES_MAX, URL_BYTES_MAX};
-use satcast_money::wallet::desk::{DeskError, Terms, connection_of};
 use satcast_money::wallet::rules::day_start;
-use satcast_store::{FAILURES_TOLD, RefillRules, WalletRecord};
+use satcast_money::wallet::topups::{Terms, TopUpError, connection_of};
+use satcast_store::{FAILURES_SHOWN, RefillRules, WalletRecord};
 
-/// What a refill is by, when its owner does not say.
+/// Default amount of a refill in sats.
 const AMOUNT_SATS_DEFAULT: i64 = 1_000;
-/// Below what credit is refilled, when its owner does not say.
+/// Default threshold of refills in sats.
 const THRESHOLD_SATS_DEFAULT: i64 = 200;
-/// Refills of a day, when their owner does not say.
+/// Default number of refills in the daily cap.
 const REFILLS_A_DAY_DEFAULT: i64 = 10;
 
 const STATE_ACTIVE: &str = "active";
@@ -34,7 +34,7 @@ const STATE_RETRYING: &str = "retrying";
 const STATE_FAILING: &str = "failing";
 const STATE_CAPPED: &str = "capped";
 
-/// What a wallet speaks.
+/// Kind of wallet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename = "WalletType", rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -58,18 +58,18 @@ impl From<WalletKind> for Kind {
     }
 }
 
-/// When and by how much credit is refilled.
+/// Threshold, amount and daily cap of refills.
 #[derive(Clone, Copy, Debug, Object)]
 #[oai(rename = "WalletRefill", rename_all = "camelCase")]
 struct Refill {
-    /// Credit below this is refilled. While streams run it is kept above what the next minutes cost, whatever stands here.
+    /// Credit below this is refilled. While streams run, credit is also kept above the cost of the next minutes.
     threshold_sats: i64,
-    /// By so much.
+    /// Amount of one refill in sats.
     amount_sats: i64,
-    /// At most so much in a UTC day. What payments cost comes on top: a
-    /// wallet that says it paid above one percent, and above 10 sats, is given an hour's rest.
+    /// Largest sum of refills in one UTC day, in sats, without payment fees. After a fee above one percent and above 10 sats, refills
+    /// pause for an hour.
     daily_cap_sats: i64,
-    /// So much of it is used, refills that are on their way and those whose outcome is not known included.
+    /// Sum of today's refills in sats, including refills in progress and refills with an unknown outcome.
     refilled_today_sats: i64,
 }
 
@@ -77,53 +77,54 @@ struct Refill {
 #[derive(Clone, Debug, Object)]
 #[oai(rename = "WalletConnection", rename_all = "camelCase")]
 struct Shown {
-    /// Whether a wallet is connected; everything below is null when none is.
+    /// Whether a wallet is connected; if not, all fields that describe a wallet are null.
     connected: bool,
-    /// Whether this service sells credit by Lightning, so that wallets can be connected.
+    /// Whether this service sells credit over Lightning, which connecting a wallet needs.
     offered: bool,
-    /// What it speaks: `nwc`, `lnbits` or `phoenixd`.
+    /// Kind of wallet: `nwc`, `lnbits` or `phoenixd`.
     #[oai(rename = "type")]
     kind: Null<String>,
-    /// Where it is, without secrets.
+    /// Address of the wallet, without secrets.
     url: Null<String>,
-    /// When it refills.
+    /// Rules for refills.
     refill: Null<Refill>,
-    /// How refills go: `active`; `retrying` after one that failed, which is tried again by itself; `failing` after several: look
-    /// into the wallet; `capped` when the day's cap is used up.
+    /// State of refills: `active`; `retrying` after a failed refill, which is repeated automatically; `failing` after several failed
+    /// refills: check the wallet; `capped` when the daily cap is used up.
     state: Null<String>,
-    /// What went wrong last, for people; null when nothing is wrong.
+    /// The last error as text; null when there is none.
     last_error: Null<String>,
-    /// The same for programs.
+    /// The last error as a code; null when there is none.
     last_error_code: Null<String>,
-    /// When a refill was credited last, Unix milliseconds.
+    /// Time of the last credited refill, Unix milliseconds.
     last_refill_at: Null<i64>,
-    /// When it was first connected, Unix milliseconds.
+    /// Time at which the wallet was first connected, Unix milliseconds.
     created_at: Null<i64>,
 }
 
 body! {
-    /// A wallet to be connected.
+    /// A wallet to connect.
     pub(super) struct WalletInput: "WalletConnectionInput" {
-        /// What it speaks.
+        /// Kind of wallet.
         kind "type": Kind = choice("wallet_type_refused", "must be one of: nwc, lnbits, phoenixd"),
-        /// Where it is: `https://host[:port][/path]`, or the whole `nostr+walletconnect://` text.
+        /// Address: `https://host[:port][/path]`, or the complete `nostr+walletconnect://` text.
         url: String = text().length(0, URL_BYTES_MAX),
-        /// LNbits: the admin key; phoenixd: the password; NWC: none. Absent or masked it stays, while type and address do.
+        /// LNbits: the admin key; phoenixd: the password; NWC: none. If absent or masked, the stored secret is kept, provided that `type`
+        /// and `url` are unchanged.
         secret: Option<String> = text().length(0, SECRET_BYTES_MAX).optional(),
-        /// When it refills; what is absent stays.
+        /// Rules for refills. An absent rule stays unchanged.
         refill: Option<RefillInput> = object().optional(),
     }
 }
 
 body! {
-    /// When a wallet refills; what is absent stays.
+    /// Rules for refills. An absent rule stays unchanged.
     #[derive(Clone, Copy, Default)]
     pub(super) struct RefillInput: "WalletRefillInput" {
         /// Credit below this is refilled, 0 or more.
         threshold_sats "thresholdSats": Option<i64> = sats().optional(),
-        /// By so much, within the service's limits.
+        /// Amount of one refill in sats, within the service's limits.
         amount_sats "amountSats": Option<i64> = sats().optional(),
-        /// At most so much in a UTC day, not less than one refill.
+        /// Largest sum of refills in one UTC day, in sats; at least one refill.
         daily_cap_sats "dailyCapSats": Option<i64> = sats().optional(),
     }
 }
@@ -133,7 +134,7 @@ fn sats() -> body::Kind<i64> {
 }
 
 impl RefillInput {
-    /// The rules that are asked for, over those before.
+    /// The requested rules, completed from `before` or the defaults.
     fn over(self, before: Option<RefillRules>, terms: Terms) -> std::result::Result<RefillRules, ApiError> {
         let sats = |of: fn(RefillRules) -> Msat| before.map(|rules| of(rules).to_sats_floor().0);
         let (least, most, daily_most) = (terms.least.0, terms.most.0, terms.daily_most.0);
@@ -159,12 +160,11 @@ impl RefillInput {
 }
 
 impl WalletInput {
-    /// Address and secret as they are meant: those that come as they are shown, or not at all, stay what they are. They stay only
-    /// while everything else that decides where they are sent does, so that nobody who cannot read a secret can have it sent to
-    /// an address of their own.
+    /// The complete address and secret: a masked or absent value is replaced by the stored one. This is allowed only if type and
+    /// address are unchanged, so that a caller who cannot read the secret cannot have it sent to another address.
     ///
     /// # Errors
-    /// 422: the secret is needed.
+    /// 422: the secret must be sent.
     fn whole(&self, stored: Option<&Connection>) -> std::result::Result<(String, String), ApiError> {
         let sent = self.secret.as_deref().filter(|secret| !is_masked_key(secret));
         let same = stored.filter(|stored| {
@@ -176,20 +176,19 @@ impl WalletInput {
             (_, Some(secret), _) => Ok((self.url.clone(), secret.to_owned())),
             (None, None, Kind::Nwc) => Ok((self.url.clone(), String::new())),
             (None, None, _) => {
-                let text =
-                    "Field `secret` must be sent whole when the wallet is new or its `type` or `url` changes";
+                let text = "Field `secret` must be sent in full when the wallet is new or its `type` or `url` changes";
                 Err(ApiError::refused("wallet_secret_required", text))
             }
         }
     }
 }
 
-/// What the owner of a wallet is shown.
+/// The connected wallet as its owner sees it.
 fn shown(record: Option<&WalletRecord>, refilled: Msat, offered: bool, now: UnixMillis) -> Shown {
     let sats = |amount: Msat| amount.to_sats_floor().0;
     let connection = record.and_then(connection_of);
     let state = |record: &WalletRecord| match record.failures {
-        failures if failures >= FAILURES_TOLD => STATE_FAILING,
+        failures if failures >= FAILURES_SHOWN => STATE_FAILING,
         failures if failures > 0 || record.retry_at > now => STATE_RETRYING,
         _ if refilled.0.saturating_add(record.rules.amount.0) > record.rules.daily_cap.0 => STATE_CAPPED,
         _ => STATE_ACTIVE,
@@ -231,7 +230,7 @@ pub(in crate::api) struct ConnectionApi;
 impl ConnectionApi {
     /// Read the connected wallet
     ///
-    /// Without its secrets. An addition to the specification.
+    /// Secrets are not shown.
     #[oai(path = "/connection", method = "get", operation_id = "getWalletConnection")]
     async fn read(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Shown>> {
         Ok(Json(read(&app, caller.account).await?))
@@ -239,9 +238,9 @@ impl ConnectionApi {
 
     /// Connect a wallet
     ///
-    /// It refills the account's credit: when that falls below the threshold, the wallet is asked to pay an invoice of the
-    /// service. It is asked what it holds before it is stored, so that a wrong secret is seen at once. Takes the place of the
-    /// wallet that was connected before. 10 a minute for each account. An addition to the specification.
+    /// The wallet refills the account's credit: when the credit falls below the threshold, the service asks the wallet to pay an
+    /// invoice. The service reads the wallet's balance before it stores the connection, so that a wrong secret fails at once.
+    /// Replaces the wallet that was connected before. At most 10 requests a minute per account.
     #[oai(path = "/connection", method = "put", operation_id = "connectWallet")]
     async fn connect(
         &self,
@@ -253,7 +252,7 @@ impl ConnectionApi {
         let verdict = app.limits.connections.hit(caller.account, app.clock.monotonic());
         RequestContext::of(request).count(verdict)?;
         if !app.wallets.terms().offered {
-            return Err(ApiError::from(DeskError::NotOffered).into());
+            return Err(ApiError::from(TopUpError::NotOffered).into());
         }
         let stored = app.store.wallet_of(caller.account).await.map_err(ApiError::from)?;
         let (url, secret) = body.0.whole(stored.as_ref().and_then(connection_of).as_ref())?;
@@ -274,8 +273,7 @@ impl ConnectionApi {
 
     /// Disconnect the wallet
     ///
-    /// It is forgotten with its secret. A payment on its way is credited all the same. Without a wallet nothing happens. An
-    /// addition to the specification.
+    /// Deletes the connection and its secret. A payment in progress is still credited. Without a wallet, nothing changes.
     #[oai(path = "/connection", method = "delete", operation_id = "disconnectWallet")]
     async fn disconnect(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Done>> {
         let (store, actor) = (app.store.clone(), caller.actor(&app));
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_stays_only_while_type_and_address_do() {
+    fn a_secret_is_kept_only_if_type_and_address_are_unchanged() {
         let whole = |input: WalletInput| input.whole(Some(&stored())).ok();
         let kept = Some(("https://ln.example/a".to_owned(), "0123456789abcdef".to_owned()));
         for secret in [None, Some("012...def"), Some("***")] {
@@ -318,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_checked_and_what_is_absent_stays() {
+    fn rules_are_checked_and_absent_rules_stay_unchanged() {
         let terms = Terms {
             offered: true,
             least: Sats(100),

@@ -1,4 +1,4 @@
-//! The wallet: what a charge can take, and what was taken; the connected wallet and top-ups below.
+//! The wallet: balance and statement; the connected wallet and top-ups are in submodules.
 
 pub(super) mod connection;
 pub(super) mod topup;
@@ -20,52 +20,52 @@ use super::page::PageRequest;
 use crate::base::ApiError;
 use satcast_core::ids::MSAT_PER_SAT;
 use satcast_core::ids::WalletKind;
-use satcast_money::wallet::desk::DeskError;
 use satcast_money::wallet::lightning::Fault;
+use satcast_money::wallet::topups::TopUpError;
 use satcast_store::StatementEntry;
 
-/// What is wrong with an amount that is none.
+/// Error for an invalid amount.
 const NOT_SATS: &str = "must be a whole number of sats";
-/// First line of a statement as CSV.
+/// Header line of a statement as CSV.
 const CSV_HEAD: &str =
     "id,createdAt,time,kind,amountMsat,amountSats,sessionId,destinationId,minute,hourStart,fileName\r\n";
 
-/// What a charge can take.
+/// The account's balance.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct WalletBalance {
     /// Prepaid credit in sats, rounded down.
     balance: i64,
-    /// Whether `walletSats` is an older value because the wallet did not answer.
+    /// Whether `walletSats` is an older value because the wallet did not respond.
     cached: bool,
-    /// Sats in the connected wallet; null without one.
+    /// Sats in the connected wallet; null without a connected wallet.
     wallet_sats: Null<i64>,
-    /// When `walletSats` was true, or without a wallet `balance`, Unix milliseconds.
+    /// Time of the value in `walletSats` (without a wallet: in `balance`), Unix milliseconds.
     as_of: i64,
 }
 
-/// A line of the statement.
+/// An entry of the ledger.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct LedgerEntry {
     /// Entry identifier; higher ones are newer.
     id: i64,
-    /// When it was posted, Unix milliseconds.
+    /// Time of posting, Unix milliseconds.
     created_at: i64,
-    /// What it is for: `promotion`, `prepaid`, `topup` and `refill` are credit; `minute` is a destination's minute, `overage` playback above the
-    /// allowance, `recovery` another try at an upload; `refund` gives a charge back. Others may follow.
+    /// Kind of the entry. Credits: `promotion`, `prepaid`, `topup`, `refill`, and `refund` of a charge. Charges: `minute` of a
+    /// destination, `overage` of playback above the allowance, `recovery` of an upload. More kinds may be added.
     kind: String,
-    /// Thousandths of a sat: above 0 when the account got it, below when it paid.
+    /// Amount in thousandths of a sat: positive for a credit, negative for a charge.
     amount_msat: i64,
-    /// Session identifier; null for what belongs to no session.
+    /// Session identifier; null if the entry belongs to no session.
     session_id: Null<String>,
-    /// Destination identifier, of a deleted one too; null for what belongs to none.
+    /// Destination identifier, also of a deleted destination; null if the entry belongs to none.
     destination_id: Null<i64>,
-    /// The session's minute, from 0; null for what is not charged by the minute.
+    /// Minute of the session, from 0; null if the entry is not a charge by the minute.
     minute: Null<i64>,
-    /// Clock hour of the bytes, Unix milliseconds; null for what is not charged by bytes.
+    /// Start of the clock hour in which the bytes were sent, Unix milliseconds; null if the entry is not a charge by bytes.
     hour_start: Null<i64>,
-    /// The recording whose recovery was paid or given back; null for everything else.
+    /// Recording whose recovery was charged or refunded; null for other entries.
     file_name: Null<String>,
 }
 
@@ -85,13 +85,13 @@ impl From<StatementEntry> for LedgerEntry {
     }
 }
 
-/// Form of the statement.
+/// Format of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase")]
 pub(super) enum LedgerFormat {
     /// A JSON array.
     Json,
-    /// Comma-separated values with a head line.
+    /// Comma-separated values with a header line.
     Csv,
 }
 
@@ -116,8 +116,9 @@ pub(super) struct WalletApi;
 impl WalletApi {
     /// Read the balance
     ///
-    /// `balance` is the credit that charges take. A connected wallet is asked what it holds, at most every few seconds; when it
-    /// does not answer within 2 seconds, what it said up to 60 seconds ago is shown with `cached`, and after that this answers 503.
+    /// `balance` is the credit from which charges are taken. The service reads the balance of a connected wallet at most every few
+    /// seconds. If the wallet does not respond within 2 seconds, a value up to 60 seconds old is shown with `cached`; without such a
+    /// value the response is 503.
     #[oai(path = "/balance", method = "get", operation_id = "getWalletBalance")]
     async fn balance(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<WalletBalance>> {
         let held = app.wallets.held(caller.account).await.map_err(ApiError::from)?;
@@ -132,20 +133,20 @@ impl WalletApi {
 
     /// Read the ledger
     ///
-    /// Every entry of the account, newest first: the balance is their sum. As CSV with `format=csv` or the header
-    /// `Accept: text/csv`. A further page is named in the `Link` header.
+    /// All entries of the account, newest first; the balance is their sum. CSV with `format=csv` or the header `Accept: text/csv`.
+    /// The `Link` header has the next page.
     #[oai(path = "/ledger", method = "get", operation_id = "getWalletLedger")]
     async fn ledger(
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
         request: &poem::Request,
-        /// Form of the answer; wins over `Accept`.
+        /// Format of the response; overrides `Accept`.
         format: Query<Option<LedgerFormat>>,
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<LedgerAnswer> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
@@ -162,33 +163,32 @@ impl WalletApi {
     }
 }
 
-impl From<DeskError> for ApiError {
-    fn from(error: DeskError) -> Self {
+impl From<TopUpError> for ApiError {
+    fn from(error: TopUpError) -> Self {
         match error {
-            DeskError::NotOffered => {
-                let text = "This service has no wallet to receive with; ask its operator for credit";
+            TopUpError::NotOffered => {
+                let text = "This service has no wallet to receive payments; ask its operator for credit";
                 Self::conflict("wallet_not_offered", text)
             }
-            DeskError::Wallet(error) => Self::wallet_failed(fault_code(error.fault), error.message),
-            DeskError::Silent => Self::wallet_silent(),
-            DeskError::Receiver => {
-                let text =
-                    "The service's wallet made no invoice; try again in a moment, then tell the operator";
+            TopUpError::Wallet(error) => Self::wallet_failed(fault_code(error.fault), error.message),
+            TopUpError::Silent => Self::wallet_silent(),
+            TopUpError::Receiver => {
+                let text = "The service's wallet did not create an invoice; try again in a moment, then tell the operator";
                 Self::wallet_failed("service_wallet_failed", text)
             }
-            DeskError::Store(error) => error.into(),
+            TopUpError::Store(error) => error.into(),
         }
     }
 }
 
-/// A wallet that cannot be connected: 422 where other values help, naming the field, and 502 where the wallet fails.
-fn wallet_refused(error: DeskError, kind: WalletKind) -> ApiError {
-    let DeskError::Wallet(failure) = error else { return error.into() };
+/// Error for a wallet that cannot be connected: 422 naming the field if other values can help, 502 if the wallet fails.
+fn wallet_refused(error: TopUpError, kind: WalletKind) -> ApiError {
+    let TopUpError::Wallet(failure) = error else { return error.into() };
     let secret = if kind == WalletKind::Nwc { "url" } else { "secret" };
     let field = match failure.fault {
         Fault::AddressRefused => "url",
         Fault::Unauthorized | Fault::Restricted | Fault::NotSupported => secret,
-        _ => return DeskError::Wallet(failure).into(),
+        _ => return TopUpError::Wallet(failure).into(),
     };
     ApiError::refused(fault_code(failure.fault), format!("Field `{field}` is refused: {}", failure.message))
 }
@@ -209,7 +209,7 @@ fn fault_code(fault: Fault) -> &'static str {
     }
 }
 
-/// CSV only for those who name it: `*/*` is what every client sends.
+/// CSV only if `Accept` names it: `*/*` is sent by every client.
 fn accepted_format(accept: &str) -> LedgerFormat {
     let wants_csv = accept
         .split(',')
@@ -217,13 +217,13 @@ fn accepted_format(accept: &str) -> LedgerFormat {
     if wants_csv { LedgerFormat::Csv } else { LedgerFormat::Json }
 }
 
-/// A value that a driver chose, as RFC 4180 has it.
+/// A value chosen by a driver, quoted as in RFC 4180.
 fn quoted(value: &str) -> String {
     let is_plain = !value.contains([',', '"']);
     if is_plain { value.to_owned() } else { format!("\"{}\"", value.replace('"', "\"\"")) }
 }
 
-/// The entries with a head line. Only names of recordings may need quotes: all else is numbers, times, ids and words of ours.
+/// The entries with a header line. Only names of recordings may need quotes; the rest are numbers, times, ids and fixed words.
 fn csv(entries: &[StatementEntry]) -> String {
     let mut text = CSV_HEAD.to_owned();
     let number = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
@@ -246,13 +246,13 @@ fn csv(entries: &[StatementEntry]) -> String {
             number(entry.hour.map(|hour| hour.0)),
             quoted(entry.file_name.as_deref().unwrap_or_default()),
         );
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         debug_assert!(written.is_ok());
     }
     text
 }
 
-/// ISO 8601 in UTC to the millisecond; empty for a time no calendar has.
+/// ISO 8601 in UTC with milliseconds; empty for a time outside the calendar.
 fn iso(millis: i64) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000);
     let Ok(time) = time else { return String::new() };
@@ -301,11 +301,11 @@ mod tests {
         assert_eq!(lines[1], "7,1800000000123,2027-01-15T08:00:00.123Z,minute,-2005,-2.005,ses_a,3,0,,");
         assert_eq!(lines[2], "1,1800000000123,2027-01-15T08:00:00.123Z,prepaid,999,0.999,,,,,");
         assert!(lines[3].ends_with(r#",recovery,999,0.999,,,,,"a, ""b"".mp4""#), "{}", lines[3]);
-        assert_eq!(lines[4], "", "every line ends");
+        assert_eq!(lines[4], "", "the last line is terminated");
     }
 
     #[test]
-    fn csv_is_given_to_those_who_name_it() {
+    fn csv_is_sent_only_if_accept_names_it() {
         for (accept, format) in [
             ("", LedgerFormat::Json),
             ("*/*", LedgerFormat::Json),

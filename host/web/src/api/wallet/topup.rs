@@ -1,4 +1,4 @@
-//! Top-ups: invoices that anybody pays, and the account is credited.
+//! Top-ups: invoices that anyone can pay to credit the account.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::api::caller::Caller;
 use crate::api::null::Null;
 use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::Sats;
-use satcast_money::wallet::desk::DeskError;
+use satcast_money::wallet::topups::TopUpError;
 use satcast_store::{InvoiceRecord, Stage};
 
-/// How far a top-up is.
+/// State of a top-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename = "TopUpState", rename_all = "lowercase")]
 enum State {
-    /// It can be paid.
+    /// The invoice can be paid.
     Open,
-    /// It was paid and credited.
+    /// The invoice was paid and the account was credited.
     Settled,
-    /// It was not paid in time. Money that comes late is credited all the same.
+    /// The invoice was not paid in time. A late payment is still credited.
     Expired,
 }
 
@@ -36,24 +36,24 @@ enum State {
 struct TopUp {
     /// Invoice identifier.
     invoice_id: i64,
-    /// The invoice (BOLT11): pay it with any Lightning wallet.
+    /// The invoice (BOLT11); any Lightning wallet can pay it.
     bolt11: String,
-    /// Its payment hash.
+    /// Payment hash of the invoice.
     payment_hash: String,
-    /// What it asks for.
+    /// Amount of the invoice in sats.
     amount_sats: i64,
-    /// When it can no longer be paid, Unix milliseconds.
+    /// Expiry of the invoice, Unix milliseconds.
     expires_at: i64,
-    /// How far it is.
+    /// State of the top-up.
     state: State,
-    /// What was credited, rounded down: the amount, or more when more was paid. Null before.
+    /// Credited sats, rounded down; more than `amountSats` if more was paid. Null before the payment.
     credited_sats: Null<i64>,
-    /// When it was credited, Unix milliseconds. Null before.
+    /// Time of the credit, Unix milliseconds. Null before the payment.
     settled_at: Null<i64>,
 }
 
 impl TopUp {
-    /// `None` for one that was never made.
+    /// `None` if the wallet has not created the invoice.
     fn of(invoice: InvoiceRecord) -> Option<Self> {
         let made = invoice.made?;
         let state = match invoice.stage {
@@ -75,9 +75,9 @@ impl TopUp {
 }
 
 body! {
-    /// A top-up that is wanted.
+    /// A top-up to create.
     pub(super) struct TopUpInput: "NewTopUp" {
-        /// How much, within the service's limits.
+        /// Amount in sats, within the service's limits.
         amount_sats "amountSats": i64 = whole(|place| place.refused("amount_refused", NOT_SATS)),
     }
 }
@@ -89,8 +89,8 @@ pub(in crate::api) struct TopUpApi;
 impl TopUpApi {
     /// Buy credit
     ///
-    /// Makes a Lightning invoice. The account is credited when the service's wallet says that it was paid, once, within
-    /// seconds. 10 a minute for each account. An addition to the specification.
+    /// Creates a Lightning invoice. The account is credited once, seconds after the service's wallet reports the payment. At most
+    /// 10 requests a minute per account.
     #[oai(path = "/topup", method = "post", operation_id = "createTopUp")]
     async fn create(
         &self,
@@ -103,21 +103,19 @@ impl TopUpApi {
         RequestContext::of(request).count(verdict)?;
         let terms = app.wallets.terms();
         if !terms.offered {
-            return Err(ApiError::from(DeskError::NotOffered).into());
+            return Err(ApiError::from(TopUpError::NotOffered).into());
         }
         let (amount, least, most) = (Sats(body.0.amount_sats), terms.least, terms.most);
         let msat = amount.to_msat().filter(|_| (least..=most).contains(&amount)).ok_or_else(|| {
             let text = format!("Field `amountSats` must be a whole number from {least} to {most}");
             ApiError::refused("amount_refused", text)
         })?;
-        let (desk, actor) = (app.wallets.clone(), caller.actor(&app));
-        let invoice = App::to_the_end(async move { Ok(desk.top_up(&actor, msat).await?) }).await?;
+        let (topups, actor) = (app.wallets.clone(), caller.actor(&app));
+        let invoice = App::to_the_end(async move { Ok(topups.top_up(&actor, msat).await?) }).await?;
         Ok(Json(TopUp::of(invoice).ok_or_else(ApiError::internal)?))
     }
 
     /// Read a top-up
-    ///
-    /// An addition to the specification.
     #[oai(path = "/topup/:id", method = "get", operation_id = "getTopUp")]
     async fn read(
         &self,

@@ -1,4 +1,4 @@
-//! A webhook to be made: its fields, read and checked.
+//! Input for a new webhook.
 
 use poem_openapi::Enum;
 use poem_openapi::registry::MetaSchema;
@@ -13,16 +13,16 @@ use satcast_core::secret::{Redacted, new_webhook_secret};
 use satcast_store::{EventType, NewWebhook};
 use satcast_webhooks::{URL_BYTES_MAX, check_secret};
 
-/// Asks the service to make a secret.
+/// Value of `secret` for which the service generates one.
 const SECRET_AUTO: &str = "auto";
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-/// What a webhook can be told of.
+/// Event that a webhook can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Enum)]
 #[oai(rename = "WebhookEvent")]
 pub(super) enum Event {
-    /// A stream begins receiving data.
+    /// A stream starts to receive data.
     #[oai(rename = "stream.started")]
     StreamStarted,
     /// A stream stops.
@@ -31,13 +31,13 @@ pub(super) enum Event {
     /// A cloud archive upload completes.
     #[oai(rename = "recording.ready")]
     RecordingReady,
-    /// A webhook is tested; sent whatever it is subscribed to.
+    /// A webhook is tested; sent even if the webhook does not subscribe to it.
     #[oai(rename = "test.ping")]
     TestPing,
-    /// A destination forwards.
+    /// A destination has started to forward.
     #[oai(rename = "destination.connected")]
     DestinationConnected,
-    /// A destination stopped forwarding.
+    /// A destination has stopped forwarding.
     #[oai(rename = "destination.failed")]
     DestinationFailed,
     /// A destination forwards again.
@@ -49,10 +49,10 @@ pub(super) enum Event {
     /// A session ended at a hard limit.
     #[oai(rename = "limit.reached")]
     LimitReached,
-    /// The credit is nearly used up.
+    /// The credit is low, or refills fail.
     #[oai(rename = "balance.low")]
     BalanceLow,
-    /// An issue of the stream's health appeared or is gone; at most six times a minute and stream.
+    /// A health issue of the stream appeared or cleared; at most six times a minute per stream.
     #[oai(rename = "stream.health")]
     StreamHealth,
     /// A recording could not be uploaded.
@@ -83,21 +83,21 @@ impl From<EventType> for Event {
 }
 
 body! {
-    /// A webhook to be made.
+    /// A webhook to create.
     pub(super) struct WebhookInput: "NewWebhook" {
-        /// Where events are sent: `https`, to a public address.
+        /// URL that receives events: `https`, at a public address.
         url: String = text().length(0, URL_BYTES_MAX),
-        /// What is sent.
+        /// Events to send.
         events: Vec<Event> = events(),
-        /// What signs deliveries: 16 characters at least, `whsec_` with base64 of 24 to 64 bytes, or `auto` to have one made,
-        /// which is shown once. Without it they are not signed.
+        /// Secret that signs deliveries: at least 16 characters, `whsec_` with base64 of 24 to 64 bytes, or `auto` to generate one,
+        /// which is shown once. Without a secret, deliveries are not signed.
         secret: Option<String> = text().optional(),
         /// Only events of this stream key; null or absent for all.
         stream_key_id: Option<i64> = stream_key(),
     }
 }
 
-/// Names of events, each once.
+/// Event names without duplicates.
 fn events() -> Kind<Vec<Event>> {
     let events = Kind::of::<Vec<Event>>(|value, place| {
         let refused = |fault: &str| place.refused("event_refused", fault);
@@ -108,7 +108,7 @@ fn events() -> Kind<Vec<Event>> {
         for name in names {
             let event = EventType::parse(name).map(Event::from).ok_or_else(|| {
                 let known = EventType::ALL.map(EventType::as_str).join(", ");
-                refused(&format!("names an unknown event; known are: {known}"))
+                refused(&format!("names an unknown event; known events: {known}"))
             })?;
             if events.contains(&event) {
                 return Err(refused("names an event twice"));
@@ -129,10 +129,10 @@ fn stream_key() -> Kind<Option<i64>> {
 }
 
 impl WebhookInput {
-    /// The webhook that is asked for, and the secret that was made for it.
+    /// The new webhook, and its secret if the service generated it.
     ///
     /// # Errors
-    /// 422 for a url or secret that is refused; never repeats them.
+    /// 422 for a refused url or secret; the text never repeats them.
     pub(super) fn checked(self, app: &App) -> Result<(NewWebhook, Option<Redacted<String>>)> {
         let target = app.webhooks.targets().check(&self.url).map_err(|error| {
             ApiError::refused("url_refused", format!("Field `url` {}", after_field(&error.to_string())))
@@ -156,7 +156,7 @@ impl WebhookInput {
     }
 }
 
-/// Words that follow the field's name: some begin with a verb, those of the guard are a sentence of their own.
+/// Text after the field's name: some errors start with a verb, those of the guard are complete sentences.
 fn after_field(text: &str) -> String {
     if text.starts_with("must") { text.to_owned() } else { format!("is refused: {text}") }
 }

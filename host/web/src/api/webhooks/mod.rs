@@ -1,4 +1,4 @@
-//! Webhooks: list, make, delete, and their log.
+//! Webhooks: list, create, delete, test, and their delivery log.
 
 mod input;
 mod view;
@@ -25,7 +25,7 @@ use satcast_core::ids::{DeliveryId, WebhookId};
 use satcast_core::secret::new_webhook_secret;
 use satcast_webhooks::TestError;
 
-/// Deliveries of one page: each may hold the beginnings of several answers.
+/// Most deliveries of one page: each may hold parts of several responses.
 const DELIVERIES_MAX: u32 = 100;
 
 /// Operations on webhooks.
@@ -35,7 +35,7 @@ pub(super) struct WebhooksApi;
 impl WebhooksApi {
     /// List webhooks
     ///
-    /// Newest first. A further page is named in the `Link` header. Needs a permanent key with the scope `webhooks`.
+    /// Newest first. The `Link` header has the next page. Needs a permanent key with the scope `webhooks`.
     #[oai(path = "/webhooks", method = "get", operation_id = "listWebhooks")]
     async fn list(
         &self,
@@ -44,7 +44,7 @@ impl WebhooksApi {
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Webhook>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
@@ -55,10 +55,10 @@ impl WebhooksApi {
         Ok(with_link(Json(views.into_iter().map(Webhook::from).collect()), link))
     }
 
-    /// Make a webhook
+    /// Create a webhook
     ///
-    /// Events are sent as POST requests with JSON, signed by the rules of Standard Webhooks when there is a secret. Needs
-    /// a permanent key with the scope `webhooks`.
+    /// Events are sent as POST requests with a JSON body. With a secret they are signed as in Standard Webhooks. Needs a permanent
+    /// key with the scope `webhooks`.
     #[oai(path = "/webhooks", method = "post", operation_id = "createWebhook")]
     async fn create(
         &self,
@@ -74,7 +74,7 @@ impl WebhooksApi {
 
     /// Delete a webhook
     ///
-    /// What waits to be sent to it is not sent. Needs a permanent key with the scope `webhooks`.
+    /// Pending deliveries are cancelled. Needs a permanent key with the scope `webhooks`.
     #[oai(path = "/webhooks/:id", method = "delete", operation_id = "deleteWebhook")]
     async fn delete(
         &self,
@@ -90,7 +90,7 @@ impl WebhooksApi {
 
     /// Enable a webhook
     ///
-    /// It is told of events again after the service disabled it. An addition to the specification.
+    /// Events are sent to the webhook again after the service disabled it.
     #[oai(path = "/webhooks/:id/enable", method = "post", operation_id = "enableWebhook")]
     async fn enable(
         &self,
@@ -107,8 +107,8 @@ impl WebhooksApi {
 
     /// Replace a webhook's secret
     ///
-    /// For 24 hours deliveries carry a signature of the secret before as well. A webhook without a secret is signed from
-    /// then on. An addition to the specification.
+    /// For 24 hours, deliveries are also signed with the previous secret. Deliveries of a webhook without a secret are signed from
+    /// then on.
     #[oai(path = "/webhooks/:id/rotate-secret", method = "post", operation_id = "rotateWebhookSecret")]
     async fn rotate_secret(
         &self,
@@ -131,8 +131,7 @@ impl WebhooksApi {
 
     /// List a webhook's deliveries
     ///
-    /// Newest first, of the last 30 days, at most 100 a page. A further page is named in the `Link` header. An addition to
-    /// the specification.
+    /// Deliveries of the last 30 days, newest first, at most 100 per page. The `Link` header has the next page.
     #[oai(path = "/webhooks/:id/deliveries", method = "get", operation_id = "listWebhookDeliveries")]
     async fn deliveries(
         &self,
@@ -146,7 +145,7 @@ impl WebhooksApi {
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-        /// Where the page starts, from the `Link` header.
+        /// Position of the page, from a `Link` header.
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Delivery>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?.at_most(DELIVERIES_MAX);
@@ -160,8 +159,8 @@ impl WebhooksApi {
 
     /// Test a webhook
     ///
-    /// Sends a `test.ping` at once, whatever the webhook subscribes to and whether it is enabled, and answers with what came
-    /// of it. It is tried once. 10 a minute. An addition to the specification.
+    /// Sends a `test.ping` at once and returns the result, whether or not the webhook is enabled or subscribes to it. There is only
+    /// one attempt. At most 10 tests a minute.
     #[oai(path = "/webhooks/:id/test", method = "post", operation_id = "testWebhook")]
     async fn test(
         &self,
@@ -183,8 +182,8 @@ impl WebhooksApi {
 
     /// Send a delivery again
     ///
-    /// At once and with the same event id. One that waits for its next attempt is tried earlier, any other once more. An
-    /// addition to the specification.
+    /// Sends the event at once, with the same event id. A pending delivery is attempted earlier; any other delivery gets one more
+    /// attempt.
     #[oai(
         path = "/webhooks/:id/deliveries/:deliveryId/redeliver",
         method = "post",

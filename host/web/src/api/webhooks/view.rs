@@ -1,4 +1,4 @@
-//! What is shown of webhooks and their deliveries.
+//! Webhooks and their deliveries as the API shows them.
 
 use poem_openapi::{Enum, Object};
 
@@ -11,11 +11,11 @@ use satcast_store::{AttemptView, DeliveryState, DeliveryView, LastDelivery, Sett
 #[derive(Clone, Debug, Object)]
 #[oai(rename = "WebhookLastDelivery")]
 pub(super) struct Last {
-    /// When, Unix milliseconds.
+    /// Time of the attempt, Unix milliseconds.
     at: i64,
-    /// HTTP status; null when there was no answer.
+    /// HTTP status; null without a response.
     status: Null<u16>,
-    /// Whether the receiver took it.
+    /// Whether the receiver accepted it: any status from 200 to 299.
     ok: bool,
 }
 
@@ -31,22 +31,22 @@ impl From<LastDelivery> for Last {
 pub(super) struct Webhook {
     /// Webhook identifier.
     id: i64,
-    /// Where events are sent.
+    /// URL that receives events.
     url: String,
-    /// What is sent.
+    /// Subscribed events.
     events: Vec<Event>,
     /// Only events of this stream key; null for all.
     #[oai(rename = "stream_key_id")]
     stream_key_id: Null<i64>,
     /// Whether deliveries are signed; the secret is never shown.
     has_secret: bool,
-    /// Whether anything is sent.
+    /// Whether events are sent.
     enabled: bool,
     /// Creation time, Unix milliseconds.
     created_at: i64,
     /// The newest attempt; null before the first.
     last_delivery: Null<Last>,
-    /// Why the service disabled it; null when it did not.
+    /// Why the service disabled the webhook; null if it did not.
     disabled_reason: Null<String>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct WebhookCreated {
     pub(super) success: bool,
     /// Webhook identifier.
     pub(super) id: i64,
-    /// The secret that was made for `"auto"`; it is not shown again.
+    /// The generated secret, if `"auto"` was sent; not shown again.
     pub(super) secret: Option<String>,
 }
 
@@ -86,27 +86,27 @@ pub(super) struct SecretRotated {
     pub(super) success: bool,
     /// Webhook identifier.
     pub(super) id: i64,
-    /// The secret that signs from now on; it is not shown again.
+    /// The new secret; not shown again.
     pub(super) secret: String,
-    /// Until when the secret before signs too, Unix milliseconds; null when there was none.
+    /// Time until which deliveries are also signed with the previous secret, Unix milliseconds; null if there was none.
     pub(super) old_secret_until: Null<i64>,
 }
 
-/// What became of a delivery.
+/// State of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "DeliveryState")]
 pub(super) enum State {
-    /// It is sent, or will be.
+    /// The delivery is being sent or waits for an attempt.
     Pending,
-    /// The receiver took it.
+    /// The receiver accepted it.
     Delivered,
     /// Every attempt failed.
     Failed,
-    /// Its webhook was disabled before it could be sent, or had too many waiting.
+    /// The webhook was disabled before the delivery was sent, or had too many pending deliveries.
     Cancelled,
 }
 
-/// The states and what the store calls them.
+/// States of the API and of the store.
 pub(super) const STATES: [(State, DeliveryState); 4] = [
     (State::Pending, DeliveryState::Pending),
     (State::Delivered, DeliveryState::Delivered),
@@ -118,17 +118,17 @@ pub(super) const STATES: [(State, DeliveryState); 4] = [
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase", rename = "DeliveryAttempt")]
 pub(super) struct Attempt {
-    /// When it began, Unix milliseconds.
+    /// Start of the attempt, Unix milliseconds.
     at: i64,
-    /// How long it took in milliseconds.
+    /// Duration in milliseconds.
     duration_ms: i64,
-    /// HTTP status; null when there was no answer.
+    /// HTTP status; null without a response.
     status: Null<u16>,
-    /// Whether the receiver took it: any status from 200 to 299.
+    /// Whether the receiver accepted it: any status from 200 to 299.
     ok: bool,
-    /// The first kilobyte of the answer's body.
+    /// First kilobyte of the response body.
     answer: String,
-    /// What was wrong, in words; null when nothing was.
+    /// Error text; null if the attempt succeeded.
     error: Null<String>,
 }
 
@@ -145,24 +145,24 @@ impl From<AttemptView> for Attempt {
     }
 }
 
-/// One event on its way to a webhook.
+/// Delivery of one event to one webhook.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct Delivery {
     /// Delivery identifier.
     id: i64,
-    /// The event's id, which the receiver sees as `webhook-id`.
+    /// Event identifier, sent to the receiver as `webhook-id`.
     event_id: String,
-    /// What is sent.
+    /// Name of the event.
     #[oai(rename = "type")]
     event: Event,
-    /// What became of it.
+    /// State of the delivery.
     state: State,
     /// Creation time, Unix milliseconds.
     created_at: i64,
-    /// When the next attempt is due, Unix milliseconds; null when none is.
+    /// Time of the next attempt, Unix milliseconds; null when none is planned.
     next_attempt_at: Null<i64>,
-    /// The attempts, oldest first; at most the newest 20.
+    /// The newest 20 attempts, oldest first.
     attempts: Vec<Attempt>,
 }
 
@@ -181,23 +181,23 @@ impl From<DeliveryView> for Delivery {
     }
 }
 
-/// What came of a test.
+/// Result of a test.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct WebhookTested {
-    /// `true`: it was tested. Whether the receiver took it says `ok`.
+    /// `true`: the test was sent. `ok` shows whether the receiver accepted it.
     success: bool,
     /// Delivery identifier.
     delivery_id: i64,
-    /// Whether the receiver took it: any status from 200 to 299.
+    /// Whether the receiver accepted it: any status from 200 to 299.
     ok: bool,
-    /// HTTP status; null when there was no answer.
+    /// HTTP status; null without a response.
     status: Null<u16>,
-    /// Time from the resolver to the answer, in milliseconds.
+    /// Time from the name look-up to the response, in milliseconds.
     latency_ms: i64,
-    /// The first kilobyte of the answer's body.
+    /// First kilobyte of the response body.
     answer: String,
-    /// What was wrong, in words; null when nothing was.
+    /// Error text; null if the attempt succeeded.
     error: Null<String>,
 }
 
@@ -215,7 +215,7 @@ impl WebhookTested {
     }
 }
 
-/// A delivery that is made again.
+/// A delivery that is sent again.
 #[derive(Clone, Debug, Object)]
 pub(super) struct Redelivered {
     /// `true`.

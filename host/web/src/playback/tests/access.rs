@@ -1,9 +1,9 @@
-//! Keys, tokens, the end of a session, and what the log shows.
+//! Keys, tokens, the end of a session, and masking in the log.
 
 use super::*;
 
 #[tokio::test]
-async fn a_viewer_with_a_key_gets_from_the_entry_to_the_segments() {
+async fn a_viewer_with_a_key_follows_the_entry_to_the_segments() {
     let rig = Rig::new().await;
     let index = rig.get(&rig.index()).await;
     assert_eq!(index.header("content-type"), PLAYLIST_TYPE);
@@ -23,7 +23,7 @@ async fn a_viewer_with_a_key_gets_from_the_entry_to_the_segments() {
 }
 
 #[tokio::test]
-async fn every_form_of_the_key_opens_and_the_first_decides() {
+async fn every_form_of_the_key_is_accepted_and_the_first_one_counts() {
     let rig = Rig::new().await;
     let index = format!("/hls/{}/index.m3u8", rig.path);
     let bearer = format!("Bearer {}", rig.key);
@@ -62,9 +62,9 @@ async fn missing_wrong_and_foreign_keys_are_refused_as_specified() {
     for target in [format!("/hls/{}/t/nonsense/media.m3u8", rig.path), format!("{index}?token=nonsense")] {
         rig.get(&target).await.error(401, "invalid_key");
     }
-    let gone = rig.piece("never-there.m4s").await;
+    let gone = rig.asset("never-there.m4s").await;
     rig.get(&gone).await.error(404, "not_found");
-    let preview_only = rig.piece("preview.m3u8").await;
+    let preview_only = rig.asset("preview.m3u8").await;
     rig.get(&preview_only).await.error(404, "not_found");
     assert_eq!(rig.get("/healthz").await.ok(), b"ok\n", "everything else is the API's");
 }
@@ -83,9 +83,9 @@ async fn guesses_are_limited_by_address_and_valid_keys_are_not() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_ends_at_the_next_playlist_and_then_for_all() {
+async fn a_revoked_key_ends_playback_at_the_next_playlist() {
     let rig = Rig::new().await;
-    let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
+    let (media, segment) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
     rig.get(&media).await.ok();
     rig.intruder().await.revoke_public_keys().await;
     rig.app.clock.advance(FRESH - Duration::from_millis(1));
@@ -100,7 +100,7 @@ async fn a_revoked_key_ends_at_the_next_playlist_and_then_for_all() {
 #[tokio::test]
 async fn segments_alone_do_not_outlive_the_key_for_long() {
     let rig = Rig::new().await;
-    let segment = rig.piece("1.m4s").await;
+    let segment = rig.asset("1.m4s").await;
     rig.get(&segment).await.ok();
     rig.intruder().await.revoke_public_keys().await;
     rig.app.clock.advance(KNOWN - Duration::from_millis(1));
@@ -112,11 +112,11 @@ async fn segments_alone_do_not_outlive_the_key_for_long() {
 #[tokio::test]
 async fn a_disabled_destination_ends_playback_and_preview_until_it_is_enabled() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     let mut intruder = rig.intruder().await;
     intruder.enable_destination(rig.destination.0, false).await;
     rig.app.clock.advance(FRESH);
-    for target in [&media, &rig.index(), &rig.preview(), &rig.preview_piece("1.m4s")] {
+    for target in [&media, &rig.index(), &rig.preview(), &rig.preview_asset("1.m4s")] {
         rig.get(target).await.error(401, "invalid_key");
     }
     intruder.enable_destination(rig.destination.0, true).await;
@@ -127,9 +127,9 @@ async fn a_disabled_destination_ends_playback_and_preview_until_it_is_enabled() 
 }
 
 #[tokio::test]
-async fn viewers_go_on_for_a_while_when_the_store_fails() {
+async fn playback_continues_for_a_while_when_the_store_fails() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     rig.get(&media).await.ok();
     rig.intruder().await.damage_destination(rig.destination.0).await;
     rig.app.clock.advance(KNOWN - Duration::from_millis(1));
@@ -141,15 +141,15 @@ async fn viewers_go_on_for_a_while_when_the_store_fails() {
 }
 
 #[tokio::test]
-async fn after_the_end_the_entry_is_gone_at_once_and_the_rest_goes_on_for_a_minute() {
+async fn after_the_end_the_entry_is_gone_and_the_rest_stays_for_a_minute() {
     let rig = Rig::new().await;
-    let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
+    let (media, segment) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
     rig.tell(true);
     rig.get(&rig.index()).await.error(404, "offline");
     rig.app.live.end_opening(&rig.opening);
     rig.get(&rig.index()).await.error(404, "offline");
     rig.get(&rig.preview()).await.error(404, "offline");
-    rig.get(&rig.preview_piece("1.m4s")).await.error(404, "offline");
+    rig.get(&rig.preview_asset("1.m4s")).await.error(404, "offline");
     rig.app.clock.advance(satcast_drivers::published::KEPT_AFTER_END - Duration::from_millis(1));
     rig.get(&media).await.ok();
     rig.get(&segment).await.ok();
@@ -170,7 +170,7 @@ async fn a_destination_that_published_no_entry_yet_is_offline() {
 #[tokio::test]
 async fn tokens_are_bound_to_their_path_and_session() {
     let rig = Rig::new().await;
-    let segment = rig.piece("1.m4s").await;
+    let segment = rig.asset("1.m4s").await;
     let elsewhere = segment.replace(&rig.path, "0000000000000000000000");
     rig.get(&elsewhere).await.error(401, "invalid_key");
     let other = rig.playback.mint.token(Grant::Preview, rig.destination, "ses_another", &rig.path);
@@ -180,7 +180,7 @@ async fn tokens_are_bound_to_their_path_and_session() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_answer_in_the_shape_of_all_errors() {
+async fn a_panic_gets_the_common_error_body() {
     let context = RequestContext::of(&Request::builder().uri_str("/hls/x").finish());
     let refused = caught(async { panic!("on purpose") }, &context).await.unwrap_err();
     let mut response = refused.response(&context);
@@ -201,7 +201,7 @@ fn tokens_and_keys_are_masked_in_the_log() {
 }
 
 #[tokio::test]
-async fn answers_of_the_store_are_bounded() {
+async fn cached_answers_of_the_store_are_bounded() {
     let rig = Rig::new().await;
     for id in 0..ANSWERS_MAX as i64 + 10 {
         let found = rig.playback.accesses.find(access_question(id), super::super::access::Age::Fresh).await;

@@ -12,7 +12,7 @@ use hyper::body::Body as _;
 use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use crate::playback::body::{
-    FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTES_MAX,
+    FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, ResponseBody, Slice, WAITING_READ_BYTES_MAX,
 };
 use satcast_drivers::published::{Assets, Published};
 
@@ -51,7 +51,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// The frames up to the end, none over `most` bytes, or the error.
-async fn frames(mut body: PieceBody, most: usize) -> io::Result<Vec<Bytes>> {
+async fn frames(mut body: ResponseBody, most: usize) -> io::Result<Vec<Bytes>> {
     let mut frames = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame?.into_data().unwrap();
@@ -66,24 +66,24 @@ async fn frames(mut body: PieceBody, most: usize) -> io::Result<Vec<Bytes>> {
 async fn memory_is_sent_in_frames_without_a_copy() {
     const SIZE: usize = MEMORY_FRAME_BYTES_MAX * 2;
     let bytes = Bytes::from(pattern(SIZE));
-    let piece = published(Path::new("/"), AssetBody::Memory(bytes.clone()));
-    let body = PieceBody::new(Slice::of(&piece, 1, SIZE as u64 - 2), None);
+    let asset = published(Path::new("/"), AssetBody::Memory(bytes.clone()));
+    let body = ResponseBody::new(Slice::of(&asset, 1, SIZE as u64 - 2), None);
     assert_eq!((body.left(), body.size_hint().exact()), (SIZE as u64 - 2, Some(SIZE as u64 - 2)));
     let frames = frames(body, MEMORY_FRAME_BYTES_MAX).await.unwrap();
     assert_eq!(frames.len(), 2);
     assert_eq!(frames.concat(), bytes[1..SIZE - 1]);
     assert_eq!(frames[0].as_ptr(), bytes[1..].as_ptr(), "the driver's own memory");
-    assert!(PieceBody::new([], None).is_end_stream());
-    assert!(Slice::of(&piece, 1, SIZE as u64).is_none() && Slice::of(&piece, u64::MAX, 2).is_none());
+    assert!(ResponseBody::new([], None).is_end_stream());
+    assert!(Slice::of(&asset, 1, SIZE as u64).is_none() && Slice::of(&asset, u64::MAX, 2).is_none());
 }
 
 #[tokio::test]
 async fn files_are_sent_whole_cached_or_not_opened_or_not() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = pattern(2 * WAITING_READ_BYTES_MAX + 1_000);
-    let piece = file(folder.path(), &bytes, &Arc::default());
+    let asset = file(folder.path(), &bytes, &Arc::default());
     for (opened, cached) in [(true, true), (true, false), (false, true), (false, false)] {
-        let mut slice = Slice::of(&piece, 10, bytes.len() as u64 - 20).unwrap();
+        let mut slice = Slice::of(&asset, 10, bytes.len() as u64 - 20).unwrap();
         if opened {
             slice.open().await.unwrap();
         }
@@ -92,36 +92,36 @@ async fn files_are_sent_whole_cached_or_not_opened_or_not() {
             file.sync_all().unwrap();
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         }
-        let frames = frames(PieceBody::new([slice], None), FRAME_BYTES_MAX).await.unwrap();
+        let frames = frames(ResponseBody::new([slice], None), FRAME_BYTES_MAX).await.unwrap();
         assert!(frames.concat() == bytes[10..bytes.len() - 10], "opened {opened}, cached {cached}");
     }
 }
 
 #[tokio::test]
-async fn a_file_that_got_shorter_on_the_way_ends_with_an_error() {
+async fn a_truncated_file_ends_the_body_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = pattern(2 * WAITING_READ_BYTES_MAX);
-    let piece = file(folder.path(), &bytes, &Arc::default());
-    let mut slice = Slice::of(&piece, 0, bytes.len() as u64).unwrap();
+    let asset = file(folder.path(), &bytes, &Arc::default());
+    let mut slice = Slice::of(&asset, 0, bytes.len() as u64).unwrap();
     slice.open().await.unwrap();
-    let mut body = PieceBody::new([slice], None);
+    let mut body = ResponseBody::new([slice], None);
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first, bytes[..FRAME_BYTES_MAX]);
     let file = File::options().write(true).open(folder.path().join("f")).unwrap();
     file.set_len(WAITING_READ_BYTES_MAX as u64 + 5).unwrap();
     let error = frames(body, FRAME_BYTES_MAX).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-    let mut gone = Slice::of(&piece, 0, bytes.len() as u64).unwrap();
+    let mut gone = Slice::of(&asset, 0, bytes.len() as u64).unwrap();
     assert_eq!(gone.open().await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 
 #[tokio::test]
-async fn a_file_is_kept_until_its_bytes_have_gone() {
+async fn a_file_is_held_until_its_bytes_are_sent() {
     let folder = tempfile::tempdir().unwrap();
     let dropped = Arc::new(AtomicBool::new(false));
-    let piece = file(folder.path(), &pattern(100), &dropped);
-    let body = PieceBody::new(Slice::of(&piece, 0, 100), None);
-    drop(piece);
+    let asset = file(folder.path(), &pattern(100), &dropped);
+    let body = ResponseBody::new(Slice::of(&asset, 0, 100), None);
+    drop(asset);
     assert!(!dropped.load(Ordering::SeqCst), "a viewer still needs it");
     frames(body, FRAME_BYTES_MAX).await.unwrap();
     assert!(dropped.load(Ordering::SeqCst));

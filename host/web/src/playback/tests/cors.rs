@@ -5,9 +5,9 @@ use super::*;
 const ORIGIN: &str = "https://site.example";
 
 #[tokio::test]
-async fn every_answer_can_be_read_by_every_page_by_default() {
+async fn every_origin_may_read_responses_by_default() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     for target in [rig.index(), media, "/hls/x/index.m3u8".into()] {
         let answer = rig.ask("GET", &target, &[("Origin", ORIGIN)]).await;
         assert_eq!(answer.header("access-control-allow-origin"), "*");
@@ -19,10 +19,10 @@ async fn every_answer_can_be_read_by_every_page_by_default() {
 }
 
 #[tokio::test]
-async fn a_list_of_origins_is_kept() {
+async fn a_list_of_origins_is_enforced() {
     let rig = Rig::with_config(json!({"allowedOrigins": [ORIGIN]})).await;
-    let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
-    for target in [rig.index(), media.clone(), segment.clone(), rig.preview(), rig.preview_piece("1.m4s")] {
+    let (media, segment) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
+    for target in [rig.index(), media.clone(), segment.clone(), rig.preview(), rig.preview_asset("1.m4s")] {
         let listed = rig.ask("GET", &target, &[("Origin", ORIGIN)]).await;
         listed.ok();
         assert_eq!(listed.header("access-control-allow-origin"), ORIGIN);
@@ -53,9 +53,9 @@ async fn a_list_of_origins_is_kept() {
 }
 
 #[tokio::test]
-async fn with_several_origins_a_program_gets_what_no_page_may_read() {
+async fn with_several_origins_requests_without_origin_get_no_cors_header() {
     let rig = Rig::with_config(json!({"allowedOrigins": [ORIGIN, "https://other.example"]})).await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     let program = rig.get(&media).await;
     program.ok();
     assert_eq!(program.header("access-control-allow-origin"), "", "a cache may give it to any page");
@@ -66,7 +66,7 @@ async fn with_several_origins_a_program_gets_what_no_page_may_read() {
 async fn preflight_requests_are_answered() {
     let rig = Rig::new().await;
     let preflight = [("Origin", ORIGIN), ("Access-Control-Request-Method", "GET")];
-    for target in [format!("/hls/{}/index.m3u8", rig.path), rig.preview_piece("1.m4s")] {
+    for target in [format!("/hls/{}/index.m3u8", rig.path), rig.preview_asset("1.m4s")] {
         let answer = rig.ask("OPTIONS", &target, &preflight).await;
         assert_eq!((answer.status, answer.body.len()), (204, 0));
         assert_eq!(answer.header("access-control-allow-origin"), "*");
@@ -78,9 +78,9 @@ async fn preflight_requests_are_answered() {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_those_there_are() {
+async fn other_methods_are_refused_with_an_allow_header() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     for (method, target) in [("POST", rig.index()), ("DELETE", media.clone()), ("PUT", media)] {
         let answer = rig.ask(method, &target, &[]).await;
         answer.error(405, "method_not_allowed");

@@ -1,6 +1,6 @@
-//! Viewers who wait: for a version, for a part, and for nothing any more.
+//! Viewers that wait for a playlist version or a part, and abandoned waits.
 
-use satcast_plugin_api::{Followed, Reload, SegmentPlace};
+use satcast_plugin_api::{Followed, Reload, SegmentPosition};
 use tokio::time::Instant;
 
 use super::*;
@@ -34,7 +34,7 @@ impl Rig {
         self.opening.assets().publish(asset, self.folder.path()).unwrap();
     }
 
-    /// A playlist of so many segments.
+    /// A playlist with this many segments.
     fn segments(&self, count: usize, end: &str, reload: Option<Reload>) -> String {
         let text = format!("#EXTM3U\n{}{end}", "#EXTINF:2,\n1.m4s\n".repeat(count));
         self.list("media.m3u8", text.clone(), reload);
@@ -43,7 +43,7 @@ impl Rig {
 
     /// The segment `1.m4s`, said to be one.
     fn first_segment(&self) {
-        let place = SegmentPlace { number: 1, offset_ns: 0, start_ms: START.0, init: "i1-0.mp4".into() };
+        let place = SegmentPosition { number: 1, offset_ns: 0, start_ms: START.0, init: "i1-0.mp4".into() };
         let followed = Followed { segment: Some(place), ..Followed::default() };
         let body = AssetBody::Memory(Bytes::from_static(b"media"));
         let asset = Asset::new("1.m4s", "video/mp4", Audience::Hosted, body);
@@ -77,9 +77,9 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn a_version_is_given_when_it_comes() {
+async fn a_version_is_sent_when_it_is_published() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     rig.version(7, 1, TARGET_MS);
     let now = rig.get(&media).await;
     assert_eq!((now.text(), now.header("cache-control")), ("#EXTM3U\n#7.1\n", "max-age=1"));
@@ -95,7 +95,7 @@ async fn a_version_is_given_when_it_comes() {
     rig.until_waiting(1).await;
     rig.version(8, 0, TARGET_MS);
     assert_eq!(whole.await.unwrap().text(), "#EXTM3U\n#8.0\n");
-    // What is there already is given at once, and caches must not keep what is old for long.
+    // Existing versions are sent at once, and caches may keep old ones only briefly.
     for (query, cached) in [("_HLS_msn=2", 1), ("_HLS_msn=7&_HLS_part=0", 60), ("_HLS_msn=6&_HLS_part=3", 1)]
     {
         let old = rig.get(&format!("{media}?{query}")).await;
@@ -112,19 +112,19 @@ async fn a_version_is_given_when_it_comes() {
         answers.iter().chain(["#EXTM3U\n#delta 7.2\n", "#EXTM3U\n#delta 8.0\n", "#EXTM3U\n#8.0\n"].iter());
     let entry = rig.get(&rig.index()).await.body.len() * 2;
     let lists: usize = lists.map(|text| text.len()).sum();
-    assert_eq!(rig.used().await, (lists + entry) as u64, "metered as any other");
+    assert_eq!(rig.used().await, (lists + entry) as u64, "metered like any other response");
 }
 
 #[tokio::test]
-async fn the_first_segment_is_given_when_three_are_listed() {
+async fn the_first_segment_is_sent_when_three_are_listed() {
     let rig = Rig::new().await;
-    let (media, first) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
+    let (media, first) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
     rig.first_segment();
     let hint = Some("l1-4-0.m4s".to_owned());
     let parted = Reload { next_sequence: 4, next_part: 0, target_ms: TARGET_MS, delta: None, hint };
     for reload in [None, Some(parted)] {
         let text = rig.segments(1, "", reload.clone());
-        assert_eq!(rig.get(&media).await.text(), text, "players of parts need the playlist at once");
+        assert_eq!(rig.get(&media).await.text(), text, "players that load parts need the playlist at once");
         let held = rig.waiting(&first).await;
         rig.get(&format!("{first}?now=1")).await.ok();
         rig.segments(2, "", reload.clone());
@@ -141,7 +141,7 @@ async fn the_first_segment_is_given_when_three_are_listed() {
 }
 
 #[tokio::test]
-async fn the_first_segment_is_given_when_the_others_take_too_long() {
+async fn the_first_segment_is_sent_when_the_others_take_too_long() {
     let rig = Rig::new().await;
     rig.first_segment();
     rig.segments(2, "", None);
@@ -149,13 +149,13 @@ async fn the_first_segment_is_given_when_the_others_take_too_long() {
     tokio::time::pause();
     let began = Instant::now();
     let given = follow("", &rig.opening, "1.m4s", segment).await.unwrap();
-    assert!(given.piece.is_some() && given.waited);
+    assert!(given.asset.is_some() && given.waited);
     assert_eq!(began.elapsed().as_secs(), START_WAIT.as_secs());
     assert_eq!(rig.waiters(), 0);
 }
 
 #[tokio::test]
-async fn who_comes_before_the_first_segment_is_told_when_to_come_again() {
+async fn requests_before_the_first_segment_get_retry_after() {
     let rig = Rig::new().await;
     let (index, preview) = (rig.index(), rig.preview());
     let _starting = rig.app.live.begin_opening(rig.destination, rig.opening.session.clone());
@@ -167,9 +167,9 @@ async fn who_comes_before_the_first_segment_is_told_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn senseless_and_late_requests_are_refused() {
+async fn invalid_and_late_requests_are_refused() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     // Without a driver that lets viewers wait nothing of it is looked at.
     rig.get(&format!("{media}?_HLS_part=1")).await.ok();
     rig.version(7, 1, SHORT_TARGET_MS);
@@ -182,21 +182,21 @@ async fn senseless_and_late_requests_are_refused() {
     let refused = rig.ask("GET", &format!("{media}?_HLS_msn=8"), &[("User-Agent", "early")]).await;
     assert_eq!(refused.error(503, "not_in_time")["retryAfter"], 1);
     assert!(began.elapsed() >= Duration::from_millis(3 * u64::from(SHORT_TARGET_MS)));
-    rig.get(&rig.piece("l1-7-1.m4s").await).await.error(503, "not_in_time");
+    rig.get(&rig.asset("l1-7-1.m4s").await).await.error(503, "not_in_time");
     assert_eq!(
         (rig.waiters(), rig.playback.viewers(rig.destination)),
         (0, 1),
         "the refused ones do not watch"
     );
-    // The preview is not told what to wait for.
+    // The preview has no preload hints.
     rig.list("media.m3u8", "#EXTM3U\n".into(), None);
 }
 
 #[tokio::test]
-async fn the_part_that_comes_next_is_waited_for() {
+async fn a_request_for_the_next_part_waits() {
     let rig = Rig::new().await;
     rig.version(7, 1, TARGET_MS);
-    let hinted = rig.piece("l1-7-1.m4s").await;
+    let hinted = rig.asset("l1-7-1.m4s").await;
     let answer = rig.waiting(&hinted).await;
     rig.media("l1-7-1.m4s", noise(60_000));
     let answer = answer.await.unwrap();
@@ -207,21 +207,21 @@ async fn the_part_that_comes_next_is_waited_for() {
     assert_eq!(rig.used().await, 60_000 + rig.get(&rig.index()).await.body.len() as u64);
     // One that another came for is not there.
     rig.version(7, 2, TARGET_MS);
-    let never = rig.piece("l1-7-2.m4s").await;
+    let never = rig.asset("l1-7-2.m4s").await;
     let answer = rig.waiting(&never).await;
     rig.version(8, 0, TARGET_MS);
     answer.await.unwrap().error(404, "not_found");
     // What nobody spoke of is not waited for.
-    rig.get(&rig.piece("l1-9-9.m4s").await).await.error(404, "not_found");
+    rig.get(&rig.asset("l1-9-9.m4s").await).await.error(404, "not_found");
     assert_eq!(rig.waiters(), 0);
 }
 
 #[tokio::test]
-async fn the_end_wakes_everyone() {
+async fn the_end_of_the_stream_wakes_all_waiting_requests() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     rig.version(7, 1, TARGET_MS);
-    let (version, part) = (format!("{media}?_HLS_msn=7&_HLS_part=1"), rig.piece("l1-7-1.m4s").await);
+    let (version, part) = (format!("{media}?_HLS_msn=7&_HLS_part=1"), rig.asset("l1-7-1.m4s").await);
     let (waiting, hinted) = (rig.waiting(&version).await, rig.waiting(&part).await);
     rig.list("media.m3u8", "#EXTM3U\n#EXT-X-ENDLIST\n".into(), None);
     assert!(waiting.await.unwrap().text().ends_with("#EXT-X-ENDLIST\n"));
@@ -233,16 +233,16 @@ async fn the_end_wakes_everyone() {
     rig.app.live.end_opening(&rig.opening);
     assert_eq!(waiting.await.unwrap().text(), "#EXTM3U\n#7.1\n");
     hinted.await.unwrap().error(404, "not_found");
-    assert_eq!(rig.get(&version).await.text(), "#EXTM3U\n#7.1\n", "nobody waits at what has ended");
+    assert_eq!(rig.get(&version).await.text(), "#EXTM3U\n#7.1\n", "an ended stream does not wait");
     assert_eq!(rig.waiters(), 0);
 }
 
 #[tokio::test]
-async fn a_revoked_key_gets_nothing_it_waited_for() {
+async fn a_key_revoked_during_the_wait_is_refused() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     rig.version(7, 1, TARGET_MS);
-    let hinted = rig.piece("l1-7-1.m4s").await;
+    let hinted = rig.asset("l1-7-1.m4s").await;
     let version = rig.waiting(&format!("{media}?_HLS_msn=7&_HLS_part=1")).await;
     rig.intruder().await.revoke_public_keys().await;
     rig.app.clock.advance(FRESH);
@@ -254,9 +254,9 @@ async fn a_revoked_key_gets_nothing_it_waited_for() {
 }
 
 #[tokio::test]
-async fn waiting_is_bounded_and_who_goes_is_forgotten() {
+async fn waiting_requests_are_bounded_and_disconnected_ones_are_removed() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
+    let media = rig.asset("media.m3u8").await;
     rig.version(7, 1, TARGET_MS);
     let version = format!("{media}?_HLS_msn=7");
     let socket = rig.send("GET", &version, &[]).await;

@@ -16,13 +16,13 @@ async fn whole_plays_are_counted_to_the_byte() {
     rig.file("file.m4s", &noise(700_020));
     let mut targets = vec![rig.index()];
     for name in ["media.m3u8", "i1-0.mp4", "1.m4s", "2.m4s", "file.m4s"] {
-        targets.push(rig.piece(name).await);
+        targets.push(rig.asset(name).await);
     }
     let mut received = rig.used().await;
     assert_eq!(
         received,
         5 * rig.get(&rig.index()).await.body.len() as u64,
-        "what finding the addresses took"
+        "the bytes for fetching the playlists"
     );
     received = rig.used().await;
     for round in 0..3 {
@@ -46,16 +46,16 @@ async fn whole_plays_are_counted_to_the_byte() {
 async fn errors_and_previews_count_nothing() {
     let rig = Rig::new().await;
     rig.get(&rig.preview()).await.ok();
-    rig.get(&rig.preview_piece("1.m4s")).await.ok();
+    rig.get(&rig.preview_asset("1.m4s")).await.ok();
     let elsewhere = format!("/hls/{}/t/nonsense/1.m4s", rig.path);
     rig.get(&elsewhere).await.error(401, "invalid_key");
     rig.get("/api/public/config").await.ok();
     assert_eq!(rig.used().await, 0);
 }
 
-/// Reads about `wanted` bytes of a piece and goes; what it got, and what was counted.
+/// Reads about `wanted` bytes of an asset and disconnects; returns the bytes read and the bytes counted.
 async fn broken_off(rig: &Rig, name: &str, wanted: usize) -> (u64, u64) {
-    let target = rig.piece(name).await;
+    let target = rig.asset(name).await;
     let before = rig.used().await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     SockRef::from(&socket).set_recv_buffer_size(64 * 1024).unwrap();
@@ -76,7 +76,7 @@ async fn broken_off(rig: &Rig, name: &str, wanted: usize) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_broken_off_counts_little_more_than_was_read() {
+async fn an_aborted_response_counts_little_more_than_was_read() {
     let rig = Rig::new().await;
     let large = noise(16 * 1024 * 1024);
     rig.media("large.m4s", large.clone());
@@ -92,7 +92,7 @@ async fn an_answer_that_is_broken_off_counts_little_more_than_was_read() {
 }
 
 #[tokio::test]
-async fn bytes_belong_to_the_hour_in_which_they_went() {
+async fn bytes_count_in_the_hour_in_which_they_were_sent() {
     let rig = Rig::new().await;
     let hour = START.hour_start();
     let meter = &rig.playback.meter;
@@ -113,7 +113,7 @@ async fn bytes_belong_to_the_hour_in_which_they_went() {
 }
 
 #[tokio::test]
-async fn what_the_connection_did_not_write_is_not_counted() {
+async fn unwritten_bytes_are_not_counted() {
     let rig = Rig::new().await;
     let sent = Sent::default();
     sent.add(5_000);
@@ -132,7 +132,7 @@ async fn what_the_connection_did_not_write_is_not_counted() {
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_take_is_kept_for_the_next_time() {
+async fn bytes_of_a_failed_flush_are_kept() {
     let rig = Rig::new().await;
     let index = rig.get(&rig.index()).await.body.len() as u64;
     let mut intruder = rig.intruder().await;
@@ -150,7 +150,7 @@ async fn what_the_store_does_not_take_is_kept_for_the_next_time() {
 }
 
 #[tokio::test]
-async fn the_keeper_stores_at_once_every_interval_and_at_the_end() {
+async fn the_meter_is_flushed_every_interval_and_at_shutdown() {
     let rig = Rig::new().await;
     let hour = START.hour_start();
     let add = [Bandwidth { account: rig.account, destination: rig.destination, hour_start: hour, bytes: 7 }];
@@ -175,9 +175,9 @@ async fn the_keeper_stores_at_once_every_interval_and_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_flush_that_hangs_does_not_hang_who_asks_for_the_sum() {
+async fn a_hanging_flush_does_not_block_readers() {
     let rig = Rig::new().await;
-    let segment = rig.piece("1.m4s").await;
+    let segment = rig.asset("1.m4s").await;
     rig.get(&segment).await.ok();
     let before = rig.used().await;
     let held = rig.playback.meter.hold().await;
@@ -186,7 +186,7 @@ async fn a_flush_that_hangs_does_not_hang_who_asks_for_the_sum() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flushes_and_passes_that_nobody_waits_for_any_more_count_no_byte_twice() {
+async fn abandoned_flushes_and_billing_passes_count_no_byte_twice() {
     let rig = Rig::new().await;
     let playback = rig.playback.clone();
     rig.app.billing.set_before_pass(Arc::new(move || {

@@ -5,10 +5,10 @@ mod bodies;
 mod cors;
 mod follow;
 mod metering;
-mod pieces;
 mod preview;
 mod ready;
 mod routes;
+mod segments;
 mod watch;
 
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ use satcast_store::{
     self, Actor, Caps, NewAccount, NewDestination, NewKey, NewStream, OpenOptions, Origin, Scopes,
 };
 
-/// Longest a test waits for what must come.
+/// Longest wait for an expected event.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 const SESSION: &str = "ses_0123456789abcdefghijkl";
@@ -95,7 +95,7 @@ impl Answer {
         assert_eq!(
             !retry.is_empty(),
             matches!(status, 429 | 503) || code == "starting",
-            "who has to wait is told how long: {self:?}"
+            "responses with a wait have Retry-After: {self:?}"
         );
         body
     }
@@ -105,7 +105,7 @@ impl Answer {
         &self.body
     }
 
-    /// The address of the first piece in a playlist, as a path.
+    /// Path of the first asset in a playlist.
     fn first(&self, base: &str) -> String {
         self.ok();
         format!("{}/{}", base.rsplit_once('/').unwrap().0, entry::first(self.text()).unwrap())
@@ -131,7 +131,7 @@ impl Rig {
         .await
         .unwrap();
         let settings =
-            Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
+            Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
         let clock = Clock::manual(START);
         let service = Arc::new(Config::load(None, [], &Flags::default()).unwrap().config);
         let live = Live::new(store.clone(), testing::drivers(), clock.clone(), settings);
@@ -146,7 +146,8 @@ impl Rig {
             satcast_archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
         let app = Arc::new(crate::api::App {
             archive,
-            wallets: satcast_money::wallet::desk::testing::Bank::new(clock.clone()).desk(&store, &service),
+            wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone())
+                .topups(&store, &service),
             webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
             billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
             store,
@@ -269,14 +270,14 @@ impl Rig {
         )
     }
 
-    /// The address of a piece as a viewer with the key finds it.
-    async fn piece(&self, name: &str) -> String {
+    /// Path of an asset as a viewer with the key finds it.
+    async fn asset(&self, name: &str) -> String {
         let media = self.get(&self.index()).await.first(&format!("/hls/{}/", self.path));
         format!("{}/{name}", media.rsplit_once('/').unwrap().0)
     }
 
     /// The same with a preview token.
-    fn preview_piece(&self, name: &str) -> String {
+    fn preview_asset(&self, name: &str) -> String {
         format!("/hls/{}/t/{}/{name}", self.path, self.playback.preview_token(&self.opening, &self.path))
     }
 
@@ -378,7 +379,7 @@ fn media_playlist(sequences: std::ops::Range<u32>) -> String {
     text
 }
 
-/// Bytes of which no two neighbouring pieces are alike.
+/// Bytes in which no two neighbouring blocks are equal.
 fn noise(len: usize) -> Vec<u8> {
     (0..len as u64).map(|index| (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

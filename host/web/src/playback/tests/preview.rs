@@ -1,9 +1,9 @@
-//! The preview: who may use it, and how often.
+//! The preview: access and rate limit.
 
 use super::*;
 
 #[tokio::test]
-async fn a_preview_plays_by_its_token_and_is_neither_kept_nor_counted() {
+async fn a_preview_plays_with_its_token_uncached_and_unmetered() {
     let rig = Rig::new().await;
     let index = rig.get(&rig.preview()).await;
     assert_eq!(index.header("cache-control"), "private, no-store");
@@ -13,7 +13,7 @@ async fn a_preview_plays_by_its_token_and_is_neither_kept_nor_counted() {
     assert_eq!(answer.ok(), [noise(100_001), noise(100_002), noise(100_003)].concat());
     assert_eq!(answer.header("cache-control"), "private, no-store");
     assert_eq!(answer.header("accept-ranges"), "bytes");
-    let init = rig.get(&rig.preview_piece("i1-0.mp4")).await;
+    let init = rig.get(&rig.preview_asset("i1-0.mp4")).await;
     assert_eq!(init.ok().len(), 700);
     assert_eq!(rig.used().await, 0);
     assert_eq!(
@@ -23,24 +23,24 @@ async fn a_preview_plays_by_its_token_and_is_neither_kept_nor_counted() {
 }
 
 #[tokio::test]
-async fn what_is_for_viewers_with_a_key_is_not_in_the_preview() {
+async fn assets_for_viewers_with_a_key_are_not_in_the_preview() {
     let rig = Rig::new().await;
     rig.publish("full.m3u8", PLAYLIST_TYPE, 1, Audience::Hosted, ENTRY.into());
-    rig.get(&rig.preview_piece("full.m3u8")).await.error(404, "not_found");
-    let full = rig.piece("full.m3u8").await;
+    rig.get(&rig.preview_asset("full.m3u8")).await.error(404, "not_found");
+    let full = rig.asset("full.m3u8").await;
     rig.get(&full).await.ok();
 }
 
 #[tokio::test]
-async fn the_sixty_first_request_in_a_minute_is_refused_whatever_it_asks_for() {
+async fn the_sixty_first_preview_request_in_a_minute_is_refused() {
     let rig = Rig::new().await;
     let targets = [
         rig.preview(),
-        rig.preview_piece("preview.m3u8"),
-        rig.preview_piece("i1-0.mp4"),
-        rig.preview_piece("p1-3.m4s"),
-        rig.preview_piece("never-there.m4s"),
-        rig.preview_piece("1.m4s"),
+        rig.preview_asset("preview.m3u8"),
+        rig.preview_asset("i1-0.mp4"),
+        rig.preview_asset("p1-3.m4s"),
+        rig.preview_asset("never-there.m4s"),
+        rig.preview_asset("1.m4s"),
     ];
     for round in 0..10 {
         for target in &targets {
@@ -67,9 +67,9 @@ async fn the_sixty_first_request_in_a_minute_is_refused_whatever_it_asks_for() {
 }
 
 #[tokio::test]
-async fn a_preview_ends_with_its_session_and_without_one_there_is_none() {
+async fn a_preview_exists_only_during_its_session() {
     let rig = Rig::new().await;
-    let (index, segment) = (rig.preview(), rig.preview_piece("1.m4s"));
+    let (index, segment) = (rig.preview(), rig.preview_asset("1.m4s"));
     rig.app.live.end_opening(&rig.opening);
     let next = rig.app.live.begin_opening(rig.destination, SessionId("ses_next".into()));
     rig.get(&index).await.error(404, "offline");

@@ -4,7 +4,7 @@ use super::*;
 use satcast_live::SessionState;
 
 #[tokio::test]
-async fn ready_means_that_a_player_would_get_everything_it_needs_first() {
+async fn ready_means_that_a_player_can_fetch_everything_it_needs_first() {
     let rig = Rig::new().await;
     let ready = || rig.playback.is_ready(&rig.opening, SessionState::Live);
     assert!(ready());
@@ -30,7 +30,7 @@ async fn ready_means_that_a_player_would_get_everything_it_needs_first() {
 }
 
 #[tokio::test]
-async fn what_is_stale_or_over_is_not_ready() {
+async fn stale_and_ended_streams_are_not_ready() {
     let rig = Rig::new().await;
     let ready = |state| rig.playback.is_ready(&rig.opening, state);
     rig.app.clock.advance(Duration::from_millis(5_999));
@@ -50,7 +50,7 @@ async fn what_is_stale_or_over_is_not_ready() {
 }
 
 #[tokio::test]
-async fn where_no_player_could_start_nothing_is_ready_while_the_encoder_is_away() {
+async fn while_the_encoder_is_away_only_playable_streams_are_ready() {
     let rig = Rig::new().await;
     rig.tell_fresh(0, false);
     assert!(!rig.playback.is_ready(&rig.opening, SessionState::Reconnecting));

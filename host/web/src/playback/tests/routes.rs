@@ -1,4 +1,4 @@
-//! What a driver answers itself: through the same keys, ranges, counts and headers as pieces, and never longer than it may take.
+//! Requests that a driver answers: same keys, ranges, metering and headers as assets, and a time limit.
 
 use std::fs::File;
 use std::sync::{OnceLock, Weak};
@@ -62,7 +62,7 @@ impl Destination for Out {
             "folder" => {
                 text(AssetBody::Open { file: Some(Arc::new(File::open("/").unwrap())), offset: 0, len: 1 })
             }
-            "pieces" => text(AssetBody::Parts(vec!["1.m4s".into(), "2.m4s".into()])),
+            "parts" => text(AssetBody::Parts(vec!["1.m4s".into(), "2.m4s".into()])),
             "gone" => text(AssetBody::Parts(vec!["nobody.m4s".into()])),
             "teapot" => {
                 Ok(HttpResponse { status: 418, ..HttpResponse::bytes("text/plain", "short and stout") })
@@ -119,17 +119,17 @@ async fn open(opening: &Opening) -> OpenDestination {
 }
 
 impl Rig {
-    /// Below the destination's address, asked for with the key.
+    /// A URL below the destination's URL, with the key.
     fn asked(&self, rest: &str) -> String {
         format!("/hls/{}/{rest}?a=1&apiKey={}", self.path, self.key)
     }
 }
 
 #[tokio::test]
-async fn a_driver_answers_and_the_host_does_keys_ranges_and_headers() {
+async fn a_driver_answers_and_the_host_handles_keys_ranges_and_headers() {
     let rig = Rig::new().await;
     let driven = open(&rig.opening).await;
-    for target in [rig.asked("x/text"), rig.piece("x/text").await] {
+    for target in [rig.asked("x/text"), rig.asset("x/text").await] {
         let whole = rig.get(&target).await;
         assert_eq!(whole.ok(), TEXT.as_bytes());
         assert_eq!((whole.header("content-type"), whole.header("etag")), ("text/html", "\"e\""));
@@ -147,10 +147,10 @@ async fn a_driver_answers_and_the_host_does_keys_ranges_and_headers() {
     let own = rig.ask("GET", &by_header, &[("X-API-Key", &rig.key)]).await;
     assert_eq!((own.status, own.header("cache-control")), (200, "private, no-store"), "no cache keeps it");
     assert_eq!(rig.get(&rig.asked("x/file")).await.ok(), b"234567");
-    let pieces = [noise(100_001), noise(100_002)].concat();
-    assert_eq!(rig.get(&rig.asked("x/pieces")).await.ok(), pieces);
+    let parts = [noise(100_001), noise(100_002)].concat();
+    assert_eq!(rig.get(&rig.asked("x/parts")).await.ok(), parts);
     assert_eq!(rig.get(&rig.asked("x/echo")).await.text(), "Hosted a=1", "no key");
-    assert_eq!(rig.get(&rig.piece("x/deep/er").await).await.text(), "x/deep/er");
+    assert_eq!(rig.get(&rig.asset("x/deep/er").await).await.text(), "x/deep/er");
     let nothing = rig.get(&rig.asked("x/nothing")).await;
     assert_eq!((nothing.status, nothing.body.len(), nothing.header("content-type")), (204, 0, ""));
     let teapot = rig.get(&rig.asked("x/teapot")).await;
@@ -175,7 +175,7 @@ async fn a_driver_answers_and_the_host_does_keys_ranges_and_headers() {
 }
 
 #[tokio::test]
-async fn answers_are_counted_and_failures_are_not() {
+async fn responses_are_metered_and_failures_are_not() {
     let rig = Rig::new().await;
     let _driven = open(&rig.opening).await;
     rig.get(&rig.asked("x/text")).await.ok();
@@ -187,13 +187,13 @@ async fn answers_are_counted_and_failures_are_not() {
 }
 
 #[tokio::test]
-async fn viewers_of_the_preview_ask_only_where_the_route_lets_them() {
+async fn preview_viewers_reach_only_routes_that_allow_them() {
     let rig = Rig::new().await;
     let _driven = open(&rig.opening).await;
-    let open = rig.get(&rig.preview_piece("open/echo")).await;
+    let open = rig.get(&rig.preview_asset("open/echo")).await;
     assert_eq!((open.status, open.text()), (200, "Preview "));
     assert_eq!(open.header("cache-control"), "private, no-store");
-    rig.get(&rig.preview_piece("x/text")).await.error(404, "not_found");
+    rig.get(&rig.preview_asset("x/text")).await.error(404, "not_found");
     assert_eq!(rig.used().await, 0);
 }
 
@@ -203,7 +203,7 @@ fn asked(path: &str) -> HttpRequest {
 }
 
 #[tokio::test]
-async fn a_driver_that_does_not_answer_is_not_waited_for() {
+async fn a_driver_that_does_not_answer_times_out() {
     let opening = Rig::new().await.opening.clone();
     let driven = open(&opening).await;
     let handler = opening.assets().handler().unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::watch::{INCOMPLETE, NO_LOOK_UP, TOO_MANY_KEYS, WRONG_KEY};
 
-/// What the page's policy begins with, whatever the destination says.
+/// Start of the page's policy, the same for all destinations.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; ";
 
@@ -14,7 +14,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn whoever_has_the_key_gets_the_page_and_the_key_is_nowhere_in_it() {
+async fn a_valid_key_gets_the_page_and_the_page_does_not_contain_the_key() {
     let rig = Rig::new().await;
     for name in ["apiKey", "key"] {
         let answer = rig.get(&rig.watch(&format!("?{name}={}&autoplay=0", rig.key))).await;
@@ -39,12 +39,12 @@ async fn whoever_has_the_key_gets_the_page_and_the_key_is_nowhere_in_it() {
 }
 
 #[tokio::test]
-async fn the_page_can_ask_how_many_watch() {
+async fn the_page_can_read_the_viewer_count() {
     let rig = Rig::new().await;
     let address = |key: &str| format!("/watch/{}/viewers?apiKey={key}", rig.path);
     let count = rig.get(&address(&rig.key)).await;
     assert_eq!((count.text(), count.header("cache-control")), ("{\"viewers\":0}", "no-store"));
-    rig.get(&rig.piece("media.m3u8").await).await.ok();
+    rig.get(&rig.asset("media.m3u8").await).await.ok();
     let before = rig.used().await;
     assert_eq!(rig.get(&address(&rig.key)).await.text(), "{\"viewers\":1}");
     assert_eq!(rig.get(&address("pk_wrong")).await.status, 401);
@@ -53,7 +53,7 @@ async fn the_page_can_ask_how_many_watch() {
 }
 
 #[tokio::test]
-async fn allowed_origins_are_who_may_have_the_page_in_a_frame() {
+async fn only_allowed_origins_may_embed_the_page() {
     let rig =
         Rig::with_config(json!({ "allowedOrigins": ["https://a.example", "https://b.example/"] })).await;
     let answer = rig.get(&rig.watch(&format!("?apiKey={}", rig.key))).await;
@@ -63,7 +63,7 @@ async fn allowed_origins_are_who_may_have_the_page_in_a_frame() {
 }
 
 #[tokio::test]
-async fn without_the_right_key_the_page_says_what_is_wrong_and_nothing_of_the_stream() {
+async fn without_a_valid_key_the_page_shows_the_error_and_no_stream_data() {
     let rig = Rig::new().await;
     let wrong = new_api_key(KeyKind::Public).into_inner();
     let permanent = rig.new_key(KeyKind::Permanent, None).await;
@@ -95,7 +95,7 @@ async fn without_the_right_key_the_page_says_what_is_wrong_and_nothing_of_the_st
 }
 
 #[tokio::test]
-async fn when_the_store_fails_the_page_says_so_to_people() {
+async fn a_failing_store_is_shown_on_the_page() {
     let rig = Rig::new().await;
     rig.intruder().await.damage_destination(rig.destination.0).await;
     let answer = rig.get(&rig.watch(&format!("?apiKey={}", rig.key))).await;
@@ -105,18 +105,18 @@ async fn when_the_store_fails_the_page_says_so_to_people() {
 }
 
 #[tokio::test]
-async fn players_are_counted_by_playlists_that_viewers_with_a_key_were_given() {
+async fn players_are_counted_by_playlist_requests_with_a_key() {
     let rig = Rig::new().await;
-    let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
-    let preview = rig.preview_piece("preview.m3u8");
+    let (media, segment) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
+    let preview = rig.preview_asset("preview.m3u8");
     rig.get(&segment).await.ok();
     rig.get(&preview).await.ok();
     assert_eq!(rig.playback.viewers(rig.destination), 0, "neither segments nor the preview");
     assert_eq!(rig.ask("HEAD", &media, &[]).await.status, 200);
     assert_eq!(rig.ask("OPTIONS", &media, &[]).await.status, 204);
-    rig.get(&rig.piece("none.m3u8").await).await.error(404, "not_found");
+    rig.get(&rig.asset("none.m3u8").await).await.error(404, "not_found");
     rig.get(&media.replace("/t/", "/t/x")).await.error(401, "invalid_key");
-    assert_eq!(rig.playback.viewers(rig.destination), 0, "neither who only asks nor who is refused");
+    assert_eq!(rig.playback.viewers(rig.destination), 0, "neither page requests nor refused requests count");
     for agent in ["one", "one", "two"] {
         rig.ask("GET", &media, &[("User-Agent", agent), ("Accept-Encoding", "gzip")]).await.ok();
     }

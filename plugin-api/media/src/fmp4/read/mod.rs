@@ -1,7 +1,7 @@
-//! Reads initialization segments and media segments as written here back into packets.
+//! Reads the initialization segments and media segments of this crate back into packets.
 //!
-//! The bytes may be anything: what is outside the limits or the bytes is an error, and nothing is allocated by a count that is only
-//! claimed. Boxes of no use are passed over.
+//! The input is untrusted: values outside the limits or the bytes are errors, and no memory is allocated for a count
+//! before its data is seen. Boxes that are not needed are skipped.
 
 use bytes::Bytes;
 use mp4_atom::{
@@ -16,13 +16,13 @@ use crate::{Codec, Kind, Packet};
 
 /// Longest initialization segment that is read, in bytes.
 pub const INIT_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
-/// Longest media segment that is read, in bytes: the payload and as much again as its samples can take in heads.
+/// Longest media segment that is read, in bytes: the payload and the largest headers of its samples.
 pub const READ_BYTES_MAX: usize = SEGMENT_BYTES_MAX + TRACKS_MAX * SEGMENT_SAMPLES_MAX * 32;
 /// Sample flag (8.8.3.1): no decoder can start here.
 const FLAG_NON_SYNC: u32 = 0x0001_0000;
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// Reads the segments of one configuration.
+/// Reads the segments of one initialization segment.
 #[derive(Debug, Clone)]
 pub struct Reader {
     tracks: Vec<Track>,
@@ -37,19 +37,19 @@ struct Track {
     record: Bytes,
 }
 
-/// What a media segment holds.
+/// Contents of a media segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadSegment {
-    /// Access units by rising decode time; within a track in their order.
+    /// Access units by rising decode time; those of one track stay in order.
     pub packets: Vec<Packet>,
-    /// Decode time at which the first track begins, in nanoseconds.
+    /// Earliest start of a track in decode time, in nanoseconds.
     pub start_ns: i64,
-    /// Decode time at which the last track ends, in nanoseconds.
+    /// Latest end of a track in decode time, in nanoseconds.
     pub end_ns: i64,
 }
 
 impl Reader {
-    /// Learns the tracks from an initialization segment.
+    /// Reads the tracks from an initialization segment.
     ///
     /// # Errors
     /// [`Fmp4Error::Tracks`] for no track, too many or unknown ones, [`Fmp4Error::Box`] for bytes that cannot be read.
@@ -59,7 +59,7 @@ impl Reader {
         }
         let moov = boxes(init).find(|(kind, ..)| kind == b"moov").ok_or(Fmp4Error::Tracks)?;
         let moov = &init[moov.1..moov.2];
-        only_ours(moov, NESTED_MAX)?;
+        refuse_unknown_boxes(moov, NESTED_MAX)?;
         let moov = Moov::decode(&mut &moov[..])?;
         if moov.trak.is_empty() || moov.trak.len() > TRACKS_MAX {
             return Err(Fmp4Error::Tracks);
@@ -73,8 +73,9 @@ impl Reader {
         Ok(Reader { tracks: tracks.collect::<Result<_, Fmp4Error>>()? })
     }
 
-    /// Gives the track that was made from `record` this record: one that is read back says the same, but not always in the same bytes.
-    pub fn know(&mut self, codec: Codec, record: &Bytes) {
+    /// Sets the original `record` on the track that was made from it: a record that is read back is equivalent, but not always
+    /// byte for byte the same.
+    pub fn set_record(&mut self, codec: Codec, record: &Bytes) {
         let made = TrackConfig::parse(codec, record).and_then(|track| init_segment(&[&track]));
         let Ok(made) = made.and_then(|init| Reader::new(&init)) else { return };
         let same = |track: &&mut Track| made.tracks.iter().any(|made| made.entry == track.entry);
@@ -83,7 +84,7 @@ impl Reader {
         }
     }
 
-    /// The configuration records, video first. They have no time of their own: `dts_ns` is what it is to be.
+    /// The codec configurations, video first. They have no time of their own; all get `dts_ns`.
     pub fn configs(&self, dts_ns: i64) -> Vec<Packet> {
         let config = |track: &Track| Packet {
             dts_ns,
@@ -93,18 +94,18 @@ impl Reader {
         self.tracks.iter().map(config).collect()
     }
 
-    /// Reads a media segment, whole or in parts one after the other. `offset_ns` is added to all times. Payloads are slices of `bytes`.
+    /// Reads a media segment, or its concatenated parts. `offset_ns` is added to all times. Payloads are slices of `bytes`.
     ///
     /// # Errors
-    /// [`Fmp4Error::TooLarge`], [`Fmp4Error::Tracks`] for a track that the initialization segment does not have and for no samples,
-    /// [`Fmp4Error::Box`] for bytes that cannot be read.
+    /// [`Fmp4Error::TooLarge`], [`Fmp4Error::Tracks`] for a track that is not in the initialization segment or if there are no
+    /// samples, [`Fmp4Error::Box`] for bytes that cannot be read.
     pub fn segment(&self, bytes: &Bytes, offset_ns: i64) -> Result<ReadSegment, Fmp4Error> {
         if bytes.len() > READ_BYTES_MAX {
             return Err(Fmp4Error::TooLarge { samples: 0, bytes: bytes.len() });
         }
         let mut read = ReadSegment { packets: Vec::new(), start_ns: i64::MAX, end_ns: i64::MIN };
         for (_, from, to) in boxes(bytes).filter(|(kind, ..)| kind == b"moof") {
-            only_ours(&bytes[from..to], NESTED_MAX)?;
+            refuse_unknown_boxes(&bytes[from..to], NESTED_MAX)?;
             let moof = Moof::decode(&mut &bytes[from..to])?;
             for traf in &moof.traf {
                 let track = self.tracks.iter().find(|track| track.id == traf.tfhd.track_id);
@@ -114,7 +115,7 @@ impl Reader {
         if read.packets.is_empty() {
             return Err(Fmp4Error::Tracks);
         }
-        // Stable: what is decoded at the same time keeps the order of the tracks.
+        // The sort is stable: packets with the same decode time keep the order of the tracks.
         read.packets.sort_by_key(|packet| packet.dts_ns);
         Ok(read)
     }
@@ -138,11 +139,11 @@ impl Reader {
                 if read.packets.len() >= TRACKS_MAX * SEGMENT_SAMPLES_MAX {
                     return Err(Fmp4Error::TooLarge { samples: read.packets.len() + 1, bytes: bytes.len() });
                 }
-                let Entry { duration, length, keyframe, apart } = Entry::of(&entry, &traf.tfhd);
+                let Entry { duration, length, keyframe, composition } = Entry::of(&entry, &traf.tfhd);
                 let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(outside)?;
                 let dts_ns = time(tick);
                 let keyframe = keyframe && track.codec.kind() == Kind::Video;
-                let pts_ns = dts_ns.saturating_add(signed_nanos(apart, track.timescale));
+                let pts_ns = dts_ns.saturating_add(signed_nanos(composition, track.timescale));
                 let payload = bytes.slice(at..end);
                 read.packets.push(Packet::media(track.codec, keyframe, dts_ns, pts_ns, payload));
                 (at, tick) = (end, tick.saturating_add(duration));
@@ -153,13 +154,13 @@ impl Reader {
     }
 }
 
-/// One sample, with what its fragment says of all.
+/// One sample, with the defaults of its fragment applied.
 struct Entry {
     duration: u64,
     length: usize,
     keyframe: bool,
     /// Presentation minus decode time in ticks.
-    apart: i64,
+    composition: i64,
 }
 
 impl Entry {
@@ -169,7 +170,7 @@ impl Entry {
             duration: u64::from(or(entry.duration, usual.default_sample_duration)),
             length: or(entry.size, usual.default_sample_size) as usize,
             keyframe: or(entry.flags, usual.default_sample_flags) & FLAG_NON_SYNC == 0,
-            apart: entry.cts.unwrap_or(0),
+            composition: entry.cts.unwrap_or(0),
         }
     }
 }
@@ -184,7 +185,7 @@ fn signed_nanos(ticks: i64, timescale: u32) -> i64 {
     i64::try_from((nanos + half) / i128::from(timescale.max(1))).unwrap_or(0)
 }
 
-/// Kind, first byte and end of each whole box at the top.
+/// Kind, offset and end of each complete top-level box.
 fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -195,36 +196,37 @@ fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], usize, usize)> {
     })
 }
 
-/// Boxes in boxes that [`init_segment`] and `media_segment` write.
+/// Container boxes that [`init_segment`] and `media_segment` write.
 const CONTAINERS: [&[u8; 4]; 9] =
     [b"moov", b"mvex", b"trak", b"mdia", b"minf", b"dinf", b"stbl", b"moof", b"traf"];
-/// What they write into those.
+/// Boxes that they write into the containers.
 const LEAVES: [&[u8; 4]; 17] = [
     b"mvhd", b"trex", b"tkhd", b"mdhd", b"hdlr", b"vmhd", b"smhd", b"dref", b"stsd", b"stts", b"stsc",
     b"stsz", b"stco", b"mfhd", b"tfhd", b"tfdt", b"trun",
 ];
-/// How deep they do.
+/// Deepest nesting that they write.
 const NESTED_MAX: usize = 5;
 
-/// Refuses every box that we do not write: some have counts of things without a size, for each of which a reader would allocate.
-fn only_ours(bytes: &[u8], depth: usize) -> Result<(), Fmp4Error> {
+/// Refuses every box that this crate does not write: some have counts of zero-size entries, and the decoder would allocate for
+/// each entry.
+fn refuse_unknown_boxes(bytes: &[u8], depth: usize) -> Result<(), Fmp4Error> {
     let mut read = 0;
     for (kind, from, to) in boxes(bytes) {
         let is_container = CONTAINERS.contains(&&kind);
         if (is_container && depth == 0) || !(is_container || LEAVES.contains(&&kind)) {
-            return Err(Fmp4Error::Box(format!("a box that is not ours: {}", kind.escape_ascii())));
+            return Err(Fmp4Error::Box(format!("unexpected box {}", kind.escape_ascii())));
         }
         if is_container {
-            // A size of 64 bits has eight bytes more before the content.
+            // A 64-bit size adds eight bytes to the header.
             let header = if bytes[from..].starts_with(&[0, 0, 0, 1]) { 16 } else { 8 };
-            only_ours(&bytes[from + header..to], depth - 1)?;
+            refuse_unknown_boxes(&bytes[from + header..to], depth - 1)?;
         }
         read = to;
     }
-    if read == bytes.len() { Ok(()) } else { Err(Fmp4Error::Box("bytes that are no box".into())) }
+    if read == bytes.len() { Ok(()) } else { Err(Fmp4Error::Box("bytes outside of boxes".into())) }
 }
 
-/// The configuration record that a sample entry was made from.
+/// The codec configuration from which a sample entry was made.
 fn record(entry: &SampleEntry) -> Result<(Codec, Bytes), Fmp4Error> {
     let mut body = Vec::new();
     let codec = match entry {
@@ -248,7 +250,7 @@ fn record(entry: &SampleEntry) -> Result<(Codec, Bytes), Fmp4Error> {
     Ok((codec, body.into()))
 }
 
-/// The reverse of what makes `dOps`: little-endian, with a magic and a version.
+/// Builds OpusHead from `dOps`: little-endian, with a magic and a version.
 fn opus_head(dops: &Dops, head: &mut Vec<u8>) {
     head.extend_from_slice(b"OpusHead\x01");
     head.push(dops.output_channel_count);

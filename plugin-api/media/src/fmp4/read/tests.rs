@@ -1,4 +1,4 @@
-//! What was written is read back; what was not written here is an error.
+//! Segments of this crate are read back; other input is an error.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ fn unit(codec: Codec, at_ms: i64, apart_ms: i64, keyframe: bool, fill: u8) -> Pa
     Packet::media(codec, keyframe, dts_ns, pts_ns, payload)
 }
 
-/// Six seconds of pictures of 40 ms, in groups of a second, the first shown 80 ms after it is decoded, and sound of 20 ms or of 1024 samples.
+/// Six seconds of video with frames of 40 ms and GOPs of one second, presented 80 ms after decode time, and audio packets of 20 ms
+/// or 1024 samples.
 fn programme(video: (Codec, &[u8]), audio: (Codec, &[u8]), start_ms: i64) -> Vec<Packet> {
     let mut all = vec![config(video.0, video.1), config(audio.0, audio.1)];
     let mut media = Vec::new();
@@ -69,7 +70,7 @@ fn of_kind(packets: &[Packet], kind: Kind) -> Vec<&Packet> {
     packets.iter().filter(|packet| !packet.is_config() && packet.kind() == kind).collect()
 }
 
-/// Times of pictures are exact to a tick, those of sound as its clock counts them.
+/// Video times are exact to a tick, audio times are those of the audio clock.
 fn assert_same(read: &[Packet], given: &[Packet]) {
     for (kind, far_ns) in [(Kind::Video, 12_000), (Kind::Audio, 2 * NANOS_PER_MILLI)] {
         let (read, given) = (of_kind(read, kind), of_kind(given, kind));
@@ -86,7 +87,7 @@ fn assert_same(read: &[Packet], given: &[Packet]) {
 }
 
 #[test]
-fn every_codec_is_read_back_with_its_times_on_the_sessions_line() {
+fn every_codec_is_read_back_with_times_on_the_session_timeline() {
     let (avc, aac, opus) = (RECORDS[0], RECORDS[2], RECORDS[4]);
     let (hevc, av1) = (hex(HEVC), hex(AV1));
     let videos = [avc, (Codec::Hevc, &hevc[..]), (Codec::Av1, &av1[..])];
@@ -101,17 +102,17 @@ fn every_codec_is_read_back_with_its_times_on_the_sessions_line() {
                 configs.map(|packet| (packet.codec, packet.payload)).collect::<Vec<_>>()
             };
             let known = [video, audio].map(|(codec, record)| (codec, Bytes::copy_from_slice(record)));
-            // The record of HEVC says in its own bytes that it is complete.
+            // The HEVC record itself has the flags that mark it as complete.
             assert_eq!(records(&reader)[1], known[1]);
             if video.0 != Codec::Hevc {
                 assert_eq!(records(&reader)[0], known[0]);
             }
-            known.iter().for_each(|(codec, record)| reader.know(*codec, record));
+            known.iter().for_each(|(codec, record)| reader.set_record(*codec, record));
             assert_eq!(records(&reader), known);
             let (mut read, mut end) = (Vec::new(), None);
             for (bytes, offset_ns) in &written.segments {
                 let segment = reader.segment(bytes, *offset_ns).expect("a media segment");
-                assert!(end.is_none_or(|end| segment.start_ns <= end), "nothing is missing between them");
+                assert!(end.is_none_or(|end| segment.start_ns <= end), "no gap between segments");
                 end = Some(segment.end_ns);
                 assert!(segment.packets.is_sorted_by_key(|packet| packet.dts_ns));
                 read.extend(segment.packets);
@@ -122,18 +123,18 @@ fn every_codec_is_read_back_with_its_times_on_the_sessions_line() {
 }
 
 #[test]
-fn another_record_is_not_taken_for_the_one_that_was_written() {
+fn another_record_does_not_replace_the_written_one() {
     let written = segments(&programme(RECORDS[0], RECORDS[2], 0), false);
     let mut reader = Reader::new(&written.init).expect("an init segment");
     let before = reader.configs(0);
     for (codec, record) in [RECORDS[1], RECORDS[3], (Codec::H264, &b"garbage"[..])] {
-        reader.know(codec, &Bytes::from_static(record));
+        reader.set_record(codec, &Bytes::from_static(record));
     }
     assert_eq!(reader.configs(0), before);
 }
 
 #[test]
-fn a_jump_of_the_encoder_changes_what_is_added() {
+fn a_timestamp_jump_changes_the_offset() {
     let mut given = programme(RECORDS[0], RECORDS[2], 0);
     let records = given.drain(..2).collect::<Vec<_>>();
     let later = programme(RECORDS[0], RECORDS[2], 60_000).split_off(2);
@@ -161,7 +162,7 @@ fn small() -> (Reader, Vec<TrackRun>) {
 }
 
 #[test]
-fn what_was_not_written_here_is_an_error() {
+fn input_of_another_writer_is_an_error() {
     let (reader, runs) = small();
     let whole = media_segment(1, &runs).expect("a segment");
     let read = reader.segment(&whole, 0).expect("a segment");
@@ -169,7 +170,7 @@ fn what_was_not_written_here_is_an_error() {
         (read.packets.len(), read.start_ns),
         (6, ticks_to_nanos(90, 90_000).min(ticks_to_nanos(90, 48_000)))
     );
-    assert!(read.packets.iter().filter(|packet| packet.keyframe).count() == 1, "sound has no keyframes");
+    assert!(read.packets.iter().filter(|packet| packet.keyframe).count() == 1, "audio has no keyframes");
     assert!(read.packets.iter().any(|packet| packet.pts_ns < packet.dts_ns));
     for end in 0..whole.len() {
         assert!(reader.segment(&whole.slice(..end), 0).is_err(), "cut at {end}");
@@ -182,21 +183,24 @@ fn what_was_not_written_here_is_an_error() {
     assert!(matches!(Reader::new(&vec![0; INIT_BYTES_MAX + 1]), Err(Fmp4Error::Box(_))));
     assert_eq!(Reader::new(b"").map(drop), Err(Fmp4Error::Tracks));
     let times = [i64::MIN, i64::MAX];
-    assert!(times.iter().all(|offset_ns| reader.segment(&whole, *offset_ns).is_ok()), "no time is too far");
+    assert!(
+        times.iter().all(|offset_ns| reader.segment(&whole, *offset_ns).is_ok()),
+        "every offset is accepted"
+    );
 }
 
 #[test]
-fn a_count_that_is_only_claimed_is_not_believed() {
+fn a_claimed_sample_count_is_not_trusted() {
     let (reader, runs) = small();
     let many = |samples: usize| TrackRun {
         samples: vec![Sample { duration: 1, composition: 0, sync: true, payload: Bytes::new() }; samples],
         ..runs[0].clone()
     };
     let one = media_segment(1, &[many(SEGMENT_SAMPLES_MAX)]).expect("a segment");
-    assert_eq!(reader.segment(&one, 0).expect("as many as may be").packets.len(), SEGMENT_SAMPLES_MAX);
+    assert_eq!(reader.segment(&one, 0).expect("as many as allowed").packets.len(), SEGMENT_SAMPLES_MAX);
     let three = Bytes::from([&one[..], &one, &one].concat());
     assert!(matches!(reader.segment(&three, 0), Err(Fmp4Error::TooLarge { .. })));
-    // A run of four thousand million samples that says nothing of each.
+    // A run of four billion samples without any field for each.
     let moof = Moof {
         traf: vec![Traf {
             tfhd: Tfhd { track_id: VIDEO_TRACK_ID, ..Tfhd::default() },
@@ -214,7 +218,7 @@ fn a_count_that_is_only_claimed_is_not_believed() {
 }
 
 #[test]
-fn boxes_that_are_not_ours_are_not_read() {
+fn unexpected_boxes_are_refused() {
     let written = segments(&programme(RECORDS[0], RECORDS[4], 0), true);
     let with = |kind: &[u8; 4], body: &[u8]| {
         let mut init = written.init.to_vec();
@@ -227,7 +231,7 @@ fn boxes_that_are_not_ours_are_not_read() {
         init.extend_from_slice(&more);
         Reader::new(&init).map(drop)
     };
-    // Groups without a size, four thousand million of them.
+    // Four billion sample groups of size zero.
     let groups = [&[1, 0, 0, 0][..], b"tele", &[0; 4], &[0xff; 4]].concat();
     for (kind, body) in [(b"sgpd", &groups[..]), (b"free", &[]), (b"moov", &[0, 0, 0, 9, 0])] {
         assert!(matches!(with(kind, body), Err(Fmp4Error::Box(_))), "{}", kind.escape_ascii());
@@ -240,7 +244,7 @@ fn boxes_that_are_not_ours_are_not_read() {
 }
 
 #[test]
-fn bytes_that_were_changed_break_nothing() {
+fn corrupted_bytes_never_panic() {
     let written = segments(&programme(RECORDS[0], RECORDS[4], 0), true);
     let reader = Reader::new(&written.init).expect("an init segment");
     let mut random = Random::new(0x0df3);
@@ -251,7 +255,7 @@ fn bytes_that_were_changed_break_nothing() {
             let (at, head) = (random.below(init.len()), random.below(segment.len()));
             (init[at], segment[head]) = (random.next() as u8, random.next() as u8);
         }
-        // Either way is good, as long as it ends.
+        // Success and error are both fine, as long as it ends.
         let changed = Reader::new(&init);
         let segment = Bytes::from([&segment[..], &written.segments[0].0[1_200..]].concat());
         let _ = changed.unwrap_or_else(|_| reader.clone()).segment(&segment, 0);

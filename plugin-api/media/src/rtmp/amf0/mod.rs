@@ -21,7 +21,7 @@ const LONG_STRING: u8 = 0x0c;
 const XML_DOCUMENT: u8 = 0x0f;
 const TYPED_OBJECT: u8 = 0x10;
 
-/// Why AMF0 bytes were refused.
+/// Reasons for which AMF0 bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Amf0Error {
     /// The bytes end inside a value.
@@ -113,7 +113,7 @@ impl Value {
 /// Reads all values of one message body.
 ///
 /// # Errors
-/// Any [`Amf0Error`]; nothing is kept then. Memory is bounded by three times the body's length and
+/// Any [`Amf0Error`]; no values are returned. Memory is bounded by three times the body's length and
 /// [`AMF_VALUES_MAX`].
 pub fn decode_all(body: &[u8]) -> Result<Vec<Value>, Amf0Error> {
     match decode_front(body)? {
@@ -122,7 +122,7 @@ pub fn decode_all(body: &[u8]) -> Result<Vec<Value>, Amf0Error> {
     }
 }
 
-/// Reads the values of one message body up to the first that is unreadable, and says why that one is.
+/// Reads the values of one message body up to the first unreadable one; also returns the error of that value.
 ///
 /// # Errors
 /// [`Amf0Error::TooDeep`] and [`Amf0Error::TooMany`]: the limits hold for all of the body that is read.
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         Ok(f64::from_be_bytes(self.array()?))
     }
 
-    /// Peers do send other encodings than UTF-8 (GBK, Latin-1): what is none becomes U+FFFD, three bytes for one.
+    /// Some peers send other encodings than UTF-8 (GBK, Latin-1): each invalid byte becomes U+FFFD, which has three bytes.
     fn text(&mut self, bytes: usize) -> Result<String, Amf0Error> {
         Ok(String::from_utf8_lossy(self.take(bytes)?).into_owned())
     }

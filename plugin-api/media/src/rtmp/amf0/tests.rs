@@ -1,4 +1,4 @@
-//! Values there and back, cut off, hostile and foreign.
+//! Round trips, and truncated, hostile and unsupported values.
 
 use super::*;
 
@@ -17,13 +17,13 @@ fn sample() -> Vec<Value> {
 }
 
 #[test]
-fn values_survive_the_way_there_and_back() {
+fn values_survive_a_round_trip() {
     let values = sample();
     assert_eq!(decode_all(&encode_all(&values)), Ok(values));
 }
 
 #[test]
-fn cut_off_at_every_byte_is_an_error_or_a_shorter_list() {
+fn truncation_at_any_byte_is_an_error_or_a_shorter_list() {
     let values = &sample()[..3];
     let bytes = encode_all(values);
     for end in 0..bytes.len() {
@@ -83,11 +83,11 @@ fn foreign_types_are_read_or_refused() {
 }
 
 #[test]
-fn text_of_another_encoding_is_read_as_far_as_it_goes() {
+fn text_of_another_encoding_is_read_with_replacements() {
     let latin = [STRING, 0, 5, b'g', b'r', 0xfc, b'n', b'!', LONG_STRING, 0, 0, 0, 2, 0xc4, 0xe3];
     let texts = ["gr\u{fffd}n!", "\u{fffd}\u{fffd}"].map(|text| Value::String(text.into()));
     assert_eq!(decode_all(&latin), Ok(texts.to_vec()));
-    // The worst is three bytes for one.
+    // In the worst case one byte becomes three.
     let all_wrong = [&[STRING, 0xff, 0xff], &[0xff; 0xffff][..]].concat();
     let values = decode_all(&all_wrong).expect("readable");
     assert_eq!(values[0].text().map(str::len), Some(3 * 0xffff));

@@ -1,4 +1,4 @@
-//! The chunk stream (RTMP 1.0, 5.3): messages cut into chunks and put together again.
+//! The chunk stream (RTMP 1.0, 5.3): splits messages into chunks and reassembles them.
 
 mod output;
 mod reader;
@@ -17,10 +17,10 @@ pub use writer::ChunkWriter;
 /// Chunk size before any Set Chunk Size message, in bytes (RTMP 1.0, 5.4.1).
 pub const CHUNK_SIZE_INITIAL: usize = 128;
 
-/// First value of the 3-byte time field that says "see the extended timestamp".
+/// Value of the 3-byte time field from which the time is in the extended timestamp.
 pub(crate) const EXTENDED_TIME: u32 = 0x00ff_ffff;
 
-/// What a message says about itself beside its payload.
+/// Header fields of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageHeader {
     /// Chunk stream id, 2 to 65,599.
@@ -33,12 +33,12 @@ pub struct MessageHeader {
     pub stream: u32,
 }
 
-/// One whole message. `Debug` prints the payload's length only: it may hold a stream key.
+/// One complete message. `Debug` prints only the length of the payload: the payload may hold a stream key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its header.
+    /// Header fields.
     pub header: MessageHeader,
-    /// Its body: a slice of the input block when it came whole in one block and one chunk and is not small.
+    /// Body: a slice of the input block if the message arrived in one block and one chunk and is not small, otherwise a copy.
     pub payload: Bytes,
 }
 
@@ -51,11 +51,14 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Why a chunk stream cannot be read on.
+/// Reasons for which a chunk stream cannot be read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// Announced message length over [`super::limits::MESSAGE_BYTES_MAX`].
-    #[error("peer announced a message of {0} bytes, more than the limit")]
+    #[error(
+        "peer announced a message of {0} bytes, more than the limit of {limit}",
+        limit = super::limits::MESSAGE_BYTES_MAX
+    )]
     MessageTooLong(usize),
     /// More chunk streams than [`super::limits::CHUNK_STREAMS_MAX`].
     #[error("peer uses too many chunk streams")]
@@ -67,6 +70,9 @@ pub enum ChunkError {
     #[error("peer sent a short chunk header on a new chunk stream")]
     NoPreviousHeader,
     /// A message to be written is over [`super::limits::MESSAGE_BYTES_MAX`].
-    #[error("message to send has {0} bytes, more than the limit")]
+    #[error(
+        "message to send has {0} bytes, more than the limit of {limit}",
+        limit = super::limits::MESSAGE_BYTES_MAX
+    )]
     OutgoingTooLong(usize),
 }

@@ -1,4 +1,4 @@
-//! Bytes that wait to be written to the peer, as shared segments for vectored writes.
+//! Bytes to be written to the peer, as shared segments for vectored writes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -43,7 +43,7 @@ impl ChunkOutput {
         count
     }
 
-    /// Removes `written` bytes from the front; more than wait empties the queue.
+    /// Removes `written` bytes from the front; a number over the queued bytes empties the queue.
     pub fn advance(&mut self, written: usize) {
         let mut left = written.min(self.waiting_bytes);
         self.waiting_bytes -= left;
@@ -58,7 +58,7 @@ impl ChunkOutput {
         }
     }
 
-    /// Takes everything as one block; copies only when there is more than one segment.
+    /// Takes all queued bytes as one block; copies only if there is more than one segment.
     pub fn take(&mut self) -> Bytes {
         let bytes = match self.segments.len() {
             0 => Bytes::new(),
@@ -76,22 +76,22 @@ impl ChunkOutput {
         bytes
     }
 
-    /// Bytes that wait.
+    /// Queued bytes.
     pub fn len_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
-    /// Segments that wait.
+    /// Queued segments.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// Whether nothing waits.
+    /// Whether no bytes are queued.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// Bytes ever appended: removed and waiting.
+    /// Bytes ever appended, both removed and queued.
     pub fn total_bytes(&self) -> u64 {
         self.written_bytes + self.waiting_bytes as u64
     }

@@ -1,4 +1,4 @@
-//! Chunks to messages.
+//! Reassembles messages from chunks.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::rtmp::limits::{
 /// Longest chunk header: 3 basic, 11 message, 4 extended time.
 const HEADER_BYTES_MAX: usize = 18;
 
-/// What a chunk stream remembers between chunks.
+/// State of a chunk stream between chunks.
 #[derive(Default)]
 struct Stream {
     id: u32,
@@ -26,35 +26,35 @@ struct Stream {
     length: usize,
     kind: u8,
     stream: u32,
-    /// A header with a length came.
+    /// A header with a length has arrived.
     known: bool,
-    /// A message is unfinished: its header came.
+    /// A message is unfinished: its header has arrived, its payload is incomplete.
     open: bool,
     partial: Vec<u8>,
 }
 
-/// Extended time behind a type 3 header.
+/// Extended time after a type 3 header.
 enum Repeat {
     Absent,
     Present(u32),
     CutOff,
 }
 
-/// A parsed chunk header and how many bytes it took.
+/// A parsed chunk header: its length in bytes and the index of its chunk stream.
 struct Header {
     used: usize,
     index: usize,
 }
 
-/// Puts chunks together to messages.
+/// Reassembles messages from chunks.
 pub struct ChunkReader {
     chunk_size: usize,
     /// Payloads below this are copied.
     copy_below: usize,
     streams: Vec<Stream>,
-    /// Stream and bytes still to come of the chunk being read.
+    /// Index of the chunk stream and missing bytes of the current chunk.
     current: Option<(usize, usize)>,
-    /// Start of a header that did not come whole.
+    /// Start of an incomplete header.
     carry: [u8; HEADER_BYTES_MAX],
     carried: usize,
     unfinished_bytes: usize,
@@ -90,12 +90,13 @@ impl ChunkReader {
         self.chunk_size
     }
 
-    /// Sets the peer's chunk size in bytes, brought into 1 to 16 MiB, from the next chunk on.
+    /// Sets the peer's chunk size in bytes, clamped to 1 byte to 16 MiB, from the next chunk on.
     pub fn set_chunk_size(&mut self, bytes: usize) {
         self.chunk_size = bytes.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
     }
 
-    /// Tells how much memory the blocks read from now on keep alive, in bytes: payloads that are small in it are copied.
+    /// Sets the size of the buffer, in bytes, that each following block keeps in memory. Payloads that are small
+    /// compared with the buffer are copied.
     pub fn set_block_bytes(&mut self, bytes: usize) {
         self.copy_below = (bytes / SMALL_PAYLOAD_PART).max(SMALL_PAYLOAD_BYTES);
     }
@@ -118,12 +119,12 @@ impl ChunkReader {
         }
     }
 
-    /// Takes bytes from the front of `block` until a message is whole (`Some`) or the block is empty (`None`).
+    /// Takes bytes from the front of `block` until a message is complete (`Some`) or the block is empty (`None`).
     ///
     /// # Errors
     /// Any [`ChunkError`]; the reader must not be used after one.
     pub fn read(&mut self, block: &mut Bytes) -> Result<Option<Message>, ChunkError> {
-        // Position in the block: `advance` and `slice` are left to the end, chunks may be one byte long.
+        // Position in the block. `advance` and `slice` run once at the end, because chunks may be one byte long.
         let mut at = 0;
         loop {
             let (index, left) = match self.current {
@@ -150,19 +151,19 @@ impl ChunkReader {
                     }
                 },
             };
-            let piece = left.min(block.len() - at);
+            let taken = left.min(block.len() - at);
             let stream = &mut self.streams[index];
-            if stream.partial.is_empty() && piece == stream.length {
-                let payload = match piece < self.copy_below {
-                    true => Bytes::copy_from_slice(&block[at..at + piece]),
-                    false => block.slice(at..at + piece),
+            if stream.partial.is_empty() && taken == stream.length {
+                let payload = match taken < self.copy_below {
+                    true => Bytes::copy_from_slice(&block[at..at + taken]),
+                    false => block.slice(at..at + taken),
                 };
-                block.advance(at + piece);
+                block.advance(at + taken);
                 return Ok(Some(self.finish(index, payload)));
             }
-            append(stream, &block[at..at + piece]);
-            at += piece;
-            self.unfinished_bytes += piece;
+            append(stream, &block[at..at + taken]);
+            at += taken;
+            self.unfinished_bytes += taken;
             if stream.partial.len() == stream.length {
                 block.advance(at);
                 let payload = Bytes::from(std::mem::take(&mut stream.partial));
@@ -172,7 +173,7 @@ impl ChunkReader {
             if self.unfinished_bytes > UNFINISHED_BYTES_MAX {
                 return Err(ChunkError::TooMuchUnfinished);
             }
-            self.current = (piece < left).then_some((index, left - piece));
+            self.current = (taken < left).then_some((index, left - taken));
             if at == block.len() {
                 block.clear();
                 return Ok(None);
@@ -208,8 +209,8 @@ impl ChunkReader {
         }
     }
 
-    /// Completes a carried header with the front of `block`. Bytes that were carried but turn out to be
-    /// payload (extended time absent) go back to the front of the block.
+    /// Completes a carried header with the front of `block`. If the extended time is absent, the carried bytes after the
+    /// header are payload and go back to the front of the block.
     fn carried_header(&mut self, block: &mut Bytes) -> Result<Option<usize>, ChunkError> {
         let mut joined = self.carry;
         let fresh = block.len().min(HEADER_BYTES_MAX - self.carried);
@@ -237,7 +238,7 @@ impl ChunkReader {
         }
     }
 
-    /// Parses one chunk header at the front of `bytes` and applies it; `None` (and no change) if cut off.
+    /// Parses one chunk header at the front of `bytes` and applies it; `None` (and no change) if it is incomplete.
     fn header(&mut self, bytes: &[u8]) -> Result<Option<Header>, ChunkError> {
         let Some((format, id, basic)) = basic_header(bytes) else { return Ok(None) };
         let fields = [11, 7, 3, 0][usize::from(format)];
@@ -278,10 +279,10 @@ impl ChunkReader {
 }
 
 impl Stream {
-    /// Whether a type 3 header is followed by an extended time, given the bytes behind it.
+    /// Decides whether the bytes after a type 3 header, `rest`, start with an extended time.
     ///
-    /// Old librtmp leaves it out in the middle of a message. So there it is only taken as time if it repeats
-    /// the stored value; before a new message it must be present.
+    /// Old librtmp omits it in the middle of a message. Therefore, within a message, the bytes count as a time only if they repeat
+    /// the stored value. Before a new message the time must be present.
     fn repeated_time(&self, rest: &[u8]) -> Repeat {
         let Some(stored) = self.extended else { return Repeat::Absent };
         let seen = &rest[..rest.len().min(4)];
@@ -327,15 +328,15 @@ impl Stream {
     }
 }
 
-/// Appends with memory that follows what has come, not what was announced.
-fn append(stream: &mut Stream, piece: &[u8]) {
+/// Appends bytes; the reserved memory grows with the received bytes, not with the announced length.
+fn append(stream: &mut Stream, bytes: &[u8]) {
     let partial = &mut stream.partial;
-    if partial.capacity() - partial.len() < piece.len() {
+    if partial.capacity() - partial.len() < bytes.len() {
         let ahead = partial.capacity().max(ALLOCATION_AHEAD_BYTES_MAX);
-        let target = (partial.len() + piece.len()).max(partial.len() + ahead).min(stream.length);
+        let target = (partial.len() + bytes.len()).max(partial.len() + ahead).min(stream.length);
         partial.reserve_exact(target - partial.len());
     }
-    partial.extend_from_slice(piece);
+    partial.extend_from_slice(bytes);
 }
 
 fn be24(bytes: &[u8]) -> u32 {

@@ -1,4 +1,4 @@
-//! Messages to chunks.
+//! Splits messages into chunks.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::{CHUNK_SIZE_INITIAL, ChunkError, ChunkOutput, EXTENDED_TIME, MessageHeader};
 use crate::rtmp::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN, MESSAGE_BYTES_MAX};
 
-/// Payload pieces up to this many bytes are copied behind their header: cheaper than one more segment.
+/// Chunk payloads up to this many bytes are copied after their header: cheaper than one more output segment.
 const INLINE_BYTES_MAX: usize = 256;
 
-/// Bytes of header memory allocated at a time: those of some hundred messages. Every connection has so much.
+/// Bytes of header memory allocated at a time, for a few hundred messages. Every connection has this much.
 const SCRATCH_BYTES: usize = 4 * 1024;
 
 /// Last message written on one chunk stream.
@@ -21,11 +21,11 @@ struct Previous {
     stream: u32,
 }
 
-/// Cuts messages into chunks.
+/// Splits messages into chunks.
 ///
-/// A message starts with a type 1 header when its time did not go back and its message stream is that of the
-/// message before it on the chunk stream, else with type 0. Types 2 and 3 never start a message: they would
-/// save at most seven bytes and are what receivers most often read wrong.
+/// A message starts with a type 1 header if its time does not go back and it has the message stream of the
+/// message before it on the chunk stream, otherwise with type 0. Types 2 and 3 never start a message: they would
+/// save at most seven bytes, and receivers often read them wrong.
 pub struct ChunkWriter {
     chunk_size: usize,
     previous: Vec<Previous>,
@@ -50,16 +50,15 @@ impl ChunkWriter {
         self.chunk_size
     }
 
-    /// Sets the chunk size in bytes, brought into 1 to 16 MiB. The peer must have been told before.
+    /// Sets the chunk size in bytes, clamped to 1 byte to 16 MiB. Announce it to the peer first.
     pub fn set_chunk_size(&mut self, bytes: usize) {
         self.chunk_size = bytes.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
     }
 
-    /// Appends one message with body `prefix` + `payload`. The payload is shared, not copied, except in
-    /// pieces of up to 256 bytes.
+    /// Appends one message with body `prefix` + `payload`. The payload is shared; only slices of up to 256 bytes are copied.
     ///
     /// # Errors
-    /// [`ChunkError::OutgoingTooLong`]; nothing is appended then.
+    /// [`ChunkError::OutgoingTooLong`]; nothing is appended.
     pub fn write(
         &mut self,
         output: &mut ChunkOutput,
@@ -73,22 +72,22 @@ impl ChunkWriter {
         }
         self.reserve(prefix.len(), length);
         let extended = self.start(header, length);
-        let mut room = self.chunk_size;
+        let mut free = self.chunk_size;
         let mut prefix = prefix;
         let mut sent = 0;
         loop {
-            let piece = prefix.len().min(room);
-            self.scratch.put_slice(&prefix[..piece]);
-            prefix = &prefix[piece..];
-            room -= piece;
-            let piece = (payload.len() - sent).min(room);
-            if piece > INLINE_BYTES_MAX {
+            let count = prefix.len().min(free);
+            self.scratch.put_slice(&prefix[..count]);
+            prefix = &prefix[count..];
+            free -= count;
+            let count = (payload.len() - sent).min(free);
+            if count > INLINE_BYTES_MAX {
                 output.push(self.scratch.split().freeze());
-                output.push(payload.slice(sent..sent + piece));
+                output.push(payload.slice(sent..sent + count));
             } else {
-                self.scratch.put_slice(&payload[sent..sent + piece]);
+                self.scratch.put_slice(&payload[sent..sent + count]);
             }
-            sent += piece;
+            sent += count;
             if prefix.is_empty() && sent == payload.len() {
                 break;
             }
@@ -96,13 +95,13 @@ impl ChunkWriter {
             if let Some(time) = extended {
                 self.scratch.put_u32(time);
             }
-            room = self.chunk_size;
+            free = self.chunk_size;
         }
         output.push(self.scratch.split().freeze());
         Ok(())
     }
 
-    /// Makes room for what goes into header memory, so that one allocation serves many messages.
+    /// Reserves header memory, so that one allocation serves many messages.
     fn reserve(&mut self, prefix_bytes: usize, length: usize) {
         let copied = if self.chunk_size <= INLINE_BYTES_MAX { length } else { 2 * INLINE_BYTES_MAX };
         let headers = 18 + 7 * (length / self.chunk_size);
@@ -112,7 +111,7 @@ impl ChunkWriter {
         }
     }
 
-    /// Writes the first header of a message; returns the extended time that every chunk of it repeats.
+    /// Writes the first header of a message; returns the extended time that every chunk of the message repeats.
     fn start(&mut self, header: MessageHeader, length: usize) -> Option<u32> {
         let slot = self.previous.iter_mut().find(|previous| previous.chunk_stream == header.chunk_stream);
         let delta = match &slot {

@@ -17,7 +17,7 @@ const TRANSACTION_PUBLISH: f64 = 5.0;
 const TRANSACTION_FC_UNPUBLISH: f64 = 6.0;
 const TRANSACTION_DELETE_STREAM: f64 = 7.0;
 
-/// Shorter names are no secrets, and replacing them would spoil the text.
+/// Shorter names are not secret, and replacing them would garble the text.
 const SECRET_BYTES_MIN: usize = 4;
 
 impl ClientSession {
@@ -64,10 +64,11 @@ impl ClientSession {
             Stage::CreatingStream if command.transaction == TRANSACTION_CREATE_STREAM => {
                 let id = command.number(1).filter(|id| (0.0..=f64::from(u32::MAX)).contains(id));
                 self.publish(
-                    id.ok_or(RtmpError::Order { what: "a result", before: "the stream id in it" })? as u32
+                    id.ok_or(RtmpError::Order { what: "a createStream result", before: "a stream id" })?
+                        as u32,
                 )
             }
-            // Answers to releaseStream and FCPublish, which many servers leave out.
+            // Answers to releaseStream and FCPublish; many servers do not send them.
             _ => Ok(()),
         }
     }
@@ -91,20 +92,20 @@ impl ClientSession {
     pub(super) fn send_end(&mut self, stream: u32) {
         let key = text(&self.config.stream_key);
         let delete = vec![Value::Null, Value::Number(f64::from(stream))];
-        // A command this short cannot exceed the message limit, the only thing a write can fail at.
+        // A write fails only above the message limit, and this command is short.
         let _ = self
             .call(0, "FCUnpublish", TRANSACTION_FC_UNPUBLISH, vec![Value::Null, key])
             .and_then(|()| self.call(0, "deleteStream", TRANSACTION_DELETE_STREAM, delete));
     }
 
     fn call_error(&mut self, command: &Command) -> Result<(), RtmpError> {
-        let waited_for = match self.stage {
+        let pending = match self.stage {
             Stage::Connecting => TRANSACTION_CONNECT,
             Stage::CreatingStream => TRANSACTION_CREATE_STREAM,
             Stage::Requesting { .. } => TRANSACTION_PUBLISH,
             _ => return Ok(()),
         };
-        match command.transaction == waited_for {
+        match command.transaction == pending {
             true => self.close(status_of(command), true),
             false => Ok(()),
         }
@@ -140,7 +141,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// The server's text without our secrets (servers do echo the publish name) and control characters, at
+    /// The server's text without our secrets (some servers echo the publish name) and without control characters, at
     /// most [`STATUS_CHARS_MAX`] characters long.
     fn presentable(&self, text: &str) -> String {
         let name = self.config.stream_key.as_str();
@@ -159,14 +160,14 @@ impl ClientSession {
     }
 }
 
-/// A status of the server, as it came.
+/// A status of the server, unfiltered.
 struct Status {
     error: bool,
     code: String,
     description: String,
 }
 
-/// The information object of a status: usually the second argument, in some answers the first.
+/// Reads the information object of a status: usually the second argument, in some answers the first.
 fn status_of(command: &Command) -> Status {
     let information = command.args.iter().rev().find(|value| value.member("code").is_some());
     let empty = Value::Null;
@@ -174,7 +175,7 @@ fn status_of(command: &Command) -> Status {
     let field = |name: &str| information.member(name).and_then(Value::text).unwrap_or_default();
     let mut description = field("description");
     if description.is_empty() {
-        // Some servers put bare text in place of the object.
+        // Some servers send plain text instead of the object.
         description = information.text().unwrap_or_default();
     }
     Status {

@@ -1,4 +1,4 @@
-//! The RTMP client's side of one connection: packets are pushed to a destination.
+//! The client side of one RTMP connection: sends packets to a destination.
 
 mod commands;
 mod count;
@@ -23,7 +23,7 @@ const AUDIO_CHUNK_STREAM: u32 = 4;
 const DATA_CHUNK_STREAM: u32 = 5;
 const VIDEO_CHUNK_STREAM: u32 = 6;
 
-/// What the client says to the server. `Debug` never prints the app, the tcUrl or the stream key.
+/// Settings of the client. `Debug` never prints the app, the tcUrl or the stream key.
 #[derive(Clone)]
 pub struct ClientConfig {
     /// Application name.
@@ -66,7 +66,7 @@ impl fmt::Debug for ClientConfig {
     }
 }
 
-/// What happened on the connection. Texts are the server's, bounded and without control characters.
+/// Events of the connection. Texts come from the server; they are bounded and have no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientEvent {
     /// NetStream.Publish.Start came; packets may be sent.
@@ -80,7 +80,7 @@ pub enum ClientEvent {
     },
     /// The server acknowledged bytes; only the newest count is kept.
     Acknowledged {
-        /// Bytes since the start of the connection, never more than were written.
+        /// Bytes since the start of the connection, never more than the written total.
         bytes: u64,
     },
     /// The server ended the publish without an error.
@@ -92,7 +92,7 @@ pub enum ClientEvent {
     },
 }
 
-/// Where the connection stands.
+/// State of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Handshake,
@@ -107,24 +107,24 @@ enum Stage {
     Publishing {
         stream: u32,
     },
-    /// Refused, ended by the server or by us; input is ignored.
+    /// Refused, or ended by either side; input is ignored.
     Closed,
 }
 
-/// The client's side of one connection.
+/// The client side of one connection.
 ///
-/// Drive it by writing [`Self::output`] and feeding what the server sends; acknowledgements and pings need
-/// the reading to go on while publishing. After every `input` poll all events.
+/// Write [`Self::output`] to the server and pass all bytes of the server to [`Self::input`]. Keep reading while publishing:
+/// acknowledgements and pings need it. After every `input` poll all events.
 pub struct ClientSession {
     config: ClientConfig,
     link: Link,
     stage: Stage,
-    /// What the server announced of Enhanced RTMP.
+    /// Codecs that the server announced with Enhanced RTMP.
     announced: Vec<Codec>,
-    /// Output position that the server has acknowledged, and the count that it said last of it.
+    /// Output position that the server has acknowledged, and the 32-bit count of its last acknowledgement.
     acknowledged: u64,
     acknowledged_low: u32,
-    /// It has acknowledged what cannot be.
+    /// The server has sent an impossible acknowledgement.
     acknowledges_wrongly: bool,
     /// At most one start, one end, and one acknowledgement before and between them.
     events: VecDeque<ClientEvent>,
@@ -169,8 +169,8 @@ impl ClientSession {
         result
     }
 
-    /// Whether the server takes `codec`: H.264 and AAC always, the others when it announced them. Meaningful from
-    /// [`ClientEvent::Publishing`] on. There are servers that announce nothing and take them all the same.
+    /// Whether the server accepts `codec`: H.264 and AAC always, the others if it announced them. Meaningful from
+    /// [`ClientEvent::Publishing`] on. Some servers announce no codec and still accept them.
     pub fn takes(&self, codec: Codec) -> bool {
         matches!(codec, Codec::H264 | Codec::Aac) || self.announced.contains(&codec)
     }
@@ -180,12 +180,13 @@ impl ClientSession {
         self.events.pop_front()
     }
 
-    /// Appends one packet to the output; its payload is shared. Configuration records become sequence
-    /// headers. Times are cut to whole milliseconds (a negative decode time is sent as 0) and wrap at 32
+    /// Appends one packet to the output; its payload is shared. Codec configurations become sequence
+    /// headers. Times are rounded down to whole milliseconds (a negative decode time is sent as 0) and wrap at 32
     /// bits.
     ///
     /// # Errors
-    /// [`RtmpError::NotPublishing`], [`RtmpError::OutputFull`] or [`RtmpError::Chunk`]; nothing is appended then and the session goes on.
+    /// [`RtmpError::NotPublishing`], [`RtmpError::OutputFull`] or [`RtmpError::Chunk`]; nothing is appended and the session
+    /// continues.
     pub fn send(&mut self, packet: &Packet) -> Result<(), RtmpError> {
         let Stage::Publishing { stream } = self.stage else { return Err(RtmpError::NotPublishing) };
         let tag = mux(packet);
@@ -193,7 +194,7 @@ impl ClientSession {
             Kind::Audio => (kind::AUDIO, AUDIO_CHUNK_STREAM),
             Kind::Video => (kind::VIDEO, VIDEO_CHUNK_STREAM),
         };
-        // RTMP time wraps at 32 bits, so the cut is meant.
+        // The truncation is intended: RTMP time wraps at 32 bits.
         let timestamp = floor_ms(packet.dts_ns).max(0) as u32;
         let header = MessageHeader { chunk_stream, timestamp, kind, stream };
         self.link.send_media(header, tag.as_slice(), &packet.payload)
@@ -210,21 +211,21 @@ impl ClientSession {
         self.link.send_media(header, &[], &Bytes::from(metadata.encode()))
     }
 
-    /// Asks the server to acknowledge every `bytes` bytes from now on, in place of [`ClientConfig::window_bytes`].
+    /// Asks the server to acknowledge every `bytes` bytes from now on, instead of [`ClientConfig::window_bytes`].
     ///
     /// # Errors
-    /// [`RtmpError::Chunk`]; nothing is appended then.
+    /// [`RtmpError::Chunk`]; nothing is appended.
     pub fn announce_window(&mut self, bytes: u32) -> Result<(), RtmpError> {
         self.link.announce_window(bytes)
     }
 
-    /// Bytes after which the server was asked last to acknowledge; it may have caused that itself by Set Peer Bandwidth.
+    /// Acknowledgement window that was last announced to the server, in bytes. The server can change it with Set Peer Bandwidth.
     pub fn window_bytes(&self) -> u32 {
         self.link.window_sent
     }
 
-    /// Whether the server has ever acknowledged more than was written, less than before, or the same again: its acknowledgements do not
-    /// tell what it has read.
+    /// Whether the server has ever acknowledged more than the written total, less than before, or the same count again. Its
+    /// acknowledgements then do not show how much it has read.
     pub fn acknowledges_wrongly(&self) -> bool {
         self.acknowledges_wrongly
     }
@@ -242,7 +243,7 @@ impl ClientSession {
         &mut self.link.output
     }
 
-    /// Bytes of the peer held in memory: its unfinished messages.
+    /// Bytes of the peer's unfinished messages in memory.
     pub fn held_bytes(&self) -> usize {
         self.link.unfinished_bytes()
     }
@@ -260,16 +261,18 @@ impl ClientSession {
         self.link.finish()
     }
 
-    /// Unwraps a 32-bit count; one that goes back or past what we wrote is cut.
+    /// Unwraps a 32-bit count. A count over the written total is cut to it; a count that goes back or repeats is ignored. Both set
+    /// `acknowledges_wrongly`.
     fn acknowledge(&mut self, low: u32) {
         let written = self.link.output.total_bytes();
-        let Some(said) = unwrapped(self.acknowledged, self.acknowledged_low, low, written) else {
+        let Some(reported) = unwrapped(self.acknowledged, self.acknowledged_low, low, written) else {
             self.acknowledges_wrongly = true;
             return;
         };
-        self.acknowledges_wrongly |= said > written;
-        let bytes = said.min(written);
-        (self.acknowledged, self.acknowledged_low) = (bytes, if said > written { bytes as u32 } else { low });
+        self.acknowledges_wrongly |= reported > written;
+        let bytes = reported.min(written);
+        let low = if reported > written { bytes as u32 } else { low };
+        (self.acknowledged, self.acknowledged_low) = (bytes, low);
         if let Some(ClientEvent::Acknowledged { bytes: newest }) = self.events.back_mut() {
             *newest = bytes;
             return;

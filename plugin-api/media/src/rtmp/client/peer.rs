@@ -1,4 +1,4 @@
-//! What a server says of itself in its answer to `connect` (Enhanced RTMP v1 and v2, "Enhancing NetConnection connect Command").
+//! Codecs that a server announces in its answer to `connect` (Enhanced RTMP v1 and v2, "Enhancing NetConnection connect Command").
 
 use crate::Codec;
 use crate::flv::codec_of_fourcc;
@@ -6,10 +6,10 @@ use crate::rtmp::amf0::Value;
 
 /// Stands for every codec.
 const ANY: &str = "*";
-/// Codecs by Enhanced RTMP; the others are older than it and taken by every server.
+/// Codecs that need Enhanced RTMP; the others are older, and every server accepts them.
 const ENHANCED: [Codec; 3] = [Codec::Hevc, Codec::Av1, Codec::Opus];
 
-/// The codecs a server takes by Enhanced RTMP; none where it says nothing of it.
+/// The Enhanced RTMP codecs that a server accepts; none if it announces nothing.
 pub(super) fn announced(args: &[Value]) -> Vec<Codec> {
     let names: Vec<&str> = args.iter().flat_map(names).collect();
     let is_named = |codec: &Codec| {
@@ -19,12 +19,13 @@ pub(super) fn announced(args: &[Value]) -> Vec<Codec> {
     ENHANCED.into_iter().filter(is_named).collect()
 }
 
-fn names(place: &Value) -> Vec<&str> {
-    let listed = match place.member("fourCcList") {
+fn names(object: &Value) -> Vec<&str> {
+    let listed = match object.member("fourCcList") {
         Some(Value::StrictArray(list)) => list.iter().filter_map(Value::text).collect(),
         _ => Vec::new(),
     };
-    let maps = ["videoFourCcInfoMap", "audioFourCcInfoMap"].into_iter().filter_map(|name| place.member(name));
+    let maps =
+        ["videoFourCcInfoMap", "audioFourCcInfoMap"].into_iter().filter_map(|name| object.member(name));
     let keys = maps.flat_map(|map| match map {
         Value::Object(members) | Value::EcmaArray(members) => members.as_slice(),
         _ => &[],

@@ -56,8 +56,8 @@ impl ServerSession {
         self.result(transaction, Value::Number(f64::from(self.streams_created)))
     }
 
-    /// Answers releaseStream or FCPublish, or keeps it for the decision: before that, an answer would tell
-    /// anyone whether a stream key is known.
+    /// Answers releaseStream or FCPublish, or holds the call until the decision: an earlier answer would reveal
+    /// whether a stream key is valid.
     fn hold_call(&mut self, transaction: f64, fc_publish: bool) -> Result<(), RtmpError> {
         let call = HeldCall { transaction, fc_publish };
         if matches!(self.stage, Stage::Publishing { .. }) {
@@ -107,14 +107,14 @@ impl ServerSession {
         let (Stage::Publishing { stream } | Stage::Requested { stream, .. }) = self.stage else {
             return Ok(());
         };
-        // Another of the peer's own streams may go while this one runs.
+        // The peer may delete another of its own streams while this one runs.
         let other = command.number(1).is_some_and(|number| {
             number != f64::from(stream) && (1.0..=f64::from(self.streams_created)).contains(&number)
         });
         if other { Ok(()) } else { self.unpublish() }
     }
 
-    /// Ends the publish that runs or waits, once.
+    /// Ends the accepted or pending publish, once.
     fn unpublish(&mut self) -> Result<(), RtmpError> {
         let (Stage::Publishing { stream } | Stage::Requested { stream, .. }) = self.stage else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The RTMP server's side of one connection: a publisher comes in.
+//! The server side of one RTMP connection: accepts a publisher.
 
 mod commands;
 mod replies;
@@ -21,11 +21,11 @@ use super::{Metadata, RtmpError};
 use crate::flv::{self, ForeignCodec};
 use crate::{Kind, Packet};
 
-/// What the server announces.
+/// Values that the server announces.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Chunk size announced and used for replies, in bytes. ffmpeg copies it as its own; large messages then
-    /// come in one chunk and need no copy. Default 60,000.
+    /// Chunk size announced and used for replies, in bytes. ffmpeg adopts it for its own chunks; large messages then
+    /// arrive in one chunk and need no copy. Default 60,000.
     pub chunk_size: u32,
     /// Acknowledgement window and peer bandwidth announced, in bytes. Default 2,500,000.
     pub window_bytes: u32,
@@ -37,11 +37,11 @@ impl Default for ServerConfig {
     }
 }
 
-/// Names one publish request within its session.
+/// Identifies one publish request within its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublishId(pub(crate) u32);
 
-/// What happened on the connection.
+/// Events of the connection.
 ///
 /// `Debug` never prints the app, the stream key or the query.
 #[derive(Clone, PartialEq)]
@@ -51,20 +51,20 @@ pub enum ServerEvent {
         /// Application name as sent, without a trailing slash; may hold a key or a query.
         app: String,
     },
-    /// A publisher asks; answer with [`ServerSession::accept_publish`] or [`ServerSession::reject_publish`].
+    /// A publish request; answer with [`ServerSession::accept_publish`] or [`ServerSession::reject_publish`].
     PublishRequested {
-        /// Names the request.
+        /// Id of the request.
         id: PublishId,
         /// Application name, as in `Connected`.
         app: String,
         /// Publish name up to the first `?`; empty if the publisher gave none.
         stream_key: String,
-        /// Publish name behind the first `?`, with its escapes as typed.
+        /// Publish name after the first `?`, with its escapes unchanged.
         query: Option<String>,
     },
-    /// A configuration record or access unit of an accepted publish.
+    /// A codec configuration or access unit of an accepted publish.
     Packet(Packet),
-    /// A track of an accepted publish has a codec that is left out; comes once for each kind of track and publish.
+    /// A track of an accepted publish has an unsupported codec; comes once for each kind of track and publish.
     Foreign(ForeignCodec),
     /// Numbers of an onMetaData message of an accepted publish.
     Metadata(Metadata),
@@ -98,18 +98,18 @@ pub struct ServerStats {
     pub malformed_tags: u64,
 }
 
-/// Where the connection stands.
+/// State of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Handshake or `connect` is due.
     Connecting,
-    /// Connected; nothing was published yet.
+    /// Connected; no publish request yet.
     Connected,
     /// A publish waits for the caller's decision.
     Requested { id: PublishId, stream: u32 },
     /// The publish was accepted.
     Publishing { stream: u32 },
-    /// The publisher ended its publish; it may ask for another.
+    /// The publisher ended its publish; it may request another.
     Unpublished,
     /// We refused or ended the publish; input is ignored.
     Closed,
@@ -119,14 +119,14 @@ enum Stage {
 #[derive(Debug, Clone, Copy)]
 struct HeldCall {
     transaction: f64,
-    /// FCPublish, which wants a notice beside its result; else releaseStream.
+    /// FCPublish, which needs a notice besides its result; otherwise releaseStream.
     fc_publish: bool,
 }
 
-/// The server's side of one connection.
+/// The server side of one connection.
 ///
-/// After every `input`, decision and end: poll all events, and write what [`Self::take_output`] gives, also
-/// after an error. Media that comes before the decision is held up to a limit; media without any publish
+/// After every `input`, decision and end: poll all events and write the bytes of [`Self::take_output`], also
+/// after an error. Media before the decision is held up to a limit; media without a publish
 /// request is an error.
 pub struct ServerSession {
     config: ServerConfig,
@@ -179,7 +179,7 @@ impl ServerSession {
         }
     }
 
-    /// What the client says it is (`flashVer` of `connect`), at most [`NAME_BYTES_MAX`](super::limits::NAME_BYTES_MAX) bytes; empty before `connect`.
+    /// The client's `flashVer` from `connect`, at most [`NAME_BYTES_MAX`](super::limits::NAME_BYTES_MAX) bytes; empty before `connect`.
     pub fn flash_ver(&self) -> &str {
         &self.flash_ver
     }
@@ -187,7 +187,7 @@ impl ServerSession {
     /// Takes bytes read from the peer, all of them.
     ///
     /// # Errors
-    /// Any [`RtmpError`]; write what [`Self::take_output`] holds and close. Later calls give
+    /// Any [`RtmpError`]; write the bytes of [`Self::take_output`] and close the connection. Later calls give
     /// [`RtmpError::Failed`].
     pub fn input(&mut self, bytes: Bytes) -> Result<(), RtmpError> {
         if self.failed {
@@ -198,8 +198,9 @@ impl ServerSession {
         result
     }
 
-    /// Tells how large the buffer is, in bytes, that the blocks given to [`Self::input`] from now on are pieces of. Payloads
-    /// below an eighth of it are copied out of it, so that a small packet does not keep a large buffer in memory.
+    /// Sets the size of the buffer, in bytes, that each following block of [`Self::input`] is a slice of. Payloads smaller than
+    /// this size divided by [`SMALL_PAYLOAD_PART`](super::limits::SMALL_PAYLOAD_PART) are copied, so that a small packet does
+    /// not keep a large buffer in memory.
     pub fn set_block_bytes(&mut self, bytes: usize) {
         self.link.set_block_bytes(bytes);
     }
@@ -214,10 +215,10 @@ impl ServerSession {
         self.link.output.take()
     }
 
-    /// Answers a publish with NetStream.Publish.Start and hands on the media held for it.
+    /// Answers a publish with NetStream.Publish.Start and delivers the media held for it.
     ///
     /// # Errors
-    /// [`RtmpError::NoSuchRequest`] when the request was withdrawn or decided (the session goes on); any
+    /// [`RtmpError::NoSuchRequest`] if the request was withdrawn or decided (the session continues); any
     /// other error as from [`Self::input`].
     pub fn accept_publish(&mut self, id: PublishId) -> Result<(), RtmpError> {
         let Stage::Requested { id: pending, stream } = self.stage else {
@@ -243,9 +244,9 @@ impl ServerSession {
         }
     }
 
-    /// Tells a running or asking publisher that its publish is over; all later input is ignored.
+    /// Ends an accepted or pending publish and notifies the publisher; all later input is ignored.
     ///
-    /// The level is "status" for codes that end in `.Success`, else "error".
+    /// The level is "status" for codes that end in `.Success`, otherwise "error".
     pub fn end_publish(&mut self, code: &str, description: &str) {
         if let Stage::Publishing { stream } | Stage::Requested { stream, .. } = self.stage {
             self.stage = Stage::Closed;
@@ -340,7 +341,7 @@ impl ServerSession {
                 self.stats.ignored_tags += 1;
                 self.name_foreign(track, &message.payload)?;
             }
-            // A broken tag is the encoder's slip in one message; the chunk stream is still whole.
+            // A broken tag affects one message only; the chunk stream stays intact.
             Err(_) if message.payload.is_empty() => self.stats.ignored_tags += 1,
             Err(_) => self.stats.malformed_tags += 1,
         }

@@ -7,7 +7,7 @@ use crate::rtmp::RtmpError;
 use crate::rtmp::amf0::Value;
 use crate::rtmp::message::{Command, Control, text};
 
-/// Status code of a publish that cannot be taken under its name.
+/// Status code of a publish whose name cannot be accepted.
 pub(super) const CODE_BAD_NAME: &str = "NetStream.Publish.BadName";
 /// Status code of a publish that ended.
 pub(super) const CODE_UNPUBLISHED: &str = "NetStream.Unpublish.Success";
@@ -29,7 +29,7 @@ impl ServerSession {
         ];
         let mut information = status_members("status", "NetConnection.Connect.Success", "connected");
         information.push(("objectEncoding".to_owned(), Value::Number(0.0)));
-        // Some clients look for the capabilities here, others in the properties; old ones pass over both.
+        // Some clients look for the capabilities here, others in the properties; old ones ignore both.
         information.extend(enhanced_members());
         properties.extend(enhanced_members());
         let (properties, information) = (Value::Object(properties), Value::Object(information));
@@ -58,7 +58,7 @@ impl ServerSession {
     pub(super) fn refuse_held_calls(&mut self, code: &str, description: &str) {
         for call in std::mem::take(&mut self.held_calls) {
             let information = status_object("error", code, description);
-            // A reply is far below the message limit, the only thing a write can fail at.
+            // A write fails only above the message limit, and a reply is far below it.
             let _ = self.reply("_error", call.transaction, vec![Value::Null, information]);
         }
     }
@@ -70,7 +70,7 @@ impl ServerSession {
         let _ = self.link.send_command(stream, &command);
     }
 
-    /// Answers a call; transaction 0 wants no answer.
+    /// Answers a call; a call with transaction 0 gets no answer.
     fn reply(&mut self, name: &str, transaction: f64, args: Vec<Value>) -> Result<(), RtmpError> {
         if transaction == 0.0 {
             return Ok(());
@@ -88,7 +88,7 @@ fn status_object(level: &str, code: &str, description: &str) -> Value {
     Value::Object(status_members(level, code, description))
 }
 
-/// What we can take in Enhanced RTMP.
+/// Capabilities announced with Enhanced RTMP.
 fn enhanced_members() -> [(String, Value); 3] {
     let map = |codecs: &[Codec]| {
         let members = codecs.iter().map(|codec| {

@@ -1,4 +1,4 @@
-//! Discontinuities: records, gaps, jumps, tracks that come and go.
+//! Discontinuities: codec configurations, gaps, jumps, tracks that start and stop.
 
 use super::*;
 
@@ -7,11 +7,11 @@ fn breaks(segments: &[Segment]) -> Vec<usize> {
 }
 
 #[test]
-fn repeated_and_taken_back_records_change_nothing() {
+fn repeated_and_reverted_records_change_nothing() {
     let mut packets = vec![];
     for start in (0..8000).step_by(2000) {
         packets.extend([record(AVC), record(OPUS)]);
-        packets.extend(mixed([pictures(start, start + 2000, 2000), sound(start, start + 2000)]));
+        packets.extend(mixed([frames(start, start + 2000, 2000), audio(start, start + 2000)]));
     }
     packets.extend([record(OTHER_AVC), record(AVC), key(8000)]);
     let (_, segments, stats) = session(&packets);
@@ -19,12 +19,12 @@ fn repeated_and_taken_back_records_change_nothing() {
 }
 
 #[test]
-fn changed_records_are_gathered_until_the_next_keyframe() {
+fn changed_records_apply_from_the_next_keyframe() {
     let mut segmenter = Segmenter::new(0);
-    let first = mixed([vec![record(AVC), record(OPUS)], pictures(0, 5000, 2000), sound(0, 5000)]);
+    let first = mixed([vec![record(AVC), record(OPUS)], frames(0, 5000, 2000), audio(0, 5000)]);
     push(&mut segmenter, &first);
     push(&mut segmenter, &[record(OTHER_AVC), record(AAC)]);
-    push(&mut segmenter, &mixed([pictures(5000, 9000, 2000)]));
+    push(&mut segmenter, &mixed([frames(5000, 9000, 2000)]));
     push(&mut segmenter, &[packet(AAC, Role::Data, false, 9000, 10)]);
     segmenter.finish();
     let events = events(&mut segmenter);
@@ -43,7 +43,7 @@ fn changed_records_are_gathered_until_the_next_keyframe() {
             _ => None,
         })
         .collect();
-    // The group that the new record interrupts is a whole segment.
+    // The GOP before the new configuration is a segment of its own.
     assert_eq!((breaks(&segments), durations(&segments)), (vec![3], vec![2000, 2000, 1000, 2000, 2000]));
     assert_eq!(segments[3].init_id, 1);
 }
@@ -53,7 +53,7 @@ fn keyframes_carry_their_parameter_sets_from_the_second_configuration_on() {
     let mut packets = vec![];
     for (start, which) in [(0, AVC), (4000, OTHER_AVC), (8000, AVC)] {
         packets.push(record(which));
-        packets.extend(pictures(start, start + 4000, 2000));
+        packets.extend(frames(start, start + 4000, 2000));
     }
     let (_, segments, _) = session(&packets);
     let sets = |which: usize| crate::codec::avc::in_band(RECORDS[which].1).expect("lengths of four bytes");
@@ -66,17 +66,17 @@ fn keyframes_carry_their_parameter_sets_from_the_second_configuration_on() {
     assert_eq!(
         found,
         [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)],
-        "a reader may have any of the first two"
+        "keyframes of later configurations carry their own parameter sets"
     );
 }
 
 #[test]
-fn a_gap_ends_the_unfinished_segment_and_times_may_start_anew() {
+fn a_gap_ends_the_unfinished_segment_and_timestamps_may_restart() {
     let mut segmenter = Segmenter::new(0);
-    let start = mixed([vec![record(AVC), record(OPUS)], pictures(0, 5000, 2000), sound(0, 5000)]);
+    let start = mixed([vec![record(AVC), record(OPUS)], frames(0, 5000, 2000), audio(0, 5000)]);
     push(&mut segmenter, &start);
     segmenter.gap();
-    for packet in mixed([vec![record(AVC), record(OPUS)], pictures(0, 4000, 2000), sound(0, 4000)]) {
+    for packet in mixed([vec![record(AVC), record(OPUS)], frames(0, 4000, 2000), audio(0, 4000)]) {
         segmenter.push(&packet, 1_009_000);
     }
     segmenter.finish();
@@ -84,14 +84,14 @@ fn a_gap_ends_the_unfinished_segment_and_times_may_start_anew() {
     let segments = segments(&mut segmenter);
     assert_eq!((breaks(&segments), durations(&segments)), (vec![3], vec![2000, 2000, 1000, 2000, 2000]));
     assert_eq!(stats.samples_dropped, 0);
-    // The same initialization segment serves, the wall clock is asked again, decode times go on.
+    // The initialization segment stays, the wall time is anchored again, decode times continue.
     assert!(segments.iter().all(|segment| segment.init_id == 0));
     let walls: Vec<i64> = segments.iter().map(|segment| segment.program_date_time_ms).collect();
     assert_eq!(walls, [1_000_000, 1_002_000, 1_004_000, 1_009_000, 1_011_000]);
     assert_eq!(first_tick(&segments[3], 0), 5000 * 90);
-    // A wall clock that was set back does not set the playlist back.
+    // A wall clock that is set back does not move the playlist back.
     segmenter.gap();
-    for packet in pictures(0, 4000, 2000) {
+    for packet in frames(0, 4000, 2000) {
         segmenter.push(&packet, 5);
     }
     segmenter.finish();
@@ -99,63 +99,63 @@ fn a_gap_ends_the_unfinished_segment_and_times_may_start_anew() {
 }
 
 #[test]
-fn jumps_of_the_time_stamps_are_discontinuities() {
-    // Step of the time stamps to a keyframe, whether it is a jump. Pictures that are missing for a second or more
-    // make their group too long for the target, and less makes a long group.
+fn timestamp_jumps_are_discontinuities() {
+    // Step of the timestamps to a keyframe, and whether it is a jump. A second or more of lost frames makes the GOP
+    // too long for the target; less only makes a long GOP.
     let table = [(400, false), (960, false), (1000, true), (2600, true), (3_600_000, true)];
     for (step, jump) in table.into_iter().chain([(-500, false), (-3000, true)]) {
-        let first = mixed([vec![record(AVC)], pictures(0, 6000, 2000)]);
-        let second = pictures(6000 - 40 + step, 10_000 - 40 + step, 2000);
+        let first = mixed([vec![record(AVC)], frames(0, 6000, 2000)]);
+        let second = frames(6000 - 40 + step, 10_000 - 40 + step, 2000);
         let packets: Vec<Packet> = first.into_iter().chain(second).collect();
         let (target, segments, stats) = session(&packets);
         assert_eq!(breaks(&segments).len(), usize::from(jump), "{step} ms: {:?}", durations(&segments));
         assert_eq!(target, if step == 960 { 10 } else { 2 }, "{step} ms");
         assert_eq!(stats.samples_dropped, 0, "{step} ms");
     }
-    // In the middle of a group nothing can be decoded until the next keyframe.
-    let first = mixed([vec![record(AVC)], pictures(0, 5000, 2000)]);
-    let rest: Vec<Packet> = pictures(100_000, 104_000, 2000).split_off(10);
+    // In the middle of a GOP no frame can be decoded until the next keyframe.
+    let first = mixed([vec![record(AVC)], frames(0, 5000, 2000)]);
+    let rest: Vec<Packet> = frames(100_000, 104_000, 2000).split_off(10);
     let packets: Vec<Packet> = first.into_iter().chain(rest).collect();
     let (_, segments, stats) = session(&packets);
     assert_eq!((breaks(&segments), stats.samples_dropped), (vec![3], 40));
 }
 
 #[test]
-fn sound_that_stops_and_returns_changes_the_tracks() {
+fn audio_that_stops_and_resumes_changes_the_tracks() {
     let packets = mixed([
         vec![record(AVC), record(OPUS)],
-        pictures(0, 20_000, 2000),
-        sound(0, 5000),
-        sound(13_000, 20_000),
+        frames(0, 20_000, 2000),
+        audio(0, 5000),
+        audio(13_000, 20_000),
     ]);
     let (_, segments, _) = session(&packets);
     let tracks: Vec<u32> = segments.iter().map(|segment| segment.init_id).collect();
-    // Off at the first keyframe 3 s after the last sound, on at the first keyframe after its return.
+    // Off at the first keyframe 3 s after the last audio, on at the first keyframe after it resumes.
     assert_eq!((breaks(&segments), &tracks[..]), (vec![4, 7], &[0, 0, 0, 0, 1, 1, 1, 2, 2, 2][..]));
 }
 
 #[test]
-fn pictures_that_stop_and_return_change_the_tracks() {
+fn video_that_stops_and_resumes_changes_the_tracks() {
     let mut packets = mixed([
         vec![record(AVC), record(OPUS)],
-        pictures(0, 6000, 2000),
-        sound(0, 30_000),
-        pictures(24_000, 30_000, 2000),
+        frames(0, 6000, 2000),
+        audio(0, 30_000),
+        frames(24_000, 30_000, 2000),
     ]);
     packets.retain(|packet| packet.is_config() || packet.dts_ns < 28_000 * MS);
     let (_, segments, _) = session(&packets);
-    let pictures: Vec<bool> = segments.iter().map(|segment| segment.video_samples > 0).collect();
-    let alone = pictures.iter().filter(|with| !**with).count();
-    assert_eq!((breaks(&segments).len(), alone), (2, 5), "{pictures:?} {:?}", durations(&segments));
+    let frames: Vec<bool> = segments.iter().map(|segment| segment.video_samples > 0).collect();
+    let alone = frames.iter().filter(|with| !**with).count();
+    assert_eq!((breaks(&segments).len(), alone), (2, 5), "{frames:?} {:?}", durations(&segments));
 }
 
 #[test]
-fn sound_alone_starts_a_session_and_pictures_may_follow() {
-    let packets = mixed([vec![record(OPUS)], sound(0, 9000)]);
+fn an_audio_only_session_may_get_video_later() {
+    let packets = mixed([vec![record(OPUS)], audio(0, 9000)]);
     let mut segmenter = Segmenter::new(0);
     push(&mut segmenter, &packets);
     push(&mut segmenter, &[record(AVC)]);
-    push(&mut segmenter, &mixed([pictures(9000, 13_000, 2000), sound(9000, 13_000)]));
+    push(&mut segmenter, &mixed([frames(9000, 13_000, 2000), audio(9000, 13_000)]));
     segmenter.finish();
     let segments = segments(&mut segmenter);
     assert_eq!(durations(&segments), [2000, 2000, 2000, 2000, 1000, 2000, 2000]);
@@ -168,7 +168,7 @@ fn a_refused_record_stops_only_its_track() {
     let mut segmenter = Segmenter::new(0);
     let broken = Packet { payload: Bytes::from_static(b"broken"), ..record(OPUS) };
     push(&mut segmenter, &[broken, record(AVC)]);
-    push(&mut segmenter, &mixed([pictures(0, 6000, 2000), sound(0, 6000)]));
+    push(&mut segmenter, &mixed([frames(0, 6000, 2000), audio(0, 6000)]));
     segmenter.finish();
     let (stats, events) = (segmenter.stats(), events(&mut segmenter));
     let refused = |event: &Event| matches!(event, Event::TrackRefused { kind: Kind::Audio, .. });

@@ -1,4 +1,4 @@
-//! Parts: where they end, and what becomes of them when a segment ends otherwise.
+//! Boundaries of parts, and parts of segments that end early.
 
 use super::*;
 
@@ -24,10 +24,10 @@ fn drain(segmenter: &mut Segmenter, parts: &mut Vec<Part>, segments: &mut Vec<Se
                 parts.push(part);
             }
             Event::Segment(segment) => {
-                let of: Vec<&Part> = parts.iter().filter(|part| part.sequence == segment.sequence).collect();
-                assert!(of.iter().enumerate().all(|(index, part)| part.index as usize == index));
-                assert!(segment.bytes == of.iter().map(|part| &part.bytes[..]).collect::<Vec<_>>().concat());
-                assert_eq!(segment.duration_ns, of.iter().map(|part| part.duration_ns).sum::<i64>());
+                let own: Vec<&Part> = parts.iter().filter(|part| part.sequence == segment.sequence).collect();
+                assert!(own.iter().enumerate().all(|(index, part)| part.index as usize == index));
+                assert!(segment.bytes == own.iter().map(|part| &part.bytes[..]).collect::<Vec<_>>().concat());
+                assert_eq!(segment.duration_ns, own.iter().map(|part| part.duration_ns).sum::<i64>());
                 segments.push(segment);
             }
             _ => {}
@@ -40,9 +40,9 @@ fn millis(parts: &[Part]) -> Vec<(u64, i64, bool)> {
 }
 
 #[test]
-fn parts_are_whole_pictures_and_the_last_is_the_rest() {
-    // 13 pictures of 40 ms are 520 ms; 50 pictures are a segment.
-    let packets = mixed([vec![record(AVC), record(OPUS)], pictures(0, 8000, 2000), sound(0, 8000)]);
+fn parts_have_whole_frames_and_the_last_part_has_the_remainder() {
+    // 13 frames of 40 ms are 520 ms; 50 frames are a segment.
+    let packets = mixed([vec![record(AVC), record(OPUS)], frames(0, 8000, 2000), audio(0, 8000)]);
     let (parts, segments, mut segmenter) = parted(&packets);
     assert_eq!(segmenter.part_target_ns(), Some(522 * MS));
     let of_one = |sequence| {
@@ -50,7 +50,7 @@ fn parts_are_whole_pictures_and_the_last_is_the_rest() {
     };
     assert_eq!(millis(&parts)[..8], [of_one(5), of_one(6)].concat());
     assert_eq!(durations(&segments), [2000; 3]);
-    // The end of the last one has not come yet; it is out all the same.
+    // The last segment has not ended, but its complete parts are emitted.
     assert_eq!(millis(&parts)[12..], of_one(8)[..3]);
     let (mut parts, mut segments) = (parts, segments);
     segmenter.finish();
@@ -62,13 +62,13 @@ fn parts_are_whole_pictures_and_the_last_is_the_rest() {
 }
 
 #[test]
-fn a_part_is_out_before_the_next_picture_but_one() {
-    let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000)]);
+fn a_part_is_emitted_when_the_frame_after_it_arrives() {
+    let packets = mixed([vec![record(AVC)], frames(0, 4000, 2000)]);
     let mut segmenter = Segmenter::new(5).with_parts(HALF);
     push(&mut segmenter, &packets);
     push(&mut segmenter, &[key(4000)]);
     events(&mut segmenter);
-    // Its thirteenth picture ends at 4520 ms, which the next one tells.
+    // The thirteenth frame ends at 4520 ms; this is known when the next frame arrives.
     for ms in (4040..4520).step_by(40) {
         push(&mut segmenter, &[delta(ms)]);
         assert!(events(&mut segmenter).is_empty(), "{ms} ms");
@@ -78,8 +78,8 @@ fn a_part_is_out_before_the_next_picture_but_one() {
 }
 
 #[test]
-fn sound_alone_comes_in_parts() {
-    let packets = mixed([vec![record(OPUS)], sound(0, 8000)]);
+fn audio_only_sessions_have_parts() {
+    let packets = mixed([vec![record(OPUS)], audio(0, 8000)]);
     let (parts, segments, segmenter) = parted(&packets);
     assert_eq!(segmenter.part_target_ns(), Some(520 * MS));
     assert_eq!(millis(&parts)[..4], [(5, 520, true), (5, 520, true), (5, 520, true), (5, 440, true)]);
@@ -87,27 +87,27 @@ fn sound_alone_comes_in_parts() {
 }
 
 #[test]
-fn sound_that_comes_late_is_in_a_later_part() {
-    let mut packets = mixed([pictures(0, 8000, 2000), sound(0, 8000)]);
-    // In the order of arrival sound is 200 ms behind.
+fn late_audio_goes_into_a_later_part() {
+    let mut packets = mixed([frames(0, 8000, 2000), audio(0, 8000)]);
+    // Audio arrives 200 ms behind video.
     let behind = |packet: &Packet| if packet.kind() == Kind::Audio { 200 * MS } else { 0 };
     packets.sort_by_key(|packet| packet.dts_ns + behind(packet));
     packets.splice(0..0, [record(AVC), record(OPUS)]);
     let (parts, segments, segmenter) = parted(&packets);
     assert_eq!((durations(&segments), segmenter.stats().samples_dropped), (vec![2000; 3], 0));
-    // The segment waits for its sound and is whole.
+    // The segment waits for its audio and is complete.
     let starts: Vec<u64> = segments.iter().map(|segment| first_tick(segment, 1)).collect();
     assert_eq!(starts, [0, 96_000, 192_000]);
     assert_eq!(millis(&parts)[..4].iter().map(|part| part.1).collect::<Vec<_>>(), [520, 520, 520, 440]);
 }
 
 #[test]
-fn what_is_out_is_not_taken_back() {
-    // The encoder goes in the middle of a segment.
-    let packets = mixed([vec![record(AVC)], pictures(0, 7200, 2000)]);
+fn emitted_parts_are_never_withdrawn() {
+    // The encoder disconnects in the middle of a segment.
+    let packets = mixed([vec![record(AVC)], frames(0, 7200, 2000)]);
     let (mut parts, mut segments, mut segmenter) = parted(&packets);
     segmenter.gap();
-    push(&mut segmenter, &mixed([pictures(0, 2600, 2000)]));
+    push(&mut segmenter, &mixed([frames(0, 2600, 2000)]));
     drain(&mut segmenter, &mut parts, &mut segments);
     assert_eq!(durations(&segments), [2000, 2000, 2000, 1200, 2000]);
     assert_eq!(
@@ -116,8 +116,8 @@ fn what_is_out_is_not_taken_back() {
     );
     assert_eq!(segments[4].sequence, 9);
     assert_eq!(segmenter.stats().samples_dropped, 0);
-    // Nothing of the last one is out yet.
-    let packets = mixed([vec![record(AVC)], pictures(0, 6200, 2000)]);
+    // No part of the last segment is emitted yet.
+    let packets = mixed([vec![record(AVC)], frames(0, 6200, 2000)]);
     let (mut parts, mut segments, mut segmenter) = parted(&packets);
     segmenter.gap();
     drain(&mut segmenter, &mut parts, &mut segments);
@@ -125,43 +125,43 @@ fn what_is_out_is_not_taken_back() {
 }
 
 #[test]
-fn last_pictures_without_sound_stay_with_the_segment_before() {
-    // Where pictures and sound end; durations of the last two segments; parts of the last.
+fn last_frames_without_audio_stay_in_the_segment_before() {
+    // End of video, end of audio, durations of the last two segments, parts of the last.
     let table: [(i64, i64, &[i64], &[i64]); 6] = [
         (6040, 6000, &[2000, 2040], &[520, 520, 520, 480]),
         (6080, 6000, &[2000, 2080], &[520, 520, 520, 520]),
         (6200, 6000, &[2000, 2200], &[520, 520, 520, 520, 120]),
-        // There is sound up to the cut and not behind it.
+        // There is audio up to the cut and not after it.
         (6200, 5600, &[2000, 2200], &[520, 520, 520, 520, 120]),
         // Too long for the target.
         (6520, 6000, &[2000, 520], &[520]),
         (6080, 6020, &[2000, 80], &[80]),
     ];
-    for (pictures_end, sound_end, expected, expected_parts) in table {
+    for (frames_end, audio_end, expected, expected_parts) in table {
         let packets =
-            mixed([vec![record(AVC), record(OPUS)], pictures(0, pictures_end, 2000), sound(0, sound_end)]);
+            mixed([vec![record(AVC), record(OPUS)], frames(0, frames_end, 2000), audio(0, audio_end)]);
         for ends in [Segmenter::gap, Segmenter::finish] {
             let (mut parts, mut segments, mut segmenter) = parted(&packets);
             ends(&mut segmenter);
             drain(&mut segmenter, &mut parts, &mut segments);
             let lasts = durations(&segments);
-            assert_eq!(lasts[lasts.len() - 2..], *expected, "{pictures_end} {sound_end}");
+            assert_eq!(lasts[lasts.len() - 2..], *expected, "{frames_end} {audio_end}");
             let last = segments.last().map(|segment| segment.sequence);
             let of_last = parts.iter().filter(|part| Some(part.sequence) == last);
             let of_last: Vec<i64> = of_last.map(|part| part.duration_ns / MS).collect();
-            assert_eq!(of_last, expected_parts, "{pictures_end} {sound_end}");
-            assert_eq!(segmenter.stats().samples_dropped, 0, "{pictures_end} {sound_end}");
+            assert_eq!(of_last, expected_parts, "{frames_end} {audio_end}");
+            assert_eq!(segmenter.stats().samples_dropped, 0, "{frames_end} {audio_end}");
             let mut plain = Segmenter::new(5);
             push(&mut plain, &packets);
             ends(&mut plain);
-            assert_eq!(durations(&super::segments(&mut plain)), lasts, "{pictures_end} {sound_end}");
+            assert_eq!(durations(&super::segments(&mut plain)), lasts, "{frames_end} {audio_end}");
         }
     }
 }
 
 #[test]
-fn a_keyframe_too_many_ends_a_segment_early() {
-    // Groups of two seconds with a scene cut in one: without parts it would be split at the cut when it is too long.
+fn an_extra_keyframe_ends_a_segment_early() {
+    // GOPs of two seconds, one with a scene cut: without parts the segment would be split at the cut once it is too long.
     let keys = [0, 2000, 4000, 4800, 6800, 8800];
     let packets = mixed([vec![record(AVC)], keyed(&keys, 10_800)]);
     let (parts, segments, segmenter) = parted(&packets);
@@ -172,46 +172,46 @@ fn a_keyframe_too_many_ends_a_segment_early() {
 }
 
 #[test]
-fn pictures_that_are_too_long_are_not_cut() {
-    // A picture of 900 ms in the middle, as screen sharing sends them.
-    let mut packets = mixed([vec![record(AVC)], pictures(0, 6000, 2000)]);
+fn long_frames_are_not_cut() {
+    // A frame of 900 ms in the middle, as screen sharing sends them.
+    let mut packets = mixed([vec![record(AVC)], frames(0, 6000, 2000)]);
     packets.retain(|packet| !(4240 * MS..5100 * MS).contains(&packet.dts_ns));
     let (parts, segments, _) = parted(&packets);
     assert_eq!(durations(&segments), [2000; 2]);
     let open: Vec<_> = millis(&parts).into_iter().filter(|part| part.0 == 7).collect();
-    // Six pictures would be too short for a part; with the long one it is too long, and listed as long as allowed.
+    // Six frames are too short for a part. With the long frame the part is over the target, which is allowed.
     assert_eq!(open, [(7, 1120, true), (7, 520, false)]);
 }
 
-/// One picture a second from `from` to `to`, with a keyframe after every `group` milliseconds.
-fn slow(from: i64, to: i64, group: i64) -> Vec<Packet> {
-    let picture = |ms| if (ms - from) % group == 0 { key(ms) } else { delta(ms) };
-    (from..to).step_by(1000).map(picture).collect()
+/// One frame per second from `from` to `to`, with a keyframe every `gop` milliseconds.
+fn slow(from: i64, to: i64, gop: i64) -> Vec<Packet> {
+    let frame = |ms| if (ms - from) % gop == 0 { key(ms) } else { delta(ms) };
+    (from..to).step_by(1000).map(frame).collect()
 }
 
 #[test]
-fn an_encoder_that_returns_with_a_picture_a_second_loses_nothing() {
-    // Length of its groups; durations of the segments after the return; whether the target has to rise.
+fn an_encoder_that_reconnects_with_one_frame_per_second_loses_nothing() {
+    // Length of its GOPs; durations of the segments after the reconnect; whether the target must rise.
     let table: [(i64, &[i64], bool); 4] = [
         (2000, &[2000; 12], false),
         (4000, &[4000; 6], true),
         (8000, &[8000; 3], true),
-        // Too long for any target: cut in the group, at a picture.
+        // Too long for any target: cut inside the GOP, at a frame.
         (24_000, &[10_000, 10_000, 4000], true),
     ];
-    for (group, expected, is_raised) in table {
+    for (gop, expected, is_raised) in table {
         let mut segmenter = Segmenter::new(5).with_parts(HALF);
         push(
             &mut segmenter,
-            &mixed([vec![record(AVC), record(OPUS)], pictures(0, 6000, 2000), sound(0, 6000)]),
+            &mixed([vec![record(AVC), record(OPUS)], frames(0, 6000, 2000), audio(0, 6000)]),
         );
         segmenter.gap();
-        push(&mut segmenter, &mixed([slow(0, 24_000, group), sound(0, 24_000)]));
+        push(&mut segmenter, &mixed([slow(0, 24_000, gop), audio(0, 24_000)]));
         segmenter.finish();
-        let told = events(&mut segmenter);
-        let raises = told.iter().filter(|event| matches!(event, Event::TargetRaised { .. })).count();
-        assert_eq!(raises, usize::from(is_raised), "groups of {group} ms");
-        let segments: Vec<&Segment> = told
+        let events = events(&mut segmenter);
+        let raises = events.iter().filter(|event| matches!(event, Event::TargetRaised { .. })).count();
+        assert_eq!(raises, usize::from(is_raised), "GOPs of {gop} ms");
+        let segments: Vec<&Segment> = events
             .iter()
             .filter_map(|event| match event {
                 Event::Segment(segment) => Some(segment),
@@ -220,10 +220,10 @@ fn an_encoder_that_returns_with_a_picture_a_second_loses_nothing() {
             .skip(3)
             .collect();
         let lasts = segments.iter().map(|segment| segment.duration_ns / MS).collect::<Vec<_>>();
-        // The last picture lasts as long as the one before it.
-        assert_eq!(lasts, expected, "groups of {group} ms");
+        // The last frame lasts as long as the one before it.
+        assert_eq!(lasts, expected, "GOPs of {gop} ms");
         let broken = segments.iter().map(|segment| segment.discontinuity);
-        assert!(broken.eq((0..segments.len()).map(|index| index == 0)), "groups of {group} ms");
+        assert!(broken.eq((0..segments.len()).map(|index| index == 0)), "GOPs of {gop} ms");
         let stats = segmenter.stats();
         assert_eq!((stats.samples_in, stats.samples_dropped), (150 + 300 + 24 + 1200, 0), "{stats:?}");
         assert_eq!(stats.samples_out, stats.samples_in);

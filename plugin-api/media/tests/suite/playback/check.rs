@@ -19,7 +19,7 @@ struct Read {
     key: bool,
 }
 
-/// Packets of video and of audio in a file. Nothing may be said of one that can be decoded on its own.
+/// Video and audio packets of a file. ffprobe must not warn about an independent segment.
 fn probe(path: &Path, independent: bool) -> [Vec<Read>; 2] {
     let entries = "packet=codec_type,pts_time,flags";
     let mut command = Command::new("ffprobe");
@@ -45,39 +45,39 @@ fn span(track: &[Read]) -> (f64, f64, f64) {
     (times[0], times[times.len() - 1], longest)
 }
 
-/// Reads every segment on its own: it starts with a keyframe (when it says so), EXTINF is its presentation
+/// Reads every segment on its own: it starts with a keyframe if it is marked independent, EXTINF is its presentation
 /// span within a frame, and its tracks start and end within a frame of each other.
 fn segments(packaged: &Packaged, folder: &Path) {
     for (index, segment) in packaged.segments.iter().enumerate() {
         let path = super::write(folder, "whole.mp4", &packaged.whole(segment));
         let [video, audio] = probe(&path, segment.independent);
-        let what = format!("segment {index} of {}", packaged.segments.len());
-        assert_eq!(video.len(), segment.video_samples as usize, "{what}");
+        let label = format!("segment {index} of {}", packaged.segments.len());
+        assert_eq!(video.len(), segment.video_samples as usize, "{label}");
         let main = if video.is_empty() { &audio } else { &video };
-        assert!(main[0].key == segment.independent, "{what} starts with {:?}", main[0]);
+        assert!(main[0].key == segment.independent, "{label} starts with {:?}", main[0]);
         let (start, end, frame) = span(main);
         let extinf = segment.duration_ns as f64 / 1e9;
         let last_frame = extinf - (end - start);
-        // A cut among B-frames is between decode times: pictures may be shown before or after it.
-        let cut_in_group =
+        // A cut among B-frames is between decode times: frames may be presented before or after it.
+        let cut_inside_gop =
             !segment.independent || packaged.segments.get(index + 1).is_some_and(|next| !next.independent);
-        let slack = if cut_in_group { 4.0 } else { 1.0 } * frame + ROUNDING;
-        let least = if cut_in_group { -slack } else { 0.0 };
-        assert!((least..=slack).contains(&last_frame), "{what}: EXTINF {extinf}, {start} to {end}");
+        let slack = if cut_inside_gop { 4.0 } else { 1.0 } * frame + ROUNDING;
+        let least = if cut_inside_gop { -slack } else { 0.0 };
+        assert!((least..=slack).contains(&last_frame), "{label}: EXTINF {extinf}, {start} to {end}");
         if !video.is_empty() && !audio.is_empty() {
-            let (sound_start, sound_end, sound_frame) = span(&audio);
-            let longest = frame.max(sound_frame) * if cut_in_group { 4.0 } else { 1.0 } + ROUNDING;
-            assert!((sound_start - start).abs() <= longest, "{what}: {start} s, sound {sound_start} s");
+            let (audio_start, audio_end, audio_frame) = span(&audio);
+            let longest = frame.max(audio_frame) * if cut_inside_gop { 4.0 } else { 1.0 } + ROUNDING;
+            assert!((audio_start - start).abs() <= longest, "{label}: {start} s, audio {audio_start} s");
             let last = packaged.segments.get(index + 1).is_none_or(|next| next.discontinuity);
-            let rest = start + extinf - sound_end;
-            // The start of a cut in a group is not that of its first picture.
-            let early = if cut_in_group { longest } else { ROUNDING };
-            assert!(last || (-early..=longest).contains(&rest), "{what}: sound ends {rest} s early");
+            let rest = start + extinf - audio_end;
+            // After a cut inside a GOP, the segment does not start at the time of its first frame.
+            let early = if cut_inside_gop { longest } else { ROUNDING };
+            assert!(last || (-early..=longest).contains(&rest), "{label}: audio ends {rest} s early");
         }
     }
 }
 
-/// The heads of the fragments in a segment or a part, each with its place.
+/// The `moof` boxes in a segment or a part, each with its offset.
 pub(super) fn moofs(file: &[u8]) -> Vec<(usize, Moof)> {
     let (mut moofs, mut at) = (Vec::new(), 0);
     while at < file.len() {
@@ -102,7 +102,7 @@ fn times(segment: &Segment) -> Vec<(u32, u64, u64)> {
     moofs(&segment.bytes).iter().flat_map(|(_, moof)| moof.traf.iter().map(track)).collect()
 }
 
-/// Each track goes on in the tick where it stopped, and never back.
+/// Each track continues at the tick where it stopped, and never goes back.
 fn decode_times(packaged: &Packaged) {
     let mut ends = [0; 3];
     for segment in &packaged.segments {
@@ -115,7 +115,7 @@ fn decode_times(packaged: &Packaged) {
     }
 }
 
-/// Decodes playlists: nothing may be said on the way, and the pictures must all come out.
+/// Decodes playlists: ffmpeg must not warn.
 pub(super) fn playlists(packaged: &Packaged, folder: &Path) {
     for path in packaged.write(folder) {
         let mut command = Command::new("ffmpeg");
@@ -126,7 +126,7 @@ pub(super) fn playlists(packaged: &Packaged, folder: &Path) {
     }
 }
 
-/// Everything that is true of any stream.
+/// Checks that apply to every stream.
 pub(super) fn all(packaged: &Packaged) {
     if let Some(keep) = std::env::var_os("SATCAST_KEEP_PLAYLISTS") {
         let name = std::thread::current().name().unwrap_or("test").replace(':', "_");

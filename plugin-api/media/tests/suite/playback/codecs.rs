@@ -1,4 +1,4 @@
-//! HEVC, AV1 and Opus, through fragments of ffmpeg's own.
+//! HEVC, AV1 and Opus, from fragmented MP4 written by ffmpeg.
 
 use super::{Packaged, check, package, packets, source};
 use satcast_media::playlist::Multivariant;

@@ -16,7 +16,7 @@ fn durations(packaged: &super::Packaged) -> Vec<i64> {
 }
 
 #[test]
-fn b_frames_of_ntsc_rate_with_mono_sound() {
+fn b_frames_of_ntsc_rate_with_mono_audio() {
     let source = flv("30000/1001", "{v} {a} -t 11 {x264} -bf 3 -g 60 -c:a aac -ac 1");
     let reordered = source.iter().any(|packet| packet.pts_ns > packet.dts_ns);
     assert!(reordered, "the encoder used no B-frames");
@@ -24,7 +24,7 @@ fn b_frames_of_ntsc_rate_with_mono_sound() {
     check::all(&packaged);
     assert_eq!(packaged.target, 2);
     assert_eq!(durations(&packaged)[..5], [2002; 5]);
-    // Sound before the first picture is shown has no place.
+    // Audio before the first frame is dropped.
     assert!(packaged.stats.samples_dropped <= 4, "{:?}", packaged.stats);
     assert_eq!(packaged.stats.audio_resyncs, 0);
     let index = Multivariant::new(&packaged.inits[0], &packaged.rates());
@@ -38,27 +38,27 @@ fn b_frames_of_ntsc_rate_with_mono_sound() {
 fn keyframes_every_five_seconds() {
     let packaged = package(packets(flv("30", "{v} {a} -t 21 {x264} -g 150 -c:a aac")));
     check::all(&packaged);
-    assert_eq!((packaged.target, packaged.stats.overlong_groups), (5, 0));
+    assert_eq!((packaged.target, packaged.stats.overlong_gops), (5, 0));
     assert_eq!(durations(&packaged), [5000, 5000, 5000, 5000, 1000]);
 }
 
 #[test]
-fn groups_that_become_longer_stay_whole() {
-    // Keyframes as x264 makes them by itself: every 250 pictures, and where the scene changes.
+fn gops_that_become_longer_are_not_cut() {
+    // Keyframes of x264 with its defaults: every 250 frames, and at scene changes.
     let keys = "-force_key_frames 0,2,4,5.5,13.8,22.2 -g 9999";
     let packaged = package(packets(flv("30", &format!("{{v}} {{a}} -t 25 {{x264}} -bf 2 {keys} -c:a aac"))));
     check::all(&packaged);
-    assert_eq!((packaged.target, packaged.stats.overlong_groups), (10, 0));
+    assert_eq!((packaged.target, packaged.stats.overlong_gops), (10, 0));
     assert_eq!(durations(&packaged), [2000, 2000, 1500, 8300, 8400, 2800]);
     assert!(packaged.playlist(&packaged.segments).contains("INDEPENDENT"));
 }
 
 #[test]
-fn a_later_group_that_is_too_long_is_cut_in_the_middle() {
+fn a_later_gop_that_is_too_long_is_cut_in_the_middle() {
     let keys = "-force_key_frames 0,2,4,19 -g 9999";
     let packaged = package(packets(flv("30", &format!("{{v}} {{a}} -t 21 {{x264}} -bf 2 {keys} -c:a aac"))));
     check::all(&packaged);
-    assert_eq!((packaged.target, packaged.stats.overlong_groups), (10, 1), "{:?}", durations(&packaged));
+    assert_eq!((packaged.target, packaged.stats.overlong_gops), (10, 1), "{:?}", durations(&packaged));
     let independent: Vec<bool> = packaged.segments.iter().map(|segment| segment.independent).collect();
     assert_eq!(independent, [true, true, true, false, true]);
     assert!(!packaged.playlist(&packaged.segments).contains("INDEPENDENT"));
@@ -75,7 +75,7 @@ fn a_variable_frame_rate() {
 }
 
 #[test]
-fn sound_only() {
+fn audio_only() {
     let packaged = package(packets(flv("30", "{a} -t 9 -c:a aac -ac 1")));
     check::all(&packaged);
     assert_eq!((packaged.target, packaged.stats.samples_dropped), (2, 0));
@@ -86,25 +86,25 @@ fn sound_only() {
 }
 
 #[test]
-fn pictures_only() {
+fn video_only() {
     let packaged = package(packets(flv("25", "{v} -t 9 {x264} -bf 2 -g 25")));
     check::all(&packaged);
     assert_eq!((packaged.target, packaged.stats.samples_dropped), (2, 0));
     assert_eq!(durations(&packaged), [2000, 2000, 2000, 2000, 1000]);
 }
 
-/// Two runs of different size: the second as the same encoder goes on, with times that go on.
+/// Two runs of different video size on one continuous timeline, as from one encoder.
 #[test]
 fn a_header_changes_in_the_middle() {
     let first = flv("30", "{v} {a} -t 7 {x264} -bf 2 -g 60 -c:a aac");
-    let pictures = first.iter().filter(|packet| packet.kind() == Kind::Video);
-    let end_ns = pictures.map(|packet| packet.dts_ns).max().expect("pictures") + 33_000_000;
+    let frames = first.iter().filter(|packet| packet.kind() == Kind::Video);
+    let end_ns = frames.map(|packet| packet.dts_ns).max().expect("frames") + 33_000_000;
     let mut second = flv("30", "{v} {a} -t 6 -vf scale=480:270 {x264} -bf 2 -g 60 -c:a aac -ac 1");
     for packet in &mut second {
         packet.dts_ns += end_ns;
         packet.pts_ns += end_ns;
     }
-    // Encoders repeat their headers at every keyframe: no reason for anything.
+    // Encoders repeat their headers at every keyframe; this must not cause a discontinuity.
     let records: Vec<Packet> = first.iter().filter(|packet| packet.is_config()).cloned().collect();
     let repeated = first.into_iter().flat_map(|packet| {
         let records = if packet.keyframe { records.clone() } else { vec![] };
@@ -122,7 +122,7 @@ fn a_header_changes_in_the_middle() {
     assert!(packaged.stats.samples_dropped < 10, "{:?}", packaged.stats);
 }
 
-/// The encoder is cut off in the middle of a segment and returns with another size, its times from 0.
+/// The encoder disconnects in the middle of a segment and reconnects with another video size and times from 0.
 #[test]
 fn a_reconnect_ends_the_unfinished_segment() {
     let mut first = flv("30", "{v} {a} -t 7 {x264} -bf 2 -g 60 -c:a aac");
@@ -134,7 +134,7 @@ fn a_reconnect_ends_the_unfinished_segment() {
     assert_eq!(durations(&packaged), [2000, 2000, 2000, 1000, 2000, 2000, 2000]);
     let breaks: Vec<usize> = (0..7).filter(|index| packaged.segments[*index].discontinuity).collect();
     assert_eq!(breaks, [4]);
-    // Sound before the first picture of each.
+    // Audio before the first frame of each run.
     assert!(packaged.stats.samples_dropped < 10, "{:?}", packaged.stats);
     let sequences: Vec<u64> =
         packaged.segments.iter().map(|segment| segment.sequence - super::FIRST).collect();

@@ -1,4 +1,4 @@
-//! Packaging real streams: what ffmpeg encodes is segmented, and ffmpeg and ffprobe read the result.
+//! Packaging real streams: ffmpeg encodes, the segmenter packages, and ffmpeg and ffprobe read the result.
 
 mod check;
 mod codecs;
@@ -20,13 +20,13 @@ const WALL_MS: i64 = 1_760_000_000_000;
 /// One input of a segmenter.
 enum Input {
     Packet(Packet),
-    /// The encoder went and came back.
+    /// The encoder reconnected.
     Gap,
 }
 
-/// What came out of a segmenter.
+/// Output of a segmenter.
 struct Packaged {
-    /// The last one said.
+    /// Last announced target duration in seconds.
     target: u32,
     inits: Vec<Init>,
     segments: Vec<Segment>,
@@ -52,7 +52,7 @@ fn package(inputs: impl IntoIterator<Item = Input>) -> Packaged {
                 packaged.target = target_seconds;
             }
             Event::Init(init) => packaged.inits.push(init),
-            Event::Part(_) => panic!("nobody asked for parts"),
+            Event::Part(_) => panic!("parts were not enabled"),
             Event::Segment(segment) => packaged.segments.push(segment),
             Event::TrackRefused { .. } => packaged.refused += 1,
         }
@@ -120,7 +120,7 @@ impl Packaged {
                 init: &init_name(FIRST, segment.init_id),
                 name: &segment_name(segment.sequence),
             };
-            playlist.push(entry).expect("the segmenter keeps to the rules of playlists");
+            playlist.push(entry).expect("the segmenter keeps the playlist rules");
         }
         playlist.end();
         playlist.render().expect("has segments")

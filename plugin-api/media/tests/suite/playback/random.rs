@@ -18,13 +18,13 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// A publisher: regular most of the time, with everything that goes wrong now and then.
+/// A publisher: regular most of the time, with occasional faults.
 struct Publisher {
     random: Random,
     video: Option<usize>,
     audio: Option<usize>,
     frame_ns: i64,
-    group: usize,
+    gop_frames: usize,
     now: [i64; 2],
     frames: usize,
     /// Number of the next sample of each track, written into its payload.
@@ -38,7 +38,7 @@ impl Publisher {
             video: (kind != 0).then(|| random.below(2)),
             audio: (kind != 1).then(|| 2 + random.below(3)),
             frame_ns: [33, 40, 17, 100, 500][random.below(5)] * MS,
-            group: 1 + random.below(150),
+            gop_frames: 1 + random.below(150),
             now: [random.below(100_000) as i64 * MS; 2],
             frames: 0,
             samples: [0; 2],
@@ -83,29 +83,29 @@ impl Publisher {
             4 => self.audio = None,
             5 => self.now[0] += self.random.below(5000) as i64 * MS,
             6 => self.now[1] += self.random.below(5000) as i64 * MS - 1000 * MS,
-            7 => self.group = 1 + self.random.below(400),
+            7 => self.gop_frames = 1 + self.random.below(400),
             8 => self.frame_ns = (1 + self.random.below(1500) as i64) * MS,
             _ => {
                 let video_next = self.video.is_some() && (self.now[0] <= self.now[1] || self.audio.is_none());
-                return Some(if video_next { self.picture() } else { self.sound() });
+                return Some(if video_next { self.video_frame() } else { self.audio() });
             }
         }
         Some(self.records())
     }
 
-    fn picture(&mut self) -> Vec<Packet> {
+    fn video_frame(&mut self) -> Vec<Packet> {
         let Some(record) = self.video else { return vec![] };
-        let keyframe = self.frames.is_multiple_of(self.group);
+        let keyframe = self.frames.is_multiple_of(self.gop_frames);
         self.frames += 1;
-        // Headers come again with every keyframe.
+        // Headers are repeated with every keyframe.
         let mut packets = if keyframe { self.records() } else { vec![] };
         packets.push(self.packet(record, Role::Data, keyframe));
-        // Whole milliseconds that waver, and now and then two pictures of the same time.
+        // Whole milliseconds with jitter; sometimes two frames have the same time.
         self.now[0] += (self.frame_ns + (self.random.below(3) as i64 - 1) * MS).max(0);
         packets
     }
 
-    fn sound(&mut self) -> Vec<Packet> {
+    fn audio(&mut self) -> Vec<Packet> {
         let Some(record) = self.audio else { return vec![] };
         let packet = self.packet(record, Role::Data, false);
         self.now[1] += match record {
@@ -117,7 +117,7 @@ impl Publisher {
     }
 }
 
-/// What was seen of each track so far: end in nanoseconds, and the last sample number.
+/// State of each track so far: end in nanoseconds, and the last sample number.
 #[derive(Default)]
 struct Seen {
     ends: [u64; 2],
@@ -137,7 +137,7 @@ impl Seen {
             let trun = &traf.trun[0];
             let mut offset = at + trun.data_offset.expect("offset") as usize;
             for sample in trun.samples.iter() {
-                // At the end: parameter sets may stand before it.
+                // The number is at the end, because parameter sets may precede it.
                 let end = offset + sample.size.expect("size") as usize;
                 let number: [u8; 8] = file[end - 8..end].try_into().expect("eight bytes");
                 let number = u64::from_be_bytes(number);
@@ -157,7 +157,7 @@ impl Seen {
     }
 }
 
-/// The parts are the segment.
+/// Checks that the segment is the concatenation of the parts.
 fn assert_made_of(segment: &Segment, parts: &[Part], limit_ns: i64) {
     let bytes: Vec<&[u8]> = parts.iter().map(|part| &part.bytes[..]).collect();
     assert!(segment.bytes == bytes.concat(), "other bytes than those of the parts");
@@ -172,20 +172,20 @@ fn assert_made_of(segment: &Segment, parts: &[Part], limit_ns: i64) {
             .all(|part| part.init_id == segment.init_id && part.discontinuity == segment.discontinuity)
     );
     let duration_ns: i64 = parts.iter().map(|part| part.duration_ns).sum();
-    // None of a part lasts nothing, so that a part of late sound may last a nanosecond.
+    // A part never has duration 0: one of late audio may last a nanosecond.
     let apart = (duration_ns - segment.duration_ns).abs();
-    let (sequence, said_ns) = (segment.sequence, segment.duration_ns);
-    assert!(said_ns <= limit_ns, "segment {sequence} is said to last {said_ns} ns");
-    assert!(apart <= parts.len() as i64, "segment {sequence} lasts {duration_ns} ns, said are {said_ns}");
+    let (sequence, listed_ns) = (segment.sequence, segment.duration_ns);
+    assert!(listed_ns <= limit_ns, "segment {sequence} has a duration of {listed_ns} ns");
+    assert!(apart <= parts.len() as i64, "parts of segment {sequence}: {duration_ns} ns, not {listed_ns} ns");
 }
 
-/// Runs one stream; returns segments, samples in them and samples left out.
+/// Runs one stream; returns the number of segments, of samples in them and of dropped samples.
 fn stream(seed: u64) -> [u64; 3] {
     let mut random = Random::new(seed);
     let packets = 500 + random.below(6000);
     let mut publisher = Publisher::new(random);
     let mut segmenter = Segmenter::new(FIRST);
-    // Every other stream comes in parts.
+    // Every second stream has parts.
     if seed % 2 == 1 {
         segmenter = segmenter.with_parts(500 * MS);
     }
@@ -253,6 +253,9 @@ fn random_streams_keep_the_rules() {
         total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     }
     let [segments, samples, dropped] = total;
-    println!("{segments} segments, {samples} samples, {dropped} left out");
-    assert!(segments > rounds * 5 && dropped * 3 < samples, "the rules were hardly tried");
+    println!("{segments} segments, {samples} samples, {dropped} dropped");
+    assert!(
+        segments > rounds * 5 && dropped * 3 < samples,
+        "too few segments or too many drops to test the rules"
+    );
 }

@@ -52,7 +52,7 @@ fn read_flv(path: &PathBuf) -> Vec<Packet> {
 }
 
 /// Encodes MP4 with a fragment for every frame and reads its packets, as an Enhanced RTMP encoder would send
-/// them: for codecs that FLV of old ffmpeg versions cannot carry.
+/// them. For codecs that old ffmpeg versions cannot write into FLV.
 pub(super) fn mp4(folder: &Path, arguments: &str) -> Vec<Packet> {
     let path = folder.join("source.mp4");
     let flags = "-movflags +frag_every_frame+delay_moov+default_base_moof -f mp4";

@@ -1,9 +1,9 @@
-//! The window under a shelf that keeps what the host would keep, in virtual time, with real files.
+//! The window with a fake host, in virtual time, with real files.
 
 mod disk;
+mod host;
 mod parts;
-mod pieces;
-mod shelf;
+mod segments;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::*;
 use crate::disk::write_segment;
 use crate::folder::{Folder, Root};
 use crate::janitor::Janitor;
-use shelf::FakeShelf;
+use host::FakeHost;
 
 const FIRST: u64 = 1_760_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
@@ -30,14 +30,14 @@ enum Disk {
     Writes,
     Refuses,
     Hangs,
-    /// Has room for so many segments.
+    /// Has space for this many segments.
     Holds(usize),
 }
 
-/// An opening whose disk does what the test says.
+/// An opening with a scripted disk.
 struct Opening {
     window: Window,
-    shelf: FakeShelf,
+    host: FakeHost,
     now: Duration,
     made: u64,
     init: u32,
@@ -66,7 +66,7 @@ impl Opening {
         let root = Root::new(data.path(), "dvr", "boot");
         let mut opening = Opening {
             window: Window::new(FIRST, None, dvr_seconds, limits),
-            shelf: FakeShelf::new(data.path()),
+            host: FakeHost::new(data.path()),
             now: Duration::ZERO,
             made: 0,
             init: 0,
@@ -79,7 +79,7 @@ impl Opening {
             data,
         };
         opening.window.started(target_seconds, part_target_ns);
-        opening.window.init(init(0), &opening.shelf);
+        opening.window.init(init(0), &opening.host);
         opening
     }
 
@@ -105,28 +105,28 @@ impl Opening {
 
     fn push(&mut self, segment: Segment) {
         self.made += 1;
-        self.window.segment(segment, self.now, &self.shelf);
+        self.window.segment(segment, self.now, &self.host);
     }
 
     /// The encoder's configuration changes.
     fn change(&mut self) {
         self.init += 1;
         self.cut = true;
-        self.window.init(init(self.init), &self.shelf);
+        self.window.init(init(self.init), &self.host);
     }
 
-    /// The encoder sends sound alone from now on.
-    fn change_to_sound(&mut self) {
+    /// The encoder sends audio alone from now on.
+    fn change_to_audio(&mut self) {
         self.init += 1;
         self.cut = true;
         let record = Bytes::from_static(&[0x11, 0x90]);
         let audio = TrackConfig::parse(Codec::Aac, &record).unwrap();
         let bytes = init_segment(&[&audio]).unwrap();
         let init = Init { id: self.init, bytes, video: None, audio: Some(Arc::new(audio)) };
-        self.window.init(init, &self.shelf);
+        self.window.init(init, &self.host);
     }
 
-    /// The disk gets what waits.
+    /// Writes the waiting segments.
     fn write(&mut self) {
         while let Some((sequence, bytes)) = self.window.next_write(self.now) {
             let outcome = match self.disk {
@@ -138,7 +138,7 @@ impl Opening {
                 }
                 Disk::Writes | Disk::Holds(_) => self.folder.write(write_segment, sequence, &bytes),
             };
-            self.window.written(sequence, outcome, self.now, &self.shelf);
+            self.window.written(sequence, outcome, self.now, &self.host);
         }
     }
 
@@ -153,7 +153,7 @@ impl Opening {
                     return;
                 }
             }
-            self.window.roll(self.now, &self.shelf);
+            self.window.roll(self.now, &self.host);
             self.write();
             let wake = self.window.next_wake();
             assert!(wake.is_none_or(|wake| wake > self.now), "a timer that changes nothing: {wake:?}");
@@ -172,19 +172,19 @@ impl Opening {
 
     /// Listed numbers, counted from the first.
     fn listed(&self) -> Vec<u64> {
-        let text = self.shelf.text(MEDIA);
+        let text = self.host.text(MEDIA);
         let names = text.lines().filter_map(|line| line.strip_suffix(".m4s"));
         names.map(|name| name.parse::<u64>().unwrap() - FIRST).collect()
     }
 
     /// Published segments, counted from the first.
     fn published(&self) -> Vec<u64> {
-        let names = self.shelf.names();
+        let names = self.host.names();
         let numbers = names.iter().filter_map(|name| name.strip_suffix(".m4s")?.parse::<u64>().ok());
         numbers.map(|number| number - FIRST).collect()
     }
 
-    /// Files on the disk when all are gone that nobody needs.
+    /// Number of files on the disk after all unneeded ones are removed.
     fn files_left(&self) -> usize {
         let needed = self.window.held.all.iter().filter(|held| held.has_file()).count();
         for _ in 0..2000 {
@@ -206,7 +206,7 @@ fn failed(reason: &str, short_bytes: Option<u64>) -> WriteFailed {
     WriteFailed { reason: reason.to_owned(), short_bytes, going_bytes: 0 }
 }
 
-/// The initialization segment number `id`, of one of two configurations by turns.
+/// The init segment number `id`, alternating between two configurations.
 fn init(id: u32) -> Init {
     let (codec, record) = RECORDS[id as usize % 2];
     let video = TrackConfig::parse(codec, &Bytes::from_static(record)).unwrap();

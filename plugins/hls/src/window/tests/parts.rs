@@ -29,7 +29,7 @@ impl Opening {
             program_date_time_ms: 1_760_000_000_000 + self.made as i64 * self.segment_ms,
             bytes: Bytes::from(vec![index as u8; self.segment_bytes / 4]),
         };
-        self.window.part(part, self.now, &self.shelf);
+        self.window.part(part, self.now, &self.host);
     }
 
     /// A segment comes in four parts in the time it lasts.
@@ -44,7 +44,7 @@ impl Opening {
 
     fn parts_published(&self) -> Vec<u64> {
         let prefix = format!("l{FIRST}-");
-        let names = self.shelf.names();
+        let names = self.host.names();
         let numbers = names.iter().filter_map(|name| name.strip_prefix(&prefix)?.strip_suffix(".m4s"));
         let mut numbers: Vec<u64> = numbers.map(|number| number.parse().unwrap()).collect();
         numbers.sort_unstable();
@@ -52,7 +52,7 @@ impl Opening {
     }
 
     fn next(&self) -> Option<(u64, u32)> {
-        self.shelf.followed.borrow().as_ref().and_then(|told| told.next)
+        self.host.followed.borrow().as_ref().and_then(|reported| reported.next)
     }
 }
 
@@ -60,43 +60,43 @@ impl Opening {
 fn each_part_is_a_version_that_viewers_wait_for() {
     let mut opening = Opening::parted(3600);
     opening.part(0);
-    assert!(!opening.shelf.names().contains(&MEDIA.to_owned()), "no list without a segment");
+    assert!(!opening.host.names().contains(&MEDIA.to_owned()), "no list without a segment");
     (1..4).for_each(|index| opening.part(index));
     // The segment is listed at once, before its file is there: the next part comes soon.
     opening.segment();
     assert_eq!((opening.listed(), opening.next()), (vec![0], Some((FIRST + 1, 0))));
     for index in 0..4 {
-        let hint = opening.shelf.followed.borrow().as_ref().unwrap().hint.clone().unwrap();
+        let hint = opening.host.followed.borrow().as_ref().unwrap().hint.clone().unwrap();
         assert!(
-            opening.shelf.text(MEDIA).ends_with(&format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{hint}\"\n"))
+            opening.host.text(MEDIA).ends_with(&format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{hint}\"\n"))
         );
         opening.part(index);
-        assert!(opening.shelf.text(MEDIA).contains(&format!("DURATION=0.50000,URI=\"{hint}\"")));
+        assert!(opening.host.text(MEDIA).contains(&format!("DURATION=0.50000,URI=\"{hint}\"")));
         assert_eq!(opening.next(), Some((FIRST + 1, index + 1)));
     }
-    let told = opening.shelf.followed.borrow().clone().unwrap();
-    assert_eq!((told.hold_back_ms, told.delta), (2000, None));
+    let reported = opening.host.followed.borrow().clone().unwrap();
+    assert_eq!((reported.hold_back_ms, reported.delta), (2000, None));
     opening.segment();
     // The last part of a segment comes into the list with it.
     (0..3).for_each(|index| opening.part(index));
-    let before = opening.shelf.text(MEDIA);
+    let before = opening.host.text(MEDIA);
     opening.part_of(3, true);
-    assert_eq!((opening.shelf.text(MEDIA), opening.next()), (before, Some((FIRST + 2, 3))));
+    assert_eq!((opening.host.text(MEDIA), opening.next()), (before, Some((FIRST + 2, 3))));
     opening.segment();
     assert_eq!(opening.next(), Some((FIRST + 3, 0)));
     (0..19).for_each(|_| opening.parts_and_segment());
-    assert_eq!(opening.shelf.followed.borrow().as_ref().unwrap().delta.as_deref(), Some(DELTA));
-    assert!(opening.shelf.text(DELTA).contains("#EXT-X-SKIP:SKIPPED-SEGMENTS=16\n"));
-    opening.window.end(opening.now, &opening.shelf);
-    let told = opening.shelf.followed.borrow().clone().unwrap();
-    assert_eq!((told.next, told.hint, told.hold_back_ms), (None, None, 2000));
-    assert!(opening.shelf.text(MEDIA).ends_with("#EXT-X-ENDLIST\n"));
+    assert_eq!(opening.host.followed.borrow().as_ref().unwrap().delta.as_deref(), Some(DELTA));
+    assert!(opening.host.text(DELTA).contains("#EXT-X-SKIP:SKIPPED-SEGMENTS=16\n"));
+    opening.window.end(opening.now, &opening.host);
+    let reported = opening.host.followed.borrow().clone().unwrap();
+    assert_eq!((reported.next, reported.hint, reported.hold_back_ms), (None, None, 2000));
+    assert!(opening.host.text(MEDIA).ends_with("#EXT-X-ENDLIST\n"));
 }
 
 #[test]
 fn each_version_is_rendered_once_and_nothing_else_is() {
     let mut opening = Opening::parted(60);
-    let times = |opening: &Opening, name: &str| opening.shelf.with(name, |piece| piece.times);
+    let times = |opening: &Opening, name: &str| opening.host.with(name, |asset| asset.times);
     opening.parts_and_segment();
     for segments in 1..60_u32 {
         // Three parts, and the segment with its last.
@@ -113,17 +113,17 @@ fn each_version_is_rendered_once_and_nothing_else_is() {
 }
 
 #[test]
-fn parts_are_there_for_three_targets_after_they_left_the_list() {
+fn parts_stay_published_for_three_targets_after_they_left_the_playlist() {
     let mut opening = Opening::parted(60);
     for segments in 1..40_u64 {
         opening.parts_and_segment();
-        let listed = opening.shelf.text(MEDIA).matches("#EXT-X-PART:").count() as u64;
+        let listed = opening.host.text(MEDIA).matches("#EXT-X-PART:").count() as u64;
         assert_eq!(listed, segments.min(2) * 4);
-        // Two segments in the list, and what left it in the six seconds before.
+        // Two listed segments, and those that left the playlist in the six seconds before.
         let published = opening.parts_published();
         let kept = segments.min(5) * 4;
         assert_eq!(published, (segments * 4 - kept..segments * 4).collect::<Vec<_>>());
-        assert_eq!(opening.shelf.bytes(&part_name(FIRST, segments * 4 - 1)), [3; 250]);
+        assert_eq!(opening.host.bytes(&part_name(FIRST, segments * 4 - 1)), [3; 250]);
     }
     assert!(opening.window.parts.bytes() <= 20 * 250);
     // When nothing comes any more those go that are not listed.
@@ -133,20 +133,20 @@ fn parts_are_there_for_three_targets_after_they_left_the_list() {
 }
 
 #[test]
-fn a_part_that_cannot_be_had_costs_its_segment_the_parts_alone() {
+fn a_refused_part_costs_only_the_parts_of_its_segment() {
     let mut opening = Opening::parted(60);
     (0..3).for_each(|_| opening.parts_and_segment());
     opening.part(0);
     opening.part(1);
-    opening.shelf.refuses.set(Some("-14.m4s"));
+    opening.host.refuses.set(Some("-14.m4s"));
     opening.part(2);
-    opening.shelf.refuses.set(None);
-    assert!(!opening.shelf.text(MEDIA).contains("-12.m4s"), "the others of this segment go too");
+    opening.host.refuses.set(None);
+    assert!(!opening.host.text(MEDIA).contains("-12.m4s"), "the others of this segment go too");
     opening.part(3);
     opening.segment();
     assert_eq!(opening.listed(), [0, 1, 2, 3]);
     opening.part(0);
-    let text = opening.shelf.text(MEDIA);
+    let text = opening.host.text(MEDIA);
     assert!(text.ends_with(&format!(
         "#EXT-X-PART:DURATION=0.50000,URI=\"l{FIRST}-14.m4s\",INDEPENDENT=YES\n\
          #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l{FIRST}-15.m4s\"\n"
@@ -155,18 +155,18 @@ fn a_part_that_cannot_be_had_costs_its_segment_the_parts_alone() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_had_takes_its_parts_along() {
+fn a_refused_segment_takes_its_parts_along() {
     let mut opening = Opening::parted(0);
     (0..2).for_each(|_| opening.parts_and_segment());
     (0..4).for_each(|index| opening.part(index));
-    opening.shelf.refuses.set(Some(".m4s"));
+    opening.host.refuses.set(Some(".m4s"));
     opening.segment();
-    opening.shelf.refuses.set(None);
+    opening.host.refuses.set(None);
     assert_eq!((opening.listed(), opening.next()), (vec![0, 1], Some((FIRST + 2, 0))));
-    assert!(!opening.shelf.text(MEDIA).contains("-11.m4s"));
+    assert!(!opening.host.text(MEDIA).contains("-11.m4s"));
     // The next one has its number, other names, and a discontinuity.
     opening.part(0);
-    let text = opening.shelf.text(MEDIA);
+    let text = opening.host.text(MEDIA);
     let start = text.rsplit_once("#EXT-X-DISCONTINUITY\n").unwrap().1;
     assert!(start.contains(&format!("URI=\"l{FIRST}-12.m4s\"")), "{text}");
     assert_eq!(opening.next(), Some((FIRST + 2, 1)));

@@ -1,4 +1,4 @@
-//! The child's end of everything: what it sends, and what waits for the host's answer.
+//! The child's end of the connection: messages to the host, and calls that wait for the host's answer.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use satcast_plugin_api::playback::Keep;
 
 use super::super::channel::{ChannelError, Sender};
 use super::super::limits::ALIVE_MS;
-use super::super::message::{Progress, Sent, ToHost, Wish};
+use super::super::message::{Progress, Request, Sent, ToHost};
 use super::super::payloads::{Kept, Place};
 use super::confine::die;
 use super::media::RemoteQueue;
@@ -28,29 +28,28 @@ use satcast_core::clock::Clock;
 
 /// How long the host may take to answer a call of the library.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// How often what may wait is told: counters, and what became of media.
+/// Interval of reports that may be late: counters and media progress.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A counter: all that was added, and how much of it was told.
+/// A counter and the part of its value that was reported.
 type Counter = (Arc<AtomicU64>, u64);
 
-/// Who waits for an answer of the host.
-enum Waiting {
+/// A call that waits for an answer of the host.
+enum Pending {
     Call(SyncSender<Result<String, Error>>),
     Connection(Connected),
 }
 
-/// The child's end.
 pub(super) struct Link {
     sender: Sender,
     pub(super) pump: Arc<Pump>,
     queues: Mutex<HashMap<u64, Arc<RemoteQueue>>>,
     /// Payloads that crossed last.
     payloads: Mutex<Kept>,
-    calls: Mutex<HashMap<u64, Waiting>>,
+    calls: Mutex<HashMap<u64, Pending>>,
     bodies: Mutex<HashMap<u64, Keep>>,
     counters: Mutex<HashMap<u64, HashMap<String, Counter>>>,
-    /// Requests of viewers that have no answer yet.
+    /// Viewers' requests without an answer.
     requests: Mutex<HashSet<u64>>,
     next_number: AtomicU64,
     pub(super) ticker: Arc<Ticker>,
@@ -72,18 +71,18 @@ impl Link {
         }))
     }
 
-    /// Starts the thread that tells what may wait a moment, and that this process lives.
+    /// Starts the thread that sends reports that may be late, and signs of life.
     pub(super) fn start_ticker(self: &Arc<Self>, id: &str) -> std::io::Result<()> {
         let link = self.clone();
         let tick = move || {
             let clock = Clock::system();
-            let mut told = clock.monotonic();
+            let mut reported = clock.monotonic();
             loop {
                 thread::park_timeout(TICK);
-                link.push_what_waits();
+                link.push_pending();
                 let now = clock.monotonic();
-                if now - told > Duration::from_millis(ALIVE_MS) {
-                    told = now;
+                if now - reported > Duration::from_millis(ALIVE_MS) {
+                    reported = now;
                     link.push(&ToHost::Alive);
                 }
                 link.flush();
@@ -94,12 +93,12 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a message; waits for room.
+    /// Sends a message; blocks until the socket accepts it.
     pub(super) fn send(&self, message: &ToHost) {
         self.send_with(message, Vec::new(), None);
     }
 
-    /// As [`Link::send`], with bytes behind it and a descriptor beside it.
+    /// Like [`Link::send`], with bytes after it and a descriptor.
     pub(super) fn send_with(&self, message: &ToHost, bytes: Vec<Bytes>, descriptor: Option<OwnedFd>) {
         self.judge(self.sender.send(message, bytes, descriptor));
     }
@@ -112,7 +111,7 @@ impl Link {
         self.judge(self.sender.flush());
     }
 
-    /// What is too large, or no text, is left out.
+    /// A message that is too large or invalid is dropped.
     fn judge(&self, sent: Result<(), ChannelError>) {
         match sent {
             Ok(()) | Err(ChannelError::TooLarge | ChannelError::Malformed) => {}
@@ -124,34 +123,34 @@ impl Link {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Asks the host and waits for its answer.
-    pub(super) fn ask(&self, wish: Wish, bytes: Vec<Bytes>) -> Result<String, Error> {
+    /// Calls the host and waits for its answer.
+    pub(super) fn ask(&self, request: Request, bytes: Vec<Bytes>) -> Result<String, Error> {
         let call = self.number();
         let (answer, outcome) = sync_channel(1);
-        self.calls.lock().insert(call, Waiting::Call(answer));
-        let sent = self.sender.send(&ToHost::Call { call, wish }, bytes, None);
+        self.calls.lock().insert(call, Pending::Call(answer));
+        let sent = self.sender.send(&ToHost::Call { call, request }, bytes, None);
         self.judge(sent);
         let outcome = match sent {
             Ok(()) => outcome.recv_timeout(ANSWER_WAIT).map_err(|_| "the host did not answer"),
-            Err(_) => Err("this is too much, or no text"),
+            Err(_) => Err("the request is too large or not valid text"),
         };
         self.calls.lock().remove(&call);
         outcome.map_err(Error::internal)?
     }
 
     /// Asks the host for a connection.
-    pub(super) fn connect(&self, wish: Wish, done: Connected) {
+    pub(super) fn connect(&self, request: Request, done: Connected) {
         let call = self.number();
-        self.calls.lock().insert(call, Waiting::Connection(done));
-        self.send(&ToHost::Call { call, wish });
+        self.calls.lock().insert(call, Pending::Connection(done));
+        self.send(&ToHost::Call { call, request });
     }
 
     pub(super) fn answered(&self, call: u64, outcome: Result<String, Error>, socket: Option<OwnedFd>) {
         let waiting = self.calls.lock().remove(&call);
         match waiting {
             // The caller may have given up meanwhile.
-            Some(Waiting::Call(answer)) => drop(answer.try_send(outcome)),
-            Some(Waiting::Connection(done)) => {
+            Some(Pending::Call(answer)) => drop(answer.try_send(outcome)),
+            Some(Pending::Connection(done)) => {
                 let no_socket = || Error::internal("the host gave no socket; too many open files?");
                 let outcome = outcome.and_then(|_| socket.ok_or_else(no_socket));
                 self.pump.run(move || done(outcome));
@@ -160,7 +159,7 @@ impl Link {
         }
     }
 
-    /// Keeps a body until the host does not need it any more.
+    /// Keeps a body until the host no longer needs it.
     pub(super) fn keep(&self, body: u64, kept: Keep) {
         self.bodies.lock().insert(body, kept);
     }
@@ -171,12 +170,12 @@ impl Link {
         }
     }
 
-    /// A viewer asks.
+    /// A viewer's request arrived.
     pub(super) fn asked(&self, token: u64) {
         self.requests.lock().insert(token);
     }
 
-    /// It is answered; false when it was before, or was never asked.
+    /// Marks a request as answered; false when it was answered before or is unknown.
     pub(super) fn is_first_answer(&self, token: u64) -> bool {
         self.requests.lock().remove(&token)
     }
@@ -189,21 +188,21 @@ impl Link {
         self.queues.lock().get(&dest).cloned()
     }
 
-    /// Whether the host is to be told of this state of a destination: not when it was told before.
+    /// Whether this state of a destination must be reported to the host: not if it was reported before.
     pub(super) fn is_news(&self, dest: u64, state: State, has_reason: bool) -> bool {
-        // The host knows better than this side which destinations there are.
+        // The host knows better than this side which destinations exist.
         self.queue(dest).is_none_or(|queue| queue.is_news(state, has_reason))
     }
 
     /// Forgets a destination that was freed.
     pub(super) fn forget(&self, dest: u64) {
-        self.push_what_waits();
-        // Each goes after its lock.
+        self.push_pending();
+        // Each is dropped after its lock.
         let _queue = self.queues.lock().remove(&dest);
         let _counters = self.counters.lock().remove(&dest);
     }
 
-    /// Packets of the host, whose new payloads stand in `bytes`.
+    /// Takes packets of the host, whose new payloads are in `bytes`.
     pub(super) fn take_media(&self, dest: u64, packets: Vec<Sent>, mut bytes: Bytes) {
         let mut payloads = self.payloads.lock();
         let mut place = |sent: Sent| {
@@ -218,13 +217,13 @@ impl Link {
             };
             Some((sent, payload))
         };
-        // The host names nothing that is not there.
+        // The host only refers to payloads that are kept.
         let placed: Option<Vec<(Sent, Bytes)>> = packets.into_iter().map(&mut place).collect();
         drop(payloads);
         match (placed, self.queue(dest)) {
             (Some(placed), Some(queue)) => queue.take(placed),
             (None, _) => die(),
-            // It has ended; the host gives back what was on its way.
+            // The destination has ended; the host returns the packets that were in flight.
             (_, None) => {}
         }
     }
@@ -233,7 +232,7 @@ impl Link {
         self.queue(dest).into_iter().for_each(|queue| queue.end());
     }
 
-    /// A counter of a destination, made if need be.
+    /// A counter of a destination, created if necessary.
     pub(super) fn counter(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
         let mut counters = self.counters.lock();
         let of_dest = counters.entry(dest).or_default();
@@ -243,15 +242,15 @@ impl Link {
         Some(of_dest.entry(name.to_owned()).or_default().0.clone())
     }
 
-    /// Lets what was added to counters and what became of media go with the next message.
-    pub(super) fn push_what_waits(&self) {
+    /// Queues counter increments and media progress for the next send.
+    pub(super) fn push_pending(&self) {
         for (dest, counters) in &mut *self.counters.lock() {
-            for (name, (counter, told)) in counters {
+            for (name, (counter, reported)) in counters {
                 let value = counter.load(Ordering::Relaxed);
-                if value != *told {
-                    let added = value.wrapping_sub(*told);
+                if value != *reported {
+                    let added = value.wrapping_sub(*reported);
                     self.push(&ToHost::Counted { dest: *dest, name: name.clone(), added });
-                    *told = value;
+                    *reported = value;
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Media in the child: packets that the host sent and the library has not read yet.
+//! Media in the child: packets that the host sent and the library has not read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::super::message::{Progress, Sent};
 use super::ticker::Ticker;
 use crate::run::pump::Pump;
 
-/// The queue of a destination as the library sees it.
+/// The queue of a destination for the library.
 pub(super) struct RemoteQueue {
     pump: Arc<Pump>,
     ticker: Arc<Ticker>,
@@ -26,12 +26,13 @@ struct State {
     waker: Option<DriverWaker>,
     is_over: bool,
     reported: Reported,
-    /// What the host was not told yet.
+    /// Progress that was not reported to the host.
     progress: Progress,
 }
 
 impl State {
-    /// Half of what the host sends unread was read, or much was let go of: it should not wait for the next tick.
+    /// Half of the unread packets were read, or many bytes were released: the report should not wait for the next
+    /// tick.
     fn is_due(&self) -> bool {
         let Progress { packets, bytes, released, is_given_back, .. } = self.progress;
         is_given_back || packets >= UNREAD_PACKETS_MAX / 2 || bytes.max(released) >= UNREAD_BYTES_MAX / 2
@@ -43,14 +44,13 @@ impl RemoteQueue {
         Self { pump, ticker, state: Mutex::default() }
     }
 
-    /// Takes packets of the host.
     pub(super) fn take(&self, packets: Vec<(Sent, Bytes)>) {
         let mut state = self.state.lock();
         if state.is_over {
             return;
         }
         for (Sent { mut packet, discontinuity, .. }, payload) in packets {
-            // Nobody else has it yet.
+            // Not shared yet.
             if let Some(packet) = Arc::get_mut(&mut packet) {
                 packet.payload = payload;
             }
@@ -61,18 +61,18 @@ impl RemoteQueue {
         self.pump.wake(waker);
     }
 
-    /// Whether the host is to be told of what the library says of its state.
+    /// Whether a state of the library must be reported to the host.
     pub(super) fn is_news(&self, state: DriverState, has_reason: bool) -> bool {
         self.state.lock().reported.is_news(state, has_reason)
     }
 
-    /// What became of its media, if the host was not told of it.
+    /// Media progress, if it was not reported to the host.
     pub(super) fn progress(&self, dest: u64) -> Option<Progress> {
         let progress = std::mem::take(&mut self.state.lock().progress);
         (progress != Progress::default()).then_some(Progress { dest, ..progress })
     }
 
-    /// No more will come.
+    /// No more packets will come.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.is_over = true;
@@ -94,7 +94,7 @@ impl MediaSource for RemoteQueue {
             let is_due = state.is_due();
             drop(state);
             if is_due {
-                self.ticker.tell_soon();
+                self.ticker.report_soon();
             }
             return Recv::Ready;
         }
@@ -114,7 +114,7 @@ impl MediaSource for RemoteQueue {
         let is_due = state.is_due();
         drop(state);
         if is_due {
-            self.ticker.tell_soon();
+            self.ticker.report_soon();
         }
     }
 
@@ -126,6 +126,6 @@ impl MediaSource for RemoteQueue {
         drop(state);
         drop(packets);
         drop(waker);
-        self.ticker.tell_soon();
+        self.ticker.report_soon();
     }
 }

@@ -1,7 +1,8 @@
-//! The child: a small host that loads one library and passes everything on.
+//! The child: a small host that loads one library and forwards everything.
 //!
-//! Threads: the first one reads the socket, runs no code of the library and writes nothing, so that it never waits for the host; *control* calls
-//! into the library; *pump* runs its wakers and callbacks; *ticker* tells what may wait a moment.
+//! Threads: the first one reads the socket, runs no code of the library and writes nothing, so that it never waits
+//! for the host; *control* calls into the library; *pump* runs its wakers and callbacks; *ticker* sends reports that
+//! may be late.
 
 mod confine;
 mod link;
@@ -32,12 +33,11 @@ use crate::run::level::MAX_LEVEL;
 
 /// Exit code of a child that was not started by the service.
 const EXIT_NO_HOST: u8 = 3;
-/// How long the first message may take.
 const FIRST_MESSAGE_WAIT: Duration = Duration::from_secs(5);
-/// Bytes that are read at once: several large packets.
+/// Block size of reads: several large packets.
 const BLOCK_BYTES: usize = 1024 * 1024;
 
-/// What the control thread does.
+/// A job of the control thread.
 enum Job {
     Call(u64, Ask),
     End,
@@ -62,21 +62,23 @@ fn begin() -> Result<(Arc<Link>, Receiver, mpsc::Sender<Job>), String> {
     let (sender, mut receiver) = channel::split(socket, BLOCK_BYTES);
     let first: Message<ToChild> = receiver.next().map_err(|error| no_message(&error))?;
     channel::set_limits(&again, None, None).map_err(|error| no_message(&error))?;
-    let ToChild::Start { protocol, id, image, max_level, limits, is_grouped } = first.what else {
+    let ToChild::Start { protocol, id, image, max_level, limits, is_grouped } = first.content else {
         return Err("no first message".into());
     };
     let refuse = |reason: String| {
-        // Nobody is left to be told when this fails.
+        // A failure here cannot be reported to anyone.
         let _ = sender.send(&ToHost::Refused { reason: reason.clone() }, Vec::new(), None);
         reason
     };
     if protocol != PROTOCOL {
-        return Err(refuse("the service's binary was replaced while it runs; restart it".into()));
+        return Err(refuse(
+            "the service's binary was replaced while the service runs; restart the service".into(),
+        ));
     }
     confine(&id, &limits, is_grouped).map_err(|error| refuse(format!("cannot be confined: {error}")))?;
     MAX_LEVEL.store(max_level, Ordering::Relaxed);
     let link = Link::new(sender, &id).map_err(|error| error.message)?;
-    // The host has one call open at a time, so this stays short.
+    // The host has one call open at a time, so this queue stays short.
     let (jobs, queue) = mpsc::channel();
     let on_control = link.clone();
     let control = thread::Builder::new().name(format!("c:{id}"));
@@ -92,8 +94,8 @@ fn read(link: &Arc<Link>, mut receiver: Receiver, jobs: &mpsc::Sender<Job>) -> E
             Err(ChannelError::TimedOut) => continue,
             Err(_) => die(),
         };
-        let Message { what, bytes, descriptor, .. } = message;
-        let job = match what {
+        let Message { content, bytes, descriptor, .. } = message;
+        let job = match content {
             ToChild::Call { call, ask } => Job::Call(call, ask),
             ToChild::End => Job::End,
             ToChild::Media { dest, packets } => {
@@ -191,15 +193,15 @@ fn answer(
             Ok(Reply::Signed(names.iter().map(|name| recordings.sign(name, valid).ok()).collect()))
         }
         Ask::Retry { request, file_name } => {
-            recordings(driver)?.retry(&file_name, told(link, request));
+            recordings(driver)?.retry(&file_name, done_reporter(link, request));
             Ok(Reply::Taken(true))
         }
         Ask::Delete { request, file_name, remote } => {
-            recordings(driver)?.delete(&file_name, remote, told(link, request));
+            recordings(driver)?.delete(&file_name, remote, done_reporter(link, request));
             Ok(Reply::Taken(true))
         }
         Ask::Probe { request, kind, config } => {
-            recordings(driver)?.probe(&kind, &config, told(link, request));
+            recordings(driver)?.probe(&kind, &config, done_reporter(link, request));
             Ok(Reply::Taken(true))
         }
         Ask::Configured { destination_id, kind, config } => {
@@ -212,8 +214,8 @@ fn recordings(driver: &Driver) -> Result<Recordings, Error> {
     driver.recordings().ok_or_else(|| Error::internal("the driver keeps no recordings"))
 }
 
-/// Tells the host what became of a request.
-fn told(link: &Arc<Link>, request: u64) -> Done {
+/// Reports the outcome of a request to the host.
+fn done_reporter(link: &Arc<Link>, request: u64) -> Done {
     let link = link.clone();
     Box::new(move |outcome| link.send(&ToHost::Done { request, outcome }))
 }

@@ -1,4 +1,4 @@
-//! What the library asks for, passed on to the host.
+//! The library's calls to its host, forwarded to the service.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use satcast_plugin_api::host::{Connected, LogLine, Services};
 use satcast_plugin_api::recording::Recording;
 use satcast_plugin_api::{Asset, AssetBody, Error, HttpResponse, Playback};
 
-use super::super::message::{ToHost, Wish};
+use super::super::message::{Request, ToHost};
 use super::link::Link;
 use crate::run::services::is_counter_name;
 
@@ -25,7 +25,7 @@ impl Proxy {
         Self { link }
     }
 
-    /// Takes out of a body what goes behind its message; a file is kept under the number.
+    /// Takes the bytes of a body, which are sent after the message; a file is kept under the returned number.
     fn take(&self, body: &mut AssetBody) -> (Vec<Bytes>, u64) {
         match body {
             AssetBody::Memory(body) => (vec![std::mem::take(body)], 0),
@@ -48,8 +48,8 @@ impl Services for Proxy {
         if !self.link.is_news(dest, state, reason.is_some()) {
             return;
         }
-        // What makes it live is known before it is.
-        self.link.push_what_waits();
+        // The counters that make it live are reported before the state.
+        self.link.push_pending();
         self.link.send(&ToHost::State { dest, state, reason });
     }
 
@@ -58,31 +58,31 @@ impl Services for Proxy {
     }
 
     fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
-        // As the host sees it, which is not asked here.
+        // Same rule as in the host, which is not called here.
         if is_counter_name(name) { self.link.counter(dest, name) } else { None }
     }
 
     fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
-        self.link.push_what_waits();
+        self.link.push_pending();
         self.link.send(&ToHost::Stopped { dest, outcome });
     }
 
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
-        self.link.connect(Wish::Connect { dest, host, port, timeout }, done);
+        self.link.connect(Request::Connect { dest, host, port, timeout }, done);
     }
 
     fn data_dir(&self) -> Result<PathBuf, Error> {
-        self.link.ask(Wish::DataDir, Vec::new()).map(PathBuf::from)
+        self.link.ask(Request::DataDir, Vec::new()).map(PathBuf::from)
     }
 
     fn settings(&self) -> String {
-        // A host that does not answer has gone, and this process with it.
-        self.link.ask(Wish::Settings, Vec::new()).unwrap_or_else(|_| "{}".to_owned())
+        // A host that does not answer has ended, and this process with it.
+        self.link.ask(Request::Settings, Vec::new()).unwrap_or_else(|_| "{}".to_owned())
     }
 
     fn publish(&self, dest: u64, mut asset: Asset) -> Result<(), Error> {
         let (bytes, body) = self.take(&mut asset.body);
-        self.link.ask(Wish::Publish { dest, asset, body }, bytes).map(drop)
+        self.link.ask(Request::Publish { dest, asset, body }, bytes).map(drop)
     }
 
     fn retract(&self, dest: u64, name: &str) {
@@ -90,7 +90,7 @@ impl Services for Proxy {
     }
 
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
-        self.link.ask(Wish::Playback { dest, playback }, Vec::new()).map(drop)
+        self.link.ask(Request::Playback { dest, playback }, Vec::new()).map(drop)
     }
 
     fn respond(&self, token: u64, mut response: Option<HttpResponse>) -> bool {
@@ -109,16 +109,16 @@ impl Services for Proxy {
     }
 
     fn recording(&self, recording: Recording) -> Result<(), Error> {
-        // No answer is waited for: what the host does not take it finds by a list.
+        // Does not wait for an answer: the host finds refused reports with a list.
         self.link.send(&ToHost::Recording(recording));
         Ok(())
     }
 
     fn seal(&self, text: &str) -> Result<String, Error> {
-        self.link.ask(Wish::Seal(text.to_owned()), Vec::new())
+        self.link.ask(Request::Seal(text.to_owned()), Vec::new())
     }
 
     fn unseal(&self, sealed: &str) -> Result<String, Error> {
-        self.link.ask(Wish::Unseal(sealed.to_owned()), Vec::new())
+        self.link.ask(Request::Unseal(sealed.to_owned()), Vec::new())
     }
 }

@@ -1,4 +1,4 @@
-//! Both sides in one process: what the host's queues hold crosses to those of the child.
+//! Both sides in one process: packets of the host's queues cross to the child's queues.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -14,7 +14,7 @@ use super::super::testing::packet;
 use super::*;
 use crate::run::pump::Pump;
 
-/// What a queue hands over until its end.
+/// The packets of a queue until its end.
 struct Source {
     packets: Mutex<VecDeque<Arc<Packet>>>,
     out: AtomicUsize,
@@ -43,7 +43,7 @@ fn read_all(queue: &RemoteQueue) -> Vec<Delivery> {
     let (mut all, mut taken) = (Vec::new(), Vec::new());
     loop {
         let (wake, woken) = mpsc::channel();
-        // Nobody listens where nothing is waited for.
+        // Nothing wakes a queue that has packets.
         let waker = DriverWaker::calling(move || {
             let _ = wake.send(());
         });
@@ -75,8 +75,8 @@ fn every_packet_crosses_unchanged_to_every_destination() {
     link.start_ticker("t").unwrap();
     let reading = link.clone();
     thread::spawn(move || {
-        while let Ok(Message { what, bytes, .. }) = receiver.next() {
-            match what {
+        while let Ok(Message { content, bytes, .. }) = receiver.next() {
+            match content {
                 ToChild::Media { dest, packets } => reading.take_media(dest, packets, bytes),
                 ToChild::MediaEnd { dest } => reading.end_media(dest),
                 other => panic!("{other:?}"),

@@ -1,20 +1,20 @@
-//! The thread that tells the host what may wait a moment.
+//! The thread that sends the child's reports that may be late.
 
 use std::sync::OnceLock;
 use std::thread::Thread;
 
-/// Wakes it before its time; it may not run yet.
+/// Wakes the thread early; it may not run yet.
 #[derive(Default)]
 pub(super) struct Ticker(OnceLock<Thread>);
 
 impl Ticker {
-    /// It runs.
+    /// Sets its thread.
     pub(super) fn runs_on(&self, thread: &Thread) {
         self.0.get_or_init(|| thread.clone());
     }
 
-    /// Lets it tell what waits at once.
-    pub(super) fn tell_soon(&self) {
+    /// Sends pending reports now.
+    pub(super) fn report_soon(&self) {
         if let Some(ticker) = self.0.get() {
             ticker.unpark();
         }

@@ -1,4 +1,4 @@
-//! A driver in a child process, across all the children it has in its life; [`supervise`]: the lives of these children.
+//! A driver in a child process, across all its children; [`supervise`]: the lives of these children.
 
 mod supervise;
 
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{MediaSource, Services};
 
-use super::apart::Apart;
+use super::bisect::Bisection;
 use super::message::{Ask, ToChild, ToOpen};
 use super::session::{RemoteInstance, Session};
 use super::spec::{Facts, Spec};
@@ -21,14 +21,14 @@ use crate::run::pump::Pump;
 use satcast_core::clock::Clock;
 use satcast_core::ids::UnixMillis;
 
-/// What is told to an account that waits because others are looked at first.
+/// Error text for an account that waits because others are admitted first.
 const FOLLOWS: &str =
-    "crashed, and serves some accounts before the others to find out with whose work; this account follows";
+    "crashed, and serves some accounts first to find the one whose work crashes it; this account follows";
 
-/// How soon an account that waits is tried again at the latest: the search may end before the turn does.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Longest wait before an account is tried again: the search may end before the head start does.
+const ADMISSION_RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// What its children are given.
+/// Input for its children.
 struct Parts {
     spec: Spec,
     services: Arc<dyn Services>,
@@ -38,15 +38,14 @@ struct Parts {
     hooks: Hooks,
 }
 
-/// The driver.
 pub(crate) struct Remote {
     parts: Parts,
     state: Mutex<State>,
     changed: Condvar,
-    /// As its last child said.
+    /// From the latest child.
     keeps_recordings: AtomicBool,
-    apart: Mutex<Apart>,
-    /// How many there were.
+    bisection: Mutex<Bisection>,
+    /// Number of crashes.
     crashed: AtomicU64,
     /// The last destination in whose opening a process ended.
     ended_in: AtomicU64,
@@ -63,15 +62,15 @@ enum State {
     Ended,
 }
 
-/// Looks at what a library says of itself, before it is started.
+/// Checks the declarations of a library before it is started.
 pub(crate) type Accept = Box<dyn Fn(&Facts) -> Result<(), String> + Send + Sync>;
 
-/// Who is asked and told on the way of each child.
+/// Callbacks about each child.
 pub(crate) struct Hooks {
     pub(crate) accept: Accept,
     /// It is up.
     pub(crate) up: Box<dyn Fn() + Send + Sync>,
-    /// It crashed with the work of this account, and why; true where nothing new of it comes from now on.
+    /// It crashed with the work of this account; the text says why. Returns true where the account gets nothing new.
     pub(crate) fault: Fault,
 }
 
@@ -79,7 +78,8 @@ type Fault = Box<dyn Fn(i64, &str) -> bool + Send + Sync>;
 type First = SyncSender<Result<Facts, LoadError>>;
 
 impl Remote {
-    /// Starts the first child. Blocks until its library is loaded or refused, within [`START_MS`](super::limits::START_MS).
+    /// Starts the first child. Blocks until its library is loaded or refused, within
+    /// [`START_MS`](super::limits::START_MS).
     pub(crate) fn start(
         spec: Spec,
         services: Arc<dyn Services>,
@@ -91,12 +91,12 @@ impl Remote {
         let id = spec.id.clone();
         let parts = Parts { spec, services, pump, clock, max_level, hooks };
         let (state, keeps_recordings) = (Mutex::new(State::Starting), AtomicBool::new(false));
-        let (changed, apart) = (Condvar::new(), Mutex::default());
+        let (changed, bisection) = (Condvar::new(), Mutex::default());
         let (crashed, ended_in) = (AtomicU64::new(0), AtomicU64::new(0));
-        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, apart, crashed, ended_in });
+        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, bisection, crashed, ended_in });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
-        // Children die with the thread that started them: this one lives as long as the driver.
+        // Children die with the thread that started them: this thread lives as long as the driver.
         thread::Builder::new()
             .name(format!("r:{id}"))
             .spawn(move || supervised.supervise(Some(first)))
@@ -110,7 +110,7 @@ impl Remote {
     pub(super) fn session(&self) -> Result<Arc<Session>, Error> {
         let id = &self.parts.spec.id;
         match &*self.state.lock() {
-            // Its supervisor has not seen it yet.
+            // The supervisor has not seen its end yet.
             State::Up(session) if session.is_over() => Err(session.has_ended()),
             State::Up(session) => Ok(session.clone()),
             State::Starting => Err(Error::internal(format!("driver {id} is being started"))),
@@ -123,7 +123,7 @@ impl Remote {
         }
     }
 
-    /// Why it does not run now; `None` when it does.
+    /// Why it does not run now; `None` when it runs.
     pub(crate) fn trouble(&self) -> Option<String> {
         match &*self.state.lock() {
             State::Up(_) | State::Starting | State::Ended => None,
@@ -131,67 +131,71 @@ impl Remote {
         }
     }
 
-    /// How often its process crashed.
+    /// Number of crashes of its process.
     pub(crate) fn crashed(&self) -> u64 {
         self.crashed.load(Ordering::Relaxed)
     }
 
-    /// It offers recordings, whether it runs now or not.
+    /// Whether it keeps recordings, even when it is not running now.
     pub(crate) fn keeps_recordings(&self) -> bool {
         self.keeps_recordings.load(Ordering::Acquire)
     }
 
-    /// Asks about a configuration, for `account`.
+    /// Checks a configuration for `account`.
     pub(crate) fn validate(&self, account: i64, kind: &str, config: &str) -> Result<(), Error> {
         let ask = Ask::Validate { kind: kind.to_owned(), config: config.to_owned() };
         self.session_for(account)?.call(Some(account), ask).map(drop)
     }
 
-    /// The session, if it is the turn of `account`.
+    /// The session, if `account` may be admitted now.
     fn session_for(&self, account: i64) -> Result<Arc<Session>, Error> {
         let session = self.session()?;
-        let taken_in = self.apart.lock().take_in(account, self.parts.clock.monotonic());
-        taken_in.map(|()| session).map_err(|wait| {
-            let wait = wait.min(LOOK_AGAIN);
+        let admitted = self.bisection.lock().admit(account, self.parts.clock.monotonic());
+        admitted.map(|()| session).map_err(|wait| {
+            let wait = wait.min(ADMISSION_RETRY_MAX);
             Error::internal(format!("driver {} {FOLLOWS}", self.parts.spec.id)).retry_after(wait)
         })
     }
 
-    /// Accounts that wait because others are looked at first, why, and until when.
+    /// Accounts that wait because others are admitted first, why, and until when.
     pub(crate) fn waiting(&self) -> Vec<(i64, String, UnixMillis)> {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
-        let apart = self.apart.lock();
-        let Some((accounts, until)) = apart.waiting(now) else { return Vec::new() };
+        let bisection = self.bisection.lock();
+        let Some((accounts, until)) = bisection.waiting(now) else { return Vec::new() };
         let until = UnixMillis(wall_now.0.saturating_add((until - now).as_millis() as i64));
         accounts.iter().map(|account| (*account, FOLLOWS.to_owned(), until)).collect()
     }
 
-    /// Whether it runs, and it is the turn of `account`.
+    /// Whether it runs, and `account` may be admitted now.
     pub(crate) fn may_open(&self, account: i64) -> Result<(), Error> {
         self.session_for(account).map(drop)
     }
 
-    /// Opens a destination.
-    pub(crate) fn open(&self, what: &ToOpen, media: Arc<dyn MediaSource>) -> Result<RemoteInstance, Error> {
-        let session = self.session_for(what.about.account_id)?;
-        let opened = session.open(what, media);
+    pub(crate) fn open(
+        &self,
+        to_open: &ToOpen,
+        media: Arc<dyn MediaSource>,
+    ) -> Result<RemoteInstance, Error> {
+        let session = self.session_for(to_open.about.account_id)?;
+        let opened = session.open(to_open, media);
         if opened.is_err() && session.is_over() {
-            self.ended_in.store(what.dest, Ordering::Release);
+            self.ended_in.store(to_open.dest, Ordering::Release);
         }
         opened
     }
 
-    /// A process ended in the opening of `dest`, the last one that was opened. That counts as a crash, and as nothing else.
+    /// Whether a process ended in the opening of `dest`, the latest opening. That counts as a crash and as nothing
+    /// else.
     pub(crate) fn has_ended_in(&self, dest: u64) -> bool {
         self.ended_in.load(Ordering::Acquire) == dest
     }
 
-    /// Ends the child in order, within [`END_MS`](super::limits::END_MS), and for good.
+    /// Ends the child in order and for good, within [`END_MS`](super::limits::END_MS).
     pub(crate) fn end(&self) {
         let before = std::mem::replace(&mut *self.state.lock(), State::Ended);
         self.changed.notify_all();
         if let State::Up(session) = before {
-            session.tell(&ToChild::End);
+            session.send(&ToChild::End);
         }
     }
 }

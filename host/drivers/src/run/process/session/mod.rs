@@ -1,4 +1,5 @@
-//! One child as the host sees it: calls into it, and how it ends. [`super::media`]: its media; [`super::requests`]: what it asks for.
+//! One child from the host's side: calls into it, and its end. [`super::media`]: its media; [`super::requests`]: its
+//! calls.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
@@ -21,7 +22,6 @@ use super::payloads::Crossed;
 use super::shortage;
 use crate::run::pump::Pump;
 
-/// One child.
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) sender: Sender,
@@ -29,11 +29,11 @@ pub(super) struct Session {
     pub(super) pump: Arc<Pump>,
     calls: Mutex<HashMap<u64, Call>>,
     next_number: AtomicU64,
-    /// Requests about recordings that have no outcome yet.
+    /// Requests about recordings without an outcome.
     pub(super) requests: Mutex<HashMap<u64, Done>>,
     pub(super) feeds: Mutex<HashMap<u64, Arc<Feed>>>,
     pub(super) crossed: Mutex<Crossed>,
-    /// What waits to be sent will be.
+    /// A flush of queued messages is scheduled.
     pub(super) is_flushed_soon: AtomicBool,
     /// Why the host ended it.
     ended: Mutex<Option<Ended>>,
@@ -43,18 +43,17 @@ pub(super) struct Session {
 
 struct Ended {
     why: String,
-    /// The service lacked something; the child did nothing wrong.
+    /// A resource of the service was short; it is no fault of the child.
     for_service: bool,
 }
 
-/// A call that has no answer yet.
+/// A call without an answer.
 struct Call {
     answer: SyncSender<Result<Reply, Error>>,
-    /// Who it is for; `None` = it is not known.
+    /// The account of the call; `None` = not known.
     account: Option<i64>,
 }
 
-/// An open destination in a child.
 pub(crate) struct RemoteInstance {
     session: Arc<Session>,
     dest: u64,
@@ -80,12 +79,12 @@ impl Session {
         })
     }
 
-    /// Ends it because of `reason`; whoever reads from it sees the end.
+    /// Ends it because of `reason`; its reader sees the end.
     pub(super) fn fail(&self, reason: &str) {
         self.end(reason, false);
     }
 
-    /// As [`Session::fail`], for something that the service lacks: nobody is blamed.
+    /// Like [`Session::fail`], for a shortage of the service: it counts for no account.
     pub(super) fn fail_for_service(&self, reason: &str) {
         self.end(reason, true);
     }
@@ -96,7 +95,7 @@ impl Session {
         self.sender.shut_down();
     }
 
-    /// It was ended because the service lacked something.
+    /// Whether it was ended because of a shortage of the service.
     pub(super) fn is_for_service(&self) -> bool {
         self.ended.lock().as_ref().is_some_and(|ended| ended.for_service)
     }
@@ -107,21 +106,21 @@ impl Session {
     }
 
     /// Sends a message; a child that does not read is ended.
-    pub(super) fn tell(&self, message: &ToChild) {
-        self.tell_with(message, None);
+    pub(super) fn send(&self, message: &ToChild) {
+        self.send_with(message, None);
     }
 
-    /// As [`Session::tell`], with a descriptor beside it.
-    pub(super) fn tell_with(&self, message: &ToChild, descriptor: Option<OwnedFd>) {
+    /// Like [`Session::send`], with a descriptor.
+    pub(super) fn send_with(&self, message: &ToChild, descriptor: Option<OwnedFd>) {
         self.judge(self.sender.send(message, Vec::new(), descriptor));
     }
 
-    /// Lets a message wait for the next one that is sent.
+    /// Queues a message to be sent with the next one.
     pub(super) fn push(&self, message: &ToChild, bytes: Vec<Bytes>) {
         self.judge(self.sender.push(message, bytes, None));
     }
 
-    /// Sends what waits from the pump thread, where all that is pushed until then goes at once.
+    /// Sends queued messages from the pump thread; all messages queued until then are sent together.
     pub(super) fn flush_soon(self: &Arc<Self>) {
         if !self.is_flushed_soon.swap(true, Ordering::AcqRel) {
             let session = self.clone();
@@ -137,10 +136,10 @@ impl Session {
             // The reader sees the end by itself.
             Ok(()) | Err(ChannelError::Closed) => {}
             Err(ChannelError::System(error)) if shortage::is_shortage(error) => {
-                self.fail_for_service(&shortage::told("cannot be told anything", &error.into()));
+                self.fail_for_service(&shortage::describe("cannot be sent a message", &error.into()));
             }
             Err(ChannelError::TooLarge | ChannelError::Malformed) => {
-                self.fail("was to be told more than a message holds");
+                self.fail("needed a message over the size limit");
             }
             Err(ChannelError::TimedOut | ChannelError::System(_)) => self.fail("does not read"),
         }
@@ -150,7 +149,7 @@ impl Session {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Calls the child and waits for its answer; one that does not come in time ends it.
+    /// Calls the child and waits for its answer; if the answer is late, the child is ended.
     pub(super) fn call(&self, account: Option<i64>, ask: Ask) -> Result<Reply, Error> {
         let is_open = matches!(ask, Ask::Open { .. });
         let call = self.number();
@@ -160,25 +159,25 @@ impl Session {
             self.calls.lock().remove(&call);
             return Err(self.has_ended());
         }
-        self.tell(&ToChild::Call { call, ask });
+        self.send(&ToChild::Call { call, ask });
         match outcome.recv_timeout(Duration::from_millis(CALL_MS)) {
             Ok(outcome) => outcome,
             Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
-            // The call stays, and with it its account is inside at the end.
+            // The call stays recorded, so its account counts as inside at the end.
             Err(RecvTimeoutError::Timeout) => {
-                // Before the end, which takes everybody out.
+                // Before the end, which removes all accounts.
                 let is_alone = self.inside().into_iter().eq(account);
                 self.fail(&not_returned());
-                // A fault of what was asked for: as with a panic, it is not asked for again and again.
+                // A fault of the requested work: as after a panic, it is not repeated again and again.
                 let class = if is_alone { Class::Panic } else { Class::Internal };
                 Err(Error::new(class, hangs(&self.id, is_open, is_alone)))
             }
         }
     }
 
-    /// Hands the answer of a call over.
+    /// Passes the answer of a call on.
     pub(super) fn answered(&self, call: u64, outcome: Result<Reply, Error>) {
-        // Too late: whose call it was is looked at.
+        // Too late: the account of the call is being determined.
         if self.is_over() {
             return;
         }
@@ -193,7 +192,7 @@ impl Session {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The accounts with open destinations or calls. To be asked before it is buried.
+    /// The accounts with open destinations or calls. Call it before `bury`.
     pub(super) fn inside(&self) -> BTreeSet<i64> {
         let mut inside: BTreeSet<i64> = self.feeds.lock().values().map(|feed| feed.account).collect();
         inside.extend(self.calls.lock().values().filter_map(|call| call.account));
@@ -208,16 +207,15 @@ impl Session {
         Error::internal(format!("the process of driver {} ended while it was called", self.id))
     }
 
-    /// Opens a destination.
     pub(super) fn open(
         self: &Arc<Self>,
-        what: &ToOpen,
+        to_open: &ToOpen,
         media: Arc<dyn MediaSource>,
     ) -> Result<RemoteInstance, Error> {
-        let (dest, account) = (what.dest, what.about.account_id);
-        // Before the call, whose destination is inside from then on.
+        let (dest, account) = (to_open.dest, to_open.about.account_id);
+        // Before the call, whose destination counts as inside from then on.
         self.feeds.lock().insert(dest, Arc::new(Feed::new(account, media)));
-        if let Err(error) = self.call(Some(account), Ask::Open(what.clone())) {
+        if let Err(error) = self.call(Some(account), Ask::Open(to_open.clone())) {
             self.forget(dest);
             return Err(error);
         }
@@ -225,7 +223,8 @@ impl Session {
         Ok(RemoteInstance { session: self.clone(), dest, account })
     }
 
-    /// After its end: fails what waits for it, gives all media back, and tells its destinations `error`.
+    /// After its end: fails waiting calls and requests, gives all media back, and reports `error` to its
+    /// destinations.
     pub(super) fn bury(&self, error: &Error) {
         self.is_over.store(true, Ordering::Release);
         let calls: Vec<Call> = self.calls.lock().drain().map(|(_, call)| call).collect();
@@ -244,19 +243,17 @@ impl Session {
 }
 
 impl RemoteInstance {
-    /// Offers a new configuration; false when it must be opened again for it.
+    /// Offers a new configuration; false when the destination must be opened again for it.
     pub(crate) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
         let reply = self.call(Ask::Reconfigure { dest: self.dest, config: config.to_owned() })?;
         Ok(matches!(reply, Reply::Taken(true)))
     }
 
-    /// Asks for the end.
     pub(crate) fn stop(&self, deadline_ms: u32) {
-        // A child that is gone has ended all of it.
+        // A child that has ended has also ended the destination.
         let _ = self.call(Ask::Stop { dest: self.dest, deadline_ms });
     }
 
-    /// Frees it.
     pub(crate) fn destroy(self) {
         // As above.
         let _ = self.call(Ask::Destroy { dest: self.dest });
@@ -268,21 +265,19 @@ impl RemoteInstance {
     }
 }
 
-/// Why a child is ended whose call takes too long.
+/// Why a child with a late answer is ended.
 fn not_returned() -> String {
     format!("did not return from a call within {CALL_MS} ms")
 }
 
-/// The same for whose call it is.
+/// The error for the caller.
 fn hangs(id: &str, is_open: bool, is_alone: bool) -> String {
     let from = if is_open { "opening the destination" } else { "a call" };
     let then = match is_alone {
         true => "change the destination and try again, or ask the operator or the driver's author",
         false => "the process also served other accounts, whose work may be the cause; try again",
     };
-    format!(
-        "driver {id} did not return from {from} within {CALL_MS} ms, and its process was ended for that; {then}"
-    )
+    format!("driver {id} did not return from {from} within {CALL_MS} ms, so its process was ended; {then}")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What becomes of calls, requests and media when a child answers, does not, or ends. The test is the child.
+//! Calls, requests and media when a child answers, hangs, or ends. The test is the child.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -47,7 +47,7 @@ impl Services for Deaf {
     }
 }
 
-/// Both sides: the session with what its supervisor reads, and the child.
+/// Both sides: the session with its supervisor's reader, and the child.
 pub(in super::super) struct Both {
     pub(in super::super) session: Arc<Session>,
     supervisor: Receiver,
@@ -76,15 +76,15 @@ impl Both {
 
     /// The next call.
     fn call(&mut self) -> (u64, Ask) {
-        match self.reader.next().unwrap().what {
+        match self.reader.next().unwrap().content {
             ToChild::Call { call, ask } => (call, ask),
             other => panic!("{other:?}"),
         }
     }
 
-    /// Says something, which the supervisor hands over.
-    fn say(&mut self, what: &ToHost) {
-        self.child.send(what, Vec::new(), None).unwrap();
+    /// Sends a message, which the supervisor handles.
+    fn say(&mut self, message: &ToHost) {
+        self.child.send(message, Vec::new(), None).unwrap();
         let message = self.supervisor.next().unwrap();
         assert!(self.session.handle(message).unwrap().is_none());
     }
@@ -95,7 +95,7 @@ impl Both {
 }
 
 #[test]
-fn who_has_a_call_in_progress_is_inside_and_hears_of_the_end() {
+fn an_account_with_a_call_is_inside_and_gets_the_end() {
     let mut both = begin();
     let validate = || Ask::Validate { kind: "kind".into(), config: "{}".into() };
     let asked = both.calling(move |session| session.call(Some(7), validate()));
@@ -108,7 +108,7 @@ fn who_has_a_call_in_progress_is_inside_and_hears_of_the_end() {
     let asked = both.calling(move |session| session.call(Some(7), validate()));
     both.call();
     both.session.bury(&Error::internal("it crashed"));
-    assert_eq!(asked.join().unwrap().unwrap_err().class, Class::Internal, "not its fault alone");
+    assert_eq!(asked.join().unwrap().unwrap_err().class, Class::Internal, "other accounts were inside too");
     assert!(both.session.call(Some(7), validate()).is_err());
 }
 
@@ -124,7 +124,7 @@ fn a_child_that_does_not_return_from_a_call_is_ended() {
 }
 
 #[test]
-fn whose_destination_does_not_open_is_told_that_it_hung() {
+fn a_hanging_opening_alone_in_the_process_is_reported_as_a_hang() {
     let both = begin();
     let error = opened(&both.session).unwrap_err();
     assert_eq!((error.class, error.message), (Class::Panic, hangs("t", true, true)));
@@ -132,7 +132,7 @@ fn whose_destination_does_not_open_is_told_that_it_hung() {
 }
 
 #[test]
-fn an_end_that_is_seen_at_once_does_not_hide_who_was_alone() {
+fn an_end_seen_at_once_does_not_hide_the_single_account() {
     let both = begin();
     let seen = both.session.clone();
     let end = thread::spawn(move || {
@@ -147,30 +147,30 @@ fn an_end_that_is_seen_at_once_does_not_hide_who_was_alone() {
 }
 
 #[test]
-fn whose_destination_does_not_open_beside_others_is_not_told_that_it_is_the_cause() {
+fn a_hanging_opening_beside_others_is_not_reported_as_the_cause() {
     let both = begin();
     both.session.feeds.lock().insert(2, Arc::new(Feed::new(8, Arc::<Source>::default())));
     let error = opened(&both.session).unwrap_err();
     assert_eq!((error.class, error.message), (Class::Internal, hangs("t", true, false)));
-    assert_eq!(both.session.inside(), BTreeSet::from([7, 8]), "it is searched for");
+    assert_eq!(both.session.inside(), BTreeSet::from([7, 8]), "the search begins");
 }
 
 fn opened(session: &Arc<Session>) -> Result<(), Error> {
     let about = About { account_id: 7, ..About::default() };
-    let what = ToOpen { dest: 1, about, ..ToOpen::default() };
-    session.open(&what, Arc::<Source>::default()).map(drop)
+    let to_open = ToOpen { dest: 1, about, ..ToOpen::default() };
+    session.open(&to_open, Arc::<Source>::default()).map(drop)
 }
 
-/// Asks for an upload; where its outcome goes.
+/// Requests an upload; returns the receiver of its outcome.
 fn retry(session: &Arc<Session>) -> std::sync::mpsc::Receiver<Result<(), Error>> {
-    let (tell, told) = std::sync::mpsc::channel();
-    let done: Done = Box::new(move |outcome| tell.send(outcome).unwrap());
+    let (sender, outcomes) = std::sync::mpsc::channel();
+    let done: Done = Box::new(move |outcome| sender.send(outcome).unwrap());
     session.ask_about(done, |request| Ask::Retry { request, file_name: "a".into() });
-    told
+    outcomes
 }
 
 #[test]
-fn a_request_has_one_outcome_whatever_the_child_says_and_does() {
+fn a_request_has_exactly_one_outcome() {
     let mut both = begin();
     let ask = |both: &mut Both, outcome: Result<Reply, Error>| {
         let asked = both.calling(retry);
@@ -178,26 +178,26 @@ fn a_request_has_one_outcome_whatever_the_child_says_and_does() {
         both.answer(call, outcome);
         (request, asked.join().unwrap())
     };
-    let (request, told) = ask(&mut both, Ok(Reply::Taken(true)));
-    assert!(told.try_recv().is_err(), "not yet");
+    let (request, outcomes) = ask(&mut both, Ok(Reply::Taken(true)));
+    assert!(outcomes.try_recv().is_err(), "not yet");
     both.say(&ToHost::Done { request: request + 1, outcome: Ok(()) });
     both.say(&ToHost::Done { request, outcome: Err(Error::remote("no room")) });
     both.say(&ToHost::Done { request, outcome: Ok(()) });
-    assert_eq!(told.recv().unwrap().unwrap_err().message, "no room");
-    assert!(told.recv().is_err(), "once");
+    assert_eq!(outcomes.recv().unwrap().unwrap_err().message, "no room");
+    assert!(outcomes.recv().is_err(), "once");
 
-    let (_, told) = ask(&mut both, Err(Error::internal("it panicked")));
-    assert_eq!(told.recv().unwrap().unwrap_err().message, "it panicked");
+    let (_, outcomes) = ask(&mut both, Err(Error::internal("it panicked")));
+    assert_eq!(outcomes.recv().unwrap().unwrap_err().message, "it panicked");
 
-    let (_, told) = ask(&mut both, Ok(Reply::Taken(true)));
+    let (_, outcomes) = ask(&mut both, Ok(Reply::Taken(true)));
     both.session.bury(&Error::internal("it crashed"));
-    assert_eq!(told.recv().unwrap().unwrap_err().message, "it crashed");
+    assert_eq!(outcomes.recv().unwrap().unwrap_err().message, "it crashed");
     assert!(retry(&both.session).recv().unwrap().is_err(), "after its end");
     assert!(both.session.requests.lock().is_empty());
 }
 
 #[test]
-fn requests_without_an_answer_are_bounded() {
+fn unanswered_requests_are_limited() {
     let both = begin();
     for request in 0..REQUESTS_MAX as u64 {
         both.session.requests.lock().insert(u64::MAX - request, Box::new(|_| {}));
@@ -206,7 +206,7 @@ fn requests_without_an_answer_are_bounded() {
 }
 
 #[test]
-fn lists_cross_whole() {
+fn lists_cross_completely() {
     let mut both = begin();
     let listing = Listing { refused_count: 3, ..Listing::default() };
     let asked = both.calling(|session| session.call(None, Ask::Recordings));
@@ -222,14 +222,14 @@ fn faults_of_drivers_texts() {
     assert_eq!(
         hangs("x", true, true),
         format!(
-            "driver x did not return from opening the destination within {CALL_MS} ms, and its process was ended for that; change the \
+            "driver x did not return from opening the destination within {CALL_MS} ms, so its process was ended; change the \
              destination and try again, or ask the operator or the driver's author"
         )
     );
     assert_eq!(
         hangs("x", false, false),
         format!(
-            "driver x did not return from a call within {CALL_MS} ms, and its process was ended for that; the process also served other \
+            "driver x did not return from a call within {CALL_MS} ms, so its process was ended; the process also served other \
              accounts, whose work may be the cause; try again"
         )
     );
@@ -239,7 +239,7 @@ fn faults_of_drivers_texts() {
     );
 }
 
-/// A queue that has so many packets, and counts what comes back.
+/// A queue with this many packets, which counts returned bytes.
 #[derive(Default)]
 pub(in super::super) struct Source {
     packets: Mutex<VecDeque<Arc<Packet>>>,
@@ -272,7 +272,7 @@ fn packets(count: usize) -> VecDeque<Arc<Packet>> {
 }
 
 #[test]
-fn what_is_not_read_stays_in_the_queue_and_what_is_not_let_go_of_comes_back_at_the_end() {
+fn unread_packets_stay_in_the_queue_and_held_bytes_come_back_at_the_end() {
     let mut both = begin();
     let all = packets(3 * UNREAD_PACKETS_MAX);
     let sources: Vec<Arc<Source>> = (0..2).map(|_| Arc::default()).collect();
@@ -283,7 +283,7 @@ fn what_is_not_read_stays_in_the_queue_and_what_is_not_let_go_of_comes_back_at_t
         both.session.feed(dest);
         both.session.feed(dest);
         let message = both.reader.next().unwrap();
-        let ToChild::Media { dest: of, packets } = message.what else { panic!("no media") };
+        let ToChild::Media { dest: of, packets } = message.content else { panic!("no media") };
         let crossed: usize = packets.iter().filter(|sent| matches!(sent.payload, Place::Behind(_))).count();
         let expected = if dest == 1 { UNREAD_PACKETS_MAX } else { 0 };
         assert_eq!((of, packets.len(), crossed), (dest, UNREAD_PACKETS_MAX, expected));
@@ -308,7 +308,7 @@ fn what_is_not_read_stays_in_the_queue_and_what_is_not_let_go_of_comes_back_at_t
         is_given_back: false,
     };
     both.say(&ToHost::Media(vec![progress(3, 2)]));
-    let ToChild::Media { dest: 1, packets } = both.reader.next().unwrap().what else { panic!("no media") };
+    let ToChild::Media { dest: 1, packets } = both.reader.next().unwrap().content else { panic!("no media") };
     assert_eq!(packets.len(), 3, "as many as were read");
     assert_eq!(sources[0].out.load(Ordering::Relaxed), 100 * (UNREAD_PACKETS_MAX + 1));
     both.say(&ToHost::Media(vec![Progress { is_given_back: true, ..progress(0, 0) }, progress(9, 0)]));
@@ -318,5 +318,8 @@ fn what_is_not_read_stays_in_the_queue_and_what_is_not_let_go_of_comes_back_at_t
         assert_eq!(source.out.load(Ordering::Relaxed), 0, "all comes back");
         assert!(source.is_abandoned.load(Ordering::Relaxed));
     }
-    assert!(sources[0].packets.lock().len() == 2 * UNREAD_PACKETS_MAX - 3, "nothing after it was given back");
+    assert!(
+        sources[0].packets.lock().len() == 2 * UNREAD_PACKETS_MAX - 3,
+        "nothing was sent after the queue was given back"
+    );
 }

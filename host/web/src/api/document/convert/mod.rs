@@ -1,7 +1,7 @@
 //! A driver's JSON Schema (2020-12) as a schema of OpenAPI 3.0.3.
 //!
-//! Total: whatever a driver declares, the result is a valid schema of an object. Everything that the driver's schema accepts
-//! is accepted by the result, so that no client refuses what the service takes; what 3.0.3 cannot say is left out.
+//! The result is a valid schema of an object for every input. It accepts everything that the driver's schema accepts, so that no
+//! client refuses a valid value; constraints that 3.0.3 cannot express are omitted.
 
 mod parts;
 #[cfg(test)]
@@ -13,17 +13,17 @@ use serde_json::{Map, Value, json};
 
 use self::parts::{allow_null, both, hide, into_items, is_common, is_null, merge, types, united};
 
-/// Deepest nesting that is described, references counted; below it anything goes.
+/// Deepest nesting that is described, including references; below it, anything is accepted.
 const DEPTH_MAX: usize = 12;
-/// Most bytes of JSON that a result takes, references written out; beyond it the result is a plain object.
+/// Largest result in bytes of JSON, with references expanded; a larger result becomes a plain object.
 const BYTES_MAX: usize = 64 * 1024;
-/// What a schema takes besides what is in it.
+/// Bytes counted for a schema besides its content.
 const SCHEMA_BYTES: usize = 16;
-/// Longest description in characters; the rest is cut off.
+/// Longest description in characters; longer ones are truncated.
 const TEXT_CHARS_MAX: usize = 1_000;
 /// The mark of secret fields.
 const SECRET: &str = "x-secret";
-/// Keywords that say nothing of what is valid: beside a reference they are put over what it refers to.
+/// Annotation keywords: beside a reference they override those of its target.
 const NOTES: [&str; 8] =
     ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", SECRET];
 
@@ -50,11 +50,11 @@ fn plain_object() -> Value {
     json!({"type": "object", "additionalProperties": true})
 }
 
-/// One conversion; every step gives `None` when the result would grow too large.
+/// One conversion; every step returns `None` when the result would become too large.
 struct Conversion<'a> {
     root: &'a Value,
     left: usize,
-    /// Targets of the references that are being written out.
+    /// Targets of the references that are being expanded.
     inside: Vec<&'a str>,
 }
 
@@ -68,8 +68,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// The schema that is referred to, written out, with what stands beside the reference. One that leads into itself is
-    /// written out once.
+    /// Expands a reference and merges the keywords beside it. A recursive reference is expanded once.
     fn reference(
         &mut self,
         fields: &'a Map<String, Value>,
@@ -113,7 +112,7 @@ impl<'a> Conversion<'a> {
                 let choices = alternatives.remove(0);
                 out.insert("anyOf".to_owned(), choices);
             }
-            // Two choices that must both be met.
+            // Two choices that must both match.
             _ => {
                 let all = alternatives.into_iter().map(|choices| json!({"anyOf": choices}));
                 let all = all.chain(out.remove("allOf").and_then(into_items).into_iter().flatten());
@@ -128,7 +127,7 @@ impl<'a> Conversion<'a> {
         Some(Value::Object(out))
     }
 
-    /// What people read.
+    /// Annotations.
     fn notes(&mut self, fields: &Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
         if let Some(text) = fields.get("description").and_then(Value::as_str) {
             let is_shown = |c: &char| !c.is_control() || *c == '\n';
@@ -143,7 +142,7 @@ impl<'a> Conversion<'a> {
         if fields.get(SECRET) == Some(&Value::Bool(true)) {
             return self.put(out, "writeOnly", json!(true));
         }
-        // Null as a default or example says that the field may be left out, which is seen without.
+        // A null default or example only says that the field is optional, which the schema already shows.
         if let Some(default) = fields.get("default").filter(|default| !default.is_null()) {
             self.put(out, "default", default.clone())?;
         }
@@ -153,7 +152,7 @@ impl<'a> Conversion<'a> {
         Some(())
     }
 
-    /// The values that are allowed, one by one.
+    /// Enumerated values.
     fn values(&mut self, fields: &Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
         let constant = fields.get("const").map(|value| json!([value]));
         let listed = fields.get("enum").filter(|list| list.as_array().is_some_and(|list| !list.is_empty()));
@@ -194,7 +193,7 @@ impl<'a> Conversion<'a> {
         if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
             self.put(out, "uniqueItems", json!(true))?;
         }
-        // Formats of texts are not enforced by the service, so that they would refuse what it takes.
+        // The service does not enforce string formats, so they could refuse valid values.
         let formats = ["int32", "int64", "uint32", "uint64", "float", "double"];
         match fields.get("format").and_then(Value::as_str).filter(|format| formats.contains(format)) {
             Some(format) => self.put(out, "format", json!(format)),
@@ -222,7 +221,7 @@ impl<'a> Conversion<'a> {
         if !required.is_empty() {
             self.put(out, "required", json!(required))?;
         }
-        // Fields that match a pattern are none that are unknown.
+        // Fields that match a pattern are not unknown fields.
         if !fields.contains_key("patternProperties") {
             match fields.get("additionalProperties") {
                 Some(Value::Bool(allowed)) => self.put(out, "additionalProperties", json!(allowed))?,
@@ -241,8 +240,8 @@ impl<'a> Conversion<'a> {
         Some(())
     }
 
-    /// `allOf` goes into `out`; of `anyOf` and `oneOf` each gives a list of choices. How many of them are met may not be asked
-    /// of schemas from which something was left out, so `oneOf` becomes `anyOf`.
+    /// `allOf` is merged into `out`; `anyOf` and `oneOf` each give a list of choices. `oneOf` becomes `anyOf`, because schemas with
+    /// omitted constraints may match more than once.
     fn alternatives(
         &mut self,
         fields: &'a Map<String, Value>,

@@ -1,11 +1,11 @@
-//! Single steps of a conversion, which know nothing of the whole schema.
+//! Single steps of a conversion that do not need the whole schema.
 
 use serde_json::{Map, Value, json};
 
-/// Longest pattern in bytes that is repeated.
+/// Longest pattern in bytes that is copied.
 const PATTERN_BYTES_MAX: usize = 512;
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// One type stands as `type`, several become a choice, null becomes `nullable`.
+/// One type becomes `type`, several become a choice, null becomes `nullable`.
 pub(super) fn types(
     fields: &Map<String, Value>,
     out: &mut Map<String, Value>,
@@ -43,7 +43,7 @@ pub(super) fn is_null(schema: &Value) -> bool {
     schema["type"] == "null" || schema.get("const").is_some_and(Value::is_null)
 }
 
-/// Choices between single values, as a documented `enum` of Rust has them, as one list of values.
+/// Merges choices between single values, as a documented Rust `enum` has them, into one list of values.
 pub(super) fn united(choices: &[Value]) -> Option<Value> {
     let only = ["enum", "type", "description"];
     let kind = choices.first()?.get("type");
@@ -79,7 +79,7 @@ pub(super) fn merge(schema: &mut Value, notes: Map<String, Value>) {
     }
 }
 
-/// A text that may not be shown: no example, no default, and stars in a form.
+/// Marks a secret: no example, no default, and format `password`.
 pub(super) fn hide(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     fields.insert("writeOnly".to_owned(), json!(true));
@@ -91,7 +91,7 @@ pub(super) fn hide(schema: &mut Value) {
     }
 }
 
-/// Lets a converted schema take null. One without a type takes it already, unless it lists its values.
+/// Makes a converted schema accept null. A schema without a type accepts null already, unless it enumerates its values.
 pub(super) fn allow_null(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     if let Some(Value::Array(values)) = fields.get_mut("enum")
@@ -108,7 +108,7 @@ pub(super) fn allow_null(schema: &mut Value) {
     }
 }
 
-/// Whether a pattern means the same to every engine: flags, classes and anchors that only some know are left out.
+/// Whether a pattern means the same to every regex engine; patterns with special flags, classes or anchors are omitted.
 pub(super) fn is_common(pattern: &str) -> bool {
     let bare = pattern.replace("(?:", "(").replace("\\\\", "");
     let odd = ["(?", "\\p", "\\P", "\\A", "\\z", "\\Z", "\\h", "\\x", "\\u", "[[", "&&", "--", "~~"];

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::document::testing::accepts;
 
-/// What the driver's own schema says.
+/// Validates with the driver's own schema.
 fn original(schema: &Value, instance: &Value) -> bool {
     jsonschema::draft202012::options()
         .should_validate_formats(false)
@@ -13,7 +13,7 @@ fn original(schema: &Value, instance: &Value) -> bool {
 }
 
 #[test]
-fn options_secrets_constants_and_references_become_what_3_0_3_has() {
+fn options_secrets_constants_and_references_are_converted_to_3_0_3() {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Target",
@@ -48,9 +48,9 @@ fn options_secrets_constants_and_references_become_what_3_0_3_has() {
     assert_eq!(config_schema(&schema), expected);
 }
 
-/// Whatever the driver takes, a client that reads the document may send; and with plain schemas nothing else.
+/// The document accepts everything that the driver accepts and, for plain schemas, nothing else.
 #[test]
-fn what_the_driver_accepts_the_document_accepts() {
+fn the_document_accepts_everything_the_driver_accepts() {
     let field = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
     let exact = [
         field(json!({"type": ["integer", "null"], "minimum": 2})),
@@ -106,7 +106,7 @@ fn what_the_driver_accepts_the_document_accepts() {
 }
 
 #[test]
-fn hostile_schemas_end_as_plain_objects() {
+fn hostile_schemas_become_plain_objects() {
     let plain = plain_object();
     let names: Vec<String> = (0..40).map(|n| format!("n{n}")).collect();
     let wide = |from: usize| {
@@ -147,7 +147,7 @@ fn hostile_schemas_end_as_plain_objects() {
 }
 
 #[test]
-fn odd_keywords_are_left_out() {
+fn unknown_keywords_are_omitted() {
     let schema = json!({
         "type": "object", "minProperties": -1, "required": [], "description": "a\u{1b}[31m\nb", "x-own": 1,
         "properties": {"a": {"type": "strange", "maxLength": "3", "multipleOf": 0, "pattern": "\\p{L}", "enum": []}}

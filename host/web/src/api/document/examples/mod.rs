@@ -1,4 +1,4 @@
-//! Examples of every operation: what is sent, and what a success answers.
+//! Examples of every operation: request bodies and successful responses.
 //!
 //! They stand in `examples/*.json`, one file for each group of operations, by the operation's id:
 //! `{"createThing": {"request": BODY, "answer": BODY}}`, or with several of each `"requests"` and `"answers"`:
@@ -88,7 +88,7 @@ mod tests {
         let mut missing = Vec::new();
         for (place, operation) in operations(&document) {
             let id = operation["operationId"].as_str().unwrap();
-            for (what, content) in [
+            for (part, content) in [
                 ("request", &operation["requestBody"]["content"]),
                 ("answer", &operation["responses"]["200"]["content"]),
             ] {
@@ -99,13 +99,13 @@ mod tests {
                     let values: Vec<&Value> =
                         media.get("example").into_iter().chain(named.map(|one| &one["value"])).collect();
                     if values.is_empty() {
-                        missing.push(format!("\"{id}\": {{\"{what}\": ...}} ({place})"));
+                        missing.push(format!("\"{id}\": {{\"{part}\": ...}} ({place})"));
                     }
                     for value in values {
                         let fault = first_fault(&document, &media["schema"], value, Unknown::Fault);
                         assert_eq!(
                             fault, None,
-                            "the {what} example of {id} is not what the document says: {value}"
+                            "the {part} example of {id} does not match the document: {value}"
                         );
                     }
                 }

@@ -1,4 +1,4 @@
-//! Bodies, paths and queries that nobody would send in good faith: refused, and never repeated.
+//! Hostile bodies, paths and queries: they are refused, and their content is not repeated.
 
 use serde_json::{Map, Value, json};
 
@@ -8,13 +8,13 @@ use super::rows::Row;
 use super::world::{Call, World};
 use crate::api::tests::contract::documented;
 
-/// What must not be repeated.
+/// Text that responses must not repeat.
 const SECRET: &str = "hunter2hunter2";
 
-/// A field's place in a body: names, and `0` for the first entry of a list.
+/// Path of a field in a body: names, and `0` for the first entry of a list.
 type Place = Vec<String>;
 
-/// The schema that a reference leads to.
+/// Resolves a reference to a schema.
 fn resolved(schema: &'static Value) -> &'static Value {
     match schema["$ref"].as_str() {
         Some(path) => resolved(documented().pointer(path.trim_start_matches('#')).unwrap()),
@@ -22,7 +22,7 @@ fn resolved(schema: &'static Value) -> &'static Value {
     }
 }
 
-/// Every field of a schema, those of its fields included.
+/// All fields of a schema, recursively.
 fn places(schema: &'static Value, place: &Place, all: &mut Vec<Place>) {
     let schema = resolved(schema);
     for several in ["oneOf", "anyOf", "allOf"] {
@@ -42,7 +42,7 @@ fn places(schema: &'static Value, place: &Place, all: &mut Vec<Place>) {
     }
 }
 
-/// The body with another value at the place, whatever was on the way to it.
+/// The body with another value at the path; missing parents are created.
 fn with(body: &Value, place: &[String], value: &Value) -> Value {
     let Some((name, rest)) = place.split_first() else { return value.clone() };
     if name == "0" {
@@ -74,7 +74,7 @@ fn wrong_values() -> Vec<Value> {
     ]
 }
 
-/// Bodies that are no JSON, no object, or an object that says one thing twice.
+/// Bodies that are not JSON, not an object, or have a duplicate field.
 fn raw_bodies(field: &str) -> Vec<Vec<u8>> {
     let deep = |open: &str| format!("{{\"{field}\":{}", open.repeat(100_000)).into_bytes();
     let value = |value: &[u8]| [format!("{{\"{field}\":").as_bytes(), value, b"}"].concat();
@@ -101,12 +101,12 @@ fn raw_bodies(field: &str) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Sends it and looks at what comes back.
-async fn survives(world: &World, call: Call, what: &str) -> u16 {
+/// Sends the call and checks the response.
+async fn survives(world: &World, call: Call, call_text: &str) -> u16 {
     let answer = world.send(call).await;
     let status = answer.status.as_u16();
-    assert!(status < 500, "{what}: {status} {}", answer.text);
-    assert!(status < 400 || !answer.text.contains("hunter2"), "{what}: {}", answer.text);
+    assert!(status < 500, "{call_text}: {status} {}", answer.text);
+    assert!(status < 400 || !answer.text.contains("hunter2"), "{call_text}: {}", answer.text);
     status
 }
 
@@ -119,19 +119,19 @@ async fn every_field_survives(world: &World, operation: &Operation, row: &'stati
     for (place, value) in
         fields.iter().flat_map(|place| wrong_values().into_iter().map(move |value| (place, value)))
     {
-        let thing = world.thing(row.about).await;
-        let good = row.body.unwrap()(&thing);
+        let resource = world.resource(row.about).await;
+        let good = row.body.unwrap()(&resource);
         let body = with(&good, place, &value);
-        let call = Call::new(operation, row, &thing, row.takes.first()).with_body(body.to_string());
-        let what = format!("{} with {body}", operation.id);
-        refused += usize::from(survives(world, call, &what).await >= 400);
+        let call = Call::new(operation, row, &resource, row.takes.first()).with_body(body.to_string());
+        let call_text = format!("{} with {body}", operation.id);
+        refused += usize::from(survives(world, call, &call_text).await >= 400);
     }
     assert!(refused >= fields.len() * 5, "{}: of {} fields {refused} refused", operation.id, fields.len());
     for body in raw_bodies(&fields[0][0]) {
-        let what =
+        let call_text =
             format!("{} with {:?}", operation.id, String::from_utf8_lossy(&body[..body.len().min(80)]));
         let call = world.call(operation, row, row.takes.first()).await.with_body(body);
-        assert!(survives(world, call, &what).await >= 400, "{what}");
+        assert!(survives(world, call, &call_text).await >= 400, "{call_text}");
     }
 }
 
@@ -147,17 +147,17 @@ async fn every_body_survives(of_people: bool) {
 }
 
 #[tokio::test]
-async fn no_body_breaks_an_operation_or_comes_back() {
+async fn hostile_bodies_are_refused_and_not_repeated() {
     every_body_survives(false).await;
 }
 
 #[tokio::test]
-async fn no_body_breaks_an_operation_of_people_or_comes_back() {
+async fn hostile_bodies_of_account_operations_are_refused_and_not_repeated() {
     every_body_survives(true).await;
 }
 
 #[tokio::test]
-async fn no_path_or_query_breaks_an_operation_or_comes_back() {
+async fn hostile_paths_and_queries_are_refused_and_not_repeated() {
     let world = World::new().await;
     let values = [
         "",
@@ -186,8 +186,8 @@ async fn no_path_or_query_breaks_an_operation_or_comes_back() {
         for name in operation.parameters("query") {
             for value in values {
                 let call = world.call(operation, row, row.takes.first()).await;
-                let what = format!("{} with {name}={value}", operation.id);
-                survives(&world, call.with_query(format!("{name}={value}")), &what).await;
+                let call_text = format!("{} with {name}={value}", operation.id);
+                survives(&world, call.with_query(format!("{name}={value}")), &call_text).await;
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::api::tests::contract::documented;
 pub(super) struct Operation {
     pub(super) id: &'static str,
     pub(super) method: Method,
-    /// Its path with `{id}` in it.
+    /// Path template with `{id}`.
     pub(super) template: &'static str,
     value: &'static Value,
 }
@@ -21,7 +21,7 @@ pub(super) struct Operation {
 /// All of the API.
 pub(super) fn operations() -> Vec<Operation> {
     let paths = documented()["paths"].as_object().unwrap();
-    // What players ask for is not answered by the API: `playback/tests` hold it.
+    // The API does not serve playback paths: `playback/tests` covers them.
     let paths = paths.iter().filter(|(template, _)| template.starts_with("/api/"));
     let operations = paths.flat_map(|(template, operations)| {
         operations.as_object().unwrap().iter().map(move |(method, value)| Operation {
@@ -56,19 +56,19 @@ impl Operation {
         self.value.pointer("/requestBody/content/application~1json/schema")
     }
 
-    /// The names of its parameters in the query or another place.
+    /// Names of its parameters in `place` (`query`, `header`, `path`).
     pub(super) fn parameters(&self, place: &str) -> Vec<&'static str> {
         let parameters = self.value["parameters"].as_array().into_iter().flatten();
         let named = parameters.filter(|parameter| parameter["in"] == place);
         named.map(|parameter| parameter["name"].as_str().unwrap()).collect()
     }
 
-    /// It can be sent again under an `Idempotency-Key`.
+    /// Whether it accepts an `Idempotency-Key`.
     pub(super) fn is_once(&self) -> bool {
         self.parameters("header").contains(&"Idempotency-Key")
     }
 
-    /// The statuses it says it may answer, but for faults of the service.
+    /// The declared statuses, without internal errors.
     pub(super) fn declared(&self) -> BTreeSet<u16> {
         let statuses = self.value["responses"].as_object().unwrap().keys();
         statuses.map(|status| status.parse().unwrap()).filter(|status| *status != INTERNAL).collect()

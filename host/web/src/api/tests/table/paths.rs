@@ -1,11 +1,11 @@
-//! Paths that are not there, and methods that a path does not take.
+//! Unknown paths, and methods that a path does not support.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use poem::http::Method;
 
 use super::operation::operations;
-use super::world::{Call, Who, World};
+use super::world::{Call, Credential, World};
 
 /// Paths that are no operations, with their methods.
 const OTHERS: [&str; 5] = ["/openapi.json", "/docs", "/docs/style.css", "/healthz", "/readyz"];
@@ -18,7 +18,7 @@ fn call(method: &str, path: &str) -> Call {
         body: b"{".to_vec(),
         content_type: None,
         headers: Vec::new(),
-        who: Who::Owner,
+        credential: Credential::Owner,
     }
 }
 
@@ -40,7 +40,7 @@ fn methods() -> BTreeMap<&'static str, BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn every_path_names_the_methods_it_takes_when_it_is_sent_another() {
+async fn wrong_methods_get_the_allowed_methods() {
     let world = World::new().await;
     for (template, taken) in methods() {
         let path = template.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
@@ -59,13 +59,13 @@ async fn every_path_names_the_methods_it_takes_when_it_is_sent_another() {
 }
 
 #[tokio::test]
-async fn paths_that_are_not_there_are_404_whatever_the_method() {
+async fn unknown_paths_are_404_with_any_method() {
     let world = World::new().await;
     for (template, _) in methods() {
         let path = template.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
         let path = path.collect::<Vec<_>>().join("/");
         for wrong in
-            [format!("{path}/no/such/thing"), format!("{path}/"), format!("/{path}"), path.to_uppercase()]
+            [format!("{path}/no/such/resource"), format!("{path}/"), format!("/{path}"), path.to_uppercase()]
         {
             for method in ["GET", "POST", "DELETE"] {
                 let answer = world.send(call(method, &wrong)).await;

@@ -1,4 +1,4 @@
-//! What every operation has in common with its like, one function for each kind of answer.
+//! Checks that are common to all operations of a kind, one function for each kind of response.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::operation::Operation;
 use super::rows::{About, Row, Takes};
-use super::world::{BETWEEN, Call, Thing, Who, World};
+use super::world::{BETWEEN, Call, Credential, Resource, World};
 use crate::api::Subject;
 use crate::api::body::BODY_MAX_BYTES;
 use crate::base::error::{INVALID_PUBLIC_KEY_TEXT as INVALID, INVALID_SESSION_TEXT};
@@ -19,36 +19,38 @@ use satcast_store::Scopes;
 const KEY_REQUIRED: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer header, or \
     as apiKey (or key) query parameter";
 
-fn without(scope: &str) -> (Who, String) {
+fn without(scope: &str) -> (Credential, String) {
     let missing = Scopes { read: scope == "read", manage: scope == "manage", webhooks: scope == "webhooks" };
-    (Who::Without(missing), format!("This key lacks the scope \"{scope}\"; use a key that has it"))
+    (Credential::Without(missing), format!("This key lacks the scope \"{scope}\"; use a key that has it"))
 }
 
 impl World {
-    /// Everybody who may call it gets what they want.
+    /// All allowed credentials succeed.
     pub(super) async fn succeeds(&self, operation: &Operation, row: &Row) {
-        for who in row.takes.admitted() {
-            let answer = self.send(self.call(operation, row, *who).await).await;
-            assert_eq!(answer.status.as_u16(), 200, "{} by {who:?}: {}", operation.id, answer.text);
+        for credential in row.takes.admitted() {
+            let answer = self.send(self.call(operation, row, *credential).await).await;
+            assert_eq!(answer.status.as_u16(), 200, "{} by {credential:?}: {}", operation.id, answer.text);
             if operation.reads() {
-                let head = Call { method: poem::http::Method::HEAD, ..self.call(operation, row, *who).await };
+                let head =
+                    Call { method: poem::http::Method::HEAD, ..self.call(operation, row, *credential).await };
                 let head = self.send(head).await;
                 assert_eq!((head.status, head.text.as_str()), (answer.status, ""), "{}", operation.id);
             }
         }
-        if row.takes.first() != Who::Owner || !operation.is_once() {
+        if row.takes.first() != Credential::Owner || !operation.is_once() {
             return;
         }
-        // Sent again under its key it is not done again, and is another request with another body.
-        let thing = self.thing(row.about).await;
-        let call = || Call::new(operation, row, &thing, Who::Owner).with_header("idempotency-key", "once");
+        // A repeat with the same key is not executed again; with another body it is refused.
+        let resource = self.resource(row.about).await;
+        let call =
+            || Call::new(operation, row, &resource, Credential::Owner).with_header("idempotency-key", "once");
         let first = self.send(call()).await.ok();
         let again = self.send(call()).await;
         assert_eq!((again.ok(), again.header("idempotent-replayed")), (first, "true"), "{}", operation.id);
         self.send(call().with_body("{\"x\":1}")).await.error(409, "idempotency_key_reused");
     }
 
-    /// Nobody else gets anything.
+    /// All other credentials are refused.
     pub(super) async fn refuses_wrong_credentials(&self, operation: &Operation, row: &Row) {
         let scope = match row.takes {
             Takes::Webhooks => "webhooks",
@@ -56,14 +58,14 @@ impl World {
             _ => "manage",
         };
         let (unscoped, lacks) = without(scope);
-        let mut cases: Vec<(Who, u16, &str, &str)> = match row.takes {
+        let mut cases: Vec<(Credential, u16, &str, &str)> = match row.takes {
             Takes::Nothing => return,
             Takes::Account | Takes::Webhooks | Takes::Session => vec![
-                (Who::Nobody, 401, "key_required", KEY_REQUIRED),
-                (Who::Mistyped, 401, "invalid_key", "Invalid API key"),
-                (Who::Ended, 401, "invalid_session", INVALID_SESSION_TEXT),
+                (Credential::Nobody, 401, "key_required", KEY_REQUIRED),
+                (Credential::Mistyped, 401, "invalid_key", "Invalid API key"),
+                (Credential::Ended, 401, "invalid_session", INVALID_SESSION_TEXT),
                 (
-                    Who::Public,
+                    Credential::Public,
                     403,
                     "key_type_not_allowed",
                     "A public key cannot be used here; use a permanent key (sk_...)",
@@ -71,16 +73,16 @@ impl World {
                 (unscoped, 403, "scope_not_allowed", &lacks),
             ],
             Takes::PublicKey => vec![
-                (Who::Nobody, 400, "key_required", KEY_REQUIRED),
-                (Who::Mistyped, 401, "invalid_key", INVALID),
-                (Who::Owner, 401, "invalid_key", INVALID),
-                (Who::Session, 401, "invalid_key", INVALID),
-                (Who::Cookie, 400, "key_required", KEY_REQUIRED),
+                (Credential::Nobody, 400, "key_required", KEY_REQUIRED),
+                (Credential::Mistyped, 401, "invalid_key", INVALID),
+                (Credential::Owner, 401, "invalid_key", INVALID),
+                (Credential::Session, 401, "invalid_key", INVALID),
+                (Credential::Cookie, 400, "key_required", KEY_REQUIRED),
             ],
             Takes::Anything => vec![
-                (Who::Nobody, 400, "key_required", KEY_REQUIRED),
-                (Who::Mistyped, 401, "invalid_key", INVALID),
-                (Who::Ended, 401, "invalid_session", INVALID_SESSION_TEXT),
+                (Credential::Nobody, 400, "key_required", KEY_REQUIRED),
+                (Credential::Mistyped, 401, "invalid_key", INVALID),
+                (Credential::Ended, 401, "invalid_session", INVALID_SESSION_TEXT),
                 (unscoped, 403, "scope_not_allowed", &lacks),
             ],
         };
@@ -89,48 +91,52 @@ impl World {
         match row.takes {
             Takes::Webhooks => {
                 cases.extend(
-                    [Who::Session, Who::Cookie].map(|who| (who, 403, "key_type_not_allowed", no_session)),
+                    [Credential::Session, Credential::Cookie]
+                        .map(|credential| (credential, 403, "key_type_not_allowed", no_session)),
                 );
             }
             Takes::Session => {
-                cases.push((Who::Owner, 403, "session_required", "Log in for this; an API key cannot do it"));
+                cases.push((Credential::Owner, 403, "session_required", "An API key cannot do this; log in"));
             }
             _ => {}
         }
         if !operation.reads() && matches!(row.takes, Takes::Account | Takes::Session) {
-            let text = "A write by cookie needs the header X-Requested-With";
-            cases.push((Who::BareCookie, 403, "csrf_header_missing", text));
+            let text = "A write that is authenticated by cookie needs the header X-Requested-With";
+            cases.push((Credential::BareCookie, 403, "csrf_header_missing", text));
         }
-        for (who, status, code, text) in cases {
-            let answer = self.send(self.call(operation, row, who).await).await;
-            assert_eq!(answer.status.as_u16(), status, "{} by {who:?}: {}", operation.id, answer.text);
-            assert_eq!(answer.error(status, code), text, "{} by {who:?}", operation.id);
+        for (credential, status, code, text) in cases {
+            let answer = self.send(self.call(operation, row, credential).await).await;
+            assert_eq!(answer.status.as_u16(), status, "{} by {credential:?}: {}", operation.id, answer.text);
+            assert_eq!(answer.error(status, code), text, "{} by {credential:?}", operation.id);
         }
     }
 
-    /// What belongs to another account is not there, and is afterwards as it was.
-    pub(super) async fn hides_what_belongs_to_others(&self, operation: &Operation, row: &Row) {
+    /// A resource of another account is 404 and stays unchanged.
+    pub(super) async fn hides_resources_of_other_accounts(&self, operation: &Operation, row: &Row) {
         if matches!(row.about, About::All | About::Password | About::Invite | About::Operated) {
             return;
         }
-        let thing = self.thing(row.about).await;
-        let text = self.send(Call::new(operation, row, &thing, Who::Stranger)).await.error(404, "not_found");
+        let resource = self.resource(row.about).await;
+        let text = self
+            .send(Call::new(operation, row, &resource, Credential::Stranger))
+            .await
+            .error(404, "not_found");
         assert!(text.starts_with("No such "), "{}: {text}", operation.id);
-        let own = self.send(Call::new(operation, row, &thing, Who::Owner)).await;
+        let own = self.send(Call::new(operation, row, &resource, Credential::Owner)).await;
         assert_eq!(own.status.as_u16(), 200, "{} after a stranger: {}", operation.id, own.text);
         if operation.has_id() {
             for id in ["0", "-1", "9223372036854775807"] {
                 let path =
                     operation.template.split('/').map(|part| if part.starts_with('{') { id } else { part });
                 let path = path.collect::<Vec<_>>().join("/");
-                let call = Call { path, ..Call::new(operation, row, &thing, Who::Owner) };
+                let call = Call { path, ..Call::new(operation, row, &resource, Credential::Owner) };
                 self.send(call).await.error(404, "not_found");
             }
         }
     }
 
-    /// Bodies, paths and parameters that cannot be read, are too large, or hold a value that is refused.
-    pub(super) async fn refuses_what_cannot_be_read(&self, operation: &Operation, row: &Row) {
+    /// Bodies, paths and parameters that are malformed, too large, or have a refused value.
+    pub(super) async fn refuses_unreadable_requests(&self, operation: &Operation, row: &Row) {
         let call = async || self.call(operation, row, row.takes.first()).await;
         let large = vec![b' '; BODY_MAX_BYTES + 1];
         if operation.body().is_some() {
@@ -143,9 +149,9 @@ impl World {
             }
         }
         if let Some(refused) = row.refused {
-            let thing = self.thing(row.about).await;
-            let call = Call::new(operation, row, &thing, row.takes.first());
-            let answer = self.send(call.with_body(refused(&thing).to_string())).await;
+            let resource = self.resource(row.about).await;
+            let call = Call::new(operation, row, &resource, row.takes.first());
+            let answer = self.send(call.with_body(refused(&resource).to_string())).await;
             assert_eq!(answer.status.as_u16(), 422, "{}: {}", operation.id, answer.text);
             assert!(answer.text.contains("Field `"), "{}: {}", operation.id, answer.text);
         }
@@ -156,7 +162,7 @@ impl World {
             assert!(!text.contains("hunter2"), "{text}");
         }
         for name in operation.parameters("query") {
-            // Any text may be looked for, if it is not too long.
+            // These filters accept any text that is not too long.
             let value = if ["platform", "action"].contains(&name) { "x".repeat(65) } else { "?".to_owned() };
             let text = self.send(call().await.with_query(format!("{name}={value}"))).await;
             let text = text.error(400, "malformed_parameter");
@@ -177,13 +183,13 @@ impl World {
         self.send(call.with_header("idempotency-key", "one too many")).await.error(409, "idempotency_full");
     }
 
-    /// Too many requests, of whoever may make them.
+    /// Rate limits of an allowed credential.
     pub(super) async fn keeps_its_limits(&self, operation: &Operation, row: &Row) {
-        let who = match row.takes {
-            Takes::Session => Who::Owner,
+        let credential = match row.takes {
+            Takes::Session => Credential::Owner,
             takes => takes.first(),
         };
-        let call = self.call(operation, row, who).await;
+        let call = self.call(operation, row, credential).await;
         let most = self.use_up(operation, row).await;
         let answer = self.send(call).await;
         let text = format!("Rate limit exceeded. Maximum {most} requests per minute.");
@@ -191,17 +197,17 @@ impl World {
         assert_eq!(answer.json()["retryAfter"], json!(60), "{}", operation.id);
     }
 
-    /// Uses up the limit of the operation's first caller; how many requests that were.
+    /// Uses up the limit of the operation's first credential; returns the number of requests.
     async fn use_up(&self, operation: &Operation, row: &Row) -> usize {
         let (limits, now) = (&self.rig.app.limits, self.rig.app.clock.monotonic());
         let key = async |key: &str| self.rig.app.store.key_by_hash(&key_hash(key)).await.unwrap().unwrap().id;
         let address = Network::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         fn all<S: Eq + std::hash::Hash + Clone>(
             limiter: &RateLimiter<S>,
-            who: S,
+            credential: S,
             now: std::time::Duration,
         ) -> usize {
-            (0..1_000).take_while(|_| limiter.hit(who.clone(), now).allowed).count()
+            (0..1_000).take_while(|_| limiter.hit(credential.clone(), now).allowed).count()
         }
         match row.takes {
             Takes::Nothing if operation.is_public() => all(&limits.config, address, now),
@@ -216,11 +222,12 @@ impl World {
         }
     }
 
-    /// What the operation answers when the database is gone.
+    /// The statuses of the operation when the database fails.
     pub(super) async fn fails(&self, operation: &Operation, row: &Row) -> BTreeSet<u16> {
-        let who = if row.takes.first() == Who::Session { Who::Owner } else { row.takes.first() };
-        let thing = Thing::nothing();
-        let answer = self.send(Call::new(operation, row, &thing, who)).await;
+        let credential =
+            if row.takes.first() == Credential::Session { Credential::Owner } else { row.takes.first() };
+        let resource = Resource::nothing();
+        let answer = self.send(Call::new(operation, row, &resource, credential)).await;
         self.rig.app.clock.advance(BETWEEN);
         if operation.is_secured() || operation.body().is_some() {
             answer.error(502, "store_failed");

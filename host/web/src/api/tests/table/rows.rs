@@ -1,21 +1,21 @@
-//! One row for each operation: what it is about and what it is sent, so that it succeeds.
+//! One row for each operation: its credential, its resource and a valid body.
 
 use serde_json::{Value, json};
 
-use super::world::Thing;
+use super::world::Resource;
 use crate::api::tests::LINKED_DRIVER;
 use crate::api::tests::login::PASSWORD;
 
-/// What must be presented.
+/// The required credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// Nothing; what is presented is ignored.
+    /// None; a credential is ignored.
     Nothing,
-    /// A permanent key that may read or manage, or a login session.
+    /// A permanent key with the scope for reading or managing, or a login session.
     Account,
-    /// A permanent key that may manage webhooks.
+    /// A permanent key with the scope `webhooks`.
     Webhooks,
-    /// A login session; keys have none.
+    /// A login session; keys are refused.
     Session,
     /// The public key of a destination.
     PublicKey,
@@ -23,10 +23,10 @@ pub(super) enum Takes {
     Anything,
 }
 
-/// What an operation is about. Each is made anew for each request, by the account that asks.
+/// The resource of an operation. A new one is created for each request, in the account of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Nothing that belongs to an account, or the account as a whole.
+    /// None, or the account as a whole.
     All,
     Stream,
     /// A destination by its own id.
@@ -41,27 +41,27 @@ pub(super) enum About {
     Login,
     /// The account's password.
     Password,
-    /// A link that makes an account.
+    /// An invite link.
     Invite,
     /// A recording whose upload failed.
     Archive,
     /// An invoice that buys credit.
     TopUp,
-    /// What the whole service has, for accounts that operate it.
+    /// A resource of the service, for operators.
     Operated,
 }
 
-/// Makes a body about a thing.
-type Make = fn(&Thing) -> Value;
+/// Creates a body for a resource.
+type Make = fn(&Resource) -> Value;
 
 /// One operation.
 pub(super) struct Row {
     pub(super) id: &'static str,
     pub(super) takes: Takes,
     pub(super) about: About,
-    /// A body that is taken.
+    /// A valid body.
     pub(super) body: Option<Make>,
-    /// A body that can be read and holds a value that is refused.
+    /// A readable body with a refused value.
     pub(super) refused: Option<Make>,
 }
 

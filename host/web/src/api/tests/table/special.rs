@@ -1,4 +1,4 @@
-//! What single operations answer besides: caps, states, money, and places that are taken.
+//! Special cases of single operations: caps, states, money, and exhausted permits.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::operation::Operation;
 use super::rows::{self, About, Row, rtmp};
-use super::world::{BETWEEN, Call, Thing, Who, World};
+use super::world::{BETWEEN, Call, Credential, Resource, World};
 use crate::api::Subject;
 use crate::api::archives::too_little;
 use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
@@ -23,14 +23,14 @@ use satcast_drivers::{ChangeError, LINKED_IN};
 use satcast_money::wallet::lightning::Fault;
 use satcast_store::{AuditFilter, Page, Scopes};
 
-/// Tests of webhooks that may be on their way at one time.
+/// Most concurrent webhook tests.
 const TESTS_OF_ACCOUNT: usize = 4;
-/// Longest wait for one of them to begin.
+/// Longest wait for the start of one.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl World {
-    /// Everything about this operation that its like do not have.
-    pub(super) async fn shows_what_is_special(&self, operation: &Operation, row: &Row) {
+    /// Checks the special cases of this operation.
+    pub(super) async fn check_special_cases(&self, operation: &Operation, row: &Row) {
         match operation.id {
             "createStream" | "addDestination" | "changeDestination" => {
                 self.broken_driver(operation, row).await
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Drivers that are not there, or cannot become what is asked for; and accounts that do not operate the service.
+    /// Missing drivers, invalid driver actions, and accounts that are not operators.
     async fn drivers(&self, operation: &Operation, row: &Row) {
         let change = async |driver: &str, action: &str| {
             let body = json!({"driver": driver, "action": action}).to_string();
@@ -71,7 +71,7 @@ impl World {
         let entry = log.iter().find(|entry| entry.action == "driver.replaced").unwrap();
         assert_eq!(entry.detail["driver"], LINKED_DRIVER);
         let world = World::new().await;
-        let call = Call::new(operation, row, &Thing::nothing(), Who::Owner);
+        let call = Call::new(operation, row, &Resource::nothing(), Credential::Owner);
         world.send(call).await.error(403, "not_operator");
         self.absorb(&world);
     }
@@ -80,7 +80,7 @@ impl World {
         self.call(operation, row, row.takes.first()).await
     }
 
-    /// A driver that fails, and as many streams or destinations as there may be.
+    /// A failing driver, and the caps of streams and destinations.
     async fn broken_driver(&self, operation: &Operation, row: &Row) {
         let body = match operation.id {
             "createStream" => json!({"label": "x", "destinations": [rtmp(BROKEN)]}),
@@ -91,12 +91,12 @@ impl World {
         let text = self.send(call).await.error(503, "driver_unavailable");
         assert!(!text.contains("hunter2"), "{text}");
         match operation.id {
-            // The world's own stream has the only place.
+            // The world's own stream uses up the cap.
             "createStream" => self.cap(operation, row, "streams_per_account = 1").await,
             "addDestination" => {
                 let world = World::with_config("[limits]\ndestinations_per_stream = 1").await;
-                let thing = world.thing(About::Stream).await;
-                let call = || Call::new(operation, row, &thing, Who::Owner);
+                let resource = world.resource(About::Stream).await;
+                let call = || Call::new(operation, row, &resource, Credential::Owner);
                 world.send(call()).await.ok();
                 world.send(call()).await.error(409, "cap_reached");
             }
@@ -109,29 +109,31 @@ impl World {
         if operation.id == "createWebhook" {
             world.webhook_to("https://a.example/in").await;
         }
-        // Nothing can be made any more, so it is about what stands there since the beginning.
-        let about = Thing::nothing();
-        world.send(Call::new(operation, row, &about, Who::Owner)).await.error(409, "cap_reached");
+        // The cap is reached, so the request uses the resource that exists from the start.
+        let about = Resource::nothing();
+        world.send(Call::new(operation, row, &about, Credential::Owner)).await.error(409, "cap_reached");
     }
 
     async fn disabled_webhook(&self, operation: &Operation, row: &Row) {
-        let thing = self.thing(row.about).await;
-        self.rig.intruder().await.disable_webhook(thing.id, "it is gone").await;
-        self.send(Call::new(operation, row, &thing, Who::Owner)).await.error(409, "webhook_disabled");
+        let resource = self.resource(row.about).await;
+        self.rig.intruder().await.disable_webhook(resource.id, "it is gone").await;
+        self.send(Call::new(operation, row, &resource, Credential::Owner))
+            .await
+            .error(409, "webhook_disabled");
     }
 
-    /// Receivers that do not answer hold all places of the account.
+    /// Silent receivers hold all permits of the account.
     async fn busy_tests(&self, operation: &Operation, row: &Row) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let id = self.webhook_to(&format!("http://{}/in", listener.local_addr().unwrap())).await;
-        let thing = Thing { id, ..Thing::nothing() };
-        // A key of its own for each, as one may make only some in a minute.
-        let call = || self.send(Call::new(operation, row, &thing, Who::Without(Scopes::NONE)));
+        let resource = Resource { id, ..Resource::nothing() };
+        // A separate key for each test, because each key is limited per minute.
+        let call = || self.send(Call::new(operation, row, &resource, Credential::Without(Scopes::NONE)));
         let held = join_all((0..TESTS_OF_ACCOUNT).map(|_| call()));
         let one_more = async {
             let mut sockets = Vec::new();
             for _ in 0..TESTS_OF_ACCOUNT {
-                let accepted = timeout(WAIT_MAX, listener.accept()).await.expect("a test on its way");
+                let accepted = timeout(WAIT_MAX, listener.accept()).await.expect("a running test");
                 sockets.push(accepted.unwrap());
             }
             call().await.error(503, "busy");
@@ -140,7 +142,7 @@ impl World {
         assert!(answers.iter().all(|answer| answer.ok()["ok"] == false), "nobody answered");
     }
 
-    /// States in which nothing can be done to a recording, what it costs, and that its driver is not there.
+    /// States that refuse operations on a recording, its price, and a missing driver.
     async fn archives(&self, operation: &Operation, row: &Row) {
         let (states, code) = match operation.id {
             "deleteArchive" => (vec![RecordingState::Recording], "archive_recording"),
@@ -151,12 +153,12 @@ impl World {
         };
         for state in states {
             self.rig.app.clock.advance(BETWEEN);
-            let thing = self.archive("", state).await;
-            self.send(Call::new(operation, row, &thing, Who::Owner)).await.error(409, code);
+            let resource = self.archive("", state).await;
+            self.send(Call::new(operation, row, &resource, Credential::Owner)).await.error(409, code);
         }
         if operation.id != "recoverArchive" {
-            let thing = self.archive("stuck-", RecordingState::Failed).await;
-            let call = Call::new(operation, row, &thing, Who::Owner);
+            let resource = self.archive("stuck-", RecordingState::Failed).await;
+            let call = Call::new(operation, row, &resource, Credential::Owner);
             self.send(call).await.error(502, "archive_unavailable");
             return;
         }
@@ -165,8 +167,8 @@ impl World {
         assert_eq!(text, too_little(Msat(20_000_000), Msat(10_000_000)).to_string());
         self.absorb(&dear);
         self.rig.app.clock.advance(BETWEEN);
-        let thing = self.archive("refused-", RecordingState::Failed).await;
-        let call = || self.send(Call::new(operation, row, &thing, Who::Owner));
+        let resource = self.archive("refused-", RecordingState::Failed).await;
+        let call = || self.send(Call::new(operation, row, &resource, Credential::Owner));
         for _ in 0..10 {
             call().await.error(502, "archive_unavailable");
         }
@@ -174,12 +176,12 @@ impl World {
         assert_eq!(text, "Rate limit exceeded. Maximum 10 requests per minute.");
     }
 
-    /// Wallets that fail, and a service that sells no credit.
+    /// Failing wallets, and a service that does not sell credit.
     async fn wallets(&self, operation: &Operation, row: &Row) {
         let bank = &self.rig.bank;
         if operation.id == "getWalletBalance" {
             let body = rows::ROWS.iter().find(|row| row.id == "connectWallet").unwrap().body.unwrap();
-            let body = body(&Thing::nothing());
+            let body = body(&Resource::nothing());
             self.rig.ask(Method::PUT, "/api/wallet/connection", Some(&body.to_string())).await.ok();
             bank.state().held = Err(Fault::Unreachable);
             self.send(self.one(operation, row).await).await.error(503, "wallet_silent");
@@ -202,8 +204,8 @@ impl World {
             bank.state().makes_none = Some(Fault::Unreachable);
             self.send(self.one(operation, row).await).await.error(502, "service_wallet_failed");
         }
-        let thing = self.thing(row.about).await;
-        let call = || self.send(Call::new(operation, row, &thing, Who::Owner));
+        let resource = self.resource(row.about).await;
+        let call = || self.send(Call::new(operation, row, &resource, Credential::Owner));
         for _ in 0..10 {
             call().await.error(
                 502,
@@ -227,7 +229,7 @@ impl World {
         self.send(self.one(operation, row).await).await.error(503, "too_many_streams");
     }
 
-    /// Names and links that are not right, and nobody's turn at hashing.
+    /// Invalid names and links, and no free hashing permit.
     async fn passwords(&self, operation: &Operation, row: &Row) {
         let refused = async |body: serde_json::Value, status: u16, code: &str| {
             let call = self.one(operation, row).await.with_body(body.to_string());
@@ -241,8 +243,8 @@ impl World {
                 refused(json!({"name": "eve", "password": secret}), 403, "registration_closed").await;
                 let unknown = new_invite_token().into_inner();
                 refused(json!({"token": unknown, "name": "eve", "password": secret}), 404, "not_found").await;
-                let thing = self.thing(About::Invite).await;
-                let taken = json!({"token": thing.name, "name": "owner", "password": secret});
+                let resource = self.resource(About::Invite).await;
+                let taken = json!({"token": resource.name, "name": "owner", "password": secret});
                 refused(taken, 409, "name_taken").await;
             }
             _ => {
@@ -255,12 +257,12 @@ impl World {
         self.rig.app.clock.passing(Duration::from_millis(100), self.send(call)).await.error(503, "busy");
     }
 
-    /// Two requests end one session: both are let in before either is done.
+    /// Two requests end the same session: both are authenticated before either is executed.
     async fn two_at_once(&self, operation: &Operation, row: &Row) {
         let (token, login) = self.session(self.rig.account).await;
         let bearer = format!("Bearer {token}");
         let call = || {
-            let call = Call::new(operation, row, &Thing::nothing(), Who::Nobody);
+            let call = Call::new(operation, row, &Resource::nothing(), Credential::Nobody);
             self.send(call.with_header("authorization", &bearer))
         };
         let mut intruder = self.rig.intruder().await;

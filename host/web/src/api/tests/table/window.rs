@@ -1,4 +1,4 @@
-//! The public operations take 60 requests of one key within any 60 seconds.
+//! The public operations allow 60 requests of one key within any 60 seconds.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use serde_json::json;
 
 use super::operation::{Operation, operations};
 use super::row_of;
-use super::world::{Call, Thing, Who, World};
+use super::world::{Call, Credential, Resource, World};
 
 const MOST: u64 = 60;
 
-/// One more than there may be is refused, wherever the 60 seconds begin; refused ones are not counted.
+/// The 61st request is refused wherever the 60 seconds start; refused requests are not counted.
 async fn the_sixty_first_is_refused(operation: &Operation) {
     let world = World::new().await;
-    let ask =
-        async || world.send(Call::new(operation, row_of(operation.id), &Thing::nothing(), Who::Public)).await;
+    let ask = async || {
+        world.send(Call::new(operation, row_of(operation.id), &Resource::nothing(), Credential::Public)).await
+    };
     let pass = |secs| world.rig.app.clock.advance(Duration::from_secs(secs));
     // One each half minute of a second's beginning, so that the window moves through them.
     for second in 0..30 {
@@ -34,14 +35,14 @@ async fn the_sixty_first_is_refused(operation: &Operation) {
     assert_eq!(refused.header("retry-after"), wait.to_string());
     pass(wait - 1);
     for _ in 0..100 {
-        assert_eq!(ask().await.json()["retryAfter"], 1, "asking does not make it longer");
+        assert_eq!(ask().await.json()["retryAfter"], 1, "refused requests do not extend the wait");
     }
     for second in 0..30 {
         pass(1);
         for _ in 0..2 {
-            assert_eq!(ask().await.status, 200, "{second}: two have left the window");
+            assert_eq!(ask().await.status, 200, "{second}: two requests have left the window");
         }
-        assert_eq!(ask().await.status, 429, "{second}: and no third");
+        assert_eq!(ask().await.status, 429, "{second}: a third request is refused");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A service with an owner and a stranger, and requests to it that can be bent.
+//! Test fixture: a service with two accounts (owner and stranger), and a builder for valid and invalid requests.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -21,14 +21,14 @@ use satcast_core::ids::{AccountId, LoginId, Sats, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_invite_token, new_login_token};
 use satcast_store::{Actor, NewLogin, Scopes};
 
-/// Room for everything that one operation's requests make.
+/// Limits that are large enough for all requests of one operation.
 const CONFIG: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]\n[limits]\nwebhooks_per_account = 500\n\
     keys_per_account = 500\n\
     [wallet]\ntype = \"lnbits\"\nurl = \"https://own.example\"\nsecret = \"x\"";
-/// Longer than any window that has no other length, so that requests do not meet limits by chance.
+/// Time between requests: longer than the rate limit window of a minute, so that limits are not hit by accident.
 pub(super) const BETWEEN: Duration = Duration::from_secs(61);
 
-/// A service, its accounts, and what it answered.
+/// A service, its accounts, and the statuses that it returned.
 pub(super) struct World {
     pub(super) rig: Rig,
     /// Public key of a destination of the owner.
@@ -38,24 +38,24 @@ pub(super) struct World {
     seen: Mutex<BTreeSet<u16>>,
 }
 
-/// Who asks.
+/// Credential of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
-    /// Nothing is presented.
+pub(super) enum Credential {
+    /// No credential.
     Nobody,
     /// The owner's permanent key, with all scopes.
     Owner,
     /// A login session of the owner, as a bearer token.
     Session,
-    /// The same in a cookie, with the header that pages send.
+    /// The session as a cookie, with the CSRF header.
     Cookie,
-    /// The same without that header.
+    /// The session as a cookie, without the CSRF header.
     BareCookie,
-    /// A session that is unknown.
+    /// An unknown session.
     Ended,
     /// The owner's public key.
     Public,
-    /// A permanent key with a letter missing.
+    /// A permanent key that lacks a letter.
     Mistyped,
     /// A permanent key of the owner without these scopes.
     Without(Scopes),
@@ -63,17 +63,17 @@ pub(super) enum Who {
     Stranger,
 }
 
-/// What a request is about.
+/// The resource of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Thing {
+pub(super) struct Resource {
     pub(super) id: i64,
-    /// The second identifier of a path that has two.
+    /// Second identifier, for paths with two.
     pub(super) second: i64,
-    /// A recording's file, a link's token.
+    /// File name of a recording, or token of an invite link.
     pub(super) name: String,
 }
 
-/// A request that is not sent yet.
+/// A request before it is sent.
 pub(super) struct Call {
     pub(super) method: Method,
     pub(super) path: String,
@@ -81,11 +81,11 @@ pub(super) struct Call {
     pub(super) body: Vec<u8>,
     pub(super) content_type: Option<&'static str>,
     pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) who: Who,
+    pub(super) credential: Credential,
 }
 
-impl Thing {
-    /// What is nowhere.
+impl Resource {
+    /// A resource that does not exist.
     pub(super) fn nothing() -> Self {
         Self { second: 1, ..Self::new(1) }
     }
@@ -102,17 +102,17 @@ impl Thing {
 }
 
 impl Call {
-    /// A request of the operation that succeeds for who may make it.
-    pub(super) fn new(operation: &Operation, row: &Row, thing: &Thing, who: Who) -> Self {
-        let body = row.body.map(|make| make(thing).to_string().into_bytes());
+    /// A request that succeeds if the credential is allowed.
+    pub(super) fn new(operation: &Operation, row: &Row, resource: &Resource, credential: Credential) -> Self {
+        let body = row.body.map(|make| make(resource).to_string().into_bytes());
         Self {
             method: operation.method.clone(),
-            path: thing.path(operation.template),
+            path: resource.path(operation.template),
             query: String::new(),
             content_type: body.is_some().then_some("application/json"),
             body: body.unwrap_or_default(),
             headers: Vec::new(),
-            who,
+            credential,
         }
     }
 
@@ -132,7 +132,7 @@ impl Call {
     }
 }
 
-/// The hash of the password that all have, made once: it is slow on purpose.
+/// Hash of the password of all accounts, computed once because hashing is slow.
 fn hash() -> Redacted<String> {
     static HASH: OnceLock<Redacted<String>> = OnceLock::new();
     HASH.get_or_init(|| password::hash(&Redacted::new(PASSWORD.to_owned())).unwrap()).clone()
@@ -152,19 +152,19 @@ impl World {
         world
     }
 
-    /// A service whose database is gone.
+    /// A service with a failed database.
     pub(super) async fn broken() -> Self {
         let world = Self::new().await;
         world.rig.app.store.close().await;
         world
     }
 
-    /// The statuses that were answered so far.
+    /// The statuses returned so far.
     pub(super) fn seen(&self) -> BTreeSet<u16> {
         self.seen.lock().clone()
     }
 
-    /// Counts what another world answered as answered here.
+    /// Adds the statuses of another world.
     pub(super) fn absorb(&self, other: &World) {
         self.seen.lock().extend(other.seen());
     }
@@ -182,69 +182,69 @@ impl World {
         (token, id)
     }
 
-    /// Something new for the operation to be about.
-    pub(super) async fn thing(&self, about: About) -> Thing {
+    /// Creates a resource for the operation.
+    pub(super) async fn resource(&self, about: About) -> Resource {
         let (rig, app) = (&self.rig, &self.rig.app);
         app.clock.advance(BETWEEN);
         match about {
-            About::All => Thing::new(0),
+            About::All => Resource::new(0),
             About::Operated => {
                 rig.intruder().await.promote(rig.account).await;
-                Thing::new(0)
+                Resource::new(0)
             }
-            About::Stream => Thing::new(rig.stream().await),
+            About::Stream => Resource::new(rig.stream().await),
             About::DestinationOfStream => {
                 let id = rig.stream().await;
                 let path = format!("/api/streams/{id}/destinations");
-                Thing {
+                Resource {
                     second: made(&rig.post(&path, &rtmp("rtmp://a.example/live")).await),
-                    ..Thing::new(id)
+                    ..Resource::new(id)
                 }
             }
             About::Destination => {
                 let path = format!("/api/streams/{}/destinations", rig.stream().await);
-                Thing::new(made(&rig.post(&path, &rtmp("rtmp://a.example/live")).await))
+                Resource::new(made(&rig.post(&path, &rtmp("rtmp://a.example/live")).await))
             }
-            About::Hosted => Thing::new(rig.hosted().await.destination),
+            About::Hosted => Resource::new(rig.hosted().await.destination),
             About::Key => {
                 let key = rig.key(rig.account, KeyKind::Permanent, Scopes::ALL, None).await;
                 let found = app.store.key_by_hash(&key_hash(&key)).await.unwrap();
-                Thing::new(found.unwrap().id.0)
+                Resource::new(found.unwrap().id.0)
             }
-            About::Webhook => Thing::new(self.webhook().await),
+            About::Webhook => Resource::new(self.webhook().await),
             About::Delivery => {
                 let id = self.webhook().await;
                 let tested = rig.post(&format!("/api/webhooks/{id}/test"), &json!({})).await.ok();
-                Thing { second: tested["deliveryId"].as_i64().unwrap(), ..Thing::new(id) }
+                Resource { second: tested["deliveryId"].as_i64().unwrap(), ..Resource::new(id) }
             }
-            About::Login => Thing::new(self.session(rig.account).await.1.0),
+            About::Login => Resource::new(self.session(rig.account).await.1.0),
             About::Password => {
                 app.store.change_password(&self.actor(), &hash()).await.unwrap();
-                Thing::new(0)
+                Resource::new(0)
             }
             About::Invite => {
                 let now = app.clock.now().0;
-                let thing = Thing::new(now);
+                let resource = Resource::new(now);
                 let (origin, until) = (rig.origin(), UnixMillis(now + 3_600_000));
-                app.store.create_invite(&origin, &key_hash(&thing.name), false, until).await.unwrap();
-                thing
+                app.store.create_invite(&origin, &key_hash(&resource.name), false, until).await.unwrap();
+                resource
             }
             About::Archive => self.archive("", RecordingState::Failed).await,
             About::TopUp => {
                 let made = rig.post("/api/wallet/topup", &json!({"amountSats": 1_000})).await.ok();
-                Thing::new(made["invoiceId"].as_i64().unwrap())
+                Resource::new(made["invoiceId"].as_i64().unwrap())
             }
         }
     }
 
-    /// A recording in this state, whose name begins so.
-    pub(super) async fn archive(&self, beginning: &str, state: RecordingState) -> Thing {
+    /// A recording in this state, with this prefix of its name.
+    pub(super) async fn archive(&self, beginning: &str, state: RecordingState) -> Resource {
         let name = format!("{beginning}a{}.mp4", self.rig.app.clock.now().0);
         let id = record(&self.rig, &name, state).await;
-        Thing { name, ..Thing::new(id) }
+        Resource { name, ..Resource::new(id) }
     }
 
-    /// A webhook whose receiver is not there.
+    /// A webhook with an unreachable receiver.
     async fn webhook(&self) -> i64 {
         static NOBODY: OnceLock<u16> = OnceLock::new();
         let port = NOBODY.get_or_init(|| {
@@ -259,30 +259,30 @@ impl World {
         made(&self.rig.post("/api/webhooks", &json!({"url": url, "events": ["test.ping"]})).await)
     }
 
-    /// A request of the operation about something new.
-    pub(super) async fn call(&self, operation: &Operation, row: &Row, who: Who) -> Call {
-        Call::new(operation, row, &self.thing(row.about).await, who)
+    /// A request of the operation with a new resource.
+    pub(super) async fn call(&self, operation: &Operation, row: &Row, credential: Credential) -> Call {
+        Call::new(operation, row, &self.resource(row.about).await, credential)
     }
 
-    async fn credentials(&self, who: Who) -> Vec<(&'static str, String)> {
+    async fn credentials(&self, credential: Credential) -> Vec<(&'static str, String)> {
         let key = |key: &str| vec![("x-api-key", key.to_owned())];
         let bearer = |token: &str| vec![("authorization", format!("Bearer {token}"))];
-        match who {
-            Who::Nobody => Vec::new(),
-            Who::Owner => key(&self.rig.key),
-            Who::Session => bearer(&self.session(self.rig.account).await.0),
-            Who::Cookie | Who::BareCookie => {
+        match credential {
+            Credential::Nobody => Vec::new(),
+            Credential::Owner => key(&self.rig.key),
+            Credential::Session => bearer(&self.session(self.rig.account).await.0),
+            Credential::Cookie | Credential::BareCookie => {
                 let token = self.session(self.rig.account).await.0;
                 let mut headers = vec![("cookie", format!("satcast_session={token}"))];
-                if who == Who::Cookie {
+                if credential == Credential::Cookie {
                     headers.push(("x-requested-with", "fetch".to_owned()));
                 }
                 headers
             }
-            Who::Ended => bearer(new_login_token().expose()),
-            Who::Public => key(&self.public),
-            Who::Mistyped => key(&self.rig.key[..self.rig.key.len() - 1]),
-            Who::Without(missing) => {
+            Credential::Ended => bearer(new_login_token().expose()),
+            Credential::Public => key(&self.public),
+            Credential::Mistyped => key(&self.rig.key[..self.rig.key.len() - 1]),
+            Credential::Without(missing) => {
                 let all = Scopes::ALL;
                 let scopes = Scopes {
                     read: all.read && !missing.read,
@@ -291,22 +291,22 @@ impl World {
                 };
                 key(&self.rig.key(self.rig.account, KeyKind::Permanent, scopes, None).await)
             }
-            Who::Stranger => key(&self.stranger),
+            Credential::Stranger => key(&self.stranger),
         }
     }
 
-    /// Sends a request and checks everything that holds for every answer.
+    /// Sends a request and checks the rules for all responses.
     pub(super) async fn send(&self, call: Call) -> Answer {
         let uri =
             if call.query.is_empty() { call.path.clone() } else { format!("{}?{}", call.path, call.query) };
         let mut request = Request::builder().method(call.method.clone()).uri_str(uri);
-        for (name, value) in self.credentials(call.who).await.iter().chain(&call.headers) {
+        for (name, value) in self.credentials(call.credential).await.iter().chain(&call.headers) {
             request = request.header(*name, value);
         }
         if let Some(content_type) = call.content_type {
             request = request.content_type(content_type);
         }
-        let mut response = self.rig.shell.answer(request.body(call.body)).await;
+        let mut response = self.rig.middleware.answer(request.body(call.body)).await;
         let is_endless = response.content_type() == Some("text/event-stream");
         let body = response.take_body();
         let text = if is_endless { String::new() } else { body.into_string().await.unwrap() };
@@ -322,7 +322,7 @@ fn made(answer: &Answer) -> i64 {
     answer.ok()["id"].as_i64().unwrap()
 }
 
-/// The one shape of errors, with the headers that say the same.
+/// Checks the error body and the matching headers.
 pub(super) fn check_shape(answer: &Answer) {
     assert!(answer.header("x-request-id").starts_with("req_"), "{}", answer.text);
     if answer.status.is_success() || answer.text.is_empty() {
@@ -343,20 +343,22 @@ pub(super) fn check_shape(answer: &Answer) {
 }
 
 impl Takes {
-    /// All who may.
-    pub(super) fn admitted(self) -> &'static [Who] {
+    /// All allowed credentials.
+    pub(super) fn admitted(self) -> &'static [Credential] {
         match self {
-            Takes::Nothing => &[Who::Nobody, Who::Mistyped],
-            Takes::Account => &[Who::Owner, Who::Session, Who::Cookie],
-            Takes::Webhooks => &[Who::Owner],
-            Takes::Session => &[Who::Session, Who::Cookie],
-            Takes::PublicKey => &[Who::Public],
-            Takes::Anything => &[Who::Public, Who::Owner, Who::Session, Who::Cookie],
+            Takes::Nothing => &[Credential::Nobody, Credential::Mistyped],
+            Takes::Account => &[Credential::Owner, Credential::Session, Credential::Cookie],
+            Takes::Webhooks => &[Credential::Owner],
+            Takes::Session => &[Credential::Session, Credential::Cookie],
+            Takes::PublicKey => &[Credential::Public],
+            Takes::Anything => {
+                &[Credential::Public, Credential::Owner, Credential::Session, Credential::Cookie]
+            }
         }
     }
 
-    /// One who may.
-    pub(super) fn first(self) -> Who {
+    /// One allowed credential.
+    pub(super) fn first(self) -> Credential {
         self.admitted()[0]
     }
 }

@@ -1,4 +1,4 @@
-//! Every limit of the chunk layer, at it and past it.
+//! Every limit of the chunk layer, at the limit and beyond.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn announced_lengths_reserve_little() {
 }
 
 #[test]
-fn reserved_memory_follows_what_came() {
+fn reserved_memory_follows_received_bytes() {
     let mut reader = ChunkReader::default();
     reader.set_chunk_size(CHUNK_SIZE_MAX);
     let mut bytes = chunk(0, 6, 0, MESSAGE_BYTES_MAX, &[]);
@@ -60,7 +60,7 @@ fn reserved_memory_follows_what_came() {
 }
 
 #[test]
-fn twenty_thousand_streams_that_announce_much_are_refused() {
+fn twenty_thousand_streams_with_long_announced_messages_are_refused() {
     let mut bytes = Vec::new();
     for id in 0..20_000u16 {
         bytes.push(1);
@@ -93,7 +93,7 @@ fn outgoing_messages_are_limited() {
 }
 
 #[test]
-fn chunk_sizes_are_brought_into_range() {
+fn chunk_sizes_are_clamped() {
     let (mut reader, mut writer) = (ChunkReader::default(), ChunkWriter::default());
     for (asked, used) in [(0, CHUNK_SIZE_MIN), (usize::MAX, CHUNK_SIZE_MAX), (4096, 4096)] {
         reader.set_chunk_size(asked);

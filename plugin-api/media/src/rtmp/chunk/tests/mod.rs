@@ -1,4 +1,4 @@
-//! Chunk streams written by hand with known answers, limits, and the writer against the reader.
+//! Handwritten chunk streams with known results, limits, and writer output read back.
 
 mod limits;
 mod writer;
@@ -48,7 +48,7 @@ fn feed(reader: &mut ChunkReader, bytes: &[u8], step: usize) -> Read {
     Ok(messages)
 }
 
-/// Reads at several block sizes, which must not matter.
+/// Reads with several block sizes; the result must be the same.
 fn read_with(chunk_size: usize, bytes: &[u8]) -> Read {
     let fed = |step| {
         let mut reader = ChunkReader::default();
@@ -112,7 +112,7 @@ fn repeated(id: u8, time: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn extended_times_are_read_where_they_are_repeated_and_where_not() {
+fn extended_times_are_read_with_and_without_repetition() {
     for time in [EXTENDED_TIME, EXTENDED_TIME + 1, 0x8000_0000, u32::MAX] {
         let body: Vec<u8> = (0..=255).collect();
         let message = Bytes::from(body.clone());
@@ -125,7 +125,7 @@ fn extended_times_are_read_where_they_are_repeated_and_where_not() {
 }
 
 #[test]
-fn an_absent_extended_time_before_a_short_tail_does_not_wait() {
+fn a_short_tail_without_extended_time_is_read_at_once() {
     for tail in 1..4 {
         let body = vec![0x55; 128 + tail];
         let bytes = [chunk(0, 6, 0x0100_0000, body.len(), &body[..128]), chunk(3, 6, 0, 0, &body[128..])];
@@ -135,7 +135,7 @@ fn an_absent_extended_time_before_a_short_tail_does_not_wait() {
 
 #[test]
 fn a_tail_that_begins_like_the_extended_time_goes_back_to_the_payload() {
-    // The time's first byte is the whole tail; the next header tells them apart.
+    // The tail is one byte and equals the first byte of the time; the next header shows which it is.
     let body = [vec![0x55; 128], vec![0x01]].concat();
     let bytes = [
         chunk(0, 6, 0x0100_0000, body.len(), &body[..128]),
@@ -197,14 +197,14 @@ fn a_new_header_inside_a_message_drops_the_unfinished_one() {
         let time = if format == 0 { 30 } else { 40 };
         assert_eq!(read(&bytes), Ok(vec![(6, time, "ab".into())]), "type {format}");
     }
-    // Type 2 keeps the length: the message begins anew.
+    // Type 2 keeps the length: the message restarts.
     let bytes = [chunk(0, 6, 10, 130, &[1; 128]), chunk(2, 6, 5, 0, &[2; 128]), chunk(3, 6, 0, 0, &[3; 2])];
     let expected = [vec![2; 128], vec![3; 2]].concat();
     assert_eq!(read(&bytes), Ok(vec![(6, 15, Bytes::from(expected))]));
 }
 
 #[test]
-fn an_aborted_message_is_dropped_and_its_bytes_are_given_back() {
+fn an_aborted_message_is_dropped_and_its_memory_released() {
     let mut reader = ChunkReader::default();
     assert_eq!(feed(&mut reader, &chunk(0, 6, 10, 130, &[1; 128]), 64), Ok(vec![]));
     assert_eq!(reader.unfinished_bytes(), 128);

@@ -1,4 +1,4 @@
-//! What the writer writes, byte by byte and read back.
+//! Writer output, byte by byte and read back.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn extended_times_are_written_from_the_first_value_that_does_not_fit() {
     let bytes = written(&[(0x00ff_ffff, 1)]);
     assert_eq!(bytes[0][1..4], [0xff, 0xff, 0xff]);
     assert_eq!(bytes[0][12..16], [0, 0xff, 0xff, 0xff]);
-    // Crossing with a small delta needs none; a long silence does.
+    // A small delta across the boundary needs no extended time; a long gap does.
     let bytes = written(&[(0x00ff_fff0, 1), (0x0100_0010, 1), (0x0300_0000, 1)]);
     assert_eq!(bytes[1], b"\x46\0\0\x20\0\0\x01\x09z");
     assert_eq!(bytes[2], b"\x46\xff\xff\xff\0\0\x01\x09\x01\xff\xff\xf0z");
@@ -55,7 +55,7 @@ fn extended_times_are_repeated_in_every_chunk_of_the_message() {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_messages_are_read_back() {
     let mut random = Random::new(0xc0ff_ee00);
     for chunk_size in [1, 2, 127, 128, 255, 256, 257, 4096, 60_000] {
         let (mut reader, mut writer) = (ChunkReader::default(), ChunkWriter::default());
@@ -79,8 +79,8 @@ fn what_is_written_is_read_back() {
         let mut bytes = BytesMut::from(&output.take()[..]);
         let mut got = Vec::new();
         while !bytes.is_empty() {
-            let piece = (1 + random.below(2 * chunk_size + 30)).min(bytes.len());
-            let mut block = bytes.split_to(piece).freeze();
+            let count = (1 + random.below(2 * chunk_size + 30)).min(bytes.len());
+            let mut block = bytes.split_to(count).freeze();
             while let Some(message) = reader.read(&mut block).expect("valid") {
                 got.push(message);
             }

@@ -1,4 +1,4 @@
-//! Which payloads are shared and which are copied.
+//! Shared and copied payloads.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn a_small_message_is_copied_out_of_the_block() {
 }
 
 #[test]
-fn a_message_small_in_its_block_is_copied_out_of_it() {
+fn a_message_much_smaller_than_its_block_is_copied() {
     let block_bytes = 64 * 1024;
     let limit = block_bytes / SMALL_PAYLOAD_PART;
     for (bytes, shared) in [(limit - 1, false), (limit, true)] {
@@ -47,11 +47,11 @@ fn a_message_small_in_its_block_is_copied_out_of_it() {
     reader.set_block_bytes(1);
     let small = Bytes::from(chunk(0, 6, 0, 2047, &[1; 2047]));
     let payload = reader.read(&mut small.clone()).expect("valid").expect("whole").payload;
-    assert!(!shares(&small, &payload), "small is small in any block");
+    assert!(!shares(&small, &payload), "small payloads are copied from any block");
 }
 
 #[test]
-fn a_message_in_two_chunks_is_put_together() {
+fn a_message_in_two_chunks_is_reassembled() {
     let body = vec![1; 5000];
     let bytes = [chunk(0, 6, 0, 5000, &body[..4096]), chunk(3, 6, 0, 0, &body[4096..])].concat();
     let (block, payload) = first_payload(4096, bytes);
@@ -78,7 +78,7 @@ fn the_writer_shares_payloads_and_carves_headers() {
 }
 
 #[test]
-fn small_pieces_go_behind_their_header_in_one_segment() {
+fn small_payloads_share_a_segment_with_their_header() {
     let mut writer = ChunkWriter::default();
     let mut output = ChunkOutput::default();
     let header = MessageHeader { chunk_stream: 4, timestamp: 0, kind: 8, stream: 1 };

@@ -1,4 +1,4 @@
-//! Servers good, odd and hostile against the client session.
+//! The client session with correct, unusual and hostile servers.
 
 mod odd;
 
@@ -35,7 +35,7 @@ struct Run {
 }
 
 impl Run {
-    /// A session past its handshake; `connect` waits in the output.
+    /// A session after its handshake; `connect` is queued in the output.
     fn new() -> Self {
         let mut run = Run { session: ClientSession::new(config()), peer: Peer::new() };
         assert_eq!(run.session.output().len_bytes(), 1537);
@@ -80,7 +80,7 @@ impl Run {
 }
 
 #[test]
-fn the_commands_come_in_the_order_of_usual_encoders() {
+fn the_commands_have_the_order_of_common_encoders() {
     let mut run = Run::new();
     let commands = run.commands();
     assert_eq!(outline(&commands), ["connect 1 -"]);
@@ -159,7 +159,7 @@ fn every_split_of_the_servers_bytes_gives_the_same() {
 }
 
 #[test]
-fn a_refusal_at_every_step_is_told_once() {
+fn a_refusal_at_any_step_is_one_event() {
     let refused = |description: &str| {
         let code = "NetConnection.Connect.Rejected".to_owned();
         vec![ClientEvent::Rejected { code, description: description.to_owned() }]
@@ -191,7 +191,7 @@ fn a_refusal_at_every_step_is_told_once() {
 }
 
 #[test]
-fn a_refusal_without_an_object_is_told_too() {
+fn a_refusal_without_an_object_is_an_event() {
     let mut run = Run::new();
     run.send(0, "_error", 1.0, &[Value::String("go away".to_owned())]).expect("valid");
     let expected = ClientEvent::Rejected { code: String::new(), description: "go away".to_owned() };
@@ -223,7 +223,7 @@ fn the_servers_text_is_bounded_and_holds_no_secret() {
 }
 
 #[test]
-fn a_name_too_short_to_be_a_secret_does_not_spoil_the_text() {
+fn a_name_too_short_to_be_secret_is_not_masked() {
     for (name, expected) in [("tes", "stream test is in use"), ("test", "stream **** is in use")] {
         let mut session = ClientSession::new(ClientConfig { stream_key: name.to_owned(), ..config() });
         session.input(Bytes::from(Peer::handshake())).expect("valid");
@@ -236,7 +236,7 @@ fn a_name_too_short_to_be_a_secret_does_not_spoil_the_text() {
 }
 
 #[test]
-fn a_server_that_ends_without_an_error_is_told() {
+fn an_end_by_the_server_without_error_is_peer_closed() {
     for code in ["NetStream.Unpublish.Success", "NetConnection.Connect.Closed"] {
         let mut run = Run::publishing();
         run.send(1, "onStatus", 0.0, &[Value::Null, status("status", code, "bye")]).expect("valid");
@@ -249,7 +249,7 @@ fn a_server_that_ends_without_an_error_is_told() {
 }
 
 #[test]
-fn acknowledgements_are_unwrapped_and_cut_to_what_was_written() {
+fn acknowledgements_are_unwrapped_and_cut_to_the_written_total() {
     let mut run = Run::publishing();
     run.session.link.output.take();
     let written = run.session.output().total_bytes();
@@ -270,17 +270,17 @@ fn acknowledgements_are_unwrapped_and_cut_to_what_was_written() {
     assert_eq!(run.events(), [ClientEvent::Acknowledged { bytes: 30 }]);
     assert!(!run.session.acknowledges_wrongly());
     run.control(Control::Acknowledgement(30));
-    assert!(run.session.acknowledges_wrongly(), "the same again");
+    assert!(run.session.acknowledges_wrongly(), "a repeated count");
     let mut run = Run::publishing();
     run.control(Control::Acknowledgement(1_000_000));
-    assert!(run.session.acknowledges_wrongly(), "more than was written");
+    assert!(run.session.acknowledges_wrongly(), "more than the written total");
 }
 
 #[test]
 fn acknowledgements_pass_the_32_bit_wrap() {
     let mut run = Run::publishing();
     (run.session.acknowledged, run.session.acknowledged_low) = (u64::from(u32::MAX) - 10, u32::MAX - 10);
-    // Output of more than 4 GiB cannot be made here; the count is cut to what was really written.
+    // This test cannot write more than 4 GiB, so the count is cut to the written total.
     run.control(Control::Acknowledgement(5));
     let written = run.session.output().total_bytes();
     assert_eq!(run.events(), [ClientEvent::Acknowledged { bytes: written }]);
@@ -338,7 +338,7 @@ fn nothing_is_sent_before_the_start() {
 }
 
 #[test]
-fn a_stream_id_that_is_none_is_refused() {
+fn an_invalid_stream_id_is_refused() {
     for id in [Value::Null, Value::Number(-1.0), Value::Number(f64::NAN), Value::Number(1e10)] {
         let mut run = Run::new();
         run.send(0, "_result", 1.0, &[Value::Null, Value::Null]).expect("valid");

@@ -1,8 +1,8 @@
-//! Servers whose texts and types are not those of the book.
+//! Servers with texts and types outside the specification.
 
 use super::*;
 
-/// A status whose description is in Latin-1, with a value of an unknown type behind it.
+/// A status whose description is in Latin-1, with a value of an unknown type after it.
 fn odd_status(peer: &mut Peer, level: &str, code: &str) -> Bytes {
     let args = vec![Value::Null, status(level, code, "gr@n")];
     let mut body = Command { name: "onStatus".to_owned(), transaction: 0.0, args }.encode();
@@ -13,7 +13,7 @@ fn odd_status(peer: &mut Peer, level: &str, code: &str) -> Bytes {
 }
 
 #[test]
-fn a_status_in_another_encoding_says_what_it_can_and_ends_no_push() {
+fn a_status_in_another_encoding_is_read_and_does_not_end_publishing() {
     let mut run = Run::requesting();
     let start = odd_status(&mut run.peer, "status", "NetStream.Publish.Start");
     run.session.input(start).expect("read");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_way_to_end_is_told_once() {
+fn every_end_command_is_one_event() {
     for name in ["FCUnpublish", "UnpublishStream", "closeStream", "deleteStream"] {
         let mut run = Run::publishing();
         let args = [Value::Null, Value::Number(1.0)];
@@ -40,7 +40,7 @@ fn a_request_can_be_withdrawn() {
     run.call("deleteStream", 7.0, &[Value::Null, Value::Number(1.0)]).expect("valid");
     assert_eq!(run.events(), [ServerEvent::Unpublished]);
     assert_eq!(run.session.accept_publish(id), Err(RtmpError::NoSuchRequest));
-    run.call("createStream", 8.0, &[]).expect("the session goes on");
+    run.call("createStream", 8.0, &[]).expect("the session continues");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn deleting_another_stream_does_not_end_the_publish() {
     run.call("createStream", 8.0, &[]).expect("valid");
     run.call("deleteStream", 0.0, &[Value::Null, Value::Number(2.0)]).expect("valid");
     assert_eq!(run.events(), []);
-    // A stream that was never created can only be a slip for the one that runs.
+    // A stream id that was never created is treated as the running stream.
     run.call("deleteStream", 0.0, &[Value::Null, Value::Number(0.0)]).expect("valid");
     assert_eq!(run.events(), [ServerEvent::Unpublished]);
 }
@@ -63,7 +63,7 @@ fn a_second_publish_beside_the_first_is_refused() {
         (run.events(), run.commands()),
         (vec![], vec!["onStatus 0 NetStream.Publish.BadName".to_owned()])
     );
-    run.media(kind::VIDEO, 0, AVC_KEYFRAME).expect("the first goes on");
+    run.media(kind::VIDEO, 0, AVC_KEYFRAME).expect("the first publish continues");
     assert_eq!(run.events().len(), 1);
 }
 
@@ -84,7 +84,7 @@ fn a_running_publish_can_be_ended() {
 }
 
 #[test]
-fn a_rejected_publisher_is_told_and_then_ignored() {
+fn a_rejected_publisher_gets_a_status_and_is_then_ignored() {
     let (mut run, id) = Run::requested();
     run.session.reject_publish(PublishId(99), "x", "y");
     assert_eq!(run.commands(), [""; 0]);

@@ -1,4 +1,4 @@
-//! Every limit of the server session, at it and past it.
+//! Every limit of the server session, at the limit and beyond.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn message_streams_are_limited() {
 fn held_calls_are_limited() {
     let mut run = Run::connected();
     for transaction in 0..HELD_CALLS_MAX + 3 {
-        run.call("releaseStream", transaction as f64 + 10.0, &[]).expect("held or left");
+        run.call("releaseStream", transaction as f64 + 10.0, &[]).expect("held or skipped");
     }
     assert_eq!(run.session.stats().ignored_messages, 3);
     let publish = run.peer.call(1, "publish", 5.0, &["key"]);

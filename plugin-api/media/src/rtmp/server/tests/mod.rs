@@ -1,4 +1,4 @@
-//! Publishers good, odd and hostile against the server session.
+//! The server session with correct, unusual and hostile publishers.
 
 mod ending;
 mod limits;
@@ -165,7 +165,7 @@ fn everything_at_once_works_with_every_split() {
 }
 
 #[test]
-fn odd_connects_are_taken() {
+fn unusual_connects_are_accepted() {
     for (args, expected) in [
         (vec![object([("app", Value::String("a/b".to_owned()))])], "a/b"),
         (vec![object([])], ""),
@@ -191,7 +191,7 @@ fn a_command_in_an_amf3_envelope_is_read() {
 }
 
 #[test]
-fn what_cannot_be_read_behind_a_commands_arguments_is_passed_over() {
+fn unreadable_values_after_command_arguments_are_ignored() {
     let mut run = Run::connected();
     let args = vec![Value::Null, Value::String("key".to_owned())];
     let mut publish = Command { name: "publish".to_owned(), transaction: 5.0, args }.encode();
@@ -254,7 +254,7 @@ fn metadata_is_an_event_of_its_numbers() {
 }
 
 #[test]
-fn what_is_not_media_of_ours_is_counted() {
+fn unsupported_media_is_counted() {
     let mut run = Run::publishing();
     for body in [&b""[..], b"\x12mp3", b"\x91vp09abc", b"\x96\x01hvc1\x07abc"] {
         run.media(kind::VIDEO, 0, body).expect("skipped");
@@ -281,7 +281,7 @@ fn what_is_not_media_of_ours_is_counted() {
 }
 
 #[test]
-fn media_that_does_not_wait_for_the_decision_is_held() {
+fn media_before_the_decision_is_held() {
     let (mut run, id) = Run::requested();
     let metadata = Metadata { width: Some(640), ..Metadata::default() };
     run.media(kind::DATA, 0, &metadata.encode()).expect("held");
@@ -316,7 +316,7 @@ fn other_calls_are_answered() {
         ("getStreamLength", "_result 9 -"),
         ("play", "onStatus 0 NetStream.Play.Failed"),
         ("connect", "_error 9 NetConnection.Call.Failed"),
-        ("whatever", "_error 9 NetConnection.Call.Failed"),
+        ("unknownCall", "_error 9 NetConnection.Call.Failed"),
         ("FCUnpublish", "_result 9 -"),
     ] {
         run.call(name, 9.0, &[Value::Null]).expect("valid");
@@ -325,7 +325,7 @@ fn other_calls_are_answered() {
     for name in ["_result", "onStatus", "deleteStream"] {
         run.call(name, 9.0, &[Value::Null]).expect("valid");
     }
-    run.call("whatever", 0.0, &[]).expect("no answer wanted");
+    run.call("unknownCall", 0.0, &[]).expect("no answer needed");
     assert_eq!(run.commands(), [""; 0]);
 }
 

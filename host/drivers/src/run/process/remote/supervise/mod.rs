@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
-use super::super::apart::Apart;
+use super::super::bisect::Bisection;
 use super::super::channel::{self, ChannelError, Message, Receiver};
 use super::super::limits::{END_MS, SILENCE_MS, START_MS};
 use super::super::message::{PROTOCOL, ToChild, ToHost};
@@ -20,46 +20,45 @@ use super::super::spec::Facts;
 use super::{First, Parts, Remote, State};
 use crate::load::error::LoadError;
 
-/// Wait after an end, and after the first of several of which nobody is the cause; each further one of those doubles it.
+/// Wait after an end, and after the first of several ends without a known cause; doubled with each further one.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(500);
-/// Longest wait after a crash with nobody inside.
+/// Longest wait after a crash with no account inside.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(30);
-/// Longest wait while the service lacks something.
+/// Longest wait during a shortage of the service.
 const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// The end of a child that lived for longer is the first of several again.
+/// If a child lived for longer, its end counts as the first again.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
-/// How often it is looked whether a child has ended without its socket.
+/// Interval of checks for a child that has ended while its socket is still open.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// How long a message to a child may wait for room; a child that does not read for so long is killed.
+/// How long a message to a child may wait for space in the socket; a child that does not read for this long is
+/// killed.
 const SEND_LIMIT: Duration = Duration::from_secs(1);
-/// How often a reader that gets nothing looks at the time.
+/// Interval at which a reader without input checks the time.
 const TICK: Duration = Duration::from_millis(250);
-/// Bytes that are read at once.
+/// Block size of reads.
 const BLOCK_BYTES: usize = 64 * 1024;
-/// What a child whose socket closed gets to be seen ending by itself.
+/// Time for a child whose socket closed to end by itself.
 const CLOSED_GRACE: Duration = Duration::from_millis(300);
 
-/// How far a child has come.
+/// Progress of a child's start.
 #[derive(Default)]
 struct Beginning {
     is_ready: bool,
     said: Option<Facts>,
 }
 
-/// How a child ended.
 pub(super) struct End {
     pub(super) why: String,
     pub(super) cause: Cause,
 }
 
-/// Why a child ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A crash or a hang, with these accounts inside: they had open destinations or calls.
+    /// A crash or a hang while these accounts had open destinations or calls.
     Fault(BTreeSet<i64>),
-    /// The service lacked something.
+    /// A resource of the service was short.
     Shortage,
-    /// It used the processor time that it is given.
+    /// It used up its processor time.
     Spent,
 }
 
@@ -70,15 +69,15 @@ impl End {
 }
 
 impl Remote {
-    /// `first` waits for the first child; without it all are as later ones.
+    /// `first` waits for the first child; later children have no such caller.
     pub(super) fn supervise(&self, mut first: Option<First>) {
-        // Ends one after the other without a child that lived for long.
+        // Consecutive ends without a child that lived for long.
         let (mut ends, lines) = (0, shortage::log_limit());
         loop {
             let began = self.parts.clock.monotonic();
             let end = self.one_child(&mut first);
             if let Some(first) = first.take() {
-                // Who started it may have gone.
+                // The caller may have gone.
                 let _ = first.send(Err(LoadError::Probe(end.why)));
                 return;
             }
@@ -98,7 +97,7 @@ impl Remote {
                 tracing::error!(
                     driver = id,
                     restart_in_ms,
-                    "the process of driver {id} {why}; that is no fault of the driver, and it is tried until it succeeds"
+                    "the process of driver {id} {why}; this is no fault of the driver, and the service keeps trying"
                 );
             }
             self.enter(State::Down { until: now + wait, why: end.why });
@@ -108,13 +107,14 @@ impl Remote {
         }
     }
 
-    /// How long to wait after an end that follows `ends` others, and the account that it counts for.
+    /// The wait after an end that follows `ends` others, and the account that the end counts for.
     fn wait_after(&self, end: &End, ends: &mut u32) -> (Duration, Option<i64>) {
         let (most, account) = match &end.cause {
             Cause::Shortage => (SHORTAGE_WAIT_MAX, None),
             Cause::Spent => (RESTART_WAIT_MIN, None),
             Cause::Fault(inside) => {
-                // Crashes with somebody inside come to an end: it is found out whose work they are, and that account is set aside.
+                // Crashes with accounts inside stop by themselves: the search finds the account, which is then set
+                // aside.
                 let most = if inside.is_empty() { RESTART_WAIT_MAX } else { RESTART_WAIT_MIN };
                 (most, self.count(inside, &end.why))
             }
@@ -124,18 +124,18 @@ impl Remote {
         (wait, account)
     }
 
-    /// Counts a crash or hang; for whom, where that is known.
+    /// Counts a crash or hang; returns the account, if it is known.
     fn count(&self, inside: &BTreeSet<i64>, why: &str) -> Option<i64> {
         self.crashed.fetch_add(1, Ordering::Relaxed);
-        let account = self.apart.lock().crashed(inside, self.parts.clock.monotonic())?;
-        // Who gets nothing new crashes it no more, and the others need not wait for that.
+        let account = self.bisection.lock().crashed(inside, self.parts.clock.monotonic())?;
+        // The account gets nothing new and cannot crash it again, so the others need not wait.
         if (self.parts.hooks.fault)(account, &format!("its process {why}")) {
-            *self.apart.lock() = Apart::default();
+            *self.bisection.lock() = Bisection::default();
         }
         Some(account)
     }
 
-    /// The end is final.
+    /// Returns false after the final end.
     fn enter(&self, next: State) -> bool {
         let mut state = self.state.lock();
         if matches!(*state, State::Ended) {
@@ -151,7 +151,7 @@ impl Remote {
         matches!(*state, State::Ended)
     }
 
-    /// The life of one child, and how it ended.
+    /// Runs one child until its end.
     pub(super) fn one_child(&self, first: &mut Option<First>) -> End {
         let Parts { spec, services, pump, .. } = &self.parts;
         let limits = |(ours, theirs)| {
@@ -159,15 +159,15 @@ impl Remote {
         };
         let (ours, theirs) = match channel::pair().and_then(limits) {
             Ok(ends) => ends,
-            Err(error) => return End::shortage(shortage::told("cannot be given a socket", &error.into())),
+            Err(error) => return End::shortage(shortage::describe("cannot get a socket", &error.into())),
         };
         let spawned = match spawn(spec, theirs, services) {
             Ok(spawned) => spawned,
-            Err(error) => return End::shortage(shortage::told(&not_started(&spec.exe), &error)),
+            Err(error) => return End::shortage(shortage::describe(&not_started(&spec.exe), &error)),
         };
         let (sender, receiver) = channel::split(ours, BLOCK_BYTES);
         let session = Session::new(&spec.id, sender, services, pump);
-        session.tell(&ToChild::Start {
+        session.send(&ToChild::Start {
             protocol: PROTOCOL,
             id: spec.id.clone(),
             image: spec.image.to_string_lossy().into_owned(),
@@ -182,13 +182,13 @@ impl Remote {
             false if is_spent => Cause::Spent,
             false => Cause::Fault(session.inside()),
         };
-        // Whoever hears of the end finds it down.
+        // Callers that see the end find the state down.
         self.enter(State::Down { until: self.parts.clock.monotonic(), why: why.clone() });
         session.bury(&Error::internal(format!("the process of driver {} {why}", spec.id)));
         End { why, cause }
     }
 
-    /// Ends what is left of a child; why it ended, and whether that is its processor time.
+    /// Ends the rest of a child; returns why it ended, and whether it used up its processor time.
     fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> (String, bool) {
         let is_ended = matches!(*self.state.lock(), State::Ended);
         let failure = session.failure();
@@ -208,7 +208,7 @@ impl Remote {
         }
     }
 
-    /// Reads what the child says until its end; why it refused to start, if it did.
+    /// Reads the child's messages until its end; returns why it refused to start, if it did.
     fn follow(
         &self,
         session: &Arc<Session>,
@@ -225,7 +225,7 @@ impl Remote {
             match received {
                 Ok(message) => {
                     heard = now;
-                    if message.is_short && lines.admit(now).is_some() {
+                    if message.lost_descriptor && lines.admit(now).is_some() {
                         tracing::error!(driver = %session.id, "{}", shortage::lost());
                     }
                     let refused = self.take(session, message, &mut beginning, first);
@@ -236,10 +236,10 @@ impl Remote {
                 Err(ChannelError::TimedOut) if died.is_some() => return None,
                 Err(ChannelError::TimedOut) => {}
                 Err(ChannelError::Malformed | ChannelError::TooLarge) => {
-                    session.fail("sent what is no message")
+                    session.fail("sent an invalid message")
                 }
                 Err(ChannelError::System(error)) if shortage::is_shortage(error) => {
-                    session.fail_for_service(&shortage::told("cannot be heard", &error.into()));
+                    session.fail_for_service(&shortage::describe("cannot be read from", &error.into()));
                     return None;
                 }
                 Err(ChannelError::Closed | ChannelError::System(_)) => return None,
@@ -256,7 +256,8 @@ impl Remote {
                 looked = now;
                 died = died.or_else(|| spawned.has_ended().then_some(now));
             }
-            // What it said last may not have been read yet, and what it left behind may speak on.
+            // Its last messages may not have been read yet, and processes that it left behind may keep the socket
+            // open.
             if died.is_some_and(|died| now.saturating_sub(died) > CLOSED_GRACE) {
                 return None;
             }
@@ -266,7 +267,7 @@ impl Remote {
         }
     }
 
-    /// Does what one message asks for; why the child refuses to start, if it does.
+    /// Handles one message; returns why the child refuses to start, if it does.
     fn take(
         &self,
         session: &Arc<Session>,
@@ -288,8 +289,8 @@ impl Remote {
                 beginning.said.take().into_iter().for_each(|facts| self.is_up(session, facts, first));
             }
             Ok(Some(Begun::Refused(reason))) if !beginning.is_ready => return Some(reason),
-            Ok(Some(_)) => session.fail("spoke of its start when it should not"),
-            Err(what) => session.fail(what),
+            Ok(Some(_)) => session.fail("sent a start message at the wrong time"),
+            Err(reason) => session.fail(reason),
         }
         None
     }
@@ -301,16 +302,16 @@ impl Remote {
             tracing::info!(driver = id, version, "driver runs in a process of its own");
             (self.parts.hooks.up)();
         } else {
-            session.tell(&ToChild::End);
+            session.send(&ToChild::End);
         }
         if let Some(first) = first.take() {
-            // Who started it waits for this.
+            // The caller of `start` waits for this.
             let _ = first.send(Ok(facts));
         }
     }
 }
 
-/// The wait after so many other ends.
+/// The wait after `before` other ends.
 fn restart_wait(before: u32, most: Duration) -> Duration {
     RESTART_WAIT_MIN.saturating_mul(1 << before.min(16)).min(most)
 }

@@ -1,4 +1,4 @@
-//! What follows when the service cannot give a child what it needs.
+//! Restarts when the service cannot provide a child's resources.
 
 use std::path::PathBuf;
 use std::thread;
@@ -40,17 +40,17 @@ fn remote_with(exe: &str, fault: super::super::Fault) -> Arc<Remote> {
         state: Mutex::new(State::Starting),
         changed: Condvar::new(),
         keeps_recordings: false.into(),
-        apart: Mutex::default(),
+        bisection: Mutex::default(),
         crashed: 0.into(),
         ended_in: 0.into(),
     })
 }
 
 const NAME: &str =
-    "run::process::remote::supervise::tests::a_service_without_descriptors_waits_and_blames_nobody";
+    "run::process::remote::supervise::tests::a_shortage_of_descriptors_waits_and_counts_as_no_crash";
 
 #[test]
-fn a_service_without_descriptors_waits_and_blames_nobody() {
+fn a_shortage_of_descriptors_waits_and_counts_as_no_crash() {
     if !in_a_process_with_few_files(NAME) {
         return;
     }
@@ -65,7 +65,7 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
     while !matches!(*remote.state.lock(), State::Down { .. }) {
         thread::sleep(Duration::from_millis(5));
     }
-    assert!(remote.trouble().unwrap().contains("LimitNOFILE"), "the operator is told");
+    assert!(remote.trouble().unwrap().contains("LimitNOFILE"), "the operator sees the remedy");
     assert_eq!(remote.crashed(), 0);
     remote.end();
     supervisor.join().unwrap();
@@ -76,7 +76,7 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
 }
 
 #[test]
-fn what_ends_by_itself_crashed() {
+fn an_end_by_itself_is_a_crash() {
     let remote = remote("/bin/true");
     let supervised = remote.clone();
     let supervisor = thread::spawn(move || supervised.supervise(None));
@@ -88,7 +88,7 @@ fn what_ends_by_itself_crashed() {
 }
 
 #[test]
-fn a_child_that_could_not_be_started_has_crashed_nothing() {
+fn a_failed_start_is_no_crash() {
     let end = remote("/nowhere/satcast").one_child(&mut None);
     assert!(end.why.starts_with(&not_started("/nowhere/satcast".as_ref())), "{}", end.why);
     assert_eq!(end.cause, Cause::Shortage);
@@ -100,7 +100,7 @@ fn a_child_that_is_not_started_text() {
 }
 
 #[test]
-fn pauses_grow_where_a_process_ends_with_nobody_inside() {
+fn waits_grow_while_a_process_ends_with_no_account_inside() {
     let remote = remote_with("/bin/true", Box::new(|account, _| account == 7));
     let end = |cause| End { why: "crashed".into(), cause };
     let crash = |inside: &[i64]| end(Cause::Fault(inside.iter().copied().collect()));
@@ -110,9 +110,12 @@ fn pauses_grow_where_a_process_ends_with_nobody_inside() {
     assert_eq!(after(&crash(&[])), (2 * RESTART_WAIT_MIN, None));
     assert_eq!(after(&crash(&[7, 8, 9])), (RESTART_WAIT_MIN, None));
     assert_eq!(after(&crash(&[8])), (RESTART_WAIT_MIN, Some(8)));
-    assert!(remote.apart.lock().take_in(9, Duration::ZERO).is_err(), "it is looked for");
+    assert!(remote.bisection.lock().admit(9, Duration::ZERO).is_err(), "the search runs");
     assert_eq!(after(&crash(&[7])), (RESTART_WAIT_MIN, Some(7)));
-    assert!(remote.apart.lock().take_in(8, Duration::ZERO).is_ok(), "it is set aside, nobody is looked for");
+    assert!(
+        remote.bisection.lock().admit(8, Duration::ZERO).is_ok(),
+        "the account is set aside and the search is over"
+    );
     assert_eq!(remote.crashed(), 5);
     for _ in 0..3 {
         assert_eq!(after(&end(Cause::Spent)), (RESTART_WAIT_MIN, None));
@@ -123,7 +126,7 @@ fn pauses_grow_where_a_process_ends_with_nobody_inside() {
 }
 
 #[tokio::test]
-async fn an_opening_that_hangs_counts_as_the_end_of_the_process_alone() {
+async fn a_hanging_opening_counts_only_as_the_end_of_the_process() {
     let (remote, both, (services, pump)) = (remote("/bin/true"), begin(), with_pump());
     *remote.state.lock() = State::Up(both.session.clone());
     let backend = Backend::Process(remote.clone());
@@ -145,7 +148,7 @@ async fn an_opening_that_hangs_counts_as_the_end_of_the_process_alone() {
 }
 
 #[test]
-fn a_process_that_is_being_ended_is_away() {
+fn a_process_that_is_being_ended_is_not_available() {
     let (remote, both) = (remote("/bin/true"), begin());
     *remote.state.lock() = State::Up(both.session.clone());
     assert!(remote.may_open(7).is_ok());
@@ -154,7 +157,7 @@ fn a_process_that_is_being_ended_is_away() {
 }
 
 #[test]
-fn waits_grow_to_an_end() {
+fn waits_grow_to_a_limit() {
     let waits: Vec<u64> = (0..9).map(|n| restart_wait(n, RESTART_WAIT_MAX).as_millis() as u64).collect();
     assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
     assert_eq!(restart_wait(9, SHORTAGE_WAIT_MAX), SHORTAGE_WAIT_MAX);
