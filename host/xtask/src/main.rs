@@ -6,6 +6,7 @@
 mod bench;
 mod build;
 mod check;
+mod docs;
 mod instruments;
 mod map;
 mod npm;
@@ -32,6 +33,7 @@ cargo xtask <command>
   check                      formatting, lints, import rules, file sizes, types and tests of the pages
   header                     write plugin-api/include/satcast_driver.h from the C table; a test compares it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
+  docs                       write docs/configuration.md from the commented default file; a check compares it
   map [ARGS]                 count lines, files, types and import circles of the product, with --root PATH those of another checkout;
                              with --circles name the files of each circle
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
@@ -63,6 +65,7 @@ fn dispatch(args: &[String]) -> Result<(), String> {
         "check" => none_left(rest).and_then(|()| check::run()),
         "header" => none_left(rest).and_then(|()| build::header()),
         "openapi" => openapi::run(rest),
+        "docs" => none_left(rest).and_then(|()| docs::write()),
         "map" => map::run(rest),
         "bench" => bench::run(rest),
         "soak" => soak::run(rest),

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what a reader would object to, found by a machine.
+//! `cargo xtask check`: automatic checks of code and documents.
 
 mod documents;
 mod examples;
@@ -8,16 +8,17 @@ mod layers;
 mod prose;
 mod sizes;
 mod source;
+mod words;
 
 use std::time::Instant;
 
-use crate::{process, web};
+use crate::{docs, process, web};
 
 type Check = fn() -> Result<(), String>;
 
-/// Runs every check, also after a failed one, and lists what failed.
+/// Runs every check, also after a failed one, and lists the failed ones.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 11] = [
+    let checks: [(&str, Check); 13] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
@@ -25,6 +26,8 @@ pub(crate) fn run() -> Result<(), String> {
         ("file sizes", sizes::check),
         ("examples in documentation", examples::check),
         ("links and lines of documents", documents::check),
+        ("generated documents", docs::check),
+        ("words of the glossary", words::check),
         ("one feature set", features::check),
         ("assertions on codes and states", prose::check),
         ("types and tests of the pages", web::check),

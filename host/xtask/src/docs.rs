@@ -1,0 +1,74 @@
+//! Documents that are made from the sources: written by `cargo xtask docs`, compared by `cargo xtask check`.
+
+use std::fmt::Write as _;
+
+use crate::workspace;
+
+const DEFAULTS: &str = "host/core/src/config/default.toml";
+const CONFIGURATION: &str = "docs/configuration.md";
+
+/// Writes every generated document.
+pub(crate) fn write() -> Result<(), String> {
+    std::fs::write(workspace::root().join(CONFIGURATION), configuration(&workspace::read(DEFAULTS)?))
+        .map_err(|error| format!("cannot write {CONFIGURATION}: {error}"))?;
+    println!("wrote {CONFIGURATION}");
+    Ok(())
+}
+
+/// Fails when a committed document is not what its source gives.
+pub(crate) fn check() -> Result<(), String> {
+    if workspace::read(CONFIGURATION)? == configuration(&workspace::read(DEFAULTS)?) {
+        return Ok(());
+    }
+    Err(format!(
+        "   {CONFIGURATION} differs from {DEFAULTS}; run `cargo xtask docs`, read the change and commit it"
+    ))
+}
+
+/// The commented default file as a document: its first comment as text, then a heading and a block for each table.
+fn configuration(defaults: &str) -> String {
+    let mut document = String::from(
+        "# Configuration\n\n\
+         <!-- Made by `cargo xtask docs` from host/core/src/config/default.toml; change that file. -->\n\n\
+         `satcast config` prints this whole file. `satcast check-config` says what is wrong with yours, and whether the\n\
+         database, the drivers and the addresses in it can be used.\n\n",
+    );
+    let mut lines = defaults.lines().peekable();
+    while let Some(line) = lines.next_if(|line| line.starts_with('#')) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(document, "{}", line.trim_start_matches('#').trim_start());
+    }
+    let mut blocks: Vec<(String, String)> = vec![("General".into(), String::new())];
+    for line in lines {
+        if let Some(name) = table(line).filter(|name| blocks.last().is_none_or(|(last, _)| last != name)) {
+            blocks.push((name.to_owned(), String::new()));
+        }
+        if let Some((_, block)) = blocks.last_mut() {
+            let _ = writeln!(block, "{line}");
+        }
+    }
+    for (name, block) in blocks {
+        let _ = write!(document, "\n## {name}\n\n```toml\n{}\n```\n", block.trim());
+    }
+    document
+}
+
+/// The name of the table that a line begins.
+fn table(line: &str) -> Option<&str> {
+    line.strip_prefix('[')?.strip_suffix(']').filter(|name| !name.starts_with('['))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_has_a_heading_and_its_lines() {
+        let document = configuration(
+            "# One.\n# Two.\n\na = 1  # why\n\n[http]\nlisten = \"x\"\n\n# [driver.rtmp]\n# b = 2\n",
+        );
+        assert!(document.contains("One.\nTwo.\n\n## General\n\n```toml\na = 1  # why\n```\n"), "{document}");
+        let block = "\n## http\n\n```toml\n[http]\nlisten = \"x\"\n\n# [driver.rtmp]\n# b = 2\n```\n";
+        assert!(document.ends_with(block), "{document}");
+    }
+}
