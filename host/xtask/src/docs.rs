@@ -30,8 +30,7 @@ fn configuration(defaults: &str) -> String {
     let mut document = String::from(
         "# Configuration\n\n\
          <!-- Made by `cargo xtask docs` from host/core/src/config/default.toml; change that file. -->\n\n\
-         `satcast config` prints this whole file. `satcast check-config` says what is wrong with yours, and whether the\n\
-         database, the drivers and the addresses in it can be used.\n\n",
+         `satcast config` prints this file. `satcast check-config` checks yours, and has the drivers check their settings.\n\n",
     );
     let mut lines = defaults.lines().peekable();
     while let Some(line) = lines.next_if(|line| line.starts_with('#')) {

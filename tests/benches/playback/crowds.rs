@@ -83,7 +83,7 @@ struct Figure {
     starved: f64,
 }
 
-pub(crate) fn run(source: &Source, options: Options, whats: &[What]) {
+pub(crate) fn run(source: &Source, options: Options, measurements: &[What]) {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "bench");
     let url = service.ingest_url(&hosted.stream.key);
@@ -109,7 +109,7 @@ pub(crate) fn run(source: &Source, options: Options, whats: &[What]) {
         "{:>8} {:>7}  {:>24}  {:>24}  {:>24}  {:>9}  {:>9}  {:>7}  {:>7}",
         "", "viewers", "satcast", "nginx", "ratio", "p99 ms", "nginx's", "starved", "nginx's"
     );
-    for &what in whats {
+    for &what in measurements {
         let theirs: Paths = Arc::new(RwLock::new(if what == What::Playlist {
             vec![format!("/{PLAYLIST}")]
         } else {

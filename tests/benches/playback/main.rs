@@ -32,10 +32,10 @@ fn main() {
     if asked.contains(&"package") {
         packaging::run(&source, options);
     }
-    let whats =
+    let measurements =
         What::ALL.into_iter().filter(|what| asked.contains(&"viewers") || asked.contains(&what.name()));
-    let whats: Vec<What> = whats.collect();
-    if !whats.is_empty() {
-        crowds::run(&source, options, &whats);
+    let measurements: Vec<What> = measurements.collect();
+    if !measurements.is_empty() {
+        crowds::run(&source, options, &measurements);
     }
 }
