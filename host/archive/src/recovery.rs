@@ -14,7 +14,7 @@ pub enum RecoveryError {
     NotFailed,
     #[error("the local copy of the recording is gone, so it cannot be uploaded again")]
     NoCopy,
-    #[error("the driver that made the recording no longer knows it")]
+    #[error("the driver that made the recording no longer knows it, so it cannot be uploaded again")]
     Lost,
     /// The balance of the account.
     #[error("the balance of {0:?} is too low")]

@@ -34,7 +34,7 @@ pub enum NetworksError {
     #[error("entry {0} is not an address or network; write for example \"203.0.113.7\" or \"2001:db8::/32\"")]
     Entry(usize),
     /// More than [`NETWORKS_MAX`].
-    #[error("has more than {NETWORKS_MAX} entries")]
+    #[error("has more than {NETWORKS_MAX} entries; join addresses into networks")]
     TooMany,
 }
 

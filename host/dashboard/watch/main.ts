@@ -47,7 +47,7 @@ async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
   const shown = new AbortController();
   let refused = false;
   page.video.addEventListener('loadeddata', () => refused || playing(), { signal: shown.signal });
-  void sound().then((plays) => {
+  void startPlayback().then((plays) => {
     if (plays || shown.signal.aborted) {
       return;
     }
@@ -94,12 +94,12 @@ function poster(settings: Options): () => void {
 }
 
 /** Starts playback, muted if the browser requires a user gesture for audio. Returns whether playback is allowed. */
-async function sound(): Promise<boolean> {
+async function startPlayback(): Promise<boolean> {
   const { muted } = page.video;
   const plays = (): Promise<boolean> =>
     page.video.play().then(
       () => true,
-      // Other errors come from a new source or a viewer who paused.
+      // Other errors mean that the source changed or that the viewer paused.
       (error: unknown) => !(error instanceof DOMException && error.name === 'NotAllowedError'),
     );
   if (await plays()) {
@@ -166,7 +166,7 @@ async function run(settings: Options): Promise<void> {
     uncover();
     const began = performance.now();
     const { end, paused } = await play(settings);
-    // For a viewer who paused, the next stream starts only on request.
+    // After a pause by the viewer, the next stream starts only on request.
     wanted = !(end === 'over' && paused);
     // The reason is not known yet: the index is fetched next.
     show(end === 'lost' ? 'starting' : end);

@@ -198,6 +198,16 @@ impl Intruder {
         self.run("UPDATE bandwidth SET billed_bytes = bytes").await;
     }
 
+    /// The bodies of all events for webhooks, oldest first.
+    pub async fn event_bodies(&mut self) -> Vec<Vec<u8>> {
+        const ALL: &str = "SELECT body FROM webhook_events ORDER BY id";
+        let bodies = match self {
+            Self::Sqlite(connection) => sqlx::query_scalar(ALL).fetch_all(connection).await,
+            Self::Postgres(connection) => sqlx::query_scalar(ALL).fetch_all(connection).await,
+        };
+        bodies.unwrap()
+    }
+
     /// Renames the table of transfers away, or back.
     pub async fn hide_transfers(&mut self, hide: bool) {
         let (from, to) = if hide { ("transfers", "hidden") } else { ("hidden", "transfers") };

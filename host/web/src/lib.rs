@@ -1,8 +1,9 @@
 //! Everything the HTTP port serves.
 //!
 //! Layers; lower rows never use higher ones:
-//! - [`site`]: the API and the player page in the middleware, playback beside it.
+//! - [`site`]: the API and the pages in the middleware, playback beside it.
 //! - [`api`]: the only HTTP-JSON; [`watch`]: the player page. Neither knows the other.
+//! - [`pages`]: the built files of all pages.
 //! - [`playback`]: HLS for viewers.
 //! - [`base`]: middleware, errors and CORS of all requests; [`auth`]: keys, sessions and passwords.
 //!
@@ -11,6 +12,7 @@
 pub mod api;
 pub mod auth;
 pub mod base;
+pub mod pages;
 pub mod playback;
 pub mod site;
 pub mod watch;

@@ -1,14 +1,16 @@
-//! Everything the HTTP port serves: playback below `/hls/`; everywhere else, inside the middleware, the API and the player page.
+//! Everything the HTTP port serves: playback below `/hls/`; everywhere else, inside the middleware, the API and the pages.
 
 use std::sync::Arc;
 
-use poem::endpoint::make;
+use poem::endpoint::{make, make_sync};
+use poem::web::Redirect;
 use poem::{Endpoint, Request, Response, Route};
 
 use crate::api::{self, App};
 use crate::base::Middleware;
+use crate::pages::Pages;
 use crate::playback::{PREFIX, Playback};
-use crate::watch::{self, Pages};
+use crate::watch::{self, Watch};
 
 /// The endpoint of the HTTP port.
 #[derive(Debug)]
@@ -18,14 +20,18 @@ pub struct Site {
 }
 
 impl Site {
-    /// The API of `app`, its playback, and the player page from `pages`.
+    /// The API of `app`, its playback, and `pages`.
     pub fn new(app: Arc<App>, pages: Arc<Pages>) -> Self {
         let playback = app.playback.clone();
-        let (watched, counted, assets) = (playback.clone(), playback.clone(), pages.clone());
+        let (watch, watched, counted) = (Arc::new(Watch::of(&pages)), playback.clone(), playback.clone());
+        let (assets, reference) = (pages.clone(), pages.clone());
         let routes = Route::new()
-            .at("/watch/:path", poem::get(make(move |request| page(pages.clone(), watched.clone(), request))))
+            .at("/watch/:path", poem::get(make(move |request| page(watch.clone(), watched.clone(), request))))
             .at("/watch/:path/viewers", poem::get(make(move |request| viewers(counted.clone(), request))))
-            .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))));
+            .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))))
+            .at("/docs", poem::get(make(move |request| documentation(reference.clone(), request))))
+            .at("/manual", poem::get(make_sync(|_| Redirect::temporary("/manual/"))))
+            .at("/manual/*path", poem::get(make(move |request| manual(pages.clone(), request))));
         Self { middleware: api::endpoint(app, routes), playback }
     }
 }
@@ -43,9 +49,9 @@ impl Endpoint for Site {
 }
 
 /// The player page of a self-hosted destination.
-async fn page(pages: Arc<Pages>, playback: Arc<Playback>, request: Request) -> poem::Result<Response> {
+async fn page(watch: Arc<Watch>, playback: Arc<Playback>, request: Request) -> poem::Result<Response> {
     let path = request.raw_path_param("path").unwrap_or_default();
-    Ok(pages.watch(&playback, &request, path).await?)
+    Ok(watch.answer(&playback, &request, path).await?)
 }
 
 /// Number of viewers, for the player page.
@@ -57,4 +63,14 @@ async fn viewers(playback: Arc<Playback>, request: Request) -> poem::Result<Resp
 /// A script or style of a page.
 async fn asset(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
     Ok(pages.asset(&request, request.raw_path_param("name").unwrap_or_default())?)
+}
+
+/// The API reference.
+async fn documentation(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
+    Ok(pages.reference(&request)?)
+}
+
+/// A page of the manual.
+async fn manual(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
+    Ok(pages.manual(&request, request.raw_path_param("path").unwrap_or_default())?)
 }

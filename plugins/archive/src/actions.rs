@@ -24,13 +24,13 @@ const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(crate) enum Refusal {
     #[error("the local copy of the recording is gone, so it cannot be uploaded again")]
     CopyGone,
-    #[error("the recording is already uploaded")]
+    #[error("the recording is already uploaded; there is nothing to recover")]
     Uploaded,
-    #[error("the recording is still running")]
+    #[error("the recording is still running; wait until it has ended")]
     Recording,
     #[error("the recording is still running; stop the stream first")]
     DeletedWhileRecording,
-    #[error("the recording is being uploaded")]
+    #[error("the recording is being uploaded; wait until the upload has ended")]
     Uploading,
     #[error("the recording is deleted")]
     Deleted,
@@ -38,7 +38,7 @@ pub(crate) enum Refusal {
     DeletedMeanwhile,
     #[error("the retention time of the recording is over, and the store has deleted it")]
     Expired,
-    #[error("the recording is not in its store yet")]
+    #[error("the recording is not in its store yet; wait until it is ready")]
     NotReady,
     #[error(
         "this service no longer has the recording; delete its object at the store first, then delete it here without `remote`"
@@ -197,14 +197,14 @@ mod tests {
     fn refusals_texts() {
         for (refusal, text) in [
             (Refusal::CopyGone, "the local copy of the recording is gone, so it cannot be uploaded again"),
-            (Refusal::Uploaded, "the recording is already uploaded"),
-            (Refusal::Recording, "the recording is still running"),
+            (Refusal::Uploaded, "the recording is already uploaded; there is nothing to recover"),
+            (Refusal::Recording, "the recording is still running; wait until it has ended"),
             (Refusal::DeletedWhileRecording, "the recording is still running; stop the stream first"),
-            (Refusal::Uploading, "the recording is being uploaded"),
+            (Refusal::Uploading, "the recording is being uploaded; wait until the upload has ended"),
             (Refusal::Deleted, "the recording is deleted"),
             (Refusal::DeletedMeanwhile, "the recording was deleted meanwhile"),
             (Refusal::Expired, "the retention time of the recording is over, and the store has deleted it"),
-            (Refusal::NotReady, "the recording is not in its store yet"),
+            (Refusal::NotReady, "the recording is not in its store yet; wait until it is ready"),
             (
                 Refusal::Unknown,
                 "this service no longer has the recording; delete its object at the store first, then delete it here \

@@ -65,7 +65,9 @@ pub enum VaultError {
     )]
     OtherKey,
     /// The value is damaged or belongs to another row.
-    #[error("the stored secret cannot be decrypted: it is damaged or was moved from another row")]
+    #[error(
+        "the stored secret cannot be decrypted: it is damaged or was moved from another row; set the secret again, or restore a backup"
+    )]
     Damaged,
 }
 

@@ -31,7 +31,7 @@ pub enum LoadError {
     NoFile,
     /// Its group or everyone may change it.
     #[error(
-        "{path} is writable by its group or by everyone (mode {mode:o}), so others could put code of theirs into the service; run: chmod \
+        "{path} is writable by its group or by everyone (mode {mode:o}), so others could put code into the service; run: chmod \
          go-w {path} (files that are made with umask 022 are right from the start)"
     )]
     WritableByOthers {
@@ -41,7 +41,7 @@ pub enum LoadError {
     },
     /// It belongs to another user.
     #[error(
-        "{path} belongs to user {owner}, who is neither root nor the user of this service ({user}), and could put code of theirs into it; \
+        "{path} belongs to user {owner} and not to root or the user of this service ({user}), so user {owner} could put code into the service; \
          run: chown root {path}"
     )]
     Owner {
@@ -55,7 +55,9 @@ pub enum LoadError {
     #[error("has more than {LIBRARY_BYTES_MAX} bytes")]
     TooLarge,
     /// The hash differs from the one that the operator pinned.
-    #[error("has SHA-256 {actual}, but [driver.{id}] sha256 pins {pinned}")]
+    #[error(
+        "has SHA-256 {actual}, but [driver.{id}] sha256 pins {pinned}; install the pinned file, or change the pin"
+    )]
     Pin {
         /// Driver id.
         id: String,
@@ -93,12 +95,12 @@ pub enum LoadError {
          a process of its own (isolation = \"process\")"
     )]
     PanicAbort,
-    #[error("serves type {0}, which another driver serves already")]
+    #[error("serves type {0}, which another driver serves already; disable one of the two")]
     TypeTaken(String),
     /// [`IMAGES_OF_ONE_MAX`] images of it are in use.
     #[error(
         "runs {IMAGES_OF_ONE_MAX} times already, with earlier settings, for destinations that are open; wait until some of them have \
-         ended, or restart the service at a quiet time"
+         ended, or restart the service when no stream is live"
     )]
     Images,
     #[error("{0}")]

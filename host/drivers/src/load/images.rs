@@ -126,8 +126,8 @@ mod tests {
         let path = PathBuf::from("/drivers/a.so");
         assert_eq!(
             LoadError::Owner { path: path.clone(), owner: 1001, user: 1000 }.to_string(),
-            "/drivers/a.so belongs to user 1001, who is neither root nor the user of this service (1000), and could put \
-             code of theirs into it; run: chown root /drivers/a.so"
+            "/drivers/a.so belongs to user 1001 and not to root or the user of this service (1000), so user 1001 could put \
+             code into the service; run: chown root /drivers/a.so"
         );
         let writable = LoadError::WritableByOthers { path, mode: 0o646 }.to_string();
         assert!(writable.contains("(mode 646)") && writable.contains("chmod go-w"), "{writable}");
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(
             LoadError::Images.to_string(),
             "runs 8 times already, with earlier settings, for destinations that are open; wait until some of them have \
-             ended, or restart the service at a quiet time"
+             ended, or restart the service when no stream is live"
         );
     }
 }

@@ -3,6 +3,7 @@
 //! Read by every request of a viewer; changed when a destination begins or ends.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Opening {
     /// Time of the session's first media.
     pub started_at: UnixMillis,
     assets: Arc<Assets>,
+    /// Whether enough was published for every player to start.
+    begun: AtomicBool,
     /// Monotonic time of the end.
     ended_at: OnceLock<Duration>,
 }
@@ -30,11 +33,27 @@ pub struct Opening {
 impl Opening {
     /// A new opening without assets.
     pub fn new(destination: DestinationId, session: SessionId, started_at: UnixMillis) -> Self {
-        Self { destination, session, started_at, assets: Arc::default(), ended_at: OnceLock::new() }
+        Self {
+            destination,
+            session,
+            started_at,
+            assets: Arc::default(),
+            begun: AtomicBool::new(false),
+            ended_at: OnceLock::new(),
+        }
     }
 
     pub fn assets(&self) -> &Arc<Assets> {
         &self.assets
+    }
+
+    /// Whether enough was published for every player to start. `look` is asked until it has said so once.
+    pub fn has_begun(&self, look: impl FnOnce(&Assets) -> bool) -> bool {
+        self.begun.load(Ordering::Relaxed) || {
+            let begun = look(&self.assets);
+            self.begun.fetch_or(begun, Ordering::Relaxed);
+            begun
+        }
     }
 
     /// The opening has ended; its assets will be removed soon.

@@ -93,12 +93,13 @@ impl Drivers {
             .call_for(owner, limit(), move |driver| driver.validate(account.0, &kind, &json), |_| ())
             .await
             .map_err(|error| ValidateError::Driver(error.message))?;
-        let redactor = entry.driver.services.redactor(entry.schema.secrets(config));
-        asked.map_err(|error| match error.class {
-            Class::Config => {
-                ValidateError::Config(entry.schema.refused_by_driver(&shown(&redactor, &error.message)))
+        asked.map_err(|error| {
+            let redactor = services.redactor(entry.schema.secrets(config));
+            let text = shown(&redactor, &error.message);
+            match error.class {
+                Class::Config => ValidateError::Config(entry.schema.refused_by_driver(&text)),
+                _ => ValidateError::Driver(text),
             }
-            _ => ValidateError::Driver(shown(&redactor, &error.message)),
         })
     }
 

@@ -1,6 +1,6 @@
 //! The HTTP listener: hyper's HTTP/1.1 and HTTP/2 around a poem endpoint, on an accept loop of our own.
 //!
-//! Ours and not poem's server, because that one costs memory per connection and loses vectored writes. Every
+//! poem's own server is not used, because it costs memory per connection and loses vectored writes. Every
 //! connection has a deadline for its request head, which also closes idle ones, and one for taking its answers. There
 //! is a cap on all connections, and one per network, so that no client takes every slot.
 //! With a certificate the port accepts TLS only.
@@ -52,7 +52,7 @@ pub const WRITE_RATE_BYTES_MIN: u64 = 60 * 1024;
 /// Time spent waiting for a peer after which its rate is checked.
 pub const WRITE_RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Bytes that may wait unsent in a socket before writes to it wait. Few, so that an answer that is broken off has cost
-/// little, and that what is written is nearly what was sent; enough for the wake-ups between.
+/// little, and that written bytes are nearly the sent ones; enough for the wake-ups between.
 pub const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 /// Longest time for the head of a request, counted from the end of the one before: the life of an idle connection.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

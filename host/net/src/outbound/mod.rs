@@ -57,10 +57,10 @@ pub type Answers = Arc<parking_lot::Mutex<std::collections::VecDeque<Vec<IpAddr>
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The text is no host at all.
-    #[error("destination host is not a valid host name or IP address; give it without user, port or path")]
+    #[error("the host is not a valid host name or IP address; give it without user, port or path")]
     Malformed,
     /// A literal address in a forbidden range.
-    #[error("destination address {address} is {why}; ask the operator to add it to {setting}")]
+    #[error("the address {address} is {why}; ask the operator to add it to {setting}")]
     Address {
         /// The parsed address.
         address: IpAddr,
@@ -71,7 +71,7 @@ pub enum Refused {
     },
     /// A name with at least one address in a forbidden range.
     #[error(
-        "destination host {name} leads to an address that is {why}; ask the operator to add the name to {setting}"
+        "the host {name} leads to an address that is {why}; ask the operator to add the name to {setting}"
     )]
     Name {
         /// The name as resolved.
@@ -92,7 +92,7 @@ pub enum GuardError {
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The name has no address, or the resolver failed.
-    #[error("cannot resolve destination host {name}: {reason}; check the name")]
+    #[error("cannot resolve the host name {name}: {reason}; check the name")]
     Dns {
         /// The name as asked for.
         name: String,
@@ -100,7 +100,9 @@ pub enum GuardError {
         reason: String,
     },
     /// Every address refused the connection or was unreachable.
-    #[error("cannot connect to {host} port {port}: {source}")]
+    #[error(
+        "cannot connect to {host} port {port}: {source}; check that the server runs and takes connections there"
+    )]
     Connect {
         /// Name or address.
         host: String,
@@ -128,7 +130,9 @@ pub enum GuardError {
         because: Crowd,
     },
     /// No answer of the destination in time.
-    #[error("no answer from {host} port {port} within {after_ms} ms")]
+    #[error(
+        "no answer from {host} port {port} within {after_ms} ms; check that the server runs and takes connections there"
+    )]
     Timeout {
         /// Name or address.
         host: String,
@@ -152,7 +156,7 @@ impl Guard {
     /// A guard with the operator's `[outbound] allow`: CIDR networks, single addresses, exact host names.
     ///
     /// # Errors
-    /// The first entry that is none of the three.
+    /// The first entry of another form.
     pub fn new(allow: &[String]) -> Result<Self, AllowError> {
         Self::with_setting(allow, OUTBOUND_SETTING)
     }
@@ -309,8 +313,8 @@ impl Guard {
         }
     }
 
-    /// One forbidden address condemns the whole answer: a name that mixes public and private ones is an attack or a
-    /// mistake, and picking the public ones would only hide it.
+    /// One forbidden address makes the whole answer invalid: a name with public and private addresses is an attack or a mistake, and using
+    /// only the public ones would hide it.
     fn check_answer(&self, name: &str, addresses: &[IpAddr]) -> Result<(), Refused> {
         if self.allow.holds_name(name) {
             return Ok(());

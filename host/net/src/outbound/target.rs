@@ -12,7 +12,7 @@ pub(super) const HOST_BYTES_MAX: usize = 254;
 /// two parsers cannot disagree about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A literal address in whatever spelling, IPv4-mapped ones unwrapped.
+    /// A literal address in any spelling; IPv4-mapped addresses are unwrapped.
     Address(IpAddr),
     /// A DNS name: lower case, punycode, no root dot.
     Name(String),
@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// Whether this name is the machine itself by definition (RFC 6761 section 6.3), which needs no resolver to know.
+    /// Whether this name always means the machine itself (RFC 6761 section 6.3), so that no resolver is needed.
     pub(super) fn is_localhost(&self) -> bool {
         matches!(self, Self::Name(name) if name == "localhost" || name.ends_with(".localhost"))
     }

@@ -59,14 +59,14 @@ fn refusals_name_the_fix_and_show_no_secrets_in_their_texts() {
     let open = guard(&[]);
     assert_eq!(
         open.check_literal("10.5").unwrap_err().to_string(),
-        "destination address 10.0.0.5 is private; ask the operator to add it to [outbound] allow"
+        "the address 10.0.0.5 is private; ask the operator to add it to [outbound] allow"
     );
     let pasted_url = "rtmp://a.example/live/secret-key";
     assert!(!open.check_literal(pasted_url).unwrap_err().to_string().contains("secret"));
     let internal = answer(&open, "db.corp.example", &["10.9.8.7"]).unwrap_err();
     assert_eq!(
         internal.to_string(),
-        "destination host db.corp.example leads to an address that is private; ask the operator to add the name to [outbound] allow"
+        "the host db.corp.example leads to an address that is private; ask the operator to add the name to [outbound] allow"
     );
     let hooks = Guard::with_setting(&[], "[webhooks] allow_targets").unwrap();
     assert!(
@@ -144,7 +144,7 @@ fn resolver_answers_become_addresses_or_errors() {
     for (unknown, words) in [
         (
             Unknown::Failed("no such name".to_owned()),
-            "cannot resolve destination host a.example: no such name; check the name",
+            "cannot resolve the host name a.example: no such name; check the name",
         ),
         (
             Unknown::Silent(LONG),
@@ -163,7 +163,7 @@ fn resolver_answers_become_addresses_or_errors() {
     }
 }
 
-/// A resolver that answers each name with this address, once it is told to.
+/// A resolver that answers each name with this address after a signal.
 fn waiting_resolver(address: [u8; 4]) -> (Resolver, tokio::sync::watch::Sender<bool>) {
     let (tell, told) = tokio::sync::watch::channel(false);
     let resolver = move |_| -> futures_util::future::BoxFuture<'static, _> {
@@ -193,7 +193,7 @@ async fn results_of_a_shared_look_up_are_checked_for_every_asker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_name_server_is_not_taken_for_a_silent_destination() {
+async fn a_silent_name_server_is_not_reported_as_a_silent_destination() {
     let (resolver, _tell) = waiting_resolver([8, 8, 8, 8]);
     let guard = guard(&[]).resolving(resolver);
     for (limit, waited) in [(SHORT, 300), (LONG * 2, LOOKUP_TIMEOUT_MS)] {
@@ -284,7 +284,7 @@ async fn silent_listener() -> (tokio::net::TcpListener, Vec<TcpStream>, SocketAd
 async fn a_silent_destination_is_a_timeout() {
     let (_listener, _queued, address) = silent_listener().await;
     let error = guard(&["127.0.0.1"]).connect("127.0.0.1", address.port(), SHORT).await.unwrap_err();
-    // What checking the address took is not waited for again.
+    // The time of the look-up is not added to the limit.
     assert!(matches!(error, GuardError::Timeout { after_ms: 100..=300, .. }), "{error}");
 }
 
@@ -313,7 +313,10 @@ async fn the_callers_limit_is_cut() {
 #[test]
 fn a_failed_connect_text() {
     let error = GuardError::connection_refused(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
-    assert_eq!(error.to_string(), "cannot connect to 127.0.0.1 port 9: Connection refused (os error 111)");
+    assert_eq!(
+        error.to_string(),
+        "cannot connect to 127.0.0.1 port 9: Connection refused (os error 111); check that the server runs and takes connections there"
+    );
 }
 
 #[test]

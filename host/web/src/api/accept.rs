@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::app::{App, STORE_CHECK_WAIT};
 use super::body::{Kind, any_object, body, flag, text};
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::AccountId;
 use satcast_drivers::{ConfigRefused, ProbeError, ValidateError};
 use satcast_store::{DELAY_SECS_MAX, Delays, NewDestination};
@@ -33,7 +33,7 @@ pub(super) fn delay() -> Kind<u32> {
         let secs = value.as_u64().and_then(|secs| u32::try_from(secs).ok());
         secs.filter(|secs| *secs <= DELAY_SECS_MAX).ok_or_else(|| {
             let fault = format!("must be a whole number of seconds from 0 to {DELAY_SECS_MAX}");
-            place.refused("delay_refused", &fault)
+            place.refused(Code::DelayRefused, &fault)
         })
     });
     delay.noted(MetaSchema { maximum: Some(DELAY_SECS_MAX.into()), ..MetaSchema::ANY })
@@ -73,7 +73,7 @@ pub(super) async fn accept(
     // Host names are resolved only when the destination connects.
     for (name, value) in input.config.as_object().into_iter().flatten() {
         app.guard.check_url(value.as_str().unwrap_or_default()).map_err(|refused| {
-            ApiError::refused("address_refused", format!("Field `{path}config.{name}`: {refused}"))
+            ApiError::refused(Code::AddressRefused, format!("Field `{path}config.{name}`: {refused}"))
         })?;
     }
     let platform = input.kind.clone();
@@ -110,7 +110,7 @@ fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
             let known = app.drivers.known_types().join(", ");
             let text =
                 format!("Field `{path}type` is not a destination type of this service; known types: {known}");
-            ApiError::refused("unknown_destination_type", text)
+            ApiError::refused(Code::UnknownDestinationType, text)
         }
         ValidateError::Config(refused) => config_refused(&refused, path),
         ValidateError::SetAside(reason) => ApiError::driver_unavailable(Some(&reason)),
@@ -124,5 +124,5 @@ fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
 /// 422 for a configuration; `path` is the prefix of the field's name.
 pub(super) fn config_refused(refused: &ConfigRefused, path: &str) -> ApiError {
     let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
-    ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))
+    ApiError::refused(Code::ConfigRefused, format!("Field `{path}config{field}`: {}", refused.reason))
 }

@@ -4,7 +4,7 @@ use poem_openapi::registry::MetaSchema;
 use serde_json::Value;
 
 use super::body::Kind;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::networks::{NETWORKS_MAX, Networks};
 
 /// Addresses, or networks in CIDR form. The error says which entry is none; never its text.
@@ -13,7 +13,7 @@ pub(super) fn addresses() -> Kind<Networks> {
         let items = value.as_array();
         let texts: Option<Vec<&str>> = items.and_then(|items| items.iter().map(Value::as_str).collect());
         let networks = Networks::parse(texts.ok_or_else(|| place.malformed("must be a list of texts"))?);
-        networks.map_err(|error| ApiError::refused("addresses_refused", format!("{place}: {error}")))
+        networks.map_err(|error| ApiError::refused(Code::AddressesRefused, format!("{place}: {error}")))
     });
     list.noted(MetaSchema { max_items: Some(NETWORKS_MAX), ..MetaSchema::ANY })
 }

@@ -12,7 +12,7 @@ use super::app::{App, Tag};
 use super::caller::Caller;
 use super::page::{PageRequest, with_link};
 use super::range::{self, Named};
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::config::Pricing;
 use satcast_core::ids::{Msat, Sats, StreamId, UnixMillis};
 use satcast_money::billing::overage::GB_BYTES;
@@ -254,7 +254,7 @@ impl AnalyticsApi {
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Entry>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
-        let refused = |text: &str| ApiError::malformed("malformed_parameter", text);
+        let refused = |text: &str| ApiError::malformed(Code::MalformedParameter, text);
         if min_cost.0.is_some_and(|cost| cost < 0) || max_cost.0.is_some_and(|cost| cost < 0) {
             return Err(refused("Query parameters `minCost` and `maxCost` must not be below 0").into());
         }

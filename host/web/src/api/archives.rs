@@ -16,7 +16,7 @@ use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
 use super::page::{PageRequest, with_link};
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_archive::{DeleteError, RecoveryError};
 use satcast_core::config::BillingMode;
 use satcast_core::ids::{Msat, Sats};
@@ -181,7 +181,7 @@ impl ArchivesApi {
         let archive = found.ok_or_else(|| ApiError::not_found("recording"))?;
         if archive.report.state == ArchiveState::Recording {
             let text = "The recording is still being made; stop the stream or delete its destination first";
-            return Err(ApiError::conflict("archive_recording", text).into());
+            return Err(ApiError::conflict(Code::ArchiveRecording, text).into());
         }
         let (book, actor, remote) = (app.archive.clone(), caller.actor(&app), remote.0.unwrap_or_default());
         App::to_the_end(async move {
@@ -245,18 +245,18 @@ fn not_failed(state: Option<ArchiveState>) -> ApiError {
         Some(ArchiveState::Ready) => "The recording is already uploaded; there is nothing to recover",
         _ => "The recording is still being made or uploaded; wait until it ends",
     };
-    ApiError::conflict("archive_not_failed", text)
+    ApiError::conflict(Code::ArchiveNotFailed, text)
 }
 
 pub(super) fn no_copy() -> ApiError {
     let text = "The local copy of the recording is gone, so it cannot be uploaded again; nothing is charged";
-    ApiError::conflict("archive_no_copy", text)
+    ApiError::conflict(Code::ArchiveNoCopy, text)
 }
 
 pub(super) fn lost() -> ApiError {
     let text = "The driver that made the recording no longer knows it, so it cannot be uploaded again; nothing is charged. \
     Delete it from the list";
-    ApiError::conflict("archive_lost", text)
+    ApiError::conflict(Code::ArchiveLost, text)
 }
 
 /// The fee of an attempt, after checking that the account can pay it.

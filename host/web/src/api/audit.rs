@@ -12,7 +12,7 @@ use super::app::{App, Tag};
 use super::caller::Caller;
 use super::null::{AnyFields, Null, any_fields};
 use super::page::{PageRequest, with_link};
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::UnixMillis;
 use satcast_store::{AuditEntry, AuditFilter, By, TimeRange};
 
@@ -136,7 +136,7 @@ impl AuditApi {
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Entry>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
-        let refused = |text: &str| ApiError::malformed("malformed_parameter", text);
+        let refused = |text: &str| ApiError::malformed(Code::MalformedParameter, text);
         if action.0.as_ref().is_some_and(|name| name.chars().count() > ACTION_CHARS_MAX) {
             return Err(refused("Query parameter `action` is longer than any action").into());
         }

@@ -8,7 +8,7 @@ use poem_openapi::registry::{MetaSecurityScheme, Registry};
 
 use super::app::{App, Subject};
 use crate::auth::{login_cookie, presented_key, presents_header};
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
@@ -68,7 +68,7 @@ impl Area {
         let scopes = caller.scopes;
         let (allowed, scope) = match (self, caller.subject) {
             (Area::Webhooks, Subject::Login(_)) => {
-                return Err(ApiError::forbidden("key_type_not_allowed", NO_SESSION));
+                return Err(ApiError::forbidden(Code::KeyTypeNotAllowed, NO_SESSION));
             }
             (Area::Webhooks, Subject::Key(_)) => (scopes.webhooks, "webhooks"),
             (Area::Account, _) if reads => (scopes.read, "read"),
@@ -78,7 +78,7 @@ impl Area {
             return Ok(());
         }
         let text = format!("This key lacks the scope \"{scope}\"; use a key that has it");
-        Err(ApiError::forbidden("scope_not_allowed", text))
+        Err(ApiError::forbidden(Code::ScopeNotAllowed, text))
     }
 }
 
@@ -137,7 +137,7 @@ impl Caller {
                     && !request.headers().contains_key(CSRF_HEADER)
                 {
                     let text = "A write that is authenticated by cookie needs the header X-Requested-With";
-                    return Err(ApiError::forbidden("csrf_header_missing", text));
+                    return Err(ApiError::forbidden(Code::CsrfHeaderMissing, text));
                 }
                 login(app, &context, &token).await?
             }
@@ -158,7 +158,7 @@ impl Caller {
         match self.subject {
             Subject::Login(login) => Ok(login),
             Subject::Key(_) => {
-                Err(ApiError::forbidden("session_required", "An API key cannot do this; log in"))
+                Err(ApiError::forbidden(Code::SessionRequired, "An API key cannot do this; log in"))
             }
         }
     }
@@ -181,7 +181,7 @@ async fn permanent_key(
     let key = known_key(app, context, key, ApiError::invalid_key()).await?;
     if key.kind == KeyKind::Public {
         return Err(ApiError::forbidden(
-            "key_type_not_allowed",
+            Code::KeyTypeNotAllowed,
             "A public key cannot be used here; use a permanent key (sk_...)",
         ));
     }

@@ -12,7 +12,7 @@ use super::app::{App, Tag};
 use super::caller::{key_extractor, known_key, login, presented_login};
 use super::null::Null;
 use crate::auth::presented_key;
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::{AccountId, Msat};
 use satcast_core::secret::KeyKind;
 use satcast_live::LiveSession;
@@ -90,7 +90,7 @@ impl Payer {
             }
             KeyKind::Permanent if !known.scopes.read => {
                 let text = "This key lacks the scope \"read\"; use a key that has it";
-                return Err(ApiError::forbidden("scope_not_allowed", text));
+                return Err(ApiError::forbidden(Code::ScopeNotAllowed, text));
             }
             KeyKind::Permanent => {}
         }

@@ -14,7 +14,7 @@ use super::body::Body;
 use super::caller::Caller;
 use super::null::{AnyFields, Null, any_fields};
 use super::page::{PageRequest, with_link};
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::{DestinationId, StreamId};
 use satcast_core::troubles::Trouble;
 use satcast_live::{Delayed, DestState};
@@ -273,5 +273,5 @@ async fn delete(
 /// 409: the stream has too many destinations.
 pub(super) fn too_many(app: &App) -> ApiError {
     let limit = app.caps().destinations_per_stream;
-    ApiError::conflict("cap_reached", format!("A stream can have {limit} destinations; send fewer"))
+    ApiError::conflict(Code::CapReached, format!("A stream can have {limit} destinations; send fewer"))
 }

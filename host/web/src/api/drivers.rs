@@ -13,7 +13,7 @@ use super::app::{App, Tag};
 use super::body::{Body, body, choice, text};
 use super::caller::Caller;
 use super::null::Null;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::config::Isolation;
 use satcast_core::ids::AccountId;
 use satcast_drivers::{Change, ChangeError, SetAside, State, Summary, TypeSchema};
@@ -64,7 +64,7 @@ body! {
         /// Driver identifier.
         driver: String = text().length(0, 32),
         /// Action.
-        action: DriverAction = choice("action_refused", "must be \"enable\", \"disable\" or \"replace\""),
+        action: DriverAction = choice(Code::ActionRefused, "must be \"enable\", \"disable\" or \"replace\""),
     }
 }
 
@@ -164,7 +164,7 @@ impl DriversApi {
     ) -> Result<Json<Driver>> {
         if !is_operator(&app, &caller).await? {
             let text = "Only operators may change drivers; use a key or session of an operator account";
-            return Err(ApiError::forbidden("not_operator", text).into());
+            return Err(ApiError::forbidden(Code::NotOperator, text).into());
         }
         let DriverChange { driver: id, action } = body.0;
         let (change, done) = match action {
@@ -179,7 +179,7 @@ impl DriversApi {
             let changed = tokio::task::spawn_blocking(move || drivers.change(&id, change)).await;
             let summary = changed.map_err(|_| ApiError::internal())?.map_err(|error| match error {
                 ChangeError::Unknown(_) => ApiError::not_found("driver"),
-                ChangeError::Refused { .. } => ApiError::refused("driver_refused", error.to_string()),
+                ChangeError::Refused { .. } => ApiError::refused(Code::DriverRefused, error.to_string()),
             })?;
             let detail = json!({ "driver": summary.id, "version": summary.version });
             let entry = satcast_store::Change { action: done, target: ("driver", None), detail };

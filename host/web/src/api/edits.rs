@@ -18,7 +18,7 @@ use super::body::{Body, Kind, NoBody, any_object, body, flag, label};
 use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
@@ -31,7 +31,7 @@ const MAX_DURATION_MINUTES_MAX: i64 = 525_600;
 
 body! {
     /// Hard limits to change. An absent limit stays unchanged; `null` removes it.
-    pub(super) struct LimitsInput: "LimitsChange", one of ["maxSats", "maxDurationMinutes"] or "limit_refused" {
+    pub(super) struct LimitsInput: "LimitsChange", one of ["maxSats", "maxDurationMinutes"] or Code::LimitRefused {
         /// Largest cost of one session in sats.
         max_sats "maxSats": LimitChange = limit(MAX_SATS_MAX),
         /// Longest duration of one session in minutes.
@@ -46,7 +46,7 @@ fn limit(max: i64) -> Kind<LimitChange> {
         Some(limit) if (1..=max).contains(&limit) => Ok(LimitChange::Set(limit)),
         _ => {
             let fault = format!("must be a whole number from 1 to {max}, or null to remove it");
-            Err(place.refused("limit_refused", &fault))
+            Err(place.refused(Code::LimitRefused, &fault))
         }
     });
     let (minimum, maximum) = (Some(1.0), Some(max as f64));
@@ -55,7 +55,7 @@ fn limit(max: i64) -> Kind<LimitChange> {
 
 body! {
     /// Changes of a stream key. An absent field stays unchanged.
-    pub(super) struct StreamChangeInput: "StreamChange", one of ["label", "allowedAddresses"] or "nothing_to_change" {
+    pub(super) struct StreamChangeInput: "StreamChange", one of ["label", "allowedAddresses"] or Code::NothingToChange {
         /// Label.
         label: Option<String> = label(1).optional(),
         /// Addresses or CIDR networks from which the stream key may be used; an empty list allows all. A running session ends if its
@@ -67,7 +67,7 @@ body! {
 body! {
     /// Changes of a destination. An absent field stays unchanged.
     pub(super) struct DestinationChangeInput: "DestinationChange",
-        one of ["enabled", "config", "startDelaySeconds", "stopDelaySeconds"] or "nothing_to_change"
+        one of ["enabled", "config", "startDelaySeconds", "stopDelaySeconds"] or Code::NothingToChange
     {
         /// Whether the destination takes part in sessions.
         enabled: Option<bool> = flag().optional(),

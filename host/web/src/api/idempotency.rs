@@ -14,7 +14,7 @@ use super::app::{App, Subject};
 use super::body::read_bytes;
 use super::caller::Caller;
 use super::caller::{Area, Known};
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_store::{Begun, IdempotentRequest, Store};
 
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -67,15 +67,15 @@ impl Idempotent {
                 Begun::New(name) => Ok(settle(&store, &name, inner.call(request).await).await),
                 Begun::Done { status, answer } => Ok(Ok(replay(status, answer.into_inner()))),
                 Begun::InProgress => Err(ApiError::conflict(
-                    "idempotency_in_progress",
+                    Code::IdempotencyInProgress,
                     "A request with this Idempotency-Key is still running; try again in a second",
                 )),
                 Begun::OtherBody => Err(ApiError::conflict(
-                    "idempotency_key_reused",
+                    Code::IdempotencyKeyReused,
                     "This Idempotency-Key was used with a different body; use a new key for a new request",
                 )),
                 Begun::Full => Err(ApiError::conflict(
-                    "idempotency_full",
+                    Code::IdempotencyFull,
                     "This account has used too many Idempotency-Keys within 24 hours; send the request without one",
                 )),
             }
@@ -120,7 +120,7 @@ fn presented(request: &Request) -> std::result::Result<Option<String>, ApiError>
             let text = format!(
                 "Header `{IDEMPOTENCY_KEY}` must be one of 1 to {KEY_BYTES_MAX} printable ASCII characters"
             );
-            Err(ApiError::malformed("malformed_idempotency_key", text))
+            Err(ApiError::malformed(Code::MalformedIdempotencyKey, text))
         }
     }
 }

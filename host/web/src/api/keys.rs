@@ -15,12 +15,10 @@ use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
 use super::page::{PageRequest, with_link};
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::{DestinationId, KeyId};
 use satcast_core::secret::{KeyKind, mask_key, new_api_key};
 use satcast_store::{KeyView, NewKey, Scopes};
-
-const KEY_REFUSED: &str = "key_refused";
 
 /// Kind of key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -92,7 +90,7 @@ body! {
     /// A key to create.
     pub(super) struct KeyInput: "NewApiKey" {
         /// Kind of key.
-        kind "type": Kind = choice(KEY_REFUSED, "must be \"public\" or \"permanent\""),
+        kind "type": Kind = choice(Code::KeyRefused, "must be \"public\" or \"permanent\""),
         /// A name for people.
         label: String = label(0).or_is(String::new()),
         /// Scopes of a permanent key; default: all scopes of the caller.
@@ -111,12 +109,12 @@ fn scopes() -> body::Kind<Vec<Scope>> {
             return Err(place.malformed("must be a list"));
         }
         let fault = "may hold \"read\", \"manage\" and \"webhooks\"";
-        ParseFromJSON::parse_from_json(Some(value)).map_err(|_| place.refused(KEY_REFUSED, fault))
+        ParseFromJSON::parse_from_json(Some(value)).map_err(|_| place.refused(Code::KeyRefused, fault))
     })
 }
 
 fn refused(text: &str) -> ApiError {
-    ApiError::refused(KEY_REFUSED, text)
+    ApiError::refused(Code::KeyRefused, text)
 }
 
 /// A new API key.
@@ -214,7 +212,7 @@ impl KeysApi {
         if exceeds(old.scopes, caller.scopes) {
             let text =
                 "A key cannot replace a key with scopes that it lacks; use a key that has these scopes";
-            return Err(ApiError::forbidden("scope_not_allowed", text).into());
+            return Err(ApiError::forbidden(Code::ScopeNotAllowed, text).into());
         }
         let key = new_api_key(old.kind);
         let new = NewKey {
@@ -273,7 +271,7 @@ fn checked_kind(input: &KeyInput, creator: Scopes) -> std::result::Result<(KeyKi
             }
             if exceeds(scopes, creator) {
                 let text = "A key cannot create a key with scopes that it lacks; leave these scopes out";
-                return Err(ApiError::forbidden("scope_not_allowed", text));
+                return Err(ApiError::forbidden(Code::ScopeNotAllowed, text));
             }
             Ok((KeyKind::Permanent, scopes))
         }

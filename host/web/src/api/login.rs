@@ -17,7 +17,7 @@ use super::destinations::Done;
 use super::passwords::{hashed, is_password};
 use crate::auth::password::{PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::config::Config;
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
@@ -154,11 +154,11 @@ impl LoginApi {
         let SetupInput { token, name, password } = body.0;
         if token.is_none() && !app.config.accounts.open_registration {
             let text = "Registration is closed; ask the operator for an invite link";
-            return Err(ApiError::forbidden("registration_closed", text).into());
+            return Err(ApiError::forbidden(Code::RegistrationClosed, text).into());
         }
         let name = account_name(&name).map(str::to_owned).ok_or_else(|| {
             let text = format!("Field `name` must have 1 to {NAME_CHARS_MAX} printable characters");
-            ApiError::refused("name_refused", text)
+            ApiError::refused(Code::NameRefused, text)
         })?;
         if token.as_deref().is_some_and(|token| !is_invite_token(token)) {
             return Err(ApiError::not_found("link").into());
@@ -178,7 +178,7 @@ impl LoginApi {
             };
             match made {
                 Err(StoreError::NameTaken(_)) => {
-                    Err(ApiError::conflict("name_taken", "This account name is taken; choose another"))
+                    Err(ApiError::conflict(Code::NameTaken, "This account name is taken; choose another"))
                 }
                 other => Ok(other?),
             }
@@ -252,7 +252,7 @@ impl LoginApi {
         let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
         let stored = account.and_then(|account| account.password_hash);
         if !is_password(&app, Redacted::new(current_password), stored).await? {
-            return Err(ApiError::refused("password_refused", "Field `currentPassword` is wrong").into());
+            return Err(ApiError::refused(Code::PasswordRefused, "Field `currentPassword` is wrong").into());
         }
         let hash = hashed(&app, new_password, "newPassword").await?;
         let (store, actor) = (app.store.clone(), caller.actor(&app));

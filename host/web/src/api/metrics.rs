@@ -11,7 +11,7 @@ use poem::{Request, Response};
 use super::app::{App, VERSION};
 use super::drivers::is_operator;
 use crate::api::caller::Caller;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::UnixMillis;
 use satcast_drivers::{State, Summary};
 use satcast_live::{LiveDestination, SessionState};
@@ -23,7 +23,7 @@ pub(super) async fn respond(app: Arc<App>, request: Request) -> poem::Result<Res
     let caller = Caller::of(&app, &request).await?;
     if !is_operator(&app, &caller).await? {
         let text = "Only operators may read metrics; use a key of an operator account (satcast account create --operator)";
-        return Err(ApiError::forbidden("not_operator", text).into());
+        return Err(ApiError::forbidden(Code::NotOperator, text).into());
     }
     let mut response = Response::from(text(&app));
     let headers = response.headers_mut();

@@ -14,7 +14,6 @@ mod body;
 mod caller;
 mod cost;
 mod destinations;
-mod docs;
 mod document;
 mod drivers;
 mod edits;
@@ -57,19 +56,14 @@ use self::served::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware};
 
-/// API, document, documentation page, metrics, health checks and the routes of `beside`, inside the middleware.
+/// API, document, metrics, health checks and the routes of `beside`, inside the middleware.
 pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     let document = document(&app.drivers.schemas());
-    let (documents, pages) = {
-        let served = Arc::new(Documents::new(&app.drivers));
-        (served.clone(), served)
-    };
+    let documents = Documents::new(&app.drivers);
     let measured = app.clone();
     let routes = beside
         .nest("/", service())
-        .at("/openapi.json", poem::get(make(move |_| fixed(documents.get().text, "application/json"))))
-        .at("/docs", poem::get(make(move |_| docs::respond(pages.get().page))))
-        .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
+        .at("/openapi.json", poem::get(make(move |_| json(documents.get()))))
         .at("/metrics", poem::get(make(move |request| metrics::respond(measured.clone(), request))))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
@@ -79,9 +73,9 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     Middleware::new(routes, app.clock.clone(), &app.config.http.trusted_proxies, methods)
 }
 
-async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Response> {
+async fn json(text: Arc<str>) -> poem::Result<Response> {
     let mut response = Response::from(text.to_string());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 

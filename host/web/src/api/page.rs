@@ -2,7 +2,7 @@
 
 use poem_openapi::payload::{Json, Response};
 
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_store::Page;
 
 /// Most entries of one page, and the number given without `limit`.
@@ -22,7 +22,7 @@ impl PageRequest {
     /// # Errors
     /// 400 for a limit outside 1 to 1000 or an invalid cursor.
     pub(super) fn new(limit: Option<u32>, cursor: Option<&str>) -> Result<Self, ApiError> {
-        let refuse = |text: &str| ApiError::malformed("malformed_parameter", text);
+        let refuse = |text: &str| ApiError::malformed(Code::MalformedParameter, text);
         if limit.is_some_and(|limit| !(1..=PAGE_ENTRIES_MAX).contains(&limit)) {
             return Err(refuse("Query parameter `limit` must be a whole number from 1 to 1000"));
         }

@@ -2,7 +2,7 @@
 
 use super::app::{App, HASHING_WAIT};
 use crate::auth::password::{self, PasswordError};
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::secret::Redacted;
 
 /// A hash that matches no password: an unknown name must take as long as a wrong password.
@@ -18,7 +18,7 @@ pub(super) async fn hashed(
     let hashed = on_own_thread(app, move || password::hash(&Redacted::new(password))).await?;
     hashed.map_err(|error| match error {
         PasswordError::Hash => ApiError::internal(),
-        error => ApiError::refused("password_refused", format!("Field `{field}`: {error}")),
+        error => ApiError::refused(Code::PasswordRefused, format!("Field `{field}`: {error}")),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::UnixMillis;
 use satcast_store::TimeRange;
 
@@ -29,7 +29,7 @@ pub(super) fn range(
 ) -> Result<TimeRange, ApiError> {
     if start.is_none() && end.is_none() {
         return named(filter, now)
-            .ok_or_else(|| ApiError::malformed("malformed_parameter", "The time is out of range"));
+            .ok_or_else(|| ApiError::malformed(Code::MalformedParameter, "The time is out of range"));
     }
     dates(start, end)
 }
@@ -43,7 +43,7 @@ pub(super) fn dates(start: Option<i64>, end: Option<i64>) -> Result<TimeRange, A
         && start > end
     {
         let text = "Query parameter `startDate` is after `endDate`";
-        return Err(ApiError::malformed("malformed_parameter", text));
+        return Err(ApiError::malformed(Code::MalformedParameter, text));
     }
     Ok(TimeRange { from: start.map(UnixMillis), to: end.map(UnixMillis) })
 }

@@ -1,49 +1,36 @@
-//! The served API document and its page: regenerated when the loaded drivers change.
+//! The served API document: regenerated when the loaded drivers change.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::docs;
 use super::document::{document, document_text};
 use satcast_drivers::Drivers;
 
-/// Document and page for one set of drivers.
-#[derive(Clone)]
-pub(super) struct Served {
-    version: u64,
-    /// The document as JSON.
-    pub(super) text: Arc<str>,
-    /// The page.
-    pub(super) page: Arc<str>,
-}
-
-/// Cache of the current document and page.
+/// Cache of the current document.
 pub(super) struct Documents {
     drivers: Drivers,
-    now: Mutex<Served>,
+    /// The version of the drivers, and the document as JSON.
+    now: Mutex<(u64, Arc<str>)>,
 }
 
 impl Documents {
     pub(super) fn new(drivers: &Drivers) -> Self {
-        Self { drivers: drivers.clone(), now: Mutex::new(Served::of(drivers)) }
+        Self { drivers: drivers.clone(), now: Mutex::new(of(drivers)) }
     }
 
-    /// Document and page for the current drivers.
-    pub(super) fn get(&self) -> Served {
+    /// The document for the current drivers.
+    pub(super) fn get(&self) -> Arc<str> {
         let mut now = self.now.lock();
-        if now.version != self.drivers.version() {
-            *now = Served::of(&self.drivers);
+        if now.0 != self.drivers.version() {
+            *now = of(&self.drivers);
         }
-        now.clone()
+        now.1.clone()
     }
 }
 
-impl Served {
-    fn of(drivers: &Drivers) -> Self {
-        // Read before the types, so that a change in between causes another generation.
-        let version = drivers.version();
-        let document = document(&drivers.schemas());
-        Self { version, text: document_text(&document).into(), page: docs::page(&document).into() }
-    }
+fn of(drivers: &Drivers) -> (u64, Arc<str>) {
+    // Read before the types, so that a change in between causes another generation.
+    let version = drivers.version();
+    (version, document_text(&document(&drivers.schemas())).into())
 }

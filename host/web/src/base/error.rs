@@ -8,15 +8,12 @@ use poem::http::StatusCode;
 use poem_openapi::error::{ContentTypeError, ParseParamError, ParsePathError};
 use serde_json::json;
 
+use super::codes::Code;
 use satcast_core::feed::WATCHERS_PER_ACCOUNT_MAX;
 use satcast_core::rate::RateRule;
 use satcast_drivers::RecordingsError;
 use satcast_store::StoreError;
 
-/// Code for resources that do not exist or belong to another account.
-const NOT_FOUND: &str = "not_found";
-const INVALID_KEY: &str = "invalid_key";
-const KEY_REQUIRED: &str = "key_required";
 pub(crate) const INVALID_PUBLIC_KEY_TEXT: &str = "Invalid API key or destination disabled";
 pub(crate) const INVALID_SESSION_TEXT: &str = "The session has ended; log in again";
 const KEY_REQUIRED_TEXT: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer \
@@ -30,116 +27,116 @@ const VIEWER_RETRY_SECS: u64 = 1;
 #[error("{message}")]
 pub struct ApiError {
     status: StatusCode,
-    code: &'static str,
+    code: Code,
     message: String,
     retry_after_secs: Option<u64>,
 }
 
 impl ApiError {
-    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), retry_after_secs: None }
     }
 
     /// 400: the request cannot be read; `message` names the field.
-    pub fn malformed(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn malformed(code: Code, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
     /// 401: no key was sent.
     pub fn key_required() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, KEY_REQUIRED, KEY_REQUIRED_TEXT)
+        Self::new(StatusCode::UNAUTHORIZED, Code::KeyRequired, KEY_REQUIRED_TEXT)
     }
 
     /// 400: no key was sent to a public operation.
     pub fn public_key_required() -> Self {
-        Self::new(StatusCode::BAD_REQUEST, KEY_REQUIRED, KEY_REQUIRED_TEXT)
+        Self::new(StatusCode::BAD_REQUEST, Code::KeyRequired, KEY_REQUIRED_TEXT)
     }
 
     /// 401: the key is unknown or revoked.
     pub fn invalid_key() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, "Invalid API key")
+        Self::new(StatusCode::UNAUTHORIZED, Code::InvalidKey, "Invalid API key")
     }
 
     /// 401: the key is unknown, not public, or revoked, or its destination is disabled or deleted.
     pub fn invalid_public_key() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, INVALID_PUBLIC_KEY_TEXT)
+        Self::new(StatusCode::UNAUTHORIZED, Code::InvalidKey, INVALID_PUBLIC_KEY_TEXT)
     }
 
     /// 401: the login session is unknown or has ended.
     pub fn invalid_session() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "invalid_session", INVALID_SESSION_TEXT)
+        Self::new(StatusCode::UNAUTHORIZED, Code::InvalidSession, INVALID_SESSION_TEXT)
     }
 
     /// 401: wrong name or password; the text does not say which.
     pub fn invalid_login() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "invalid_login", "Wrong name or password")
+        Self::new(StatusCode::UNAUTHORIZED, Code::InvalidLogin, "Wrong name or password")
     }
 
     /// 402: the account cannot pay; `message` has the price and the balance.
     pub fn insufficient_funds(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_funds", message)
+        Self::new(StatusCode::PAYMENT_REQUIRED, Code::InsufficientFunds, message)
     }
 
     /// 403: the key is valid but not allowed to do this.
-    pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn forbidden(code: Code, message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
     /// 404: unknown, or owned by another account.
     pub fn not_found(resource: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, NOT_FOUND, format!("No such {resource}"))
+        Self::new(StatusCode::NOT_FOUND, Code::NotFound, format!("No such {resource}"))
     }
 
     /// 404: the stream is not live.
     pub fn offline() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "offline", "The stream is offline")
+        Self::new(StatusCode::NOT_FOUND, Code::Offline, "The stream is offline")
     }
 
     /// 404 with `Retry-After`: the stream is live, but its first segment is not ready yet.
     pub fn starting() -> Self {
         let error =
-            Self::new(StatusCode::NOT_FOUND, "starting", "The stream is starting; try again in a second");
+            Self::new(StatusCode::NOT_FOUND, Code::Starting, "The stream is starting; try again in a second");
         Self { retry_after_secs: Some(VIEWER_RETRY_SECS), ..error }
     }
 
     /// 405: the `Allow` header lists the methods.
     pub fn method_not_allowed() -> Self {
         let text = "This path does not support that method; see the Allow header";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, Code::MethodNotAllowed, text)
     }
 
     /// 409: the state does not allow it.
-    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn conflict(code: Code, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
     /// 413: the body is larger than `max` bytes.
     pub fn too_large(max: usize) -> Self {
         let text = format!("The request body is larger than {max} bytes");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, Code::BodyTooLarge, text)
     }
 
     /// 415: the body is not JSON.
     pub fn not_json() -> Self {
         let text = "Send the body as JSON with the header Content-Type: application/json";
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_not_supported", text)
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ContentTypeNotSupported, text)
     }
 
     /// 416: the `Content-Range` header has the size.
     pub fn range_not_satisfiable() -> Self {
         let text = "The range starts after the end of the file; the Content-Range header has the size";
-        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", text)
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, Code::RangeNotSatisfiable, text)
     }
 
     /// 422: the request is readable, but a value is refused; `message` names the field.
-    pub fn refused(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn refused(code: Code, message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
     /// 429: over the limit of `rule`, whose window is a minute; the client may try again after `secs`.
     pub fn rate_limited(rule: &RateRule, secs: u64) -> Self {
         let text = format!("Rate limit exceeded. Maximum {} requests per minute.", rule.max);
-        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, text);
         error.retry_after_secs = Some(secs);
         error
     }
@@ -147,7 +144,7 @@ impl ApiError {
     /// 429: another login to the same account from the same network is in progress and ends in `secs`.
     pub fn login_waits(secs: u64) -> Self {
         let text = format!("Another login to this account is in progress. Try again in {secs} s.");
-        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, text);
         error.retry_after_secs = Some(secs);
         error
     }
@@ -157,20 +154,20 @@ impl ApiError {
         let text = format!(
             "This account has {WATCHERS_PER_ACCOUNT_MAX} open event streams, which is the maximum; close one first"
         );
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", text)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyStreams, text)
     }
 
     /// 503: all accounts together have too many open event streams.
     pub fn no_streams_left() -> Self {
         let text = "The service has reached its maximum of open event streams; try again later";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", text)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::TooManyStreams, text)
     }
 
     /// 500: an internal error; the log has details under the request's id.
     pub fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
+            Code::Internal,
             "Internal error; give the requestId to the operator",
         )
     }
@@ -178,40 +175,40 @@ impl ApiError {
     /// 502: the database failed.
     pub fn store_failed() -> Self {
         let text = "The database failed; try again, then give the requestId to the operator";
-        Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
+        Self::new(StatusCode::BAD_GATEWAY, Code::StoreFailed, text)
     }
 
     /// 502: the driver that made a recording, or its store, does not respond. `effect` says that nothing was changed or charged.
     pub fn archive_unavailable(effect: &str, reason: &RecordingsError) -> Self {
         let text = format!("The archive driver or its store failed, {effect}: {reason}; try again later");
-        Self::new(StatusCode::BAD_GATEWAY, "archive_unavailable", text)
+        Self::new(StatusCode::BAD_GATEWAY, Code::ArchiveUnavailable, text)
     }
 
     /// 502: a wallet failed; `message` says what to do next.
-    pub fn wallet_failed(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn wallet_failed(code: Code, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, code, message)
     }
 
     /// 503: the balance of the connected wallet is not available.
     pub fn wallet_silent() -> Self {
         let text = "The connected wallet does not respond, and its last known balance is over a minute old; try again in a moment";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "wallet_silent", text)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::WalletSilent, text)
     }
 
     /// 503: too many logins at once.
     pub fn busy() -> Self {
         let text = "Too many logins are running; try again in a few seconds";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, text)
     }
 
     /// 503: too many webhook tests at once.
     pub fn tests_busy() -> Self {
         let text = "Too many webhook tests are running; try again in a few seconds";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, text)
     }
 
     /// 503 to a viewer, with `Retry-After` of [`VIEWER_RETRY_SECS`].
-    fn retry_soon(code: &'static str, message: &'static str) -> Self {
+    fn retry_soon(code: Code, message: &'static str) -> Self {
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
         Self { retry_after_secs: Some(VIEWER_RETRY_SECS), ..error }
     }
@@ -219,50 +216,61 @@ impl ApiError {
     /// 503: a published asset cannot be read.
     pub fn asset_unreadable() -> Self {
         let text = "The file cannot be read now; try again";
-        Self::retry_soon("piece_unreadable", text)
+        Self::retry_soon(Code::AssetUnreadable, text)
     }
 
     /// 503: too many viewers are waiting for the next version of a playlist.
     pub fn too_many_waiting() -> Self {
         let text = "Too many viewers are waiting for the next part of this stream; request the playlist without _HLS_msn";
-        Self::retry_soon("too_many_waiting", text)
+        Self::retry_soon(Code::TooManyWaiting, text)
     }
 
     /// 503: the media that a viewer waits for did not arrive in time.
     pub fn not_in_time() -> Self {
         let text =
             "The requested media did not arrive in time, because the encoder is not sending; try again";
-        Self::retry_soon("not_in_time", text)
+        Self::retry_soon(Code::NotInTime, text)
     }
 
     /// 500: the driver of a destination failed to answer a viewer.
     pub fn driver_failed() -> Self {
         let text = "The driver of this destination failed to answer; try again";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "driver_failed", text)
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::DriverFailed, text)
     }
 
     /// 503: too many viewers are waiting for the driver of a destination.
     pub fn driver_busy() -> Self {
         let text = "Too many requests are waiting for the driver of this destination; try again in a second";
-        Self::retry_soon("driver_busy", text)
+        Self::retry_soon(Code::DriverBusy, text)
     }
 
     /// 504: the driver of a destination did not answer a viewer in time.
     pub fn driver_silent() -> Self {
         let text = "The driver of this destination did not answer in time; try again";
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "driver_silent", text)
+        Self::new(StatusCode::GATEWAY_TIMEOUT, Code::DriverSilent, text)
     }
 
     /// 503: not ready to serve.
     pub fn not_ready() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The service is not ready")
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            Code::NotReady,
+            "The database does not answer; try again in a moment",
+        )
     }
 
-    /// 503: the player pages were not built.
+    /// 503: the pages were not built.
     pub fn pages_not_built() -> Self {
-        let text = "The player pages are missing. `cargo xtask build` builds them into the folder web beside the \
+        let text = "The pages are missing. `cargo xtask build` builds them into the folder web beside the \
             binary; restart the service afterwards";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "pages_not_built", text)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::PagesNotBuilt, text)
+    }
+
+    /// 503: the manual was not built.
+    pub fn manual_not_built() -> Self {
+        let text = "The manual is not in this build. `cargo xtask docs` builds it into the folder web beside the \
+            binary, and releases have it; restart the service afterwards";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::PagesNotBuilt, text)
     }
 
     /// 503: the driver of a destination type does not respond or has failed; or the account is in quarantine there: the reason and the
@@ -274,7 +282,7 @@ impl ApiError {
                 "The driver of this destination type has put this account in quarantine: {why}. Ask the operator"
             )
         });
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "driver_unavailable", text)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::DriverUnavailable, text)
     }
 
     /// Seconds of the `Retry-After` header.
@@ -289,7 +297,7 @@ impl ApiError {
 
     /// The body for a request with this id.
     pub fn body(&self, request_id: &str) -> serde_json::Value {
-        let mut body = json!({"error": self.message, "code": self.code, "requestId": request_id});
+        let mut body = json!({"error": self.message, "code": self.code.as_str(), "requestId": request_id});
         if let (Some(secs), Some(fields)) = (self.retry_after_secs, body.as_object_mut()) {
             fields.insert("retryAfter".to_owned(), secs.into());
         }
@@ -302,7 +310,7 @@ impl ApiError {
             return own.clone();
         }
         if error.is::<NotFoundError>() {
-            return Self::new(StatusCode::NOT_FOUND, NOT_FOUND, "No such path; see /docs");
+            return Self::new(StatusCode::NOT_FOUND, Code::NotFound, "No such path; see /docs");
         }
         if error.is::<MethodNotAllowedError>() {
             return Self::method_not_allowed();
@@ -312,14 +320,14 @@ impl ApiError {
         }
         if let Some(parameter) = error.downcast_ref::<ParseParamError>() {
             let text = format!("Query parameter `{}` has an unreadable value; see /docs", parameter.name);
-            return Self::malformed("malformed_parameter", text);
+            return Self::malformed(Code::MalformedParameter, text);
         }
         if error.is::<ParsePathError>() {
-            return Self::malformed("malformed_path", "An id in the path must be a whole number");
+            return Self::malformed(Code::MalformedPath, "An id in the path must be a whole number");
         }
         match error.status() {
             status if status.is_client_error() => {
-                Self::new(status, "malformed", "The request cannot be read")
+                Self::new(status, Code::Malformed, "The request cannot be read; see /docs for its form")
             }
             _ => Self::internal(),
         }
@@ -337,9 +345,11 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::NotFound(what) => Self::not_found(what),
             StoreError::PasswordChanged => Self::invalid_login(),
-            StoreError::NoPlayback(_) => Self::refused("no_playback", sentence(&error.to_string())),
-            StoreError::WebhookDisabled => Self::conflict("webhook_disabled", sentence(&error.to_string())),
-            StoreError::CapReached { .. } => Self::conflict("cap_reached", sentence(&error.to_string())),
+            StoreError::NoPlayback(_) => Self::refused(Code::NoPlayback, sentence(&error.to_string())),
+            StoreError::WebhookDisabled => {
+                Self::conflict(Code::WebhookDisabled, sentence(&error.to_string()))
+            }
+            StoreError::CapReached { .. } => Self::conflict(Code::CapReached, sentence(&error.to_string())),
             other => {
                 tracing::error!(error = %other, "the store failed");
                 Self::store_failed()
@@ -374,7 +384,7 @@ mod tests {
         let foreign = poem::Error::from_string("secret hunter2", StatusCode::BAD_REQUEST);
         assert!(!ApiError::from_poem(&foreign).to_string().contains("hunter2"));
         let foreign = poem::Error::from_string("secret hunter2", StatusCode::INTERNAL_SERVER_ERROR);
-        assert_eq!(ApiError::from_poem(&foreign).code, "internal");
+        assert_eq!(ApiError::from_poem(&foreign).code, Code::Internal);
         let store = StoreError::Database { action: "read", source: sqlx::Error::Protocol("hunter2".into()) };
         let error = ApiError::from(store);
         assert_eq!((error.status, error.to_string().contains("hunter2")), (StatusCode::BAD_GATEWAY, false));
@@ -392,7 +402,7 @@ mod tests {
         );
         assert_eq!(
             ApiError::pages_not_built().to_string(),
-            "The player pages are missing. `cargo xtask build` builds them into the folder web beside the \
+            "The pages are missing. `cargo xtask build` builds them into the folder web beside the \
              binary; restart the service afterwards"
         );
     }

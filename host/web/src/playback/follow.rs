@@ -8,8 +8,8 @@ use std::time::Duration;
 use url::form_urlencoded;
 
 use super::ready;
-use crate::base::ApiError;
-use satcast_drivers::published::{Opening, Published, longest_wait};
+use crate::base::{ApiError, Code};
+use satcast_drivers::published::{Assets, Opening, Published, longest_wait};
 
 /// How far the requested segment may be ahead of the newest whole segment (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;
@@ -106,7 +106,7 @@ fn number(name: &str, value: &str) -> Result<u64, ApiError> {
 }
 
 fn malformed(text: impl Into<String>) -> ApiError {
-    ApiError::malformed("malformed_directive", text)
+    ApiError::malformed(Code::MalformedDirective, text)
 }
 
 /// The current asset of the name of `asset`, as the query requests it.
@@ -157,7 +157,7 @@ pub(super) async fn follow(
 /// it requests the next one. The segment is delayed instead of the playlist, because players that load parts need the playlist at once
 /// and need no whole segment.
 async fn begun(opening: &Opening, segment: Arc<Published>) -> Current {
-    let look = || (opening.ended() || is_startable(opening)).then_some(());
+    let look = || (opening.ended() || opening.has_begun(is_startable)).then_some(());
     let waited = look().is_none();
     if waited {
         // The segment is also sent if the others take too long or too many viewers are waiting.
@@ -172,8 +172,8 @@ fn is_wanted_now(query: &str) -> bool {
 }
 
 /// Whether the playlist lists enough segments or does not belong to a live stream. Stops reading at the last segment needed.
-fn is_startable(opening: &Opening) -> bool {
-    let media = ready::media(opening.assets());
+fn is_startable(assets: &Assets) -> bool {
+    let media = ready::media(assets);
     let Some(playlist) = media.as_deref().and_then(ready::text) else { return true };
     let mut segments = playlist.lines().filter(|line| line.starts_with("#EXTINF:"));
     segments.by_ref().take(START_SEGMENTS).count() == START_SEGMENTS || playlist.contains("#EXT-X-ENDLIST")

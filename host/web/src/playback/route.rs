@@ -16,7 +16,7 @@ use super::chain::Chain;
 use super::headers::Keep;
 use super::serve::{Answer, Found, Refused, readers};
 use crate::auth::presents_header;
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::KeyId;
 use satcast_core::networks::Network;
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
@@ -41,7 +41,7 @@ impl Playback {
         let query = query_of(request.uri().query().unwrap_or_default());
         if repeats(rest, key.expose()) || repeats(&query, key.expose()) {
             let text = "The URL contains the key a second time, where the driver would see it; send the key once, as apiKey";
-            return Err(ApiError::malformed("key_repeated", text).into());
+            return Err(ApiError::malformed(Code::KeyRepeated, text).into());
         }
         let readers = readers(request, &access)?;
         let opening = self.live.opening(access.destination).ok_or_else(ApiError::offline)?;
@@ -134,7 +134,7 @@ impl Playback {
 fn refused(why: Unanswered) -> ApiError {
     match why {
         Unanswered::NoRoute => ApiError::not_found("asset"),
-        Unanswered::TooLong => ApiError::malformed("request_too_long", why.to_string()),
+        Unanswered::TooLong => ApiError::malformed(Code::RequestTooLong, why.to_string()),
         Unanswered::Busy => ApiError::driver_busy(),
         Unanswered::TimedOut => ApiError::driver_silent(),
         Unanswered::Failed => ApiError::driver_failed(),

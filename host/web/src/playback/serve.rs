@@ -22,7 +22,7 @@ use super::ready::text;
 use super::token::{Grant, Ticket};
 use super::{PREFIX, Playback, entry};
 use crate::auth::{presented_key, presents_header};
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::KeyId;
 use satcast_core::secret::Redacted;
 use satcast_drivers::published::{Opening, PlaybackFacts, Published};
@@ -364,7 +364,7 @@ pub(super) fn readers(request: &Request, access: &Access) -> Result<Readers, Api
     Readers::of(request.headers(), &access.origins).ok_or_else(|| {
         let text =
             "Pages of this origin may not play this stream; the stream's owner can add it to the allowed origins";
-        ApiError::forbidden("origin_not_allowed", text)
+        ApiError::forbidden(Code::OriginNotAllowed, text)
     })
 }
 

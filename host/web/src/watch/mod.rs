@@ -1,43 +1,32 @@
 //! The player page: `GET /watch/<playback_path>?apiKey=...`, to be opened or embedded in a frame of a website.
 //!
-//! The page is built from `host/dashboard` into the folder `web` beside the binary and read when the service starts
-//! ([`files`]). Only four slots of it differ between viewers ([`template`]), and none of them holds the key. The
-//! page's script takes the key from the page's URL and sends it only with the index playlist; the policies below prevent requests to
+//! The page is one of the built [`crate::pages`]. Only four slots of it differ between viewers ([`template`]), and none of them
+//! holds the key. The page's script takes the key from the page's URL and sends it only with the index playlist; the policies below prevent requests to
 //! other origins.
 
-mod files;
 mod template;
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
-
 use poem::http::StatusCode;
 use poem::http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    HeaderName, HeaderValue, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
+    HeaderValue,
 };
 use poem::{Request, Response};
 use serde_json::json;
 
-pub use files::{FILE_BYTES_MAX, FILES_MAX, PagesError};
-pub use template::TemplateError;
-
 use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
-use crate::playback::{Admission, Playback, accepts_gzip};
-use files::Found;
-use template::Slot;
+use crate::pages::Pages;
+use crate::playback::{Admission, Playback};
+use template::{Slot, Template};
 
-/// Name of the folder beside the binary.
-const FOLDER_NAME: &str = "web";
+/// The page among the built ones.
+const FILE: &str = "watch.html";
 /// Nothing from other origins, no inline script or style; hls.js feeds the video through `blob:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors ";
-/// Cached for a long time, because names contain the hash of the content.
-const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 /// Title of a page without a stream.
 const NO_LABEL: &str = "Player";
@@ -48,61 +37,31 @@ pub(crate) const WRONG_KEY: &str = "This key does not open this stream";
 pub(crate) const TOO_MANY_KEYS: &str = "Too many wrong keys came from your network";
 pub(crate) const NO_LOOK_UP: &str = "The service cannot look this stream up at present";
 
-/// The built pages, or the reason why they are missing.
+/// The player page; `None` if it was not built.
 #[derive(Debug)]
-pub struct Pages(Result<Found, PagesError>);
+pub struct Watch(Option<Template>);
 
-impl Pages {
-    /// The folder of the pages, beside the running binary.
-    pub fn folder() -> PathBuf {
-        let binary = std::env::current_exe().unwrap_or_default();
-        binary.parent().unwrap_or(Path::new("")).join(FOLDER_NAME)
-    }
-
-    /// Reads the folder. Without pages the service still runs, with a warning in the log.
-    pub fn load(folder: &Path) -> Self {
-        let found = files::read(folder);
-        if let Err(error) = &found {
-            tracing::warn!(%error, "no player page is served");
+impl Watch {
+    /// The page among the built ones. A page of another version is not served, with a warning in the log.
+    pub fn of(pages: &Pages) -> Self {
+        let page = pages.text(FILE).map(Template::parse).transpose();
+        if let Err(error) = &page {
+            tracing::warn!(%error, file = FILE, "the player page is of another version and is not served; build the pages again");
         }
-        Self(found)
-    }
-
-    fn found(&self) -> Result<&Found, ApiError> {
-        self.0.as_ref().map_err(|_| ApiError::pages_not_built())
-    }
-
-    /// A script or style by name.
-    ///
-    /// # Errors
-    /// 404 for a file that did not exist at the start, 503 without pages.
-    pub fn asset(&self, request: &Request, name: &str) -> Result<Response, ApiError> {
-        let asset = self.found()?.assets.get(name).ok_or_else(|| ApiError::not_found("file"))?;
-        let packed = asset.gzip.as_ref().filter(|_| accepts_gzip(request.headers()));
-        let mut response = Response::from(packed.unwrap_or(&asset.plain).clone());
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
-        headers.insert(CACHE_CONTROL, FOR_EVER);
-        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-        // A sandboxed frame has an opaque origin and loads scripts as a cross-origin request.
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        if packed.is_some() {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        Ok(response)
+        Self(page.unwrap_or_default())
     }
 
     /// The player page of a playback path for viewers with its key; without a valid key, the page shows the error.
     ///
     /// # Errors
-    /// 503 without pages.
-    pub async fn watch(
+    /// 503 without the page.
+    pub async fn answer(
         &self,
         playback: &Playback,
         request: &Request,
         path: &str,
     ) -> Result<Response, ApiError> {
-        let page = &self.found()?.watch;
+        let page = self.0.as_ref().ok_or_else(ApiError::pages_not_built)?;
         let context = RequestContext::of(request);
         let admitted = match presented_key(request) {
             Some(key) => playback.admit(&context, path, &key).await,

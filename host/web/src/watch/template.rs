@@ -18,7 +18,7 @@ const SLOTS: [(&str, Slot); 4] =
 
 /// Error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TemplateError {
+pub(super) enum TemplateError {
     /// An unknown slot.
     #[error("it has an unknown slot \"{0}\"")]
     Unknown(String),

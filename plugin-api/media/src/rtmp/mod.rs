@@ -58,6 +58,9 @@ pub enum RtmpError {
         /// The command that was due first.
         before: &'static str,
     },
+    /// The answer to createStream has no number that can be a stream id.
+    #[error("peer answered createStream without a valid stream id; connection closed")]
+    NoStreamId,
     /// The media before the publish decision is over [`limits::HELD_MEDIA_BYTES_MAX`] or [`limits::HELD_MEDIA_MESSAGES_MAX`].
     #[error("peer sent too much media before its publish was decided; connection closed")]
     HeldMediaFull,

@@ -94,6 +94,7 @@ fn rtmp_texts() {
             &RtmpError::Order { what: "media", before: "publish" },
             "peer sent media before publish; connection closed",
         ),
+        (&RtmpError::NoStreamId, "peer answered createStream without a valid stream id; connection closed"),
         (
             &RtmpError::HeldMediaFull,
             "peer sent too much media before its publish was decided; connection closed",

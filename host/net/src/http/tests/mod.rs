@@ -84,7 +84,7 @@ async fn rest(socket: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let read =
         tokio::time::timeout(WAIT_MAX, socket.read_to_end(&mut text)).await.expect("the server closes");
-    // A reset closes as well: bytes of ours were left unread.
+    // The server may also close by a reset, when it left bytes unread.
     if let Err(error) = read {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
@@ -123,7 +123,7 @@ async fn large_heads_and_many_headers_are_refused() {
         assert!(!rest(&mut socket).await.contains("200 OK"));
     }
     let mut socket = send(server.address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
-    assert!(rest(&mut socket).await.contains("200 OK"), "others are served on");
+    assert!(rest(&mut socket).await.contains("200 OK"), "another client was not served");
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn one_network_gets_no_more_connections_than_its_cap_unless_it_is_a_truste
     let served = async {
         loop {
             let mut socket = TcpStream::connect(server.address).await.unwrap();
-            // A closed socket may refuse the request before the answer is looked for.
+            // A closed socket may already refuse the request.
             let _ = socket.write_all(request.as_bytes()).await;
             if socket.read_exact(&mut byte).await.is_ok() {
                 break;
@@ -255,7 +255,7 @@ async fn a_peer_that_sends_more_than_is_read_gets_its_answer() {
         );
         let mut socket = send(server.address, &head).await;
         // The answer is written long before the whole body was sent.
-        socket.write_all(&body).await.expect("what is sent is taken");
+        socket.write_all(&body).await.expect("the server reads the body");
         let _ = socket.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
         let mut text = String::new();
         let read = tokio::time::timeout(WAIT_MAX, socket.read_to_string(&mut text)).await;
@@ -274,7 +274,7 @@ async fn a_peer_that_expects_100_continue_is_not_asked_to_send() {
 }
 
 #[tokio::test]
-async fn a_peer_that_never_ends_its_body_is_not_read_for_ever() {
+async fn reading_a_body_that_never_ends_is_limited() {
     let server = start(ServerLimits::default()).await;
     let length = 4 * linger::LINGER_BYTES_MAX;
     let head = format!("POST /deaf HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");

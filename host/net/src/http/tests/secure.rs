@@ -65,7 +65,7 @@ impl Secure {
         let stream = self.connect(&["h2", "http/1.1"]).await;
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let (requests, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        // An error is as good an end as any here: the server closed it.
+        // An error is a valid end here: the server closed the connection.
         let task = tokio::spawn(async { drop(connection.await) });
         (requests, task)
     }
@@ -158,7 +158,7 @@ async fn large_heads_are_refused_by_http_2() {
     let mut long = get("/");
     long.headers_mut().insert("x", "x".repeat(2 * HEAD_BYTES_MAX).parse().unwrap());
     assert_eq!(requests.send_request(long).await.unwrap().status(), 431);
-    assert_eq!(requests.send_request(get("/")).await.unwrap().status(), 200, "others are served on");
+    assert_eq!(requests.send_request(get("/")).await.unwrap().status(), 200, "the next request failed");
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ pub enum OpenError {
     #[error(transparent)]
     Guard(#[from] GuardError),
     /// The host cannot be the name in a certificate.
-    #[error("the host name cannot be used with TLS")]
+    #[error("the host name cannot be in a TLS certificate; use another name of the server")]
     Name,
     /// The certificate was refused, or TLS broke.
     #[error("TLS failed: {0}")]
@@ -181,7 +181,7 @@ impl Client {
                 Some(code) => io::Error::from_raw_os_error(code),
                 None => io::Error::new(failure.kind(), failure.to_string()),
             },
-            None => io::Error::other("it was broken off"),
+            None => io::Error::other("it was interrupted"),
         };
         GuardError::Connect { host, port, source: Arc::new(source) }.into()
     }

@@ -22,7 +22,7 @@ fn get(url: &str) -> Request {
     Request::new(Method::GET, url.parse().unwrap())
 }
 
-/// A server that keeps its connections; it counts them, and says which of them has ended.
+/// A server that keeps its connections open, counts them, and reports which of them has ended.
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
@@ -77,7 +77,7 @@ async fn a_connection_serves_again_and_ends_with_its_client() {
     let mut server = Server::new().await;
     let client = client(guard("127.0.0.1"));
     let mut asked = 0;
-    // It is given back a moment after the answer was read.
+    // The connection returns to the pool shortly after the answer was read.
     while server.connections.load(Ordering::SeqCst) == asked {
         server.asked_by(&client).await;
         asked += 1;
@@ -127,7 +127,7 @@ async fn endless(first: &'static [u8], bytes: Vec<u8>) -> (String, JoinHandle<()
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_cut() {
+async fn an_endless_answer_is_cut() {
     let client = client(guard("127.0.0.1"));
     for bytes in [b"x: y\r\n".repeat(10), b"x".repeat(4_096)] {
         let (url, sending) = endless(b"HTTP/1.1 200 OK\r\nx: ", bytes).await;

@@ -21,7 +21,7 @@ fn lookups() -> Arc<Lookups> {
 
 type Asked = JoinHandle<Result<Vec<IpAddr>, Unknown>>;
 
-/// Asks for `count` names of its own that are not answered; returns when each runs or waits.
+/// Looks up `count` different names without an answer; returns when each runs or waits.
 async fn ask_slow(lookups: &Arc<Lookups>, asker: Asker, count: u64) -> Vec<Asked> {
     let mut asked = Vec::new();
     for number in 0..count {
@@ -41,7 +41,7 @@ async fn assert_answered_at_once(lookups: &Lookups, asker: Asker) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_names_delay_neither_another_name_of_the_account_nor_another_account() {
+async fn silent_names_delay_no_other_name() {
     let lookups = lookups();
     let silent = 2 * (LOOKUPS_OF_ASKER_MAX + SLOW_LOOKUPS_OF_ASKER_MAX);
     let _silent = ask_slow(&lookups, Asker::Account(1), silent).await;
@@ -49,7 +49,7 @@ async fn silent_names_delay_neither_another_name_of_the_account_nor_another_acco
     assert_answered_at_once(&lookups, Asker::Account(2)).await;
     assert_answered_at_once(&lookups, Asker::Service("host".into())).await;
     let of_account = lookups.find("good.example", &Asker::Account(1), LIMIT).await;
-    assert_eq!(of_account, Ok(vec![ADDRESS]), "only first tries are before it");
+    assert_eq!(of_account, Ok(vec![ADDRESS]), "the name waited for more than first tries");
     assert_eq!(lookups.slow.taken(), SLOW_LOOKUPS_OF_ASKER_MAX);
     assert_answered_at_once(&lookups, Asker::Account(1)).await;
 }
@@ -67,7 +67,7 @@ async fn a_late_name_is_looked_up_once_and_again_when_it_had_to_wait() {
         })
     })));
     let account = Asker::Account(1);
-    // The least that anybody waits: for a wallet.
+    // The shortest wait of any caller: a wallet.
     let limit = Duration::from_secs(2);
     assert_eq!(lookups.find("late.example", &account, limit).await, Ok(vec![ADDRESS]));
     assert_eq!(asked.load(Ordering::Relaxed), 1);
@@ -79,7 +79,7 @@ async fn a_late_name_is_looked_up_once_and_again_when_it_had_to_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_with_a_slow_recursive_server_is_not_a_silent_one() {
+async fn a_name_with_a_slow_recursive_server_is_not_reported_as_silent() {
     let lookups = Lookups::with_resolver(Arc::new(|name: String| -> BoxFuture<'static, _> {
         Box::pin(async move {
             let wait = if name.starts_with("far") { Duration::from_millis(450) } else { 2 * LIMIT };
@@ -142,7 +142,7 @@ async fn a_name_server_without_time_is_not_reported_as_silent() {
     let asked = ask_slow(&lookups, Asker::Account(1), SLOW_LOOKUPS_OF_ASKER_MAX).await;
     tokio::time::sleep(LIMIT - Duration::from_secs(1)).await;
     let late = lookups.find("slow.late", &Asker::Account(1), Duration::from_secs(2)).await;
-    // It had all its time: the first try, and a second after the others had ended.
+    // It had its full time: the first try, and a second one after the others had ended.
     assert!(matches!(late, Err(Unknown::Silent(_))), "{late:?}");
     let again = ask_slow(&lookups, Asker::Account(1), SLOW_LOOKUPS_OF_ASKER_MAX).await;
     tokio::time::sleep(Duration::from_millis(2 * FIRST_TRY_MS)).await;

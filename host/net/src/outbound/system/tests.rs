@@ -10,11 +10,11 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// What a name server says to one name.
+/// Answer of a name server for one name.
 #[derive(Clone, Copy)]
 enum Says {
     Address(u8),
-    /// The name is there, with nothing we look for.
+    /// The name exists, but without an address.
     Nothing,
     Failure,
     /// No answer.
@@ -63,7 +63,7 @@ impl NameServer {
 }
 
 fn write(folder: &TempDir, name: &str, text: impl AsRef<[u8]>) {
-    // Replaced as editors do: another file under the name.
+    // Replaced by a new file under the same name, as editors do.
     let new = folder.path().join("new");
     fs::write(&new, text).unwrap();
     fs::rename(new, folder.path().join(name)).unwrap();
@@ -167,7 +167,7 @@ async fn missing_names_give_plain_errors() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_or_says_nothing_leaves_the_next_to_be_asked() {
+async fn the_next_name_server_is_asked_after_a_failed_or_silent_one() {
     let first = [("broken.example", Says::Failure), ("silent.example", Says::Silence)];
     let second = [
         ("broken.example", Says::Address(1)),
@@ -185,12 +185,12 @@ async fn a_server_that_fails_or_says_nothing_leaves_the_next_to_be_asked() {
     assert_eq!(
         system.look_up("no.example").await.unwrap_err().to_string(),
         "no such name",
-        "the first decides"
+        "the second name server was asked"
     );
 }
 
 #[tokio::test]
-async fn a_silent_name_holds_up_no_other() {
+async fn a_silent_name_delays_no_other() {
     let names = [("silent.example", Says::Silence), ("good.example", Says::Address(1))];
     let server = NameServer::new([127, 0, 0, 1], 0, names).await;
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use poem_openapi::registry::{MetaSchema, MetaSchemaRef, Registry};
 use serde_json::{Map, Value};
 
 use super::kind::Kind;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -31,7 +31,7 @@ pub(in crate::api) struct Shape {
     about: String,
     fields: Vec<Property>,
     /// Fields of which at least one must be sent, and the code of the error if none is.
-    needed: Option<(&'static [&'static str], &'static str)>,
+    needed: Option<(&'static [&'static str], Code)>,
 }
 
 /// Schema of a field.
@@ -48,7 +48,7 @@ impl Shape {
         Self { name, about: joined(about), fields, needed: None }
     }
 
-    pub(in crate::api) fn needing(self, fields: &'static [&'static str], code: &'static str) -> Self {
+    pub(in crate::api) fn needing(self, fields: &'static [&'static str], code: Code) -> Self {
         Self { needed: Some((fields, code)), ..self }
     }
 
@@ -96,11 +96,11 @@ impl Place {
 
     /// 400; `fault` continues a sentence that starts with the field's name.
     pub(in crate::api) fn malformed(&self, fault: &str) -> ApiError {
-        ApiError::malformed("malformed_field", format!("{self} {fault}"))
+        ApiError::malformed(Code::MalformedField, format!("{self} {fault}"))
     }
 
     /// 422; `fault` continues a sentence that starts with the field's name.
-    pub(in crate::api) fn refused(&self, code: &'static str, fault: &str) -> ApiError {
+    pub(in crate::api) fn refused(&self, code: Code, fault: &str) -> ApiError {
         ApiError::refused(code, format!("{self} {fault}"))
     }
 }
@@ -140,14 +140,14 @@ impl Fields<'_> {
 pub(in crate::api) fn read<T: Declared>(value: Value, place: &Place) -> Result<T> {
     let Value::Object(map) = value else {
         let subject = if place.0.is_empty() { "The request body" } else { &place.0 };
-        return Err(ApiError::malformed("malformed_body", format!("{subject} must be a JSON object")));
+        return Err(ApiError::malformed(Code::MalformedBody, format!("{subject} must be a JSON object")));
     };
     let shape = T::shape();
     let known = || shape.fields.iter().map(|field| field.name);
     if let Some(name) = map.keys().find(|name| !known().any(|known| known == *name)) {
         let (name, known) = (place.field(&shown_name(name)).0, known().collect::<Vec<_>>().join(", "));
         let text = format!("Unknown field `{name}`; known fields: {known}");
-        return Err(ApiError::malformed("unknown_field", text));
+        return Err(ApiError::malformed(Code::UnknownField, text));
     }
     let missing = shape.needed.filter(|(names, _)| !names.iter().any(|name| map.contains_key(*name)));
     let read = T::from_fields(&mut Fields { map, place })?;
@@ -183,13 +183,13 @@ fn shown_name(name: &str) -> String {
 /// ```
 ///
 /// After the `=` stands the [`Kind`] of the field: its parser and its schema. The JSON name is omitted where it is the same.
-/// `, one of ["a", "b"] or "code"` after the name of the body refuses a body that has none of these fields. A body may hold
+/// `, one of ["a", "b"] or Code::X` after the name of the body refuses a body that has none of these fields. A body may hold
 /// secrets and is never printed.
 macro_rules! body {
     (
         $(#[doc = $about:literal])+
         $(#[derive($($derive:ident),+)])?
-        $vis:vis struct $body:ident: $name:literal $(, one of [$($one:literal),+] or $code:literal)? {
+        $vis:vis struct $body:ident: $name:literal $(, one of [$($one:literal),+] or $code:path)? {
             $($(#[doc = $doc:literal])+ $field:ident $($json:literal)?: $type:ty = $kind:expr,)+
         }
     ) => {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::declare::{Declared, Place, Property, joined, read, register};
 use crate::api::null::AnyFields;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 
 /// Longest label in characters, after trimming.
 pub(in crate::api) const LABEL_CHARS_MAX: usize = 128;
@@ -99,10 +99,10 @@ pub(in crate::api) fn label(min: usize) -> Kind<String> {
         let label = text.trim();
         if !(min..=LABEL_CHARS_MAX).contains(&label.chars().count()) {
             let fault = format!("must have {min} to {LABEL_CHARS_MAX} characters");
-            return Err(place.refused("label_refused", &fault));
+            return Err(place.refused(Code::LabelRefused, &fault));
         }
         if label.chars().any(char::is_control) {
-            return Err(place.refused("label_refused", "must not hold control characters"));
+            return Err(place.refused(Code::LabelRefused, "must not hold control characters"));
         }
         Ok(label.to_owned())
     });
@@ -126,7 +126,7 @@ pub(in crate::api) fn any_object() -> Kind<Value> {
 }
 
 /// One of the names of `T`; for any other text 422 with `code`, and `fault` after the field's name.
-pub(in crate::api) fn choice<T: ParseFromJSON + 'static>(code: &'static str, fault: &'static str) -> Kind<T> {
+pub(in crate::api) fn choice<T: ParseFromJSON + 'static>(code: Code, fault: &'static str) -> Kind<T> {
     Kind::of::<T>(move |value, place| match value {
         Value::String(_) => T::parse_from_json(Some(value)).map_err(|_| place.refused(code, fault)),
         _ => Err(place.malformed("must be a text")),

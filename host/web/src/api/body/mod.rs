@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub(super) use self::declare::{CLOSED, Declared, Fields, Place, Shape, body, read};
 pub(super) use self::kind::{Kind, any_object, checked_text, choice, flag, label, list, object, text, whole};
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 
 /// Largest request body in bytes: 50 destinations with 4 KiB each, and a reserve.
 pub(super) const BODY_MAX_BYTES: usize = 256 * 1024;
@@ -32,10 +32,11 @@ pub(super) async fn read_bytes(body: poem::Body) -> std::result::Result<Bytes, A
     match tokio::time::timeout(BODY_TIMEOUT, body.into_bytes_limit(BODY_MAX_BYTES)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(ReadBodyError::PayloadTooLarge)) => Err(ApiError::too_large(BODY_MAX_BYTES)),
-        Ok(Err(_)) => {
-            Err(ApiError::malformed("malformed_body", "The request body is incomplete: the connection broke"))
-        }
-        Err(_) => Err(ApiError::malformed("malformed_body", "The request body did not arrive in time")),
+        Ok(Err(_)) => Err(ApiError::malformed(
+            Code::MalformedBody,
+            "The request body is incomplete: the connection broke",
+        )),
+        Err(_) => Err(ApiError::malformed(Code::MalformedBody, "The request body did not arrive in time")),
     }
 }
 
@@ -54,7 +55,7 @@ impl<T: Declared> Body<T> {
         let value = serde_json::from_slice(&bytes).map_err(|error| {
             let text =
                 format!("The request body is not JSON (line {}, column {})", error.line(), error.column());
-            ApiError::malformed("malformed_body", text)
+            ApiError::malformed(Code::MalformedBody, text)
         })?;
         read(value, &Place::default()).map(Self)
     }
@@ -99,7 +100,7 @@ impl<'a> FromRequest<'a> for NoBody {
             return Ok(Self);
         }
         let text = "This operation takes no body; send no body or {}";
-        Err(ApiError::malformed("unexpected_body", text).into())
+        Err(ApiError::malformed(Code::UnexpectedBody, text).into())
     }
 }
 

@@ -19,9 +19,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+#[cfg(test)]
 pub(super) use self::traits::{is_public, is_secured};
 use crate::base::cors;
 use satcast_drivers::TypeSchema;
+
+/// Order of the groups: as in the specification, then those that it does not have.
+const GROUPS: [&str; 9] =
+    ["Public", "Streams", "Destinations", "Wallet", "Analytics", "Archives", "Webhooks", "Keys", "Accounts"];
 
 /// The complete document with these destination types. The same types give the same text.
 pub fn document(types: &[TypeSchema]) -> Value {
@@ -33,6 +38,7 @@ pub fn document(types: &[TypeSchema]) -> Value {
     );
     document["info"]["license"] = json!({"name": "MIT", "url": "https://opensource.org/license/mit"});
     document["servers"] = json!([{"url": "/", "description": "This service"}]);
+    in_order(&mut document["tags"]);
     union::describe(&mut document, types);
     errors::declare(&mut document);
     operations::describe(&mut document);
@@ -40,6 +46,12 @@ pub fn document(types: &[TypeSchema]) -> Value {
     webhooks::describe(&mut document);
     examples::describe(&mut document);
     sorted(document)
+}
+
+/// Sorts the groups, which are generated in the order of their names.
+fn in_order(groups: &mut Value) {
+    let place = |group: &Value| GROUPS.iter().position(|name| group["name"] == *name).unwrap_or(GROUPS.len());
+    groups.as_array_mut().into_iter().for_each(|groups| groups.sort_by_key(place));
 }
 
 /// Sorts the fields of every object, independent of the map type of the JSON library.
@@ -99,6 +111,13 @@ mod tests {
             }
         }
         assert!(count >= 30, "only {count} operations");
+    }
+
+    #[test]
+    fn groups_are_in_the_order_of_the_specification() {
+        let document = bundled();
+        let groups = document["tags"].as_array().unwrap().iter();
+        assert!(groups.map(|group| group["name"].as_str().unwrap()).eq(GROUPS), "{}", document["tags"]);
     }
 
     #[test]

@@ -130,7 +130,10 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
     let names: Vec<&str> = common.iter().chain(fields.iter()).copied().collect();
     let (mut properties, mut example) = (Map::new(), Map::new());
     for field in &names {
-        let (schema, value) = data_field(field);
+        let (schema, value) = match (*name, *field) {
+            ("recording.ready", "durationSeconds") => recorded_seconds(),
+            (_, field) => data_field(field),
+        };
         properties.insert((*field).to_owned(), schema);
         example.insert((*field).to_owned(), value);
     }
@@ -148,6 +151,13 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
     let body =
         json!({"id": "evt_EXAMPLE", "type": name, "timestamp": "2027-01-15T08:00:00.000Z", "data": example});
     (shape, body)
+}
+
+/// Length of a recording, which is not a whole number of seconds.
+fn recorded_seconds() -> (Value, Value) {
+    let schema =
+        json!({"type": "number", "format": "double", "description": "Length of the recording in seconds."});
+    (schema, json!(3601.5))
 }
 
 /// Schema and example of a field of `data`.

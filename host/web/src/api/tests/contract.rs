@@ -80,7 +80,6 @@ async fn the_served_document_describes_the_loaded_drivers() {
     let choices = &served["components"]["schemas"]["NewDestination"]["discriminator"]["mapping"];
     let names: Vec<_> = choices.as_object().unwrap().keys().collect();
     assert_eq!(names, ["rtmp", "self-hosted"]);
-    assert!(rig.get("/docs").await.text.contains("NewDestinationSelfHosted"));
 }
 
 /// The document and the service accept the same destination bodies.

@@ -113,15 +113,13 @@ async fn a_store_that_fails_is_502_and_not_ready() {
 }
 
 #[tokio::test]
-async fn document_and_page_are_served() {
+async fn the_document_is_served() {
     let rig = Rig::new().await;
     let document = rig.get("/openapi.json").await;
-    assert_eq!(document.ok()["openapi"], "3.0.3");
-    let page = rig.get("/docs").await;
-    assert!(
-        page.text.contains("/api/streams/{id}") && page.header("content-security-policy").contains("'none'")
+    assert_eq!(
+        (document.ok()["openapi"].clone(), document.header("content-type")),
+        (json!("3.0.3"), "application/json")
     );
-    assert_eq!(rig.get("/docs/style.css").await.header("content-type"), "text/css; charset=utf-8");
 }
 
 #[tokio::test]

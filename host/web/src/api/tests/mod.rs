@@ -24,6 +24,7 @@ mod texts;
 mod viewers;
 mod wallet;
 mod wallets;
+mod webhook_events;
 mod webhooks;
 
 use std::sync::{Arc, OnceLock};
@@ -208,7 +209,7 @@ impl Rig {
             url,
             durability: Durability::Normal,
             vault,
-            low_balance: Msat(0),
+            low_balance: config.low_balance(),
         })
         .await
         .unwrap();

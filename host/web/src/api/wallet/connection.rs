@@ -13,7 +13,7 @@ use crate::api::body::{self, Body, body, choice, object, text, whole};
 use crate::api::caller::Caller;
 use crate::api::destinations::Done;
 use crate::api::null::Null;
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::WalletKind;
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 use satcast_core::secret::is_masked_key;
@@ -105,7 +105,7 @@ body! {
     /// A wallet to connect.
     pub(super) struct WalletInput: "WalletConnectionInput" {
         /// Kind of wallet.
-        kind "type": Kind = choice("wallet_type_refused", "must be one of: nwc, lnbits, phoenixd"),
+        kind "type": Kind = choice(Code::WalletTypeRefused, "must be one of: nwc, lnbits, phoenixd"),
         /// Address: `https://host[:port][/path]`, or the complete `nostr+walletconnect://` text.
         url: String = text().length(0, URL_BYTES_MAX),
         /// LNbits: the admin key; phoenixd: the password; NWC: none. If absent or masked, the stored secret is kept, provided that `type`
@@ -130,7 +130,7 @@ body! {
 }
 
 fn sats() -> body::Kind<i64> {
-    whole(|place| place.refused("refill_refused", NOT_SATS))
+    whole(|place| place.refused(Code::RefillRefused, NOT_SATS))
 }
 
 impl RefillInput {
@@ -151,7 +151,7 @@ impl RefillInput {
         ] {
             if !(min..=max).contains(&value) {
                 let text = format!("Field `refill.{name}` must be a whole number from {min} to {max}");
-                return Err(ApiError::refused("refill_refused", text));
+                return Err(ApiError::refused(Code::RefillRefused, text));
             }
         }
         let msat = |sats: i64| Sats(sats).to_msat().unwrap_or(Msat(i64::MAX));
@@ -177,7 +177,7 @@ impl WalletInput {
             (None, None, Kind::Nwc) => Ok((self.url.clone(), String::new())),
             (None, None, _) => {
                 let text = "Field `secret` must be sent in full when the wallet is new or its `type` or `url` changes";
-                Err(ApiError::refused("wallet_secret_required", text))
+                Err(ApiError::refused(Code::WalletSecretRequired, text))
             }
         }
     }
@@ -259,7 +259,7 @@ impl ConnectionApi {
         let kind =
             KINDS.iter().find(|(shown, _)| *shown == body.0.kind).map_or(WalletKind::Nwc, |(_, kind)| *kind);
         let connection = Connection::checked(kind, &url, &secret, &app.guard)
-            .map_err(|error| ApiError::refused("wallet_refused", format!("Field {error}")))?;
+            .map_err(|error| ApiError::refused(Code::WalletRefused, format!("Field {error}")))?;
         let before = stored.map(|record| record.rules);
         let rules = body.0.refill.unwrap_or_default().over(before, app.wallets.terms())?;
         let (actor, app, account) = (caller.actor(&app), app.0.clone(), caller.account);

@@ -17,7 +17,7 @@ use super::app::{App, Tag};
 use super::caller::Caller;
 use super::null::Null;
 use super::page::PageRequest;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::MSAT_PER_SAT;
 use satcast_core::ids::WalletKind;
 use satcast_money::wallet::lightning::Fault;
@@ -168,13 +168,13 @@ impl From<TopUpError> for ApiError {
         match error {
             TopUpError::NotOffered => {
                 let text = "This service has no wallet to receive payments; ask its operator for credit";
-                Self::conflict("wallet_not_offered", text)
+                Self::conflict(Code::WalletNotOffered, text)
             }
             TopUpError::Wallet(error) => Self::wallet_failed(fault_code(error.fault), error.message),
             TopUpError::Silent => Self::wallet_silent(),
             TopUpError::Receiver => {
                 let text = "The service's wallet did not create an invoice; try again in a moment, then tell the operator";
-                Self::wallet_failed("service_wallet_failed", text)
+                Self::wallet_failed(Code::ServiceWalletFailed, text)
             }
             TopUpError::Store(error) => error.into(),
         }
@@ -185,27 +185,30 @@ impl From<TopUpError> for ApiError {
 fn wallet_refused(error: TopUpError, kind: WalletKind) -> ApiError {
     let TopUpError::Wallet(failure) = error else { return error.into() };
     let secret = if kind == WalletKind::Nwc { "url" } else { "secret" };
-    let field = match failure.fault {
-        Fault::AddressRefused => "url",
-        Fault::Unauthorized | Fault::Restricted | Fault::NotSupported => secret,
-        _ => return TopUpError::Wallet(failure).into(),
-    };
-    ApiError::refused(fault_code(failure.fault), format!("Field `{field}` is refused: {}", failure.message))
+    let reason = format!("is refused: {}", failure.message);
+    let refused = |field: &str, code| ApiError::refused(code, format!("Field `{field}` {reason}"));
+    match failure.fault {
+        Fault::AddressRefused => refused("url", Code::WalletAddressRefused),
+        Fault::Unauthorized => refused(secret, Code::WalletUnauthorized),
+        Fault::Restricted => refused(secret, Code::WalletRestricted),
+        Fault::NotSupported => refused(secret, Code::WalletNotSupported),
+        _ => TopUpError::Wallet(failure).into(),
+    }
 }
 
-fn fault_code(fault: Fault) -> &'static str {
+fn fault_code(fault: Fault) -> Code {
     match fault {
-        Fault::AddressRefused => "wallet_address_refused",
-        Fault::Unreachable => "wallet_unreachable",
-        Fault::Timeout => "wallet_timeout",
-        Fault::Unauthorized => "wallet_unauthorized",
-        Fault::Restricted => "wallet_restricted",
-        Fault::InsufficientBalance => "wallet_insufficient_balance",
-        Fault::QuotaExceeded => "wallet_quota_exceeded",
-        Fault::RateLimited => "wallet_rate_limited",
-        Fault::PaymentFailed => "wallet_payment_failed",
-        Fault::NotSupported => "wallet_not_supported",
-        Fault::Internal => "wallet_internal",
+        Fault::AddressRefused => Code::WalletAddressRefused,
+        Fault::Unreachable => Code::WalletUnreachable,
+        Fault::Timeout => Code::WalletTimeout,
+        Fault::Unauthorized => Code::WalletUnauthorized,
+        Fault::Restricted => Code::WalletRestricted,
+        Fault::InsufficientBalance => Code::WalletInsufficientBalance,
+        Fault::QuotaExceeded => Code::WalletQuotaExceeded,
+        Fault::RateLimited => Code::WalletRateLimited,
+        Fault::PaymentFailed => Code::WalletPaymentFailed,
+        Fault::NotSupported => Code::WalletNotSupported,
+        Fault::Internal => Code::WalletInternal,
     }
 }
 

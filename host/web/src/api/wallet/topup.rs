@@ -13,7 +13,7 @@ use crate::api::app::{App, Tag};
 use crate::api::body::{Body, body, whole};
 use crate::api::caller::Caller;
 use crate::api::null::Null;
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::Sats;
 use satcast_money::wallet::topups::TopUpError;
 use satcast_store::{InvoiceRecord, Stage};
@@ -78,7 +78,7 @@ body! {
     /// A top-up to create.
     pub(super) struct TopUpInput: "NewTopUp" {
         /// Amount in sats, within the service's limits.
-        amount_sats "amountSats": i64 = whole(|place| place.refused("amount_refused", NOT_SATS)),
+        amount_sats "amountSats": i64 = whole(|place| place.refused(Code::AmountRefused, NOT_SATS)),
     }
 }
 
@@ -108,7 +108,7 @@ impl TopUpApi {
         let (amount, least, most) = (Sats(body.0.amount_sats), terms.least, terms.most);
         let msat = amount.to_msat().filter(|_| (least..=most).contains(&amount)).ok_or_else(|| {
             let text = format!("Field `amountSats` must be a whole number from {least} to {most}");
-            ApiError::refused("amount_refused", text)
+            ApiError::refused(Code::AmountRefused, text)
         })?;
         let (topups, actor) = (app.wallets.clone(), caller.actor(&app));
         let invoice = App::to_the_end(async move { Ok(topups.top_up(&actor, msat).await?) }).await?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::api::app::App;
 use crate::api::body::{Kind, body, text};
 use crate::api::null::Null;
-use crate::base::ApiError;
+use crate::base::{ApiError, Code};
 use satcast_core::ids::StreamId;
 use satcast_core::secret::{Redacted, new_webhook_secret};
 use satcast_store::{EventType, NewWebhook};
@@ -100,7 +100,7 @@ body! {
 /// Event names without duplicates.
 fn events() -> Kind<Vec<Event>> {
     let events = Kind::of::<Vec<Event>>(|value, place| {
-        let refused = |fault: &str| place.refused("event_refused", fault);
+        let refused = |fault: &str| place.refused(Code::EventRefused, fault);
         let names: Option<Vec<&str>> =
             value.as_array().and_then(|names| names.iter().map(Value::as_str).collect());
         let names = names.ok_or_else(|| place.malformed("must be a list of event names"))?;
@@ -135,13 +135,13 @@ impl WebhookInput {
     /// 422 for a refused url or secret; the text never repeats them.
     pub(super) fn checked(self, app: &App) -> Result<(NewWebhook, Option<Redacted<String>>)> {
         let target = app.webhooks.targets().check(&self.url).map_err(|error| {
-            ApiError::refused("url_refused", format!("Field `url` {}", after_field(&error.to_string())))
+            ApiError::refused(Code::UrlRefused, format!("Field `url` {}", after_field(&error.to_string())))
         })?;
         let made = (self.secret.as_deref() == Some(SECRET_AUTO)).then(new_webhook_secret);
         let secret = made.clone().or(self.secret.map(Redacted::new));
         if let Some(secret) = &secret {
             check_secret(secret.expose())
-                .map_err(|error| ApiError::refused("secret_refused", format!("Field `secret` {error}")))?;
+                .map_err(|error| ApiError::refused(Code::SecretRefused, format!("Field `secret` {error}")))?;
         }
         let events = self.events.iter().filter_map(|event| EVENTS.iter().find(|(shown, _)| shown == event));
         let new = NewWebhook {

@@ -41,6 +41,14 @@ impl Rig {
         text
     }
 
+    /// With the segment `1.m4s`, and the addresses of playlist and segment.
+    async fn with_a_segment() -> (Self, String, String) {
+        let rig = Self::new().await;
+        let (media, first) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
+        rig.first_segment();
+        (rig, media, first)
+    }
+
     /// The segment `1.m4s`, said to be one.
     fn first_segment(&self) {
         let place = SegmentPosition { number: 1, offset_ns: 0, start_ms: START.0, init: "i1-0.mp4".into() };
@@ -117,12 +125,10 @@ async fn a_version_is_sent_when_it_is_published() {
 
 #[tokio::test]
 async fn the_first_segment_is_sent_when_three_are_listed() {
-    let rig = Rig::new().await;
-    let (media, first) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
-    rig.first_segment();
     let hint = Some("l1-4-0.m4s".to_owned());
     let parted = Reload { next_sequence: 4, next_part: 0, target_ms: TARGET_MS, delta: None, hint };
     for reload in [None, Some(parted)] {
+        let (rig, media, first) = Rig::with_a_segment().await;
         let text = rig.segments(1, "", reload.clone());
         assert_eq!(rig.get(&media).await.text(), text, "players that load parts need the playlist at once");
         let held = rig.waiting(&first).await;
@@ -132,8 +138,10 @@ async fn the_first_segment_is_sent_when_three_are_listed() {
         held.await.unwrap().ok();
         rig.get(&first).await.ok();
     }
+    let (rig, _, first) = Rig::with_a_segment().await;
     rig.segments(1, "#EXT-X-ENDLIST\n", None);
     rig.get(&first).await.ok();
+    let (rig, _, first) = Rig::with_a_segment().await;
     rig.segments(1, "", None);
     let held = rig.waiting(&first).await;
     rig.app.live.end_opening(&rig.opening);

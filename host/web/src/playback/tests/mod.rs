@@ -164,7 +164,7 @@ impl Rig {
         });
         let (account, destination, path) = destination(&app.store, config).await;
         let opening = live.begin_opening(destination, SessionId(SESSION.into()));
-        let (address, stop) = serve(Site::new(app.clone(), crate::watch::testing::pages())).await;
+        let (address, stop) = serve(Site::new(app.clone(), crate::pages::testing::pages())).await;
         let mut rig = Self {
             playback,
             app,

@@ -31,7 +31,7 @@ async fn a_valid_key_gets_the_page_and_the_page_does_not_contain_the_key() {
     let head = rig.ask("HEAD", &rig.watch(&format!("?apiKey={}", rig.key)), &[]).await;
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(rig.used().await, 0, "pages are not metered");
-    let script = rig.get(&format!("/assets/{}", crate::watch::testing::SCRIPT)).await;
+    let script = rig.get(&format!("/assets/{}", crate::pages::testing::SCRIPT)).await;
     assert_eq!(script.ok(), "play();\n".repeat(100).as_bytes());
     for other in ["/assets/", "/assets/..%2fwatch.html", "/assets/none.js"] {
         assert_eq!(rig.get(other).await.status, 404, "{other}");
@@ -128,4 +128,23 @@ async fn players_are_counted_by_playlist_requests_with_a_key() {
     assert_eq!(rig.playback.viewers(rig.destination), 2, "addresses that are only said");
     rig.app.clock.advance(SEEN);
     assert_eq!(rig.playback.viewers(rig.destination), 0);
+}
+
+#[tokio::test]
+async fn reference_and_manual_are_served_beside_the_api() {
+    let rig = Rig::new().await;
+    for (path, text) in [
+        ("/docs", "<title>Reference</title>"),
+        ("/manual/", "<title>Manual</title>"),
+        ("/manual/drivers/guide.html", "<title>Guide</title>"),
+    ] {
+        let answer = rig.get(path).await;
+        assert_eq!((answer.text(), answer.header("x-content-type-options")), (text, "nosniff"), "{path}");
+        assert_eq!(rig.ask("HEAD", path, &[]).await.body.len(), 0, "{path}");
+    }
+    let to = rig.get("/manual").await;
+    assert_eq!((to.status, to.header("location")), (307, "/manual/"));
+    for path in ["/manual/none.html", "/manual/%2e%2e/docs.html", "/manual/..%2fdocs.html", "/docs/"] {
+        assert_eq!(rig.get(path).await.status, 404, "{path}");
+    }
 }

@@ -63,10 +63,7 @@ impl ClientSession {
             }
             Stage::CreatingStream if command.transaction == TRANSACTION_CREATE_STREAM => {
                 let id = command.number(1).filter(|id| (0.0..=f64::from(u32::MAX)).contains(id));
-                self.publish(
-                    id.ok_or(RtmpError::Order { what: "a createStream result", before: "a stream id" })?
-                        as u32,
-                )
+                self.publish(id.ok_or(RtmpError::NoStreamId)? as u32)
             }
             // Answers to releaseStream and FCPublish; many servers do not send them.
             _ => Ok(()),

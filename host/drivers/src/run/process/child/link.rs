@@ -151,7 +151,11 @@ impl Link {
             // The caller may have given up meanwhile.
             Some(Pending::Call(answer)) => drop(answer.try_send(outcome)),
             Some(Pending::Connection(done)) => {
-                let no_socket = || Error::internal("the host gave no socket; too many open files?");
+                let no_socket = || {
+                    Error::internal(
+                        "the service has no socket left; the operator can raise its limit of open files",
+                    )
+                };
                 let outcome = outcome.and_then(|_| socket.ok_or_else(no_socket));
                 self.pump.run(move || done(outcome));
             }

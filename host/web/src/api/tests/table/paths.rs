@@ -8,7 +8,7 @@ use super::operation::operations;
 use super::world::{Call, Credential, World};
 
 /// Paths that are no operations, with their methods.
-const OTHERS: [&str; 5] = ["/openapi.json", "/docs", "/docs/style.css", "/healthz", "/readyz"];
+const OTHERS: [&str; 3] = ["/openapi.json", "/healthz", "/readyz"];
 
 fn call(method: &str, path: &str) -> Call {
     Call {

@@ -343,7 +343,7 @@ fn an_invalid_stream_id_is_refused() {
         let mut run = Run::new();
         run.send(0, "_result", 1.0, &[Value::Null, Value::Null]).expect("valid");
         let result = run.send(0, "_result", 4.0, &[Value::Null, id]);
-        assert!(matches!(result, Err(RtmpError::Order { .. })), "{result:?}");
+        assert!(matches!(result, Err(RtmpError::NoStreamId)), "{result:?}");
     }
 }
 
