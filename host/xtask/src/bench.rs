@@ -13,7 +13,8 @@ const PLAYBACK_PARTS: [&str; 2] = ["package", "viewers"];
 /// The benchmark of the database, which needs a server beside it.
 const MONEY: &str = "money";
 
-/// `money` measures the store on both its engines. `relay`, `playback`, `api` and `webhooks` measure whole servers, `boundary` a host with many streams and one driver, `parts` the chunk reader, the writer and their like.
+/// `money` measures the store on both of its engines. `relay`, `playback`, `api` and `webhooks` measure whole servers, `boundary` a
+/// host with many streams and one driver, and `parts` the chunk reader, the writer and similar code.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     match args.split_first().map(|(which, rest)| (which.as_str(), rest)) {
         None => SERVERS
@@ -42,7 +43,7 @@ fn servers(name: &str, args: &[String]) -> Result<(), String> {
     process::run(cargo.env("SATCAST_BIN", binary))
 }
 
-/// The store in one process, release build, on files and on a server of its own that writes as it would for an operator.
+/// The store in one process, release build, on files and on its own PostgreSQL server with an operator's durability.
 fn money() -> Result<(), String> {
     setup::run()?;
     let binary = build::run(build::Profile::Release)?;
@@ -53,7 +54,7 @@ fn money() -> Result<(), String> {
 
 /// Micro-benchmarks of all packages; `args` go to criterion.
 ///
-/// Each is named, because cargo would otherwise start the unit tests too, which do not know criterion's arguments.
+/// Each package is named, because cargo would otherwise start the unit tests too, which do not know criterion's arguments.
 fn parts(args: &[String]) -> Result<(), String> {
     let mut names = Vec::new();
     for folder in ["plugin-api", "plugins", "host"] {

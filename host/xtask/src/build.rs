@@ -18,7 +18,7 @@ pub(crate) const DRIVERS: [(&str, &str); 4] = [
 ];
 
 /// The file that lists the libraries of this project in the drivers folder: `{"files": {"<name>": "<sha256 hex>"}}`.
-const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// Build profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) fn run(profile: Profile) -> Result<PathBuf, String> {
     lay_down(profile)
 }
 
-/// The same for debug, with every test: in one command, so that cargo compiles tests while the service is linked.
+/// A debug build with all tests, in one command, so that cargo compiles tests while the service is linked.
 pub(crate) fn with_tests() -> Result<PathBuf, String> {
     process::run(process::cargo().args(["build", "--workspace", "--lib", "--bins", "--tests"]))?;
     lay_down(Profile::Debug)
@@ -82,7 +82,7 @@ pub(crate) fn run_service(args: &[String]) -> Result<(), String> {
     Err(format!("cannot start {}: {error}", binary.display()))
 }
 
-/// Writes the C header of the driver contract; its own test does, with the generator that other builds need not wait for.
+/// Writes the C header of the driver contract. A test of the contract does it, so that other builds need no generator.
 pub(crate) fn header() -> Result<(), String> {
     let mut cargo = process::cargo();
     cargo.args(["test", "--workspace", "--quiet", "--test", "header"]);
@@ -121,7 +121,7 @@ fn manifest(files: &[(String, String)]) -> String {
     format!("{{\n  \"files\": {{\n{}\n  }}\n}}\n", lines.join(",\n"))
 }
 
-/// Copies a library into the drivers folder, unless the same is there.
+/// Copies a library into the drivers folder, unless it is there already.
 fn install(from: &Path, to: &Path) -> Result<(), String> {
     let bytes = std::fs::read(from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
     // A new file under the old name, never an overwrite in place: a running service has the old one mapped.

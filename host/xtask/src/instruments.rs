@@ -2,7 +2,7 @@
 //!
 //! AddressSanitizer needs a nightly toolchain; Miri its component of that name. ThreadSanitizer needs a compiler with the sources of the
 //! standard library, which must be built with it: locks of one that was not look like races. That is a nightly toolchain with `rust-src`, or
-//! the system's compiler with its sources beside it (Debian: `rustc-web` and `rust-web-src`). Nothing is installed here: what is not there is
+//! the system's compiler with its sources beside it (Debian: `rustc-web` and `rust-web-src`). Nothing is installed here: missing tools are
 //! printed as skipped.
 
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use std::process::Command;
 
 use crate::{process, workspace};
 
-/// The toolchain that has them.
+/// The toolchain with these instruments.
 const TOOLCHAIN: &str = "+nightly";
-/// What is looked at: the contract with the testkit, whose tests hold it from both sides.
+/// The tested package: the contract with the testkit, whose tests cover both sides.
 const PACKAGE: [&str; 4] = ["--package", "satcast-plugin-api", "--features", "testkit"];
-/// Tests of the contract's own memory, without a driver's runtime, which an interpreter takes too long for.
+/// Tests of the contract's own memory. They have no driver runtime, which would take an interpreter too long.
 const INTERPRETED: [&str; 4] = ["--lib", "--test", "tables", "--test=hostile"];
-/// Those of them that Miri cannot run: they look at the system, or start a driver's runtime.
+/// Tests that Miri cannot run: they read from the system, or start a driver's runtime.
 const NOT_INTERPRETED: [&str; 2] = ["a_thousand_openings_leak_nothing", "panics_in_load_refuse_the_driver"];
 
-/// The system's compiler, beside those of rustup.
+/// The system's compiler, in addition to those of rustup.
 const SYSTEM_COMPILER: &str = "/usr/bin/rustc";
-/// Where the sources of the standard library are, below a compiler's folder.
+/// Path of the standard library's sources in a compiler's folder.
 const SOURCES: &str = "lib/rustlib/src/rust/library";
 
-/// Runs all that can be run here, one after the other.
+/// Runs all instruments that are installed, one after the other.
 pub(crate) fn run() -> Result<(), String> {
     let triple = answer(Command::new("rustc").arg("-vV")).unwrap_or_default();
     let triple =
@@ -42,13 +42,13 @@ pub(crate) fn run() -> Result<(), String> {
     let skipped = NOT_INTERPRETED.iter().flat_map(|name| ["--skip", name]);
     let mut cargo = cargo("miri");
     cargo.args(["miri", "test"]).args(PACKAGE).args(INTERPRETED).arg("--").args(skipped);
-    // Packets go through integers where a C driver keeps them; threads yield where they would wait.
+    // A C driver keeps packets as integers; Miri yields threads where they would wait.
     process::run(
         cargo.env("MIRIFLAGS", "-Zmiri-permissive-provenance -Zmiri-disable-isolation -Zmiri-ignore-leaks"),
     )
 }
 
-/// ThreadSanitizer, by whichever compiler has its sources.
+/// ThreadSanitizer, with a compiler that has its sources.
 fn threads(triple: &str, nightly: Option<&Path>) -> Result<(), String> {
     if nightly.is_some_and(|folder| folder.join(SOURCES).is_dir()) {
         return sanitizer("thread", triple, &["-Zbuild-std"]);
@@ -63,8 +63,8 @@ fn threads(triple: &str, nightly: Option<&Path>) -> Result<(), String> {
         );
         return Ok(());
     };
-    // The system's compiler comes without the instrument's library; that of another version does the same. Before all else, as the
-    // compiler would put it: behind the system's libraries the linker finds nothing more in them for it.
+    // The system's compiler comes without the instrument's library, but that of another version works. It is linked first, as the
+    // compiler would do: after the system's libraries the linker would use nothing of it.
     let library = runtime.display();
     let flags = format!(
         "-Zsanitizer=thread -Zexternal-clangrt -Zpre-link-arg=-Wl,--whole-archive -Zpre-link-arg={library} \
@@ -76,7 +76,7 @@ fn threads(triple: &str, nightly: Option<&Path>) -> Result<(), String> {
     tests(triple, &["-Zbuild-std"], cargo)
 }
 
-/// The workspace can be built by this compiler.
+/// Whether this compiler can build the workspace.
 fn is_new_enough(compiler: &mut Command) -> bool {
     let minor = |version: &str| version.split('.').nth(1)?.parse::<u32>().ok();
     let said = answer(compiler.arg("--version")).unwrap_or_default();
@@ -91,7 +91,7 @@ fn runtime(folder: &Path, triple: &str) -> Option<PathBuf> {
     libraries.filter_map(|entry| Some(entry.ok()?.path())).find(is_it)
 }
 
-/// Where a compiler has its files, if it is there.
+/// The folder of a compiler, if it is installed.
 fn folder_of(compiler: &mut Command) -> Option<PathBuf> {
     answer(compiler.args(["--print", "sysroot"])).map(|folder| PathBuf::from(folder.trim()))
 }
@@ -103,7 +103,7 @@ fn sanitizer(name: &str, triple: &str, arguments: &[&str]) -> Result<(), String>
     tests(triple, arguments, cargo)
 }
 
-/// All tests of the contract; what an instrument reports fails the run.
+/// All tests of the contract; a report of an instrument fails the run.
 fn tests(triple: &str, arguments: &[&str], mut cargo: Command) -> Result<(), String> {
     // Host tables and their contexts live for the process: a late call of a driver must find them.
     cargo.env("ASAN_OPTIONS", "detect_leaks=0");
@@ -111,14 +111,14 @@ fn tests(triple: &str, arguments: &[&str], mut cargo: Command) -> Result<(), Str
 }
 
 fn cargo(build: &str) -> Command {
-    // The wrapper that knows toolchains, not the cargo that started us.
+    // The wrapper that selects toolchains, not the cargo that started this program.
     let mut cargo = process::command("cargo");
     cargo.arg(TOOLCHAIN).env_remove("RUSTUP_TOOLCHAIN");
     cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("instruments").join(build));
     cargo
 }
 
-/// What a program prints, if it is there and content.
+/// The output of a program, if it exists and succeeds.
 fn answer(command: &mut Command) -> Option<String> {
     let output = command.env_remove("RUSTUP_TOOLCHAIN").output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,18 +1,21 @@
 //! Project commands, run as `cargo xtask <command>` from any folder of the repository.
 //!
 //! Everything that the README asks of a newcomer and everything that CI runs goes through here, so that both do
-//! the same thing. Each command prints what it starts; a failure is one sentence that says what to do next.
+//! the same thing. Each command prints what it starts; a failure is one sentence with the next step.
 
 mod bench;
 mod build;
 mod check;
+mod dist;
 mod docs;
 mod instruments;
+mod manual;
 mod map;
 mod npm;
 mod openapi;
 mod process;
 mod python;
+mod release;
 mod report;
 mod setup;
 mod soak;
@@ -33,7 +36,9 @@ cargo xtask <command>
   check                      formatting, lints, import rules, file sizes, types and tests of the pages
   header                     write plugin-api/include/satcast_driver.h from the C table; a test compares it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
-  docs                       write docs/configuration.md from the commented default file; a check compares it
+  docs [--release]           write the documents that are made from sources (a check compares them), build the manual
+  release VERSION            write VERSION, date its section of the changelog, commit, tag
+  dist                       build a release, pack it with its checksum into target/dist
   map [ARGS]                 count lines, files, types and import circles of the product, with --root PATH those of another checkout;
                              with --circles name the files of each circle
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
@@ -65,7 +70,9 @@ fn dispatch(args: &[String]) -> Result<(), String> {
         "check" => none_left(rest).and_then(|()| check::run()),
         "header" => none_left(rest).and_then(|()| build::header()),
         "openapi" => openapi::run(rest),
-        "docs" => none_left(rest).and_then(|()| docs::write()),
+        "docs" => write_docs(build::Profile::from_args(rest)?),
+        "release" => release::run(rest),
+        "dist" => none_left(rest).and_then(|()| dist::run()),
         "map" => map::run(rest),
         "bench" => bench::run(rest),
         "soak" => soak::run(rest),
@@ -75,6 +82,12 @@ fn dispatch(args: &[String]) -> Result<(), String> {
         }
         other => Err(format!("unknown command \"{other}\"; `cargo xtask help` lists them")),
     }
+}
+
+/// Writes the generated documents, then builds the manual from all documents into the pages of the build.
+fn write_docs(profile: build::Profile) -> Result<(), String> {
+    docs::write()?;
+    manual::build(&web::folder(profile))
 }
 
 fn none_left(rest: &[String]) -> Result<(), String> {

@@ -1,8 +1,8 @@
 //! `cargo xtask map`: lines, files, types and import circles of the product, for counts before and after a change; with
 //! `--circles` also the files of each circle.
 //!
-//! A line counts unless it is blank, a comment or part of what `#[cfg(test)]` stands at. A circle is a set of files of one crate each of
-//! which reaches every other by imports; a folder is asked of its own files alone. Macros and `#[path]` are not followed.
+//! A line counts unless it is blank, a comment or part of an item with `#[cfg(test)]`. A circle is a set of files of one crate, each of
+//! which reaches all others by imports. Figures of a folder are those of its own files. Macros and `#[path]` are not followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     let found = crates(&root);
     if found.is_empty() {
-        return Err(format!("no crate stands in or below {}", root.display()));
+        return Err(format!("there is no crate in or below {}", root.display()));
     }
     println!(
         "{:<44} {:>7} {:>6} {:>6} {:>8} {:>6}",
@@ -83,7 +83,7 @@ fn graph_of(files: &BTreeMap<Module, File>) -> Graph {
     files.iter().map(imported).collect()
 }
 
-/// Files each of which reaches every other of its circle by imports of wanted files.
+/// The circles: sets of files, each of which reaches all others by imports of wanted files.
 pub(crate) fn circles(graph: &Graph, is_wanted: &dyn Fn(&Module) -> bool) -> BTreeSet<Vec<Module>> {
     let mut reach: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
     for module in graph.keys().filter(|module| is_wanted(module)) {
@@ -137,7 +137,7 @@ fn read_crate(root: &Path, folder: &Path) -> BTreeMap<Module, File> {
         let inner = path.strip_prefix(&source).unwrap_or(&path).with_extension("");
         let mut module: Module = inner.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         module.pop_if(|last| ["mod", "lib", "main"].contains(&last.as_str()));
-        // A module's own folder holds its file as well; folders below it are not told apart.
+        // The file of a module counts to its folder, and so do all folders below it.
         let own = module.first().map(|first| source.join(first)).filter(|own| own.is_dir());
         let own = own.unwrap_or_else(|| source.clone());
         let place = own.strip_prefix(root).unwrap_or(&own).display().to_string();
@@ -151,8 +151,8 @@ fn read_crate(root: &Path, folder: &Path) -> BTreeMap<Module, File> {
     files
 }
 
-/// The lines that count, and the modules of other files that stand only in tests. As the code is formatted, an item ends with a line of its
-/// own indentation.
+/// The lines that count, and the modules in other files that exist only in tests. In formatted code an item ends with a line of its own
+/// indentation.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let (mut code, mut modules) = (String::new(), Vec::new());
     let indentation = |line: &str| line.len() - line.trim_start().len();
@@ -197,7 +197,7 @@ fn is_type(line: &str) -> bool {
 /// The files that a file names by paths from `crate`, `self`, `super` or a module of its own.
 fn imports(own: &Module, code: &str, files: &BTreeMap<Module, File>) -> BTreeSet<Module> {
     let mut found = BTreeSet::new();
-    // `pub(in PATH)` says who may see something, and imports nothing.
+    // `pub(in PATH)` limits the visibility of an item, and imports nothing.
     let parts = code.split("pub(in ").enumerate();
     let code: String =
         parts.map(|(at, part)| if at == 0 { part } else { &part[part.find(')').unwrap_or(0)..] }).collect();
@@ -216,7 +216,7 @@ fn imports(own: &Module, code: &str, files: &BTreeMap<Module, File>) -> BTreeSet
     found
 }
 
-/// Follows one path, and each of a group in braces; gives what stands behind it.
+/// Follows one path, and each path of a group in braces; returns the text after it.
 fn follow<'a>(
     own: &Module,
     start: &Module,

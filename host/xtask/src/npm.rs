@@ -1,5 +1,5 @@
-//! The pages of the service, the players of the playback tests, the clients of the API document, a wallet of the wallet tests and a server of the
-//! benchmarks: packages of npm, by committed lock files.
+//! Packages of npm, from committed lock files: for the pages of the service, the players of the playback tests, the clients of the API
+//! document, a wallet of the wallet tests and a server of the benchmarks.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ pub(crate) fn install() -> Result<(), String> {
 pub(crate) fn install_in(name: &str) -> Result<(), String> {
     let folder = workspace::root().join(name);
     if is_current(&folder) {
-        println!("  the packages of {name} are there");
+        println!("  the packages of {name} are installed");
         return Ok(());
     }
     let mut npm = process::command("npm");

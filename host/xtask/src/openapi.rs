@@ -22,7 +22,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Fails when the committed document is not what the built binary prints.
+/// Fails when the committed document differs from the output of the built binary.
 pub(crate) fn compare(profile: build::Profile) -> Result<(), String> {
     let generated = generated_by(profile)?;
     let committed = workspace::read(COMMITTED)?;
@@ -39,7 +39,7 @@ pub(crate) fn compare(profile: build::Profile) -> Result<(), String> {
     }
 }
 
-/// What the built binary prints with its bundled drivers and every setting at its default, whatever this machine's are.
+/// The document of the built binary with its bundled drivers and default settings, independent of this machine's settings.
 fn generated_by(profile: build::Profile) -> Result<String, String> {
     let folder = profile.folder();
     let mut command = process::command(folder.join("satcast"));

@@ -24,7 +24,7 @@ pub(crate) fn command<S: AsRef<OsStr>>(program: S) -> Command {
     command
 }
 
-/// The cargo that started us.
+/// The cargo that started this program.
 pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -1,5 +1,5 @@
-//! The Python tools of the API document and the wallets of the wallet tests, by committed exact versions, each list in an
-//! environment of its own below cargo's output.
+//! The Python tools for the API document and the wallets of the wallet tests, in committed exact versions. Each list has its own
+//! environment below cargo's output.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use crate::{process, workspace};
 
 /// The environment of the tools for documents and clients.
 const CLIENTS: &str = "clients-python";
-/// What is installed, and the environment's folder below cargo's output; the tests look for it there.
+/// The lists of packages, and the folder of each environment below cargo's output, where the tests look for it.
 const ENVIRONMENTS: &[(&str, &str)] =
     &[("tests/clients/requirements.txt", CLIENTS), ("tests/wallets/requirements.txt", "wallets-python")];
-/// A copy of the requirements, written last of all.
+/// A copy of the requirements, written as the last step.
 const INSTALLED: &str = "requirements.txt";
 
-/// Makes the environments that do not have what is required.
+/// Creates the environments that lack a required package.
 pub(crate) fn install() -> Result<(), String> {
     ENVIRONMENTS.iter().try_for_each(|(requirements, folder)| make(requirements, folder))
 }
@@ -30,10 +30,10 @@ fn make(requirements: &str, folder: &str) -> Result<(), String> {
     let folder = workspace::target_dir().join(folder);
     let required = workspace::read(requirements)?;
     if is_current(&folder, &required) {
-        println!("  the packages of {requirements} are there");
+        println!("  the packages of {requirements} are installed");
         return Ok(());
     }
-    // From nothing: what an earlier version needed would only hide that something is missing.
+    // A new environment, because old packages could hide that one is missing.
     process::run(process::command("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
     let mut pip = process::command(folder.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
@@ -61,7 +61,7 @@ mod tests {
         std::fs::create_dir_all(folder.join("bin")).unwrap();
         assert!(!is_current(&folder, "a==1\n"));
         std::fs::write(folder.join(INSTALLED), "a==1\n").unwrap();
-        assert!(!is_current(&folder, "a==1\n"), "there is no Python");
+        assert!(!is_current(&folder, "a==1\n"), "an environment without Python counts as current");
         std::fs::write(folder.join("bin/python"), "").unwrap();
         assert!(is_current(&folder, "a==1\n"));
         assert!(!is_current(&folder, "a==2\n"));

@@ -32,7 +32,7 @@ struct Step {
 }
 
 impl Report {
-    /// Runs a step that the following ones need: its failure ends the run.
+    /// Runs a step that the following ones need. A failure ends the run.
     pub(crate) fn step<T>(
         &mut self,
         kind: Kind,

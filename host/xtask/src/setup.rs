@@ -57,6 +57,13 @@ const PACKAGES: &[Package] = &[
         purpose: "ends test processes with their test",
         required: true,
     },
+    Package { name: "curl", file: "/usr/bin/curl", purpose: "the commands of the documents", required: true },
+    Package {
+        name: "jq",
+        file: "/usr/bin/jq",
+        purpose: "reads answers in the same commands",
+        required: true,
+    },
     Package {
         name: "ffmpeg",
         file: "/usr/bin/ffmpeg",
@@ -66,13 +73,13 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "faketime",
         file: "/usr/bin/faketime",
-        purpose: "lets days pass for a service under test",
+        purpose: "moves the clock of a service under test",
         required: true,
     },
     Package {
         name: "nginx",
         file: "/usr/sbin/nginx",
-        purpose: "foreign RTMP server to push to, and HTTP server to measure beside",
+        purpose: "third-party RTMP server to push to, and HTTP server for comparison",
         required: true,
     },
     Package {
@@ -89,7 +96,7 @@ const PACKAGES: &[Package] = &[
     },
     Package {
         name: "python3-venv",
-        // dpkg's own list: the package brings nothing but others.
+        // dpkg's own list, because the package has no files and only depends on others.
         file: "/var/lib/dpkg/info/python3-venv.list",
         purpose: "the Python tools of the API tests, and the wallets of the wallet tests",
         required: true,
@@ -136,7 +143,7 @@ pub(crate) fn run() -> Result<(), String> {
     if still.is_empty() {
         Ok(())
     } else {
-        Err(format!("apt-get ran, yet these are still missing: {}", still.join(", ")))
+        Err(format!("apt-get ran, but these are still missing: {}; install them by hand", still.join(", ")))
     }
 }
 
@@ -190,7 +197,7 @@ fn check_node() -> Result<(), String> {
     found
 }
 
-/// Builds it from source for the current user; takes some minutes, once.
+/// Builds the test runner from source for the current user, once; it takes some minutes.
 fn check_nextest() -> Result<(), String> {
     let is_there = process::available("cargo-nextest", "--version");
     let state = if is_there { "ok" } else { "missing" };
@@ -229,7 +236,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 }
 
 fn install(packages: &[&str]) -> Result<(), String> {
-    // Debian starts a packaged server as soon as it is installed; ours are started by the tests alone.
+    // Debian starts a packaged server as soon as it is installed, but only tests may start these servers.
     let _services_stay_down = PolicyRc::deny(Path::new("/usr/sbin/policy-rc.d"))?;
     let mut update = process::command("apt-get");
     process::run(update.args(["update", "-qq"]).env("DEBIAN_FRONTEND", "noninteractive"))?;
@@ -267,7 +274,7 @@ impl Drop for PolicyRc {
                 .and_then(|()| std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(*mode))),
         };
         if let Err(error) = restored {
-            eprintln!("warning: could not put {} back as it was: {error}", self.path.display());
+            eprintln!("warning: cannot restore {}: {error}", self.path.display());
         }
     }
 }

@@ -10,7 +10,7 @@ const FUZZ_MINUTES: u64 = 5;
 const FUZZ_EXECUTIONS: u64 = 10_000_000;
 /// Targets whose inputs are kept short, in bytes: longer ones repeat themselves, and millions of them would take days.
 const FUZZ_LENGTHS: [(&str, usize); 1] = [("segmenter", 768)];
-/// How many times as many rounds the mutation and property tests do (each has thousands in its short form).
+/// Factor for the rounds of the mutation and property tests (each has thousands in its short form).
 const MUTATION_FACTOR: u64 = 500;
 /// Times that the service is killed in mid-stream and started again.
 const CRASHES: u64 = 200;
@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-/// Tests whose name holds `soak_` or `mutated` read `SATCAST_SOAK_ITERATIONS`; in a normal run they do their short form.
+/// Tests whose name contains `soak_` or `mutated` read `SATCAST_SOAK_ITERATIONS`; in a normal run they use their short form.
 fn rounds(packages: &[&str], iterations: u64, binary: &Path, more: &[&str]) -> Result<(), String> {
     let mut cargo = process::cargo();
     cargo.args(["test"]).args(packages).args(["--", "soak_", "mutated", "--nocapture"]).args(more);
@@ -83,7 +83,7 @@ fn browsers(binary: &Path) -> Result<(), String> {
     process::run(&mut cargo)
 }
 
-/// Runs every fuzz target; libFuzzer prints the seed and how often it ran, and leaves what it found in `artifacts`.
+/// Runs every fuzz target. libFuzzer prints the seed and the number of runs, and writes its findings into `artifacts`.
 fn fuzz(budget: &Budget) -> Result<(), String> {
     let targets = workspace::files(&format!("{FUZZ}/fuzz_targets"), "rs")?;
     if targets.is_empty() {
@@ -101,7 +101,7 @@ fn fuzz(budget: &Budget) -> Result<(), String> {
             std::fs::create_dir_all(path)
                 .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         }
-        // New finds go to the first folder named, which is not the committed one.
+        // New inputs go to the first folder, which is not the committed one.
         let found = folder.join("target").join("found").join(&name);
         std::fs::create_dir_all(&found)
             .map_err(|error| format!("cannot make {}: {error}", found.display()))?;

@@ -9,8 +9,7 @@ const DRIVER_ENTRY: &str = "satcast_driver_entry";
 /// Prefixes of the C libraries that are compiled into the host.
 const BUNDLED: &[&str] = &["sqlite3", "ring_core"];
 
-/// Prefixes of harmless exports of a dependency: the checksums of the S3 client, whose C
-/// interface cannot be left out.
+/// Prefixes of harmless exports of a dependency: the checksums of the S3 client, which always has a C interface.
 const HARMLESS: &[&str] = &["crc_fast_"];
 
 /// Fails when the host exports anything of a bundled C library, or a driver anything but its entry.

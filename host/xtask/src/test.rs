@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything a change must pass, on a machine that has only Rust and Node to begin with.
 //!
-//! One build of one feature set serves the service, every test and the pass on PostgreSQL. What cannot share it is a step of
-//! [`Kind::Apart`], so that its seconds are seen.
+//! One build of one feature set serves the service, every test and the pass on PostgreSQL. Steps that need another build are of
+//! [`Kind::Apart`], so that the report shows their seconds.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use crate::process::Beside;
 use crate::report::{Kind, Report};
 use crate::{build, npm, openapi, process, python, setup, symbols, workspace};
 
-/// Packages whose tests have a database: run on SQLite with all others and on PostgreSQL besides. nextest refuses one that there is not.
+/// Packages whose tests use a database. They run on SQLite with all others, and also on PostgreSQL. nextest refuses unknown names.
 const WITH_DATABASE: [&str; 4] = ["satcast-store", "satcast-money", "satcast-archive", "satcast-webhooks"];
 
-/// The same of one module: its package, and its folder.
+/// A single module with such tests: its package, and its folder.
 const MODULE_WITH_DATABASE: (&str, &str) = ("satcast-web", "host/web/src/playback");
 
-/// Not those that are cut off at each of their steps: each cut costs a connection to the server, and they take minutes there.
+/// Tests that are left out there: they are cut off at each of their steps, and each cut costs a connection, so they take minutes.
 const CUT_OFF: &str = "^wallet::topups::tests::crash::";
 
-/// Where nextest says how long each test took, below cargo's output.
+/// The file with nextest's durations, below cargo's output.
 const JUNIT: [&str; 2] = ["nextest/default/junit.xml", "nextest/postgres/junit.xml"];
 
 /// Sets up, builds and runs all tests, or those whose name contains the one argument.
@@ -26,10 +26,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let filter = match args {
         [] => None,
         [filter] if !filter.starts_with('-') => Some(filter.as_str()),
-        _ => return Err("`cargo xtask test` takes at most one word to filter the tests by".into()),
+        _ => return Err("`cargo xtask test` takes at most one filter for the names of tests".into()),
     };
     let mut report = Report::default();
-    // A failed step of these ends the run; the report says which.
+    // A failed step ends the run, and the report names it.
     if let Ok(binary) = prepare(&mut report) {
         test(&mut report, &binary, filter);
     }
@@ -42,17 +42,17 @@ fn prepare(report: &mut Report) -> Result<PathBuf, String> {
     report.step(Kind::Tools, "packages of npm", npm::install)?;
     report.step(Kind::Tools, "packages of Python", python::install)?;
     let binary = report.step(Kind::Work, "build the service and every test", build::with_tests)?;
-    report.step(Kind::Apart, "build an example driver as its author would", examples)?;
+    report.step(Kind::Apart, "build an example driver outside of the workspace", examples)?;
     Ok(binary)
 }
 
-/// All of these run even when one fails, so that one run shows everything that is wrong.
+/// All of these steps run even when one fails, so that one run shows all failures.
 fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
     if filter.is_none() {
         report.note(Kind::Apart, "the queue in every order of its threads (loom)", models);
     }
     let junit = JUNIT.map(|file| workspace::target_dir().join(file));
-    // Those of an earlier run say nothing of this one.
+    // The durations of an earlier run must not be shown.
     junit.iter().for_each(|file| drop(std::fs::remove_file(file)));
     // End-to-end tests wait for media more than they compute.
     let on_postgres = on_postgres(binary, filter);
@@ -66,23 +66,22 @@ fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
         on_postgres.and_then(Beside::finish)
     });
     junit.iter().for_each(|file| report.tests(file));
-    // Examples of packages with `doctest = false`, which have none, are looked for too: less than a second. One package named instead
-    // would be built with other features.
+    // cargo also checks packages with `doctest = false`, which takes less than a second. A single named package would be built with
+    // other features.
     report.note(Kind::Work, "documentation tests", || {
         process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
     });
     if filter.is_none() {
         report.note(Kind::Work, "spelling", python::spelling);
-        report.note(Kind::Work, "what the service and its drivers export", || {
+        report.note(Kind::Work, "exported symbols of the service and its drivers", || {
             symbols::check(&build::Profile::Debug.folder())
         });
-        report.note(Kind::Work, "openapi/openapi.json is what the code says", || {
-            openapi::compare(build::Profile::Debug)
-        });
+        report
+            .note(Kind::Work, "openapi/openapi.json is current", || openapi::compare(build::Profile::Debug));
     }
 }
 
-/// Compiles what the tests of drivers outside the workspace need, into the folders they use: within a test it would take too long.
+/// Compiles the drivers outside the workspace into the folders that their tests use, because it would take too long within a test.
 fn examples() -> Result<(), String> {
     let builds = workspace::target_dir().join("authors");
     let cargo = |arguments: &[&str]| {
@@ -95,20 +94,20 @@ fn examples() -> Result<(), String> {
     cargo(&["test"])
 }
 
-/// Outside the workspace, because the checker would change what the service is built with.
+/// Outside the workspace, because the checker would change the features of the service.
 fn models() -> Result<(), String> {
     let mut cargo = process::cargo();
     cargo.args(["run", "--quiet", "--locked", "--manifest-path", "host/model/Cargo.toml"]);
     process::run(cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("model")))
 }
 
-/// Starts the unit tests that have a database once more, beside a server that ends with them.
+/// Starts the unit tests with a database again, beside a PostgreSQL server that ends with them.
 fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<Beside, String> {
     let (package, folder) = MODULE_WITH_DATABASE;
     let module = Path::new(folder).file_name().unwrap_or_default().to_string_lossy();
     if !Path::new(folder).is_dir() {
         return Err(format!(
-            "{folder} is no folder: correct the module with a database in xtask/src/test.rs"
+            "the folder {folder} does not exist; correct the module with a database in host/xtask/src/test.rs"
         ));
     }
     // Built with the tests, beside the service.
@@ -116,7 +115,7 @@ fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<Beside, String> {
     command.arg(binary.with_file_name("with-postgres"));
     command.arg(process::cargo().get_program());
     command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests"]);
-    // Those that somebody asked for may have none here.
+    // The filter of the user may match no test here.
     command.arg(if filter.is_some() { "pass" } else { "fail" });
     command.args(["--config-file", "tests/nextest.toml", "--profile", "postgres", "-E"]);
     command.arg(format!(

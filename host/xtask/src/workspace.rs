@@ -1,8 +1,8 @@
-//! Where things are: the repository root, the build output, the source files.
+//! Paths: the repository root, the build output, the source files.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-/// The repository root: two folders above this package, whatever the caller's working folder is.
+/// The repository root: two folders above this package, independent of the caller's working folder.
 pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -45,6 +45,18 @@ pub(crate) fn files(folder: &str, extension: &str) -> Result<Vec<String>, String
     }
     found.sort();
     Ok(found)
+}
+
+/// `file` as it is named in the folder of the document `path`, from the root.
+pub(crate) fn resolved(path: &str, file: &str) -> String {
+    let mut target = PathBuf::new();
+    for part in Path::new(path).parent().unwrap_or(Path::new("")).join(file).components() {
+        match part {
+            Component::ParentDir => drop(target.pop()),
+            part => target.push(part),
+        }
+    }
+    target.to_string_lossy().into_owned()
 }
 
 /// The text of a file named relative to the root.

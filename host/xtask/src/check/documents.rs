@@ -1,13 +1,11 @@
-//! Documents for people: links that lead somewhere, and lines that fit a window.
-
-use std::path::{Component, Path, PathBuf};
+//! Documents: links with an existing target, and lines of limited length.
 
 use crate::workspace;
 
-/// Longest line in characters, but for tables, code and what cannot be broken.
+/// Longest line in characters, except in tables, in code and in lines that cannot be broken.
 const LINE_CHARS_MAX: usize = 120;
 
-/// Fails with every link to a file or heading that is not there, and every line that is too long.
+/// Fails with every link to a missing file or heading, and with every line that is too long.
 pub(crate) fn check() -> Result<(), String> {
     let mut report = Vec::new();
     for path in workspace::files("", "md")? {
@@ -47,10 +45,10 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
 }
 
-/// What is wrong with a link in the document `path` with this text.
+/// The fault of a link in the document `path`, which has this text.
 fn fault_of(path: &str, text: &str, link: &str) -> Option<&'static str> {
     let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
-    let target = if file.is_empty() { path.to_owned() } else { resolved(path, file) };
+    let target = if file.is_empty() { path.to_owned() } else { workspace::resolved(path, file) };
     if !workspace::root().join(&target).exists() {
         return Some("there is no such file");
     }
@@ -58,18 +56,6 @@ fn fault_of(path: &str, text: &str, link: &str) -> Option<&'static str> {
     let other = if file.is_empty() { text.to_owned() } else { workspace::read(&target).unwrap_or_default() };
     let is_there = headings(&other).any(|heading| heading == anchor);
     (!is_there).then_some("there is no such heading")
-}
-
-/// `file` as it is named in the folder of the document `path`, from the root.
-fn resolved(path: &str, file: &str) -> String {
-    let mut target = PathBuf::new();
-    for part in Path::new(path).parent().unwrap_or(Path::new("")).join(file).components() {
-        match part {
-            Component::ParentDir => drop(target.pop()),
-            part => target.push(part),
-        }
-    }
-    target.to_string_lossy().into_owned()
 }
 
 /// Anchors of the headings of a document.

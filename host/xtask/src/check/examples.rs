@@ -1,7 +1,7 @@
 //! Examples in documentation that no test would run.
 //!
-//! Packages without examples have `doctest = false`, which saves a compiler run for each of them; an example that
-//! comes into one would stand there untried.
+//! Packages without examples have `doctest = false`, which saves a compiler run for each of them. A new example in such a package
+//! would never be tested.
 
 use crate::workspace;
 

@@ -1,7 +1,7 @@
 //! One feature set for the build and the tests.
 //!
-//! Cargo adds the features that dev-dependencies ask for only when it builds tests: what the service was built from would be
-//! compiled a second time, with all that stands on it. `tests/Cargo.toml` names those features among its ordinary dependencies.
+//! Cargo adds the features of dev-dependencies only when it builds tests. The affected packages of the service, and all packages that
+//! use them, would then be compiled a second time. `tests/Cargo.toml` names those features in its ordinary dependencies.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn listed(text: &str) -> BTreeSet<String> {
 fn differences(build: &BTreeSet<String>, tests: &BTreeSet<String>) -> Vec<String> {
     let report = |line: &String| {
         format!(
-            "   {line}: tests ask for other features; name them in tests/Cargo.toml (`cargo tree -i` says who asks)"
+            "   {line}: tests ask for other features; name them in tests/Cargo.toml (`cargo tree -i` shows which package requires them)"
         )
     };
     build.difference(tests).map(report).collect()

@@ -3,15 +3,15 @@
 use super::source::{has_word, shipped_lines};
 use crate::workspace;
 
-/// One rule: in the files below `scope`, except those below `home`, none of `words` may stand.
+/// One rule: none of `words` may appear in the files below `scope`, except in those below `home`.
 struct Rule {
     /// The rule in words, printed with each breach.
     says: &'static str,
-    /// Folders the rule looks at.
+    /// Folders that the rule covers.
     scope: &'static [&'static str],
-    /// Folders or files (without ending) that are the one home of these words.
+    /// The only folders or files (without ending) in which these words are allowed.
     home: &'static [&'static str],
-    /// What betrays a breach.
+    /// Texts that show a breach.
     words: &'static [&'static str],
 }
 

@@ -1,10 +1,9 @@
-//! Which crates and modules of the host stand below which, and where files import each other in no circle: proved on all imports
-//! together.
+//! The order of the host's crates and modules, and the files that may import each other in a circle: checked on all imports.
 
 use crate::map::{self, Graph, Module};
 use crate::workspace;
 
-/// The crates of the host, lowest first. Those of one row do not know each other, but for tests.
+/// The crates of the host, lowest first. Crates of one row do not use each other, except in tests.
 const ROWS: [&[&str]; 7] = [
     &["satcast-core"],
     &["satcast-net"],
@@ -15,12 +14,12 @@ const ROWS: [&[&str]; 7] = [
     &["satcast"],
 ];
 
-/// What is proved of one crate.
+/// The rules for one crate.
 struct Crate {
     folder: &'static str,
-    /// Its main modules with the lowest first, of which none imports a later one; its root is "".
+    /// The main modules, lowest first; none imports a later one. The root is "".
     order: &'static [&'static str],
-    /// Every circle of its files, with the reason why it stays.
+    /// Every circle of files, with the reason why it stays.
     circles: &'static [(&'static [&'static str], &'static str)],
 }
 
@@ -34,7 +33,7 @@ const CRATES: [Crate; 11] = [
                 &["live", "session"],
                 "all sessions are found by their stream, and one that ends takes itself out",
             ),
-            (&["queue", "queue::spill"], "the queue and what is behind it change under one lock"),
+            (&["queue", "queue::spill"], "the queue and its spool change under one lock"),
         ],
     },
     Crate {
@@ -43,7 +42,7 @@ const CRATES: [Crate; 11] = [
         circles: &[
             (
                 &["billing", "billing::hours", "billing::meter"],
-                "what an account spends is the sum over its meters, and each of them asks for it",
+                "the spending of an account is the sum over its meters, and each meter needs it",
             ),
             (
                 &[
@@ -88,7 +87,7 @@ const CRATES: [Crate; 11] = [
     },
     Crate {
         folder: "host/web",
-        order: &["base", "auth", "playback", "watch", "api", "site"],
+        order: &["base", "auth", "playback", "pages", "watch", "api", "site"],
         circles: &[
             (
                 &["api::body", "api::body::declare", "api::body::kind"],
@@ -141,14 +140,14 @@ pub(crate) fn check() -> Result<(), String> {
 
 fn breaches(graph: &Graph, of: &Crate) -> Vec<String> {
     let mut found = Vec::new();
-    // A folder that was renamed would pass, whatever stands in it.
+    // Without this check a renamed folder would always pass.
     if graph.is_empty() {
-        found.push(format!("   {}: no code is there", of.folder));
+        found.push(format!("   {}: the folder has no code", of.folder));
     }
     let place = |module: &Module| of.order.iter().position(|name| is_in(module, name));
     for (module, imported) in graph {
         let is_higher = |other: &&Module| place(module).is_some_and(|own| Some(own) < place(other));
-        let breach = |other| format!("   {} imports {}, which stands above it", shown(module), shown(other));
+        let breach = |other| format!("   {} imports {}, which is above it", shown(module), shown(other));
         found.extend(imported.iter().filter(is_higher).map(breach));
     }
     let known = of.circles;
@@ -167,7 +166,7 @@ fn breaches(graph: &Graph, of: &Crate) -> Vec<String> {
     found
 }
 
-/// What a manifest depends on that stands above it. A driver's tests are no exception; those of the host's crates are.
+/// Dependencies of a manifest on crates beside or above it. Drivers have this rule in tests too, the host's crates do not.
 fn dependency_breaches(path: &str, manifest: &str) -> Vec<String> {
     let row = |name: &str| ROWS.iter().position(|row| row.contains(&name));
     let own = package(manifest).and_then(row);
@@ -179,7 +178,7 @@ fn dependency_breaches(path: &str, manifest: &str) -> Vec<String> {
     let section = if own.is_some() { "[dependencies]" } else { "[" };
     dependencies(manifest, section)
         .filter(|name| breach(name))
-        .map(|name| format!("   {path}: depends on {name}, which stands beside or above it"))
+        .map(|name| format!("   {path}: depends on {name}, which is beside or above it"))
         .collect()
 }
 

@@ -10,6 +10,8 @@ mod sizes;
 mod source;
 mod words;
 
+pub(crate) use source::shipped_lines;
+
 use std::time::Instant;
 
 use crate::{docs, process, web};

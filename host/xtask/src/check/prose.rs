@@ -1,13 +1,13 @@
-//! Tests hold on codes and states, so that a message can be worded better without breaking ten of them.
+//! Tests assert on codes and states, so that a better wording of a message does not break many of them.
 //!
-//! The one test that holds a text says so in its name, which ends in `_text` or `_texts`.
+//! The name of the one test that asserts on a text ends in `_text` or `_texts`.
 
 use std::collections::BTreeSet;
 
 use super::source::shipped_lines;
 use crate::workspace;
 
-/// Calls that look for a part of a text.
+/// Calls that search for a part of a text.
 const FRAGMENTS: [&str; 4] = ["contains(\"", "starts_with(\"", "ends_with(\"", "find(\""];
 
 /// Fails with every assertion on a fragment of prose.
@@ -46,7 +46,7 @@ fn fragments<'a>(path: &str, text: &'a str) -> Vec<(usize, &'a str)> {
     found
 }
 
-/// Two words of ordinary letters side by side: a part of a sentence, and no code, name of a setting or line of a protocol.
+/// Two words of ordinary letters in a row: a part of a sentence, not a code, the name of a setting or a line of a protocol.
 fn is_prose(literal: &str) -> bool {
     let words: Vec<&str> =
         literal.split(' ').map(|word| word.trim_end_matches([',', '.', ';', ':'])).collect();

@@ -1,11 +1,11 @@
-//! Files that grew too long to be read in one sitting.
+//! Files that are too long.
 
 use crate::workspace;
 
-/// Past this a file is to be split, or stands in [`EXCEPTIONS`] with its reason.
+/// A longer file must be split, or be in [`EXCEPTIONS`] with a reason.
 const MAX_FILE_LINES: usize = 600;
 
-/// Files that were looked at again and are better whole: path and why.
+/// Files that are better whole: path and reason.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
 /// Fails with every Rust file over the limit, longest first, and with exceptions that are no longer needed.

@@ -1,8 +1,8 @@
-//! Rust source as the rules see it: without comments and without unit tests.
+//! Rust source for the rules: without comments and without unit tests.
 
 /// Numbered lines (from 1) of shipped code: comments cut off, `#[cfg(test)]` modules left out.
 ///
-/// It knows rustfmt's layout, not the grammar: a test module ends at the `}` that stands in its own column, and
+/// It relies on rustfmt's layout, not on the grammar: a test module ends at the `}` in the column of its beginning, and
 /// `//` begins a comment unless an open string literal precedes it on the line.
 pub(crate) fn shipped_lines(text: &str) -> Vec<(usize, &str)> {
     let mut lines = Vec::new();
@@ -36,7 +36,7 @@ pub(crate) fn shipped_lines(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Whether `word` stands in `line` with no identifier character on either side.
+/// Whether `line` contains `word` with no identifier character on either side.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     let identifier = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(word).any(|(at, _)| {

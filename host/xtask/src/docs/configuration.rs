@@ -1,28 +1,14 @@
-//! Documents that are made from the sources: written by `cargo xtask docs`, compared by `cargo xtask check`.
+//! `docs/configuration.md`, from the commented default file.
 
 use std::fmt::Write as _;
 
 use crate::workspace;
 
 const DEFAULTS: &str = "host/core/src/config/default.toml";
-const CONFIGURATION: &str = "docs/configuration.md";
 
-/// Writes every generated document.
-pub(crate) fn write() -> Result<(), String> {
-    std::fs::write(workspace::root().join(CONFIGURATION), configuration(&workspace::read(DEFAULTS)?))
-        .map_err(|error| format!("cannot write {CONFIGURATION}: {error}"))?;
-    println!("wrote {CONFIGURATION}");
-    Ok(())
-}
-
-/// Fails when a committed document is not what its source gives.
-pub(crate) fn check() -> Result<(), String> {
-    if workspace::read(CONFIGURATION)? == configuration(&workspace::read(DEFAULTS)?) {
-        return Ok(());
-    }
-    Err(format!(
-        "   {CONFIGURATION} differs from {DEFAULTS}; run `cargo xtask docs`, read the change and commit it"
-    ))
+/// The document.
+pub(super) fn document() -> Result<String, String> {
+    Ok(configuration(&workspace::read(DEFAULTS)?))
 }
 
 /// The commented default file as a document: its first comment as text, then a heading and a block for each table.
