@@ -6,9 +6,9 @@
 //! gives packets back at once. Sessions, store and driver are the real ones; CPU is that of this process (the sources' loop included)
 //! and of the driver's process. A delivery is one packet to one destination.
 //!
-//! Beside each row stands what the study found that chose this design, for a driver in the host's process, with a spike of a host, on
-//! another machine with two cores: an order of size, not a goal to the digit. It has no figures of a whole isolated host, only of one
-//! ring: 3.3 us of the host for each packet copied.
+//! Each row also shows the result of the study that led to this design, for a driver in the process of a prototype host on another
+//! machine with two cores. It is an order of magnitude, not an exact target. The study has no figures of a complete isolated host, only
+//! of one ring: 3.3 us of the host for each copied packet.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ const REPEATS: usize = 2;
 const WINDOW_SECONDS: u64 = 8;
 /// Destinations of each source.
 const DESTINATIONS: usize = 4;
-/// Sources, and what the study measured: deliveries a second, cores, microseconds of CPU for each delivery.
+/// Sources, and the results of the study: deliveries a second, cores, microseconds of CPU for each delivery.
 const ROWS: [(usize, &str); 3] = [
     (30, "17 k/s, 0.16-0.19 cores, 9-11 us"),
     (100, "58 k/s, 0.22 cores, 3.8 us"),
@@ -45,7 +45,7 @@ const PACKET_BYTES: usize = 40_000;
 const GROUP_PACKETS: u64 = 300;
 /// From the first packet to the beginning of the window.
 const WARM_UP: Duration = Duration::from_secs(4);
-/// Longest that is waited until every destination receives.
+/// Longest wait until every destination receives.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
 const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
 
@@ -93,7 +93,7 @@ fn measure(runtime: &tokio::runtime::Runtime, isolation: &str, sources: usize, w
     let (payload, began) = (Bytes::from(vec![7; PACKET_BYTES]), Instant::now());
     let mut sent = 0;
     push(&mut publishers, &mut sent, WARM_UP, began, &payload);
-    // A machine that cannot hold the row shows it in what is lost.
+    // A machine that is too slow for the row shows it in the lost packets.
     while !rig.all_receive() && began.elapsed() < OPEN_LIMIT {
         push(&mut publishers, &mut sent, began.elapsed() + WARM_UP, began, &payload);
     }

@@ -1,4 +1,4 @@
-"""A whole life of a stream through the client that openapi-generator makes of the committed document.
+"""The life of a stream, with the client that openapi-generator generates from the committed document.
 
 Environment: BASE and KEY of the service, INGEST without stream key, RTMP of a server to forward to, SOURCE to publish.
 Prints one JSON line at the end; fails with an exception.
@@ -14,13 +14,13 @@ import satcast_client as satcast
 
 
 def client(key):
-    """A client with that key."""
+    """A client with this key."""
     configuration = satcast.Configuration(host=os.environ["BASE"], access_token=key)
     return satcast.ApiClient(configuration)
 
 
 def until(what, ask):
-    """Asks again every half second, up to half a minute, until there is an answer."""
+    """Repeats a request every half second, for up to half a minute, until it returns a value."""
     for _ in range(60):
         answer = ask()
         if answer:
@@ -68,7 +68,7 @@ def main():
     assert offline.is_live is False and offline.hls_url is None, offline
     pricing = public.get_public_config().pricing
 
-    # Nothing is sent to it: it is never tested.
+    # The webhook gets no request, because it is never tested.
     webhooks = satcast.WebhooksApi(api)
     wanted = satcast.NewWebhook(
         url="https://hooks.example.com/python",

@@ -1,4 +1,4 @@
-// A whole life of a stream through the client that openapi-typescript makes of the committed document.
+// The life of a stream, with the client that openapi-typescript generates from the committed document.
 //
 // Environment: BASE and KEY of the service, INGEST without stream key, RTMP of a server to forward to, SOURCE to publish.
 // Prints one JSON line at the end; fails with a sentence.
@@ -19,7 +19,7 @@ function variable(name: string): string {
 const baseUrl = variable('BASE');
 const client = createClient<paths>({ baseUrl, headers: { Authorization: `Bearer ${variable('KEY')}` } });
 
-/** The body of a success; an error's own words otherwise. */
+/** The body of a success; otherwise throws the text of the error. */
 function ok<T>(answer: { data?: T; error?: Schemas['Error']; response: Response }): T {
   if (answer.data === undefined) {
     throw new Error(`${answer.response.url} answers ${answer.response.status}: ${answer.error?.code} ${answer.error?.error}`);
@@ -27,7 +27,7 @@ function ok<T>(answer: { data?: T; error?: Schemas['Error']; response: Response 
   return answer.data;
 }
 
-/** Asks again every half second, up to half a minute, until there is an answer. */
+/** Repeats a request every half second, for up to half a minute, until it returns a value. */
 async function until<T>(what: string, ask: () => Promise<T | undefined>): Promise<T> {
   for (let tries = 0; tries < 60; tries += 1) {
     const answer = await ask();
@@ -72,7 +72,7 @@ const offline = ok(await viewer.GET('/api/public/stream/status'));
 if (offline.isLive || offline.hlsUrl !== null) throw new Error('live before anything was published');
 const { pricing } = ok(await viewer.GET('/api/public/config'));
 
-// Nothing is sent to it: it is never tested.
+// The webhook gets no request, because it is never tested.
 const wanted: Schemas['NewWebhook'] = {
   url: 'https://hooks.example.com/typescript', events: ['test.ping'], secret: 'auto', stream_key_id: id,
 };
@@ -102,7 +102,7 @@ try {
     return stream.destinations.every((destination) => destination.state === 'live') ? stream : undefined;
   });
   if (live.status !== 'active' || live.limits.maxSats !== 500) throw new Error(JSON.stringify(live));
-  // What the document says may be null has to be asked for null.
+  // Fields that may be null in the document must be checked for null.
   const since = live.destinations.map((destination): number => destination.liveSince ?? 0);
 
   const cost = ok(await client.GET('/api/public/streams/active/cost'));

@@ -1,4 +1,4 @@
-"""What schemathesis must know of the service: keys of each kind, and whose requests are counted together.
+"""Knowledge about the service for schemathesis: keys of each kind, and requests that share a rate limit.
 
 Each request has a key and an address of its own turn, so that the limits of the service (60 a minute and the like) are not
 what is tested. Environment: BASE of the service, KEYS and VIEWERS (keys with commas between), LAST_KEY (the highest id of
@@ -16,14 +16,14 @@ import requests
 import schemathesis
 
 BASE = os.environ["BASE"]
-# As the examples of the document have it; a test may change it.
+# The password in the examples of the document; a test may change it.
 passwords = collections.defaultdict(lambda: "correct horse battery")
-# These take a session of somebody who logged in, and no key.
+# These operations need the session of a login instead of a key.
 WITH_SESSION = {"logOut": os.environ["ACCOUNT"], "changePassword": os.environ["GUEST"]}
 ENDS_SESSIONS = {*WITH_SESSION, "endLoginSession"}
 ENDS_KEYS = {"rotateKey", "revokeKey"}
 WITH_PUBLIC_KEY = {"getStreamStatus"}
-# What these make stands in another collection than their own path, and where in their answer.
+# Operations whose new resource belongs to another collection than their path, and its field in their answer.
 DELIVERIES = "/api/webhooks/{id}/deliveries"
 MAKES = {"rotateKey": ("/api/keys", "id"), "testWebhook": (DELIVERIES, "deliveryId")}
 
@@ -37,7 +37,7 @@ counts = collections.defaultdict(collections.Counter)
 
 
 def client():
-    """Headers that make a request come from a network of its own."""
+    """Headers that give a request a client network of its own."""
     number = next(networks)
     return {"X-Forwarded-For": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"}
 
@@ -73,7 +73,7 @@ class Keys:
 def before_call(context, case, kwargs):
     case.headers.update(client())
     if case.meta is not None and case.meta.phase.name.value == "stateful":
-        # The answer to a repeated request names what was made by the first, and may be deleted since.
+        # The answer to a repeated request names the resource of the first request, which may have been deleted since.
         case.headers.pop("Idempotency-Key", None)
     name_what_exists(case)
     stay_on_the_machine(case)
@@ -81,12 +81,12 @@ def before_call(context, case, kwargs):
 
 
 def is_right(case):
-    """Whether the request is made to be taken."""
+    """Whether the request is generated as a valid one."""
     return case.meta is not None and case.meta.generation.mode == schemathesis.GenerationMode.POSITIVE
 
 
 def stay_on_the_machine(case):
-    """A webhook that could be called leads to the receiver, and so does every second one with any text for its url."""
+    """Webhooks with a usable url lead to the receiver, and so does every second one with any text as url."""
     if operation_of(case) != "createWebhook" or not isinstance(case.body, dict):
         return
     url = case.body.get("url")
@@ -96,14 +96,14 @@ def stay_on_the_machine(case):
 
 
 def keep_the_keys(case):
-    """A key that the requests are sent with is neither revoked nor replaced."""
+    """The keys of the requests themselves are never revoked or replaced."""
     key = (case.path_parameters or {}).get("id")
     if operation_of(case) in ENDS_KEYS and isinstance(key, int) and 0 < key <= int(os.environ["LAST_KEY"]):
         case.path_parameters["id"] = -key
 
 
 def name_what_exists(case):
-    """Every second request that is right names something that was made before, where its numbers would name nothing.
+    """Every second valid request names an existing resource, because random ids would name none.
 
     Requests that follow from each other, and those that are wrong on purpose, stay as they are.
     """
@@ -124,7 +124,7 @@ def name_what_exists(case):
 
 
 def make_delivery():
-    """A webhook and what was sent to it once: the webhooks of other requests are deleted soon."""
+    """A webhook and one of its deliveries, because the webhooks of other requests are deleted soon."""
 
     def post(path, body):
         headers = {**client(), "Authorization": f"Bearer {next(keys)}"}
@@ -135,7 +135,7 @@ def make_delivery():
 
 
 def forget(template, gone):
-    """What a path names is gone, with everything below it."""
+    """Forgets the resource of a path, with everything below it."""
     kind = template.rpartition("/{")[0].rpartition("/")[2]
     for collection, entries in made.items():
         is_kind, is_below = collection.endswith("/" + kind), f"/{kind}/{{" in collection
@@ -147,7 +147,7 @@ def forget(template, gone):
 
 
 def remember(case, response):
-    """What a POST made is named by others, until it is deleted or another stands in its place."""
+    """Remembers the resource of a POST for other requests, until it is deleted or replaced."""
     if response.status_code != 200:
         return
     operation, parameters = operation_of(case), dict(case.path_parameters or {})

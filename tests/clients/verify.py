@@ -11,7 +11,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 
 def verdict(webhook: Webhook, request: dict) -> dict:
-    """What the library understood, or why it refused."""
+    """The event that the library returned, or its reason for refusing."""
     try:
         return {"ok": True, "event": webhook.verify(request["body"], request["headers"])}
     except WebhookVerificationError as error:

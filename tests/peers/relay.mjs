@@ -2,7 +2,7 @@
 //
 // node relay.mjs PORT FOLDER TARGET...
 //
-// The server takes its pushes by calls only, and only for streams that are there: so each is asked for when its stream begins.
+// The server starts relays only by calls, and only for existing streams, so each relay is started when its stream begins.
 
 import NodeMediaServer from "node-media-server";
 

@@ -1,29 +1,29 @@
-// The page that plays: it starts a player and keeps book of what a viewer would see.
+// The page with the player: it starts a player and records what a viewer would see.
 // play.mjs calls the functions of `player` from outside.
 
 /* global Hls */
 
 // A media clock that stands still for longer than this is a stall.
 const STALL_MS = 250;
-// How often the clock is looked at.
+// Interval of checks of the clock.
 const WATCH_MS = 50;
-// A picture that has not changed for so long stands still.
+// A frame that has not changed for this time counts as still.
 const MOVE_LIMIT_MS = 10_000;
-// The picture is compared at this size.
+// Frames are compared at this size.
 const SAMPLE_WIDTH = 64;
 const SAMPLE_HEIGHT = 36;
-// A source whose picture says its second (`Publish::clock`): bars for the bits, lowest first, white for 1.
+// A source whose frames show their second (`Publish::clock`): bars for the bits, lowest first, white for 1.
 const BARS = 12;
 const BAR_WIDTH = 5;
 const FIRST_BAR = 4;
 const WHITE = 128;
-// Chromium's own player gives up on a live playlist with few segments, before or soon after its first picture: its page asks so often
-// again, with so long between.
+// Chromium's own player fails on a live playlist with few segments, before or soon after its first frame. The page retries this
+// often, with this pause.
 const NATIVE_TRIES = 20;
 const NATIVE_PAUSE_MS = 1_000;
-// Seconds played after which that is a failure.
+// After this many played seconds it counts as a failure.
 const NATIVE_STARTED = 1;
-// How far into the window a seek to its oldest second goes, in seconds, and how far from there its picture is.
+// Offset into the window for a seek to its oldest second, in seconds, and the accepted distance of the shown frame.
 const INTO_WINDOW = 0.5;
 
 const video = document.querySelector('video');
@@ -36,7 +36,7 @@ const book = {
   frames: 0,
   stalls: [],
   resolutions: [],
-  // Starts of Chromium's own player that it refused.
+  // Failed starts of Chromium's own player.
   refusedStarts: 0,
   fatal: [],
   minor: {},
@@ -45,7 +45,7 @@ const book = {
   behind: { min: null, max: null },
   // Least media in the buffer since then, in seconds.
   ahead: null,
-  // How late this page's own clock was at worst: a machine that is too busy stalls every player.
+  // Greatest delay of this page's own clock: a machine that is too busy stalls every player.
   lagMs: 0,
 };
 let hls = null;
@@ -115,7 +115,7 @@ video.addEventListener('error', () => {
   book.fatal.push(`media element: ${video.error.code} ${video.error.message}`);
 });
 
-/** A start that is tried again is no failure. */
+/** A start that is retried is not a failure. */
 function play() {
   video.play().catch((error) => {
     if (error.name !== 'NotSupportedError' || hls !== null) {
@@ -144,13 +144,13 @@ function startHls(url) {
 const round = (seconds) => Math.round(seconds * 1000) / 1000;
 const ranges = (of) => Array.from({ length: of.length }, (_, at) => [round(of.start(at)), round(of.end(at))]);
 const later = (ms) => new Promise((done) => setTimeout(done, ms));
-/** The next picture that is shown: what it says, and where it stands. */
+/** The next shown frame: its second, and its position. */
 const nextFrame = () =>
   new Promise((done) => {
     video.requestVideoFrameCallback((_, { mediaTime }) => done({ mediaTime: round(mediaTime), second: second() }));
   });
 
-/** What hls.js knows of the window. */
+/** The window that hls.js knows. */
 function level() {
   const current = hls?.levels?.[Math.max(hls.currentLevel, 0)];
   const details = current?.details;
@@ -171,13 +171,13 @@ function level() {
     : null;
 }
 
-/** Seconds between what is shown and now, by the dates in the playlist; null without dates. */
+/** Seconds between the shown frame and now, by the dates in the playlist; null without dates. */
 function latency() {
   const shown = hls?.playingDate;
   return shown ? round((Date.now() - shown.getTime()) / 1000) : null;
 }
 
-/** The picture in small: its brightness, how much it varies, and numbers to compare it with another by. */
+/** A small copy of the frame: its brightness, its variation, and its pixels for a comparison. */
 function sample() {
   drawing.drawImage(video, 0, 0, SAMPLE_WIDTH, SAMPLE_HEIGHT);
   const { data } = drawing.getImageData(0, 0, SAMPLE_WIDTH, SAMPLE_HEIGHT);
@@ -190,7 +190,7 @@ function sample() {
   return { mean, spread, grey };
 }
 
-/** The second that a picture of the source with bars shows. */
+/** The second that a frame of the source with bars shows. */
 function second() {
   const { grey } = sample();
   const middle = (SAMPLE_HEIGHT / 2) * SAMPLE_WIDTH;
@@ -202,7 +202,7 @@ const difference = (one, other) =>
   one.grey.reduce((sum, value, at) => sum + Math.abs(value - other.grey[at]), 0) / one.grey.length;
 
 window.player = {
-  /** Starts to play `url`; done when the first picture is shown, or the player gives up. */
+  /** Starts to play `url`; done when the first frame is shown, or when the player fails. */
   async start(mode, url) {
     book.startedAt = performance.now();
     video.requestVideoFrameCallback(watchFrame);
@@ -222,7 +222,7 @@ window.player = {
     return { firstFrameMs: book.firstFrameMs };
   },
 
-  /** Seconds back from here; done when the picture of that place is shown. */
+  /** Seeks back by seconds; done when the frame of that position is shown. */
   async seek(to) {
     const began = performance.now();
     const seeked = new Promise((done) => video.addEventListener('seeked', done, { once: true }));
@@ -233,12 +233,12 @@ window.player = {
     return { to: round(to), position: round(video.currentTime), seekMs, ...frame, level: level() };
   },
 
-  /** The picture that is shown, and the window it is in. */
+  /** The shown frame, and its window. */
   frame: async () => ({ ...(await nextFrame()), level: level() }),
 
   /**
-   * Seeks to the oldest second that can be asked for, and again when that has left the window before it was shown: players go elsewhere
-   * then. `to` is null where a player offers none.
+   * Seeks to the oldest seekable second, and again when it has left the window before it was shown, because players then jump to
+   * another position. `to` is null where a player offers none.
    */
   async oldest() {
     const { seekable } = video;
@@ -263,7 +263,7 @@ window.player = {
 
   position: () => video.currentTime,
 
-  /** Done when the picture is `width` wide and `seconds` of it were shown. */
+  /** Done when the video is `width` wide and `seconds` of it were shown. */
   async resolution(width, seconds) {
     let shown = 0;
     let before = video.currentTime;
@@ -274,12 +274,12 @@ window.player = {
       await later(WATCH_MS);
       const step = video.currentTime - before;
       before = video.currentTime;
-      // A jump is no showing.
+      // A jump does not count as shown.
       shown = video.videoWidth !== width ? 0 : step > 0 && step < 1 ? shown + step : shown;
     }
   },
 
-  /** Where a viewer who follows the stream would be. */
+  /** The position of a viewer at the live edge. */
   liveEdge: () => hls?.liveSyncPosition ?? video.seekable.end(video.seekable.length - 1),
 
   /** Loads the same address again, as a site does after an error. */

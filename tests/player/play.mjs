@@ -6,17 +6,17 @@
 // Steps are words; without any they are read from standard input, one on each line, until it ends. Without a URL the browser starts
 // and waits for the first step:
 //
-//   open URL        plays an address from the beginning, in a fresh page; gives when the first picture was shown
-//   wait SECONDS    watches; gives the state and how the picture moved
+//   open URL        plays an address from the beginning, in a fresh page; gives when the first frame was shown
+//   wait SECONDS    watches; gives the state and how the video moved
 //   resolution WIDTH SECONDS
-//                   watches until the picture is so wide and so many seconds of it were shown; gives what `wait` gives
+//                   watches until the video has this width and was shown for these seconds; gives what `wait` gives
 //   state           gives the state
 //   back SECONDS    seeks back from here
 //   oldest          seeks to the oldest second of the window; where a player offers none, `to` is null
-//   frame           gives the second that the next picture says it is of (see Publish::clock), and its place
+//   frame           gives the second that the next frame shows (see Publish::clock), and its position
 //   live            returns to the live edge
 //   reload          loads the address again
-//   shot FILE       writes a picture of the player (PNG)
+//   shot FILE       writes a screenshot of the player (PNG)
 //
 // (on the command line with `:` instead of the space). Each step gives one line of JSON, with a URL the first one is of opening it:
 // {"step":"open","ok":true,...}. A step that fails has "ok":false and "error". The exit code is 1 when one failed or the player met a
@@ -30,9 +30,9 @@ import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
 
-// Longest wait for the first picture, or the one after a seek.
+// Longest wait for the first frame, or for the frame after a seek.
 const STEP_LIMIT_MS = 30_000;
-// Between the two pictures that are compared.
+// Time between the two compared frames.
 const MOVE_MS = 400;
 const HOST = '127.0.0.1';
 
@@ -75,14 +75,14 @@ const launch = () =>
     args: [
       '--no-sandbox',
       '--autoplay-policy=no-user-gesture-required',
-      // Nothing of it leaves this machine.
+      // The browser sends nothing to other hosts.
       `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`,
     ],
   });
 
 const noRequests = () => ({ byStatus: {}, byKind: {}, withKey: [], failed: {} });
 
-/** Keeps book of what the page asked the service for. */
+/** Records the requests of the page. */
 function countRequests(page) {
   const add = (table, name) => {
     table[name] = (table[name] ?? 0) + 1;
@@ -99,7 +99,7 @@ function countRequests(page) {
     }
   });
   page.on('requestfailed', (request) => {
-    // hls.js gives up requests that it no longer needs.
+    // hls.js aborts requests that it no longer needs.
     if (service && request.url().startsWith(service)) {
       add(requests.failed, request.failure()?.errorText ?? 'unknown');
     }
@@ -183,7 +183,7 @@ const STEPS = {
   },
 };
 
-/** Runs one step and prints what came of it; false when it failed. */
+/** Runs one step and prints its result; false when it failed. */
 async function run(name, argument) {
   try {
     const step = STEPS[name];

@@ -1,7 +1,7 @@
 // A viewer over https, by Node's own clients: HTTP/2 and HTTP/1.1.
 //
-//   node secure.mjs CA URL whole      loads the index, what it names and every segment, once by each version
-//   node secure.mjs CA URL give-up    begins to load the newest segment over HTTP/2 and gives up, several times
+//   node secure.mjs CA URL whole      loads the index, the playlist and every segment, once with each version
+//   node secure.mjs CA URL give-up    begins to load the newest segment over HTTP/2 and aborts, several times
 //   node secure.mjs CA URL certificate    shows the fingerprint of the server's certificate
 //
 // CA is a file with the authority's certificate. Prints one line of JSON: bytes of bodies as they came over the wire, without
@@ -73,7 +73,7 @@ async function load(client, path) {
 const beside = (path, name) => path.slice(0, path.lastIndexOf('/') + 1) + name;
 const names = (playlist) => playlist.split('\n').filter((line) => line && !line.startsWith('#'));
 
-/** The path of the media playlist, and what it says. */
+/** The path of the media playlist, and its text. */
 async function enter(client) {
   const index = await load(client, pathname + search);
   const media = beside(pathname, names(index)[0]);
@@ -102,7 +102,7 @@ if (what === 'certificate') {
   const whole = bytes;
   let given = 0;
   for (let time = 0; time < TIMES; time += 1) {
-    // A connection for each, so that what is on its way for one is not taken by the next.
+    // One connection for each request, so that the next one does not read bytes of an aborted answer.
     const one = http2.connect(origin, { ca });
     const stream = one.request({ ':path': path });
     let got = 0;

@@ -7,7 +7,7 @@ import hls from 'hls-parser';
 
 hls.setOptions({ strictMode: true });
 
-/** What a reader of playlists understood, or why it refused. */
+/** The parsed playlist, or the reason for refusing it. */
 function verdict(file) {
   try {
     const playlist = hls.parse(readFileSync(file, 'utf8'));

@@ -15,7 +15,7 @@ if (file === undefined) {
 const { secret, requests } = JSON.parse(readFileSync(file, 'utf8'));
 const webhook = new Webhook(secret);
 
-/** What the library understood, or why it refused. */
+/** The event that the library returned, or its reason for refusing. */
 function verdict({ headers, body }) {
   try {
     return { ok: true, event: webhook.verify(body, headers) };

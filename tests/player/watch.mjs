@@ -6,19 +6,19 @@
 //
 //   open URL            opens an address; gives the status of its answer and what the viewer sees
 //   embed URL           opens a page of another origin that has the address in a frame
-//   sandbox URL         the same, with a frame that is cut off from its own origin
+//   sandbox URL         the same, with a sandboxed frame without its own origin
 //   native URL          opens an address in a browser without Media Source
 //   reload              loads the page again
 //   size WIDTH HEIGHT   makes the window as large
-//   until STATE         waits for that state of the page; `playing`, until the picture has moved too
+//   until STATE         waits for that state of the page; for `playing`, also until the video has moved
 //   signal NAME         waits until the page says so of the streamer: on, away or over
 //   idle MILLISECONDS   gives how many requests there were in that time
 //   key NAME            presses a key
 //   click SELECTOR      presses a control
 //   state               gives what the viewer sees
-//   shot FILE           writes a picture of the page (PNG)
+//   shot FILE           writes a screenshot of the page (PNG)
 //
-// An address that ends in #strict is opened by a browser that lets nothing play, not even silently, before a sign of the viewer.
+// An address that ends in #strict is opened by a browser that plays nothing, not even muted, before a user gesture.
 //
 // Each step gives one line of JSON: {"step":"open","ok":true,...}.
 
@@ -38,12 +38,12 @@ let service = null;
 const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
   headless: true,
-  // Nothing of it leaves this machine.
+  // The browser sends nothing to other hosts.
   args: ['--no-sandbox', `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`],
 });
 const tab = await browser.newPage({ viewport: SIZE });
 tab.setDefaultTimeout(STEP_LIMIT_MS);
-// A browser lets nobody be loud before a sign of the viewer. Each look of this script at the page would count as one.
+// A browser plays no audio before a user gesture. Each evaluation of this script in the page would count as one.
 await tab.addInitScript(() => {
   const { play } = HTMLMediaElement.prototype;
   let here = false;
@@ -55,7 +55,7 @@ await tab.addInitScript(() => {
   };
 });
 
-/** What was asked for: paths that carried the key, in address or referrer, and addresses of others. */
+/** The requests: paths with the key in address or referrer, and addresses on other hosts. */
 const requests = { all: 0, withKey: [], referrers: [], foreign: [] };
 const complaints = [];
 let embedder = null;
@@ -78,7 +78,7 @@ tab.on('request', (request) => {
 });
 tab.on('pageerror', (error) => complaints.push(error.message));
 tab.on('console', (message) => {
-  // A refused request stands there as well; what the page makes of it is what counts.
+  // Refused requests are in the console as well; the reaction of the page is what counts.
   if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) {
     complaints.push(message.text());
   }
@@ -132,7 +132,7 @@ const look = () =>
     };
   });
 
-/** Asks until `wanted` accepts what is seen. */
+/** Polls until `wanted` accepts the shown state. */
 async function until(wanted) {
   const began = Date.now();
   for (;;) {
@@ -164,7 +164,7 @@ async function embed(address, attributes) {
 const STEPS = {
   async open(address) {
     service ??= new URL(address).origin;
-    // Another fragment alone would not load it anew.
+    // A different fragment alone would not reload the page.
     await tab.goto('about:blank');
     const answer = await tab.goto(address);
     view = tab.mainFrame();

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::wait;
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// A key's minute is over after that.
+/// The rate limit of a key starts again after this time.
 const PATIENCE_MAX_SECS: u64 = 60;
 
-/// What came back.
+/// An answer of the API.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// HTTP status.
@@ -102,7 +102,7 @@ impl Api {
         self.client.request(method, format!("{}{path}", self.base))
     }
 
-    /// GET; `Err` when there was no answer. Like all that follow it waits when the key has asked too often in this minute.
+    /// GET; `Err` when there was no answer. Like all methods below, it waits when the key has reached its limit of this minute.
     ///
     /// # Errors
     /// A sentence about the connection.
@@ -233,7 +233,7 @@ impl Api {
 /// When none can be made.
 #[must_use]
 pub fn client(limit: Duration) -> Client {
-    // The library is built with the service's features and has no provider of TLS of its own. An error means that one is set.
+    // The library is built with the service's features and has no TLS provider. An error means that one is already set.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     Client::builder().timeout(limit).no_proxy().build().expect("an HTTP client")
 }
@@ -261,7 +261,7 @@ pub fn send(request: RequestBuilder) -> Answer {
     try_send(request).unwrap_or_else(|error| panic!("no answer: {error}"))
 }
 
-/// The same, and once more when the key has asked too often: a busy machine takes longer to get where a test waits for it.
+/// The same, with a retry when the key has reached its limit: on a busy machine a test polls longer.
 ///
 /// # Panics
 /// When there is no answer.

@@ -1,4 +1,4 @@
-//! What the author of a driver does: builds it outside the workspace, lays it into a folder, and streams through it.
+//! The steps of a driver author: build a driver outside the workspace, put it into a folder, and stream through it.
 
 use std::fs::Permissions;
 use std::io::{ErrorKind, copy};
@@ -95,7 +95,7 @@ pub fn make(folder: &Path, compiler: &str) {
     assert!(said.ends_with("ok\n"), "{said}");
 }
 
-/// The C compilers that are there.
+/// The installed C compilers.
 #[must_use]
 pub fn c_compilers() -> Vec<&'static str> {
     let there = |name: &&str| {
@@ -132,8 +132,8 @@ pub fn service(drivers: &[(&str, &Path, &str)], setup: Setup) -> (TempDir, Servi
     (folder, service)
 }
 
-/// Lays a library, or the list of them, into a drivers folder, writable by its owner alone whatever the umask of its build was: the service
-/// refuses it otherwise.
+/// Copies a library, or the manifest, into a drivers folder. Only its owner can write to it, independent of the umask of its build:
+/// the service refuses it otherwise.
 ///
 /// # Panics
 /// When it is not there, or cannot be written.
@@ -198,7 +198,7 @@ impl Receiver {
     /// When no client connected.
     #[must_use]
     pub fn file(self) -> PathBuf {
-        self.thread.join().expect("what was received")
+        self.thread.join().expect("the received file")
     }
 }
 

@@ -1,9 +1,9 @@
-//! The times that fragmented MP4 states for its samples (ISO/IEC 14496-12): ffprobe makes durations up from the frame
-//! rate, a browser takes them from the file.
+//! The times of samples in fragmented MP4 (ISO/IEC 14496-12): ffprobe estimates durations from the frame rate, a browser takes them
+//! from the file.
 
 use crate::record::Track;
 
-/// What one segment states of one track.
+/// The times of one track in one segment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     /// Kind of the track.
@@ -28,7 +28,7 @@ impl Span {
     }
 }
 
-/// A track as the initialization segment has it.
+/// A track of the initialization segment.
 struct Declared {
     id: u32,
     track: Track,

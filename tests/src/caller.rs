@@ -8,7 +8,7 @@ use bytes::Bytes;
 use satcast_media::Packet;
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
-/// Longest wait for the other side to say anything.
+/// Longest wait for a message of the other side.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two bytes of [`trickle`].
 const TRICKLE_PAUSE: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ pub enum Outcome {
     Rejected {
         /// Status code.
         code: String,
-        /// What the encoder shows its user.
+        /// The text that the encoder shows its user.
         description: String,
     },
     /// Closed without a word.
@@ -76,7 +76,7 @@ impl Call {
         self.flush();
     }
 
-    /// The next thing the service says, acknowledgements left out; `None` when it closed or stayed silent.
+    /// The next message of the service except acknowledgements; `None` when it closed the connection or sent nothing.
     pub fn next_event(&mut self) -> Option<ClientEvent> {
         let started = Instant::now();
         let mut block = [0; 4096];
@@ -99,7 +99,7 @@ impl Call {
 
     fn flush(&mut self) {
         let bytes = self.session.output().take();
-        // A service that closed meanwhile is seen by the next read.
+        // The next read reports a connection that the service closed meanwhile.
         let _ = self.socket.write_all(&bytes);
     }
 }
@@ -144,7 +144,7 @@ pub fn trickle(address: SocketAddr, limit: Duration) -> Duration {
             Err(error) if !would_block(&error) => return started.elapsed(),
             _ => {}
         }
-        assert!(started.elapsed() < limit, "a slow handshake was borne for {} s", limit.as_secs());
+        assert!(started.elapsed() < limit, "the service accepted a slow handshake for {} s", limit.as_secs());
     }
     panic!("the whole handshake went through a byte at a time");
 }
@@ -152,7 +152,7 @@ pub fn trickle(address: SocketAddr, limit: Duration) -> Duration {
 /// A handshake and a `connect` whose object is nested `depth` deep.
 ///
 /// # Panics
-/// When the message gets longer than 24 bits can say.
+/// When the length of the message exceeds 24 bits.
 #[must_use]
 pub fn deep_connect(depth: usize) -> Vec<u8> {
     let mut body = vec![2, 0, 7];

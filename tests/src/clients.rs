@@ -1,5 +1,5 @@
-//! Tools and clients that others made, working on the committed API document: npm packages of `tests/clients`, and the
-//! Python ones that `cargo xtask setup` installs below cargo's output.
+//! Third-party tools and generated clients for the committed API document: npm packages of `tests/clients`, and the Python packages
+//! that `cargo xtask setup` installs below cargo's output.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -39,7 +39,7 @@ pub fn npm(name: &str) -> Command {
 #[must_use]
 pub fn python(name: &str) -> Command {
     let mut command = installed(&target_dir().join("clients-python/bin").join(name));
-    // Nothing that lies about on the machine is imported, and nothing is written beside the sources.
+    // Imports no other packages of the machine, and writes nothing beside the sources.
     command.env("PYTHONNOUSERSITE", "1").env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }

@@ -122,7 +122,7 @@ fn make(path: &Path, encoding: &str) {
 
 fn read(path: &Path, coding: Coding) -> Vec<Packet> {
     let mut ffprobe = Command::new("ffprobe");
-    // Times as they are in the file: those of an edit list may begin below zero, which RTMP cannot say.
+    // The times of the file without its edit list, which may begin below zero: RTMP has no negative times.
     ffprobe.args(["-ignore_editlist", "1"]);
     ffprobe.args(["-v", "error", "-show_packets", "-show_streams", "-show_data", "-of", "json"]).arg(path);
     let answer: Value =

@@ -1,4 +1,4 @@
-//! A crowd of viewers that read as fast as they can, at little cost of their own: the kernel throws the bodies away.
+//! Many viewers that read as fast as they can, at little cost: the kernel discards the bodies.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -15,18 +15,18 @@ use socket2::{Domain, Socket, Type};
 const READ_LIMIT: Duration = Duration::from_secs(30);
 /// Longest head of an answer.
 const HEAD_BYTES_MAX: usize = 4096;
-/// Most bytes thrown away by one call.
+/// Most bytes discarded by one call.
 const DISCARD_BYTES: usize = 256 * 1024;
 /// A viewer needs little stack.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Viewers that come from one address: servers hold only so many connections for each.
+/// Viewers per source address: servers limit the connections of each address.
 const VIEWERS_PER_ADDRESS: usize = 250;
 /// Steps of the measured times: an answer is in the step of the logarithm of its microseconds, eight to each doubling.
 const STEPS: usize = 256;
 const STEPS_PER_DOUBLING: f64 = 8.0;
 
-/// What is asked for; may be exchanged while they read.
+/// The requested paths; they may be replaced while the viewers read.
 pub type Paths = Arc<RwLock<Vec<String>>>;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Counts {
     }
 }
 
-/// Viewers with a connection each; dropped, they leave.
+/// Viewers with a connection each; dropping it closes the connections.
 #[derive(Debug)]
 pub struct Crowd {
     counts: Arc<Counts>,
@@ -131,7 +131,7 @@ impl Drop for Crowd {
     fn drop(&mut self) {
         self.counts.over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has printed its reason.
             let _ = thread.join();
         }
     }

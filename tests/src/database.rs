@@ -1,4 +1,4 @@
-//! The service's database from outside: figures that the API rounds, and a past that benchmarks look back at.
+//! The service's database from outside: figures that the API rounds, and generated history for benchmarks.
 
 use std::path::Path;
 use std::time::Duration;

@@ -16,13 +16,13 @@ const CLOCK_BITS: u32 = 12;
 /// Frames per second of that source.
 const CLOCK_RATE: u32 = 5;
 /// Exit code of ffmpeg when a signal ended it after it had sent everything.
-const TOLD_TO_END: i32 = 255;
+const ENDED_BY_SIGNAL: i32 = 255;
 /// Option of ffmpeg: number of packets between two reads from the server.
 const READ_ALWAYS: &str = "rtmp_flush_interval";
 /// File name of the copy of the sent media, in the encoder's folder.
 const SENT: &str = "sent.flv";
 
-/// What to publish, before it starts.
+/// The settings of an encoder that is not running yet.
 #[derive(Debug)]
 pub struct Publish {
     before: Vec<String>,
@@ -32,14 +32,14 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// The source in real time, again and again, until [`Encoder::end`], which gives what was sent. For tests that stream as long as
-    /// they need, and no longer.
+    /// The source in real time, repeated until [`Encoder::end`], which returns the sent packets. For tests that stream only as long as
+    /// they need.
     #[must_use]
     pub fn until_end(source: &Source) -> Self {
         Self { copied: true, ..Self::of(source).endless() }
     }
 
-    /// What ffmpeg makes by itself of `arguments`, inputs and codecs, in real time.
+    /// Media that ffmpeg encodes from `arguments` (inputs and codecs), in real time.
     #[must_use]
     pub fn encoded(arguments: &str) -> Self {
         let input = arguments.split_whitespace().map(str::to_owned).collect();
@@ -58,8 +58,8 @@ impl Publish {
         }
     }
 
-    /// `seconds` that are made while they are sent, as fast as that goes. Each frame says which second it is of: twelve bars, the
-    /// lowest bit on the left, white for 1. Keyframes are exactly four seconds apart.
+    /// `seconds` of media, encoded while they are sent, as fast as possible. Each frame shows its second: twelve bars, the lowest bit on
+    /// the left, white for 1. Keyframes are exactly four seconds apart.
     #[must_use]
     pub fn clock(seconds: u64) -> Self {
         let mut video_filter = format!("color=c=0x202020:size=320x180:rate={CLOCK_RATE}");
@@ -91,7 +91,7 @@ impl Publish {
         self
     }
 
-    /// Again and again, until it is ended.
+    /// Repeats the source until the encoder is stopped.
     #[must_use]
     pub fn endless(mut self) -> Self {
         self.before.extend(["-stream_loop".into(), "-1".into()]);
@@ -129,10 +129,10 @@ impl Publish {
         let mut command = guarded(Path::new("ffmpeg"));
         command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
         command.args(self.before).args(self.input).args(self.after);
-        // ffmpeg closes its socket behind the last packet, and what it has not read of the server's acknowledgements then breaks off what
-        // is still on its way: so it reads after each packet, and not after each tenth.
+        // ffmpeg closes its socket after the last packet. Unread acknowledgements of the server would then reset the connection and destroy
+        // packets on their way, so it reads after each packet, not after each tenth.
         if self.copied {
-            // One muxer for each, and the same packets for both.
+            // Two muxers, which get the same packets.
             let copy = folder.path().join(SENT);
             command
                 .args(["-map", "0", "-f", "tee"])
@@ -172,7 +172,7 @@ impl Encoder {
         assert!(status.success(), "the encoder ended with {status}: {}", self.process.log());
     }
 
-    /// Cut off without a goodbye: the connection is reset by the kernel of a dead process.
+    /// Kills the encoder: the kernel resets the connection.
     pub fn cut(&mut self) {
         self.process.kill();
     }
@@ -198,7 +198,7 @@ impl Encoder {
         self.process.thaw();
     }
 
-    /// Stopped by the user: it says goodbye and ends.
+    /// Stops the encoder as its user would: it closes the stream and ends.
     ///
     /// # Panics
     /// When it does not end.
@@ -214,7 +214,7 @@ impl Encoder {
     #[track_caller]
     pub fn end(&mut self) -> Vec<Record> {
         let status = self.stop();
-        assert_eq!(status.code(), Some(TOLD_TO_END), "the encoder ended by itself: {}", self.log());
+        assert_eq!(status.code(), Some(ENDED_BY_SIGNAL), "the encoder ended by itself: {}", self.log());
         flv::read(&self.folder.path().join(SENT))
     }
 
@@ -223,7 +223,7 @@ impl Encoder {
         self.process.ended().is_none()
     }
 
-    /// What it printed.
+    /// The printed output.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()

@@ -1,4 +1,4 @@
-//! What the benchmarks have in common: their options, and figures of several repeats.
+//! Common code of the benchmarks: their options, and figures of several repeats.
 
 use std::time::Duration;
 
@@ -57,8 +57,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Measures both once, in an order that changes from repeat to repeat, so that neither always finds the warmer
-    /// machine.
+    /// Measures both once, in an order that changes with each repeat, so that a warm machine favours neither.
     pub fn measure(&mut self, repeat: usize, ours: impl FnOnce() -> f64, theirs: impl FnOnce() -> f64) {
         if repeat.is_multiple_of(2) {
             self.ours.push(ours());

@@ -21,7 +21,7 @@ pub fn read(path: &Path) -> Vec<Record> {
     parse(&bytes).unwrap_or_else(|| panic!("{} is not an FLV file", path.display()))
 }
 
-/// The same without the parameter sets inside frames: segments after a change repeat them there.
+/// The same without the parameter sets inside frames, where segments after a change repeat them.
 ///
 /// # Panics
 /// As [`read`].
@@ -43,7 +43,7 @@ fn records(bytes: &[u8], frame_bytes: fn(&[u8]) -> Vec<u8>) -> Option<Vec<Record
     while let Some((header, body)) = rest.split_at_checked(TAG_HEADER_BYTES) {
         let length = usize::from(header[1]) << 16 | usize::from(header[2]) << 8 | usize::from(header[3]);
         let Some((body, after)) = body.split_at_checked(length) else { break };
-        // 24 low bits first, the high 8 behind them.
+        // The low 24 bits come first, then the high 8 bits.
         let time = i32::from_be_bytes([header[7], header[4], header[5], header[6]]);
         records.extend(match header[0] {
             TAG_AUDIO => audio(body, i64::from(time)),
@@ -94,7 +94,7 @@ fn audio(body: &[u8], time: i64) -> Option<Record> {
     Some(Record::new(Track::Audio, header[1] == 0, false, (time, time), payload))
 }
 
-/// What an H.264 access unit (ISO 14496-15: each NAL unit behind its length) has beside SPS and PPS.
+/// An H.264 access unit (ISO 14496-15: each NAL unit after its length) without SPS and PPS.
 fn without_sets(unit: &[u8]) -> Vec<u8> {
     let (mut rest, mut kept) = (unit, Vec::new());
     while let Some((length, behind)) = rest.split_first_chunk::<4>() {

@@ -1,4 +1,4 @@
-//! A viewer without a screen: it follows a stream as a player does, reads everything strictly, and counts bytes.
+//! A viewer without a screen: it follows a stream like a player, parses everything strictly, and counts bytes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,14 @@ const RELOAD: Duration = Duration::from_millis(250);
 /// One viewer of one address, with a connection of its own.
 #[derive(Debug)]
 pub struct Viewer {
-    /// Its connection, for requests that a player would not make.
+    /// The connection, for requests that a player would not make.
     pub http: Http,
     index: String,
     media: Option<String>,
     last: Option<Media>,
 }
 
-/// A segment with everything needed to play it.
+/// A segment with all data that is needed to play it.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     /// Its entry in the playlist.
@@ -58,7 +58,7 @@ impl Viewer {
         index
     }
 
-    /// Loads the media playlist, the index before if that was not done, and expects that it follows the last one.
+    /// Loads the media playlist (and first the index, if needed), and expects a valid update of the last one.
     ///
     /// # Panics
     /// When it is not there or breaks a rule.
@@ -76,8 +76,8 @@ impl Viewer {
         media
     }
 
-    /// Loads a playlist with parts; `directives` stand behind the `?`. Gives what it says, its text and its size on the way; `None`
-    /// when it did not come in time.
+    /// Loads a playlist with parts; `directives` are its query. Returns its content, its text and its transferred size; `None` when it
+    /// did not arrive in time.
     ///
     /// # Panics
     /// When it is not there or breaks a rule.
@@ -136,14 +136,14 @@ impl Viewer {
         self.media_path()
     }
 
-    /// Path of something that the media playlist names.
+    /// Path of an address in the media playlist.
     #[track_caller]
     pub fn path(&mut self, name: &str) -> String {
         let media = self.media_path();
         Self::beside(&media, name)
     }
 
-    /// Loads something that the media playlist names.
+    /// Loads an address of the media playlist.
     ///
     /// # Panics
     /// When it is not there.

@@ -55,7 +55,7 @@ impl Hosted {
         Self::by(&service.api(), service, label, config)
     }
 
-    /// So many streams with the default settings, made with several keys: each may write 60 times a minute.
+    /// `count` streams with the default settings, created with several keys, because each may write 60 times a minute.
     ///
     /// # Panics
     /// When one is refused.
@@ -144,7 +144,7 @@ impl Hosted {
         crate::api::send_patiently(&self.api.request("GET", STATUS).header("X-API-Key", &self.key)).ok()
     }
 
-    /// Asks for the status until `wanted` accepts it.
+    /// Polls the status until `wanted` accepts it.
     ///
     /// # Panics
     /// When none was accepted after `limit`.
@@ -160,7 +160,7 @@ impl Hosted {
         })
     }
 
-    /// Waits until a player would play; gives the address for it.
+    /// Waits until the stream is ready for players, and returns its address.
     ///
     /// # Panics
     /// When it would not after `limit`.
@@ -170,7 +170,7 @@ impl Hosted {
         status["hlsUrl"].as_str().expect("the address of the stream").to_owned()
     }
 
-    /// Waits until a player would play; gives a viewer.
+    /// Waits until the stream is ready for players, and returns a viewer.
     ///
     /// # Panics
     /// When it would not after `limit`.
@@ -179,8 +179,7 @@ impl Hosted {
         Viewer::of(&self.ready(limit))
     }
 
-    /// The address of the preview, which lists its first file when three segments are done: `viewer`, one with a key,
-    /// waits for them.
+    /// The address of the preview, which lists its first file when three segments are done; `viewer`, which has a key, waits for them.
     ///
     /// # Panics
     /// When the stream is offline or has no three segments after `limit`.
@@ -195,14 +194,13 @@ impl Hosted {
     }
 }
 
-/// Files of the rewind window below the data folder of a service: everything of that driver but its note of the last
-/// number it used.
+/// Files of the DVR window below the data folder of a service: all files of that driver except the one with its last number.
 #[must_use]
 pub fn window_files(service: &Service) -> Vec<PathBuf> {
     let mut folders = vec![service.folder().join("data/drivers/hls")];
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
-        // A folder may go while we look.
+        // A folder may disappear during the listing.
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(entry.path()),

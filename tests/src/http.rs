@@ -1,5 +1,4 @@
-//! A minimal HTTP/1.1 client that shows details other clients hide: every byte of a body as it came over the wire, a request
-//! given up half-way, a reader that takes its time.
+//! A minimal HTTP/1.1 client for details that other clients hide: the exact bytes of a body, an aborted request, a slow reader.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +15,7 @@ const TINY_BUFFER_BYTES: usize = 4096;
 const SMALL_BUFFER_BYTES: usize = 64 * 1024;
 /// Receive buffer of a viewer that reads everything.
 const LARGE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
-/// Pause after which nothing more is expected of an answer.
+/// Pause after which an answer counts as ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 /// Longest answer that is kept.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -39,10 +38,10 @@ impl Reply {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as text, unpacked when it came packed.
+    /// The body as text, decompressed if needed.
     ///
     /// # Panics
-    /// When it is no text, or packed otherwise than by gzip.
+    /// When it is not text, or has another content encoding than gzip.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> String {
@@ -54,7 +53,7 @@ impl Reply {
                 read.unwrap_or_else(|error| panic!("a broken gzip body: {error}"));
                 plain
             }
-            Some(other) => panic!("nobody asked for content encoding {other}"),
+            Some(other) => panic!("the answer has content encoding {other}, which was not requested"),
         };
         String::from_utf8(bytes).expect("a body in UTF-8")
     }
@@ -98,13 +97,13 @@ impl Http {
         Self { address, connection: None, body_bytes: 0 }
     }
 
-    /// Bytes of all bodies received so far, those of given-up requests included.
+    /// Bytes of all bodies received so far, including those of aborted requests.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
-    /// Sets the count back to `count`: for answers that are free.
+    /// Sets the count back to `count`, because some answers are free.
     pub fn forget_since(&mut self, count: u64) {
         self.body_bytes = count;
     }
@@ -126,7 +125,7 @@ impl Http {
     pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
         let used = self.connection.is_some();
         let reply = self.exchange(method, path, headers);
-        // A server may close a connection that was idle; only then a second try is right.
+        // A server may close an idle connection. Only then the request is repeated.
         let reply = if reply.is_err() && used { self.exchange(method, path, headers) } else { reply };
         reply.unwrap_or_else(|error| panic!("{method} {}: {error}", without_query(path)))
     }
@@ -148,14 +147,14 @@ impl Http {
         Ok(reply)
     }
 
-    /// GET that is given up: closes the connection after at least `bytes` of the body came; gives how many did.
+    /// A GET that is aborted: closes the connection after at least `bytes` of the body arrived, and returns the received bytes.
     ///
     /// # Panics
     /// When the answer is no 200 or shorter.
     #[track_caller]
     pub fn give_up_after(&mut self, path: &str, bytes: u64) -> u64 {
         let mut slow = Slow::with_buffer(self.address, path, SMALL_BUFFER_BYTES);
-        assert_eq!(slow.status, 200, "the request that is to be given up");
+        assert_eq!(slow.status, 200, "the request to be aborted");
         let mut got = 0;
         while got < bytes {
             match slow.read() {
@@ -168,7 +167,7 @@ impl Http {
     }
 }
 
-/// A GET whose answer is taken a little at a time, with a receive buffer that holds little.
+/// A GET whose answer is read slowly, with a small receive buffer.
 #[derive(Debug)]
 pub struct Slow {
     connection: BufReader<TcpStream>,
@@ -198,8 +197,8 @@ impl Slow {
         Self { connection, status: reply.status }
     }
 
-    /// Takes what still comes, until the end, until nothing came for [`DRAIN_LIMIT`], or until it is more than `most`
-    /// bytes; gives how many.
+    /// Reads the rest: until the end, until nothing arrived for [`DRAIN_LIMIT`], or until more than `most` bytes were read. Returns the
+    /// number of bytes.
     ///
     /// # Panics
     /// When the socket is no more.
@@ -274,7 +273,7 @@ fn read_body(connection: &mut impl BufRead, reply: &mut Reply) -> std::io::Resul
 
 fn take(connection: &mut impl BufRead, count: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
     if count > BODY_BYTES_MAX {
-        return Err(invalid("a body longer than any of ours"));
+        return Err(invalid("the body is longer than the limit of this client"));
     }
     let read = connection.take(count).read_to_end(into)? as u64;
     if read == count { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
@@ -293,7 +292,7 @@ fn invalid(what: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, what)
 }
 
-/// A key may stand there: it is left out of messages.
+/// The path without its query, because messages must not contain a key.
 fn without_query(path: &str) -> &str {
     path.split('?').next().unwrap_or_default()
 }

@@ -13,6 +13,7 @@
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself to check the received media
 //! * [`lnbits`], [`nwc`]: third-party wallets; [`s3`]: an object store
 //! * [`clients`]: third-party tools and generated clients for the committed API document
+//! * [`reader`]: pastes the shell blocks of the documents
 //! * [`scene`], [`author`]: hostile drivers next to a stream that must lose nothing; the steps of a driver's author
 //! * [`source`], [`flv`], [`record`]: the media, and the comparison of two copies
 //! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: tools of the benchmarks (viewers; publishers and servers with
@@ -52,6 +53,7 @@ pub mod ports;
 pub mod postgres;
 pub mod probe;
 pub mod process;
+pub mod reader;
 pub mod receiver;
 pub mod record;
 pub mod s3;

@@ -11,7 +11,7 @@ use crate::process::{Process, guarded};
 use crate::source::target_dir;
 use crate::wait;
 
-/// It imports half of the Python world first.
+/// Long, because it imports many Python packages first.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// Longest answer to one request of the harness.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ pub struct LnbitsWallet {
     id: String,
     /// May pay.
     pub admin_key: String,
-    /// May make invoices and tell the balance.
+    /// May create invoices and read the balance.
     pub invoice_key: String,
 }
 
@@ -54,13 +54,13 @@ impl LnbitsServer {
         let program = environment.join("bin/python");
         assert!(program.exists(), "{} is not there; `cargo xtask test` installs it", program.display());
         let mut command = guarded(&program);
-        // Its own launcher would run the server in a separate process that does not end with the test.
+        // The launcher of LNbits would run the server in a separate process that does not end with the test.
         for name in ["logs", "extensions"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder that the starter makes");
         }
         command.args(["-m", "uvicorn", "lnbits.__main__:app", "--host", "127.0.0.1", "--port"]);
         command.arg(port.address().port().to_string());
-        // It looks for its pages where it is started.
+        // LNbits looks for its pages in the working folder.
         command.current_dir(packages(&environment)).env_clear().env("PATH", "/usr/bin:/bin");
         command.env("LNBITS_DATA_FOLDER", folder.path()).env("LNBITS_EXTENSIONS_PATH", folder.path());
         command.env("LNBITS_BACKEND_WALLET_CLASS", "FakeWallet").env("LNBITS_ADMIN_UI", "true");
@@ -110,7 +110,7 @@ impl LnbitsServer {
         assert!(done["payment_hash"].is_string(), "{done}");
     }
 
-    /// What a wallet holds, in millisats, as LNbits says.
+    /// The balance of a wallet in millisats, as LNbits reports it.
     ///
     /// # Panics
     /// When it does not say.
@@ -128,7 +128,7 @@ fn wallet(made: &Value) -> LnbitsWallet {
 
 #[track_caller]
 fn json_of(request: RequestBuilder) -> Value {
-    // Its server closes a connection that rests, maybe while the next request is on its way, and a payment is not sent twice.
+    // The server closes idle connections, perhaps while the next request is on its way, and a payment must not be sent twice.
     let answer = request.header("connection", "close").send().expect("an answer of LNbits");
     let (status, text) = (answer.status(), answer.text().unwrap_or_default());
     assert!(status.is_success(), "LNbits answered {status}: {text}");

@@ -1,6 +1,6 @@
 //! Playlists with parts, read strictly (RFC 8216bis, sections 4.4.3.8, 4.4.4.9, 4.4.5.2, 4.4.5.3).
 
-/// What is to be compared of two versions of a playlist with parts.
+/// The content of one version of a playlist with parts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Version {
     /// EXT-X-TARGETDURATION in seconds.
@@ -19,7 +19,7 @@ pub struct Version {
     pub segments: Vec<(String, f64)>,
     /// Parts, oldest first.
     pub parts: Vec<Part>,
-    /// Name of the part that comes next.
+    /// Name of the announced next part.
     pub hint: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Version {
             "#EXT-X-MAP" => reading.init = text("URI")?,
             "#EXTINF" => reading.duration = number(value.trim_end_matches(','))?,
             "#EXT-X-PART" => {
-                expect(self.hint.is_none(), "a part behind the hint")?;
+                expect(self.hint.is_none(), "a part after the hint")?;
                 reading.is_open = true;
                 self.parts.push(Part {
                     sequence: self.next(),
@@ -92,14 +92,14 @@ impl Version {
                 });
             }
             "#EXT-X-DISCONTINUITY" | "#EXT-X-PROGRAM-DATE-TIME" => {
-                expect(!reading.is_open, "behind a part of the same segment")?;
+                expect(!reading.is_open, "after a part of the same segment")?;
             }
             "#EXT-X-PRELOAD-HINT" => {
                 expect(text("TYPE")? == "PART", "no part")?;
                 expect(self.hint.replace(text("URI")?).is_none(), "a second hint")?;
             }
             _ if !line.starts_with('#') => {
-                expect(self.hint.is_none(), "a segment behind the hint")?;
+                expect(self.hint.is_none(), "a segment after the hint")?;
                 self.segments.push((line.to_owned(), reading.duration));
                 reading.is_open = false;
             }
@@ -108,13 +108,13 @@ impl Version {
         Ok(())
     }
 
-    /// Number of the first segment that is not whole.
+    /// Number of the first segment that is not complete.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.sequence + self.skipped + self.segments.len() as u64
     }
 
-    /// How many parts of that segment are listed.
+    /// Number of listed parts of that segment.
     #[must_use]
     pub fn next_part(&self) -> usize {
         self.parts.iter().filter(|part| part.sequence == self.next()).count()
@@ -122,30 +122,30 @@ impl Version {
 
     fn check(&self, text: &str) -> Result<(), String> {
         expect(self.hold_back >= 3.0 * self.part_target && self.part_target > 0.0, "a hold-back too small")?;
-        expect(text.contains("\n#EXT-X-VERSION:9\n"), "another version than 9")?;
+        expect(text.contains("\n#EXT-X-VERSION:9\n"), "the version is not 9")?;
         for (at, part) in self.parts.iter().enumerate() {
             let wrong = |is_right: bool, what: &str| expect(is_right, &format!("{what}: {part:?}"));
             let is_last = self.parts.get(at + 1).is_none_or(|next| next.sequence != part.sequence);
             let is_first = at == 0 || self.parts[at - 1].sequence != part.sequence;
             wrong(part.duration <= self.part_target, "longer than the target of parts")?;
             wrong(is_last || part.duration >= 0.85 * self.part_target, "too short")?;
-            // Or for a keyframe whose audio never came: it stays with the segment before it.
+            // A keyframe whose audio never arrived stays in the previous segment, and may be independent too.
             let may_begin = is_first || (is_last && part.independent);
             wrong(part.independent == may_begin, "INDEPENDENT is for the first part")?;
             wrong(part.sequence + 3 > self.next(), "too old")?;
         }
         let head = text.find("#EXT-X-DISCONTINUITY-SEQUENCE").ok_or("no discontinuity sequence")?;
-        expect(text.find("#EXT-X-SKIP").is_none_or(|skip| head < skip), "a head behind EXT-X-SKIP")?;
+        expect(text.find("#EXT-X-SKIP").is_none_or(|skip| head < skip), "a header tag after EXT-X-SKIP")?;
         expect(
             self.hint.is_some() != text.ends_with("#EXT-X-ENDLIST\n"),
             "a hint until the end, and none then",
         )?;
         let last = text.lines().last().unwrap_or_default();
-        expect(self.hint.is_none() || last.starts_with("#EXT-X-PRELOAD-HINT:"), "something behind the hint")?;
+        expect(self.hint.is_none() || last.starts_with("#EXT-X-PRELOAD-HINT:"), "a line after the hint")?;
         self.check_skip()
     }
 
-    /// A delta leaves out what is further from the end than CAN-SKIP-UNTIL, and nothing nearer (RFC 8216bis, 6.2.5.1).
+    /// A delta leaves out all segments further from the end than CAN-SKIP-UNTIL, and no nearer ones (RFC 8216bis, 6.2.5.1).
     fn check_skip(&self) -> Result<(), String> {
         if self.skipped == 0 {
             return Ok(());
@@ -156,7 +156,7 @@ impl Version {
         expect(kept - oldest < self.skip_until, &format!("{kept} s are kept, one segment too many"))
     }
 
-    /// Expects that this may be what `before` became, and that what was said to come next came.
+    /// Expects that this is a valid update of `before`, and that the announced part appeared.
     ///
     /// # Panics
     /// When it is otherwise.
@@ -165,7 +165,7 @@ impl Version {
         self.follows(before).unwrap_or_else(|error| panic!("{error}: {self:?}\nafter {before:?}"));
     }
 
-    /// Whether this may be what `before` became: the same promises, nothing taken back, and what was said to come next came.
+    /// Whether this is a valid update of `before`: the same promises, no removed entries, and the announced part appeared.
     ///
     /// # Errors
     /// What is otherwise.
@@ -178,20 +178,20 @@ impl Version {
         let new = self.parts.iter().skip_while(|part| Some(&part.name) != last).nth(1);
         match (new, &before.hint) {
             (Some(new), Some(hint)) if new.name != *hint => {
-                Err(format!("part {} came where {hint} was said to", new.name))
+                Err(format!("part {} appeared instead of the announced {hint}", new.name))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Where reading has come.
+/// State of the parser.
 #[derive(Debug, Default)]
 struct Reading {
     init: String,
     /// EXTINF of the next address.
     duration: f64,
-    /// Parts of the next address stand before.
+    /// Parts of the segment with the next address were read.
     is_open: bool,
 }
 
@@ -217,7 +217,7 @@ mod tests {
     const TAIL: &str = "#EXT-X-PART:DURATION=0.50000,URI=\"l7-4.m4s\",INDEPENDENT=YES\n\
         #EXT-X-PART:DURATION=0.50000,URI=\"l7-5.m4s\"\n#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-6.m4s\"\n";
 
-    /// `segments` whole ones and half of the next.
+    /// A playlist with `segments` whole segments and half of the next one.
     fn text(skip: &str, segments: usize) -> String {
         let date = |at| format!("#EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:{:02}.000Z\n", 2 * at);
         let whole = |at| format!("{}#EXTINF:2.00000,\n{at}.m4s\n", date(at));
@@ -265,7 +265,7 @@ mod tests {
         before.follows(&before).unwrap();
         let without = playlist::media(&good).unwrap();
         let without = playlist::Media { parts: None, ..without };
-        assert!(playlist::media(&good).unwrap().follows(&without).is_err(), "parts from nowhere");
+        assert!(playlist::media(&good).unwrap().follows(&without).is_err(), "parts appeared");
         let part = "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-6.m4s\"\n";
         let next =
             "#EXT-X-PART:DURATION=0.50000,URI=\"l7-6.m4s\"\n#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-7.m4s\"\n";

@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use crate::service::Setup;
 
-/// How often the service looks for how far its clocks were moved.
+/// Interval in which the service reads the offset of its clocks.
 const LOOK_EVERY_SECS: &str = "1";
 
-/// Wall clock and monotonic clock of a service, moved forward by hand (Debian's `faketime`). Timers see a move when they are looked at
-/// next, as after a suspended machine.
+/// Wall clock and monotonic clock of a service, moved forward by the test (Debian's `faketime`). Timers notice a move at their next
+/// check, as after the suspension of a machine.
 #[derive(Debug)]
 pub struct MovedClock {
     folder: TempDir,
@@ -19,7 +19,7 @@ pub struct MovedClock {
 }
 
 impl MovedClock {
-    /// One that was not moved.
+    /// A clock without an offset.
     ///
     /// # Panics
     /// When its file cannot be written.
@@ -31,7 +31,7 @@ impl MovedClock {
         clock
     }
 
-    /// Lets a service run on it.
+    /// Makes a service use this clock.
     ///
     /// # Panics
     /// When faketime is not installed.
@@ -58,7 +58,7 @@ impl MovedClock {
     }
 
     fn write(&self) {
-        // By renaming: the service may read at any moment.
+        // Renamed into place, because the service may read at any moment.
         let new = self.folder.path().join("new");
         std::fs::write(&new, format!("+{}\n", self.moved.as_secs())).expect("the clock's file");
         std::fs::rename(new, self.file()).expect("the clock's file");

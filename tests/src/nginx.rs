@@ -1,4 +1,4 @@
-//! nginx, with its RTMP module: the foreign server that we push to, and the peer that benchmarks run beside.
+//! nginx with its RTMP module: a third-party server to push to, and the peer of benchmarks.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -75,8 +75,8 @@ impl Nginx {
         })
     }
 
-    /// Stands before a server with `config`, what belongs into its `http` block; `LISTEN` in it is where nginx listens,
-    /// `FOLDER` a folder of its own.
+    /// A proxy in front of a server. `config` is the content of the `http` block; `LISTEN` in it stands for the address of nginx, and
+    /// `FOLDER` for a folder of its own.
     ///
     /// # Panics
     /// When it does not start.
@@ -110,7 +110,7 @@ impl Nginx {
         let folder = tempfile::tempdir().expect("a folder for nginx");
         std::fs::create_dir(folder.path().join("records")).expect("a folder for recordings");
         let port = Port::lease();
-        // One process: workers of a killed master would live on.
+        // One process, because workers would outlive a killed master.
         let config = format!(
             "load_module {MODULE};\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr info;\n\
              events {{ worker_connections 1024; }}\n{}\n",
@@ -158,8 +158,8 @@ impl Nginx {
         read_lossy(&self.folder.path().join("nginx.log"))
     }
 
-    /// The recordings of stream `name` as soon as the last one has `count` media packets, or after `limit` as far
-    /// as they are then: the comparison that follows shows best what is missing.
+    /// The recordings of stream `name` as soon as the last one has `count` media packets, or after `limit` as they are then: the
+    /// comparison that follows reports missing packets best.
     ///
     /// # Panics
     /// When a recording cannot be read.
@@ -183,7 +183,7 @@ impl Nginx {
     /// When a recording cannot be read.
     #[must_use]
     pub fn recordings(&self, name: &str) -> Vec<Vec<Record>> {
-        // A file that was only just made has no header yet.
+        // A new file has no header yet.
         self.recorded(name)
             .iter()
             .map(|path| flv::parse(&std::fs::read(path).expect("a recording")).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! node-media-server, from npm: a peer that benchmarks run beside.
+//! node-media-server, from npm: a peer of benchmarks.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

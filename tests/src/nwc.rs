@@ -1,5 +1,5 @@
-//! A wallet behind Nostr Wallet Connect that others wrote: the Alby SDK's wallet service over the relay of nostr-sdk. Its money is
-//! in a wallet of LNbits.
+//! A third-party wallet with Nostr Wallet Connect: the Alby SDK's wallet service over the relay of nostr-sdk. Its money is in a
+//! wallet of LNbits.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -76,17 +76,17 @@ impl NwcService {
         &self.uri
     }
 
-    /// From now on every payment is refused with this code, and nothing is paid.
+    /// Refuses every payment from now on with this code.
     pub fn refuse(&self, code: &str) {
         write(&self.control, &json!({ "code": code }));
     }
 
-    /// From now on payments are made and never answered.
+    /// Makes payments from now on, but never answers them.
     pub fn keep_silent(&self) {
         write(&self.control, &json!({ "silent": true }));
     }
 
-    /// From now on payments are made and answered, as at first.
+    /// Makes and answers payments again.
     pub fn behave(&self) {
         write(&self.control, &json!({}));
     }
@@ -97,7 +97,7 @@ impl NwcService {
     }
 }
 
-/// Whole at every moment, since the service reads it when it likes.
+/// Replaces the file in one step, since the service may read it at any moment.
 fn write(path: &Path, control: &Value) {
     let new = path.with_extension("new");
     std::fs::write(&new, control.to_string()).expect("the control file");
@@ -107,10 +107,10 @@ fn write(path: &Path, control: &Value) {
 /// The rest of the line that begins with `start`, once it is printed.
 #[track_caller]
 fn said(process: &Process, start: &str) -> String {
-    wait::until("a line of a wallet's part", START_LIMIT, || {
+    wait::until("a line of the relay or the wallet service", START_LIMIT, || {
         let log = process.log();
         let line = log.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned);
-        // A line is whole once its end is there.
+        // A line is complete when its end has arrived.
         line.filter(|line| log.contains(&format!("{start}{line}\n"))).ok_or(log)
     })
 }

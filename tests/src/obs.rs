@@ -1,5 +1,5 @@
-//! An encoder that talks as OBS does (its RTMP library's order of calls, chunk size and farewell), message for message, so that
-//! a test sees each answer and can send tags that our own client never would.
+//! An encoder that behaves like OBS (order of calls, chunk size and closing calls of its RTMP library), message by message, so that a
+//! test gets each answer and can send tags that our own client never sends.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -16,9 +16,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The chunk size that OBS sets.
 const CHUNK_BYTES: usize = 4096;
 const READ_BYTES: usize = 16 * 1024;
-/// OBS sends everything that is no command on one chunk stream.
+/// OBS sends all messages except commands on one chunk stream.
 const MEDIA_CHUNK_STREAM: u32 = 4;
-/// The message stream that servers give out first.
+/// The first message stream id of servers.
 const STREAM: u32 = 1;
 
 /// A connection of such an encoder.
@@ -26,7 +26,7 @@ pub struct Obs {
     socket: TcpStream,
     reader: ChunkReader,
     writer: ChunkWriter,
-    /// Answers that were not asked for yet.
+    /// Answers that the test has not read yet.
     answers: VecDeque<Command>,
 }
 
@@ -34,7 +34,7 @@ impl Obs {
     /// Connects to `app`.
     ///
     /// # Panics
-    /// When the service does not take it.
+    /// When the service refuses it.
     #[track_caller]
     #[must_use]
     pub fn connect(address: SocketAddr, app: &str) -> Self {
@@ -88,7 +88,7 @@ impl Obs {
         self.call("publish", 5.0, vec![Value::Null, text(), Value::String("live".into())]);
     }
 
-    /// The next answer, which must be of this name.
+    /// The next answer, which must have this name.
     ///
     /// # Panics
     /// When it is another or none comes.
@@ -112,7 +112,7 @@ impl Obs {
         self.message(MEDIA_CHUNK_STREAM, kind, STREAM, ms, body);
     }
 
-    /// Leaves as OBS does: FCUnpublish and deleteStream; the answer that tells of the end has come then.
+    /// Leaves like OBS, with FCUnpublish and deleteStream, and waits for the answer about the end.
     ///
     /// # Panics
     /// When it fails to come.
@@ -154,7 +154,7 @@ impl Obs {
     }
 }
 
-/// What has come; `None` at the end of the connection.
+/// The received bytes; `None` at the end of the connection.
 fn receive(socket: &mut TcpStream) -> Option<Bytes> {
     let mut block = [0; READ_BYTES];
     match socket.read(&mut block) {

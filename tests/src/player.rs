@@ -1,5 +1,6 @@
 //! A viewer with a screen: Chromium, with hls.js or by itself, driven by the scripts in `tests/player`.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
@@ -12,13 +13,13 @@ use crate::process::{Process, guarded};
 use crate::source::scratch;
 use crate::wait;
 
-/// Longest that a step, and the start of the browser before the first one, may take besides the seconds it is asked to watch.
+/// Longest time of a step (the first one includes the browser's start), in addition to the seconds that it watches.
 const STEP_LIMIT: Duration = Duration::from_secs(45);
-/// A frame shown longer than this counts as a stall. Pauses of a busy machine are shorter, and a figure of the benchmarks.
+/// A frame shown longer than this counts as a stall. Pauses of a busy machine are shorter; the benchmarks report them.
 const STALL_LIMIT: Duration = Duration::from_secs(5);
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
-/// What plays.
+/// The player that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// hls.js on media source extensions.
@@ -37,7 +38,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// Starts a browser for `engine` and does not wait for it: the stream can get ready meanwhile.
+    /// Starts a browser for `engine` without waiting for it, so that the stream can get ready meanwhile.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -70,7 +71,7 @@ impl Player {
         (player, started)
     }
 
-    /// Opens `url` in a fresh page: waits for the first frame and gives when it was shown; of a player page, gives what it shows.
+    /// Opens `url` in a new page, waits for the first frame and returns its time; for a player page, returns the shown state.
     ///
     /// # Panics
     /// When no frame is shown, with everything the player saw.
@@ -109,9 +110,7 @@ impl Player {
     /// When no frame is shown.
     #[track_caller]
     pub fn shot(&mut self, name: &str) -> PathBuf {
-        let folder = scratch().join("shots");
-        std::fs::create_dir_all(&folder).expect("a folder for screenshots");
-        let path = folder.join(format!("{name}.png"));
+        let path = shots().join(format!("{name}.png"));
         self.step(&format!("shot {}", path.display()));
         println!("screenshot: {}", path.display());
         path
@@ -155,7 +154,7 @@ fn stalls(state: &Value) -> Vec<u64> {
     all.filter(|ms| u128::from(*ms) > STALL_LIMIT.as_millis()).collect()
 }
 
-/// Expects a moving video that is not of one colour.
+/// Expects a moving video with more than one colour.
 ///
 /// # Panics
 /// When it is or does not.
@@ -210,19 +209,40 @@ pub fn assert_valid_playlists(texts: &[&str]) -> Vec<Value> {
     said.lines().map(|line| serde_json::from_str(line).expect("JSON of validate.mjs")).collect()
 }
 
-/// The answer to a viewer over https for `url`, trusting the authority in `ca`; see `secure.mjs` for the values of `what`.
+/// The result of a viewer over https for `url` that trusts the authority in `ca`; see `secure.mjs` for the values of `what`.
 ///
 /// # Errors
-/// What it said when an answer was no 200 or did not come.
+/// The viewer's error text, when an answer was not a 200 or did not arrive.
 pub fn secure_viewer(ca: &Path, url: &str, what: &str) -> Result<Value, String> {
+    seen_by("secure.mjs", &[ca.as_os_str(), url.as_ref(), what.as_ref()])
+}
+
+/// Reads the API reference at `page` in Chromium and lists the streams there with `key`; see `reference.mjs` for the answer.
+///
+/// # Errors
+/// The output of the script if a step of the reader failed.
+pub fn reader_of_reference(page: &str, key: &str) -> Result<Value, String> {
+    let shots = shots().join("reference");
+    seen_by("reference.mjs", &[page.as_ref(), key.as_ref(), shots.as_os_str()])
+}
+
+/// The one line of JSON that a script prints.
+fn seen_by(script: &str, arguments: &[&OsStr]) -> Result<Value, String> {
     let mut command = guarded(Path::new("node"));
-    command.arg(scripts().join("secure.mjs")).arg(ca).args([url, what]);
+    command.arg(scripts().join(script)).args(arguments);
     let output = command.output().map_err(|error| format!("node: {error}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         return Err(format!("{said}{}", String::from_utf8_lossy(&output.stderr)));
     }
     serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))
+}
+
+/// Folder of screenshots, below cargo's output.
+fn shots() -> PathBuf {
+    let folder = scratch().join("shots");
+    std::fs::create_dir_all(&folder).expect("a folder for screenshots");
+    folder
 }
 
 fn scripts() -> PathBuf {

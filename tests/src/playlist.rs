@@ -1,11 +1,11 @@
-//! Playlists, read strictly: a fault that a tolerant player would accept is an error here (RFC 8216, and the rules this
-//! service sets itself: a date on every segment, relative names, an initialization segment after each discontinuity).
+//! A strict parser of playlists: a fault that a tolerant player would accept is an error here (RFC 8216, and this service's own
+//! rules: a date on every segment, relative names, an initialization segment after each discontinuity).
 
 use std::collections::BTreeMap;
 
 use crate::lowlatency::Version;
 
-/// Later versions are refused by one engine or another.
+/// Some players refuse later versions.
 const VERSION_MAX: u32 = 10;
 
 /// A multivariant playlist with its one rendition.
@@ -34,7 +34,7 @@ pub struct Media {
     pub ended: bool,
     /// The window, oldest first; never empty.
     pub segments: Vec<Segment>,
-    /// What it says of parts, when it has them.
+    /// The content about parts, when it has parts.
     pub parts: Option<Version>,
 }
 
@@ -59,10 +59,10 @@ impl Media {
     /// The newest segment.
     ///
     /// # Panics
-    /// Never: a playlist without segments is not read.
+    /// Never: the parser refuses a playlist without segments.
     #[must_use]
     pub fn newest(&self) -> &Segment {
-        self.segments.last().expect("a playlist is read with a segment at least")
+        self.segments.last().expect("a parsed playlist has at least one segment")
     }
 
     /// Seconds of media in the window.
@@ -74,7 +74,7 @@ impl Media {
     /// Whether this is a valid update of `before`: nothing published was changed.
     ///
     /// # Errors
-    /// What was.
+    /// The change that is not allowed.
     pub fn follows(&self, before: &Media) -> Result<(), String> {
         if self.target_seconds != before.target_seconds {
             return Err(format!(
@@ -88,14 +88,16 @@ impl Media {
         match (&before.parts, &self.parts) {
             (Some(before), Some(now)) => now.follows(before)?,
             (None, None) => {}
-            (before, _) => return Err(format!("parts came or went: {}", before.is_some())),
+            (before, _) => {
+                return Err(format!("parts appeared or disappeared; before: {}", before.is_some()));
+            }
         }
         if before.ended && !self.ended {
-            return Err("the end was taken back".into());
+            return Err("the end was removed".into());
         }
         let removed = before.segments.iter().filter(|segment| segment.sequence < self.sequence);
         let removed = removed.filter(|segment| segment.discontinuity).count() as u64;
-        // Segments that came and went between two readings may have had more.
+        // Segments that appeared and disappeared between two requests may have had more discontinuities.
         if self.discontinuity_sequence < before.discontinuity_sequence + removed {
             return Err(format!("{} discontinuities are counted", self.discontinuity_sequence));
         }
@@ -137,7 +139,7 @@ pub fn index(text: &str) -> Result<Index, String> {
     Ok(Index { attributes, media: media.ok_or("no address of a media playlist")? })
 }
 
-/// What stands before the next address.
+/// The tags before the next address.
 #[derive(Default)]
 struct Pending {
     duration: Option<f64>,
@@ -171,7 +173,7 @@ pub fn media(text: &str) -> Result<Media, String> {
                 value,
             ) => {
                 if init.is_some() || header.insert(tag, value).is_some() {
-                    return Err(wrong("a tag of the head, late or again"));
+                    return Err(wrong("a header tag that is late or repeated"));
                 }
             }
             ("#EXT-X-MAP", list) => {
@@ -187,7 +189,7 @@ pub fn media(text: &str) -> Result<Media, String> {
                 pending.duration = Some(duration(value).ok_or_else(|| wrong("no duration"))?)
             }
             ("#EXT-X-ENDLIST", "") => ended = true,
-            // What they say is read below; a playlist without their head has none.
+            // Tags about parts are parsed below; without their header tags a playlist has no parts.
             ("#EXT-X-PART" | "#EXT-X-PRELOAD-HINT", _) if header.contains_key("#EXT-X-PART-INF") => {}
             (tag, _) if tag.starts_with('#') => return Err(wrong("a tag that was not expected")),
             _ => {
@@ -248,7 +250,7 @@ fn finish(header: &BTreeMap<&str, &str>, segments: Vec<Segment>, ended: bool) ->
     })
 }
 
-/// Numbered lines behind `#EXTM3U`.
+/// Numbered lines after `#EXTM3U`.
 fn lines(text: &str) -> Result<impl Iterator<Item = (usize, &str)>, String> {
     if !text.ends_with('\n') || text.contains(['\r', '\u{feff}']) || text.contains("\n\n") {
         return Err("the lines are not plain".into());
@@ -266,7 +268,7 @@ fn number_of(header: &BTreeMap<&str, &str>, tag: &str) -> Result<u64, String> {
     header.get(tag).and_then(|value| value.parse().ok()).ok_or_else(|| format!("no number in {tag}"))
 }
 
-/// A relative address without a query: nothing of ours needs more, and a key would stand in the query.
+/// A relative address without a query: the service needs no query here, and a key would be in it.
 fn name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
     if text.starts_with('/') || text.contains("..") || !text.bytes().all(plain) {
@@ -289,7 +291,7 @@ fn attributes(list: &str) -> Result<BTreeMap<String, String>, String> {
             None => after.split_once(',').unwrap_or((after, "")),
         };
         if found.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(format!("{key} stands twice in {list}"));
+            return Err(format!("{key} is repeated in {list}"));
         }
         rest = after;
     }

@@ -12,7 +12,7 @@ const PORTS: u16 = 12_000;
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// One port, ours until this is dropped, whether something listens on it or not.
+/// One port, reserved for the test until this is dropped, whether something listens on it or not.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
@@ -20,7 +20,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Takes a port that no other test has and nothing listens on.
+    /// Reserves a port that no other test has and on which nothing listens.
     ///
     /// # Panics
     /// When all ports of the range are taken.

@@ -1,5 +1,5 @@
-//! A PostgreSQL server of the tests' own: in a new folder, at a port of its own, with a password and TLS, mostly without
-//! a thought for power loss. It ends with the thread that started it, however that ends.
+//! A PostgreSQL server for tests: in a new folder, at its own port, with a password and TLS, and mostly without protection against
+//! power loss. It always ends with the thread that started it.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::ports::Port;
 use crate::process::{Process, read_lossy};
 use crate::wait::{seconds, until};
 
-/// Where Debian's packages are, a folder for each version.
+/// Folder of Debian's packages, with a folder for each version.
 const PACKAGES: &str = "/usr/lib/postgresql";
-/// The server refuses to run as root; this account is everywhere and owns nothing.
+/// The server refuses to run as root. This account exists on every system and owns no files.
 const ACCOUNT: &str = "nobody";
-/// The one role, which may do everything.
+/// The only role, with all rights.
 const ROLE: &str = "satcast";
 /// Must never appear in output.
 pub const PASSWORD: &str = "correct-horse-battery";
@@ -89,7 +89,7 @@ impl Postgres {
         let _ = self.ask("postgres", &format!("CREATE DATABASE {name}"));
     }
 
-    /// Asks a database, as psql shows it.
+    /// Runs a query; returns the output of psql.
     ///
     /// # Panics
     /// When that fails.
@@ -103,17 +103,17 @@ impl Postgres {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// Stops it at once, as a crash does.
+    /// Stops the server at once, like a crash.
     ///
     /// # Panics
-    /// When it is stopped already.
+    /// When it is not running.
     pub fn kill(&mut self) {
         let mut process = self.process.take().expect("a running PostgreSQL");
         quit(process.id());
         let _ = process.wait(seconds(20));
     }
 
-    /// Starts it on the data it has.
+    /// Starts the server on its existing data.
     ///
     /// # Panics
     /// When it does not start.
@@ -165,7 +165,7 @@ impl Postgres {
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A certificate for `localhost`, and the one that it was signed with.
+    /// A certificate for `localhost`, and the certificate of its authority.
     fn make_certificates(&self) {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -196,7 +196,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Ended in its own way, it takes its children along.
+        // A regular end of the server also ends its child processes.
         if let Some(process) = &self.process {
             quit(process.id());
         }
@@ -221,7 +221,7 @@ fn pem(what: &str, bytes: &[u8]) -> String {
 
 /// Asks the server to end at once, its children with it.
 fn quit(id: u32) {
-    // Fails only when it has ended already.
+    // Fails only when the server has ended already.
     let _ = Command::new("kill").args(["-QUIT", &id.to_string()]).status();
 }
 

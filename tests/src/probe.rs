@@ -13,7 +13,7 @@ use crate::playlist::Segment;
 use crate::process::guarded;
 use crate::record::{Record, Track};
 
-/// Times in ffprobe's answers have six digits, EXTINF five.
+/// Times of ffprobe have six decimals, EXTINF five.
 const ROUNDING_SECONDS: f64 = 0.000_1;
 
 /// One packet of a segment, as ffprobe sees it.
@@ -29,7 +29,7 @@ pub struct Packet {
     pub keyframe: bool,
 }
 
-/// What one track of a file is.
+/// The properties of one track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// ffmpeg's name of the codec.
@@ -74,14 +74,13 @@ pub fn streams(chunk: &Chunk) -> Vec<Stream> {
     answer["streams"].as_array().into_iter().flatten().map(stream).collect()
 }
 
-/// Expects of every segment: it begins with a keyframe, times of decoding rise, its frames follow each other without a
-/// gap up to the next segment, and EXTINF is its real length within a frame, as is the sum of all up to it. Gives the
-/// packets of each.
+/// Expects that every segment begins with a keyframe, that decoding times rise, that frames have no gap up to the next segment, and
+/// that EXTINF and the sum of all EXTINF values so far are right to within a frame. Returns the packets of each segment.
 ///
 /// The frames are those of the video, or of the audio where no segment has video.
 ///
 /// # Panics
-/// With the first segment that is otherwise.
+/// With the first segment that breaks a rule.
 #[track_caller]
 pub fn assert_segments(chunks: &[Chunk]) -> Vec<Vec<Packet>> {
     let all: Vec<Vec<Packet>> = chunks.iter().map(packets).collect();
@@ -98,7 +97,11 @@ pub fn assert_segments(chunks: &[Chunk]) -> Vec<Vec<Packet>> {
         assert_times_rise(entry, &all[at]);
         let here = of_track(&all[at], lead);
         assert!(here[0].keyframe, "{entry:?} does not begin with a keyframe: {:?}", here[0]);
-        assert_eq!(here.len(), span.durations.len(), "ffprobe sees other frames than {entry:?} states");
+        assert_eq!(
+            here.len(),
+            span.durations.len(),
+            "ffprobe finds other frames than the boxes of {entry:?}"
+        );
         let last = span.start + span.seconds();
         let next = chunks.get(at + 1).map(|next| &next.entry);
         if next.is_some_and(|next| !next.discontinuity && next.sequence == entry.sequence + 1) {
@@ -113,7 +116,7 @@ pub fn assert_segments(chunks: &[Chunk]) -> Vec<Vec<Packet>> {
     all
 }
 
-/// The times that a segment states.
+/// The times in the boxes of a segment.
 ///
 /// # Panics
 /// When they cannot be read.
@@ -139,7 +142,7 @@ pub fn of_track(packets: &[Packet], track: Track) -> Vec<Packet> {
     packets.iter().copied().filter(|packet| packet.track == track).collect()
 }
 
-/// Expects that ffmpeg decodes the segments without a word, those of each initialization segment in one go.
+/// Expects that ffmpeg decodes the segments without a message, those of one initialization segment together.
 ///
 /// # Panics
 /// With the output of ffmpeg.
@@ -155,8 +158,8 @@ pub fn assert_decodes(chunks: &[Chunk]) {
 
 /// Expects that ffmpeg plays `url` for `seconds` without an error; gives the number of decoded frames.
 ///
-/// Warnings are not looked at: it has one for every live stream of fragmented MP4, as it loads the initialization
-/// segment again with each playlist.
+/// Warnings are ignored: ffmpeg warns about every live stream of fragmented MP4, as it loads the initialization segment again with
+/// each playlist.
 ///
 /// # Panics
 /// With the output of ffmpeg.
@@ -184,7 +187,7 @@ pub fn assert_plays(url: &str, seconds: u64) -> u64 {
     frames.and_then(|frames| frames.trim().parse().ok()).unwrap_or_else(|| panic!("no frame: {progress}"))
 }
 
-/// The H.264 and AAC packets of segments of one initialization segment, as ffmpeg takes them out; without parameter sets inside frames.
+/// The H.264 and AAC packets of segments with one initialization segment, read by ffmpeg, without parameter sets inside frames.
 ///
 /// # Panics
 /// When ffmpeg cannot.
@@ -199,7 +202,7 @@ pub fn records(chunks: &[Chunk]) -> Vec<Record> {
     flv::read_without_sets(&flv)
 }
 
-/// A hash of each packet of one track of segments of one initialization segment.
+/// A hash of each packet of one track, for segments with one initialization segment.
 ///
 /// # Panics
 /// When ffprobe cannot read them.
@@ -263,7 +266,7 @@ fn assert_silent(what: &str, output: &Output) {
     assert!(output.status.success() && said.trim().is_empty(), "{what}: {}: {said}", output.status);
 }
 
-/// A file of bytes that goes with its folder.
+/// A file that is deleted with its folder.
 struct Scratch {
     folder: TempDir,
     path: PathBuf,

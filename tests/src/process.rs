@@ -55,7 +55,7 @@ impl Process {
         self.child.stdin.take()
     }
 
-    /// What it printed so far.
+    /// The output so far.
     #[must_use]
     pub fn log(&self) -> String {
         read_lossy(&self.log)
@@ -97,7 +97,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Stops it where it is, without a word to anyone, until [`Self::thaw`].
+    /// Suspends the process until [`Self::thaw`].
     ///
     /// # Panics
     /// When it has ended.
@@ -129,7 +129,7 @@ impl Process {
         let children =
             std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.id())).unwrap_or_default();
         let children = children.split_whitespace().filter_map(|id| id.parse().ok().map(Pid::from_raw));
-        // A child that ends between the listing and the reading counts no more: benchmarks run in a steady state.
+        // A child that ends between the listing and the reading is not counted: benchmarks run in a steady state.
         children
             .filter_map(cpu_of)
             .fold(cpu_of(self.pid()).expect("CPU clock of a child of ours"), |sum, cpu| sum + cpu)
@@ -168,7 +168,7 @@ fn append(path: &Path) -> File {
     opened.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()))
 }
 
-/// The text of a file that may not be there yet and may hold anything.
+/// The text of a file that may not exist yet, with invalid UTF-8 replaced.
 pub(crate) fn read_lossy(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }

@@ -16,11 +16,11 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// A request of a webhook: its headers, names in lower case, and its body as text.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The path that was asked for.
+    /// The requested path.
     pub path: String,
     /// Headers by name.
     pub headers: Map<String, Value>,
-    /// The body as it came.
+    /// The received body.
     pub body: String,
 }
 
@@ -36,7 +36,7 @@ impl Received {
     }
 }
 
-/// Takes every request with 204 and remembers it; ends with the process.
+/// Answers every request with 204 and records it; ends with the process.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
@@ -57,7 +57,7 @@ impl Receiver {
         let noted = Arc::clone(&received);
         std::thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
-                // A request that breaks off is none.
+                // An incomplete request is ignored.
                 if let Some(request) = take(socket) {
                     noted.lock().push(request);
                 }
@@ -72,13 +72,13 @@ impl Receiver {
         format!("http://{}/in", self.address)
     }
 
-    /// What came so far.
+    /// The requests so far.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.received.lock().clone()
     }
 
-    /// How many came so far.
+    /// The number of requests so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.received.lock().len()

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// Largest difference of a packet's time after a container with another clock, milliseconds: both round once.
+/// Largest change of a packet's time by a container with another clock, in milliseconds: both sides round once.
 pub const CARRIED_MILLIS: i64 = 2;
 
 /// Kind of a track.
@@ -88,11 +88,11 @@ pub fn media(records: &[Record]) -> Vec<Record> {
 /// # Panics
 /// With the first difference.
 #[track_caller]
-pub fn assert_complete(who: &str, sent: &[Record], got: &[Record]) {
+pub fn assert_complete(receiver: &str, sent: &[Record], got: &[Record]) {
     let sent = media(sent);
-    assert_configured(who, got);
-    assert_run(who, &sent, &without_config(got));
-    assert_eq!(sent.len(), without_config(got).len(), "{who} did not get every packet");
+    assert_configured(receiver, got);
+    assert_run(receiver, &sent, &without_config(got));
+    assert_eq!(sent.len(), without_config(got).len(), "{receiver} did not get every packet");
 }
 
 /// Expects that `got` is a gapless run of `sent` that begins at one of its keyframes; gives the place of that
@@ -101,9 +101,9 @@ pub fn assert_complete(who: &str, sent: &[Record], got: &[Record]) {
 /// # Panics
 /// With the first difference.
 #[track_caller]
-pub fn assert_run_from_keyframe(who: &str, sent: &[Record], got: &[Record]) -> usize {
-    assert_configured(who, got);
-    assert_media_run(who, sent, got)
+pub fn assert_run_from_keyframe(receiver: &str, sent: &[Record], got: &[Record]) -> usize {
+    assert_configured(receiver, got);
+    assert_media_run(receiver, sent, got)
 }
 
 /// The same for a later part of the received media, whose configuration may have come before.
@@ -111,25 +111,25 @@ pub fn assert_run_from_keyframe(who: &str, sent: &[Record], got: &[Record]) -> u
 /// # Panics
 /// With the first difference.
 #[track_caller]
-pub fn assert_media_run(who: &str, sent: &[Record], got: &[Record]) -> usize {
+pub fn assert_media_run(receiver: &str, sent: &[Record], got: &[Record]) -> usize {
     let sent = media(sent);
     let got_media = without_config(got);
-    let first = got_media.first().unwrap_or_else(|| panic!("{who} got no media"));
-    assert!(first.starts_stream(), "{who} got something else than a keyframe first: {first:?}");
+    let first = got_media.first().unwrap_or_else(|| panic!("{receiver} got no media"));
+    assert!(first.starts_stream(), "the first packet of {receiver} is not a keyframe: {first:?}");
     let at = sent.iter().position(|record| record.digest == first.digest);
-    let at = at.unwrap_or_else(|| panic!("{who} got a first packet that was never sent: {first:?}"));
-    assert_run(who, &sent[at..], &got_media);
+    let at = at.unwrap_or_else(|| panic!("{receiver} got a first packet that was never sent: {first:?}"));
+    assert_run(receiver, &sent[at..], &got_media);
     at
 }
 
-/// Expects that each track of `got` is a gapless run of that track in `sent`, and that both have one offset for all
-/// times, to within `millis` (at least [`CARRIED_MILLIS`]): what a container with a finer clock and another order of
-/// packets keeps. Gives the time in `sent` of the first that came, in milliseconds.
+/// Expects that each track of `got` is a gapless run of that track in `sent`, and that all times have one offset, to within `millis`
+/// (at least [`CARRIED_MILLIS`]). A container with a finer clock and another order of packets keeps this. Returns the time in `sent`
+/// of the first received packet, in milliseconds.
 ///
 /// # Panics
 /// With the first difference.
 #[track_caller]
-pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) -> i64 {
+pub fn assert_carried(receiver: &str, sent: &[Record], got: &[Record], millis: i64) -> i64 {
     let (mut offset, mut began) = (None, i64::MAX);
     for track in [Track::Video, Track::Audio] {
         let of_track = |records: &[Record]| -> Vec<Record> {
@@ -138,11 +138,11 @@ pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) -
         let (sent, got) = (of_track(sent), of_track(got));
         let digests = |records: &[Record]| records.iter().map(|record| record.digest).collect::<Vec<_>>();
         let (all, here) = (digests(&sent), digests(&got));
-        assert!(all.is_empty() || !here.is_empty(), "{who} got nothing of {track:?}");
+        assert!(all.is_empty() || !here.is_empty(), "{receiver} got nothing of {track:?}");
         let Some(first) = got.first() else { continue };
         let at = all.windows(here.len()).position(|window| window == here);
         let at = at.unwrap_or_else(|| {
-            panic!("{who} got {} packets of {track:?} that were never sent so", here.len())
+            panic!("{receiver} got {} packets of {track:?} that differ from the sent ones", here.len())
         });
         let offset = *offset.get_or_insert(first.dts_ms - sent[at].dts_ms);
         began = began.min(sent[at].dts_ms);
@@ -151,7 +151,7 @@ pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) -
             let wrong = shift(sent.dts_ms, got.dts_ms) || shift(sent.pts_ms, got.pts_ms);
             assert!(
                 !wrong && sent.keyframe == got.keyframe,
-                "{who}: {sent:?} came as {got:?}, offset {offset} ms"
+                "{receiver}: {sent:?} came as {got:?}, offset {offset} ms"
             );
         }
     }
@@ -163,14 +163,14 @@ pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) -
 /// # Panics
 /// With the first pair that does.
 #[track_caller]
-pub fn assert_times_never_go_back(who: &str, got: &[Record]) {
+pub fn assert_times_never_go_back(receiver: &str, got: &[Record]) {
     for track in [Track::Video, Track::Audio] {
         let times: Vec<&Record> =
             got.iter().filter(|record| record.track == track && !record.config).collect();
         for pair in times.windows(2) {
             assert!(
                 pair[0].dts_ms <= pair[1].dts_ms,
-                "{who}: time goes back from {:?} to {:?}",
+                "{receiver}: time goes back from {:?} to {:?}",
                 pair[0],
                 pair[1]
             );
@@ -185,35 +185,44 @@ fn without_config(records: &[Record]) -> Vec<Record> {
 /// Each track's configuration comes before its first media packet.
 ///
 /// # Panics
-/// When a track is missing or starts otherwise.
+/// When a track is missing or starts with media.
 #[track_caller]
-pub fn assert_configured(who: &str, got: &[Record]) {
+pub fn assert_configured(receiver: &str, got: &[Record]) {
     for track in [Track::Video, Track::Audio] {
         let first = got.iter().find(|record| record.track == track);
-        let first = first.unwrap_or_else(|| panic!("{who} got no packet of {track:?} among {}", got.len()));
-        assert!(first.config, "{who} got media of {track:?} before its configuration: {first:?}");
+        let first =
+            first.unwrap_or_else(|| panic!("{receiver} got no packet of {track:?} among {}", got.len()));
+        assert!(first.config, "{receiver} got media of {track:?} before its configuration: {first:?}");
     }
 }
 
 /// `got` equals the beginning of `sent`, in order, with one offset for all times.
 #[track_caller]
-fn assert_run(who: &str, sent: &[Record], got: &[Record]) {
+fn assert_run(receiver: &str, sent: &[Record], got: &[Record]) {
     let (Some(first_sent), Some(first_got)) = (sent.first(), got.first()) else {
-        panic!("{who} got {} media packets of {}", got.len(), sent.len());
+        panic!("{receiver} got {} media packets of {}", got.len(), sent.len());
     };
     let offset = first_got.dts_ms - first_sent.dts_ms;
     for (index, (sent, got)) in sent.iter().zip(got).enumerate() {
         let expected = Record { dts_ms: sent.dts_ms + offset, pts_ms: sent.pts_ms + offset, ..sent.clone() };
-        assert_eq!(expected, *got, "{who}: media packet {index} differs (times with offset {offset} ms)");
+        assert_eq!(
+            expected, *got,
+            "{receiver}: media packet {index} differs (times with offset {offset} ms)"
+        );
     }
-    assert!(got.len() <= sent.len(), "{who} got {} media packets, only {} were sent", got.len(), sent.len());
+    assert!(
+        got.len() <= sent.len(),
+        "{receiver} got {} media packets, only {} were sent",
+        got.len(),
+        sent.len()
+    );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Configuration of both tracks, then three keyframe groups of four frames, audio between them.
+    /// Configuration of both tracks, then three GOPs of four frames, with audio between them.
     fn stream() -> Vec<Record> {
         let mut records = vec![
             Record::new(Track::Video, true, false, (0, 0), b"avcC"),

@@ -1,4 +1,4 @@
-//! An S3 server in the test's own process that checks signatures, and can have a bad day.
+//! An S3 server in the test's own process that checks signatures and can fail on request.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl Store {
         Self::with_skew(S3Config::default().presigned_url_max_skew_time_secs)
     }
 
-    /// The same for a service whose clock is moved: it takes requests of any time.
+    /// The same for a service with a manipulated clock: it accepts requests of any time.
     ///
     /// # Panics
     /// When it cannot.
@@ -93,22 +93,22 @@ impl Store {
         })
     }
 
-    /// From now on it works.
+    /// Works again from now on.
     pub fn recover(&self) {
         self.health.store(WELL, Ordering::SeqCst);
     }
 
-    /// From now on every connection is closed at once.
+    /// Closes every connection at once from now on.
     pub fn vanish(&self) {
         self.health.store(GONE, Ordering::SeqCst);
     }
 
-    /// From now on it answers every request with `status`.
+    /// Answers every request with `status` from now on.
     pub fn refuse(&self, status: u16) {
         self.health.store(status, Ordering::SeqCst);
     }
 
-    /// Where the object `key` lies, there or not.
+    /// The file of the object `key`, which may not exist.
     #[must_use]
     pub fn file(&self, key: &str) -> PathBuf {
         self.root.path().join(BUCKET).join(key)
@@ -132,7 +132,7 @@ fn collect(bucket: &Path, folder: &Path, keys: &mut Vec<String>) {
             collect(bucket, &path, keys);
         } else if let Ok(key) = path.strip_prefix(bucket) {
             let key = key.to_string_lossy().into_owned();
-            // What the store is still writing has another name.
+            // Objects that the store is still writing have other names.
             if !key.contains(".tmp.") {
                 keys.push(key);
             }

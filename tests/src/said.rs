@@ -1,13 +1,13 @@
-//! Texts of the service by which alone an outcome is known from outside: lines of its log without a code, reasons of a destination.
+//! Texts of the service that tests need because nothing else shows an outcome: log lines without a code, reasons of a destination.
 //!
-//! Each stands here once, so that another wording changes this file and no test. What has a code, a state or an exit status is judged by that.
+//! Each is here once, so that a new wording changes this file and no test. Tests use a code, a state or an exit status where one exists.
 
 /// Log: beginning of a line about the process of an isolated driver; its name follows.
 pub const DRIVER_PROCESS: &str = "the process of driver ";
-/// Log: it crashed so many times that nothing new is given to it.
+/// Log: the driver crashed so often that it is set aside.
 pub const CRASHED_THREE_TIMES: &str = "crashed 3 times";
-/// Log: how a line begins of a destination that failed and comes again; `attempt=` says how often it failed in a row.
-pub const COMES_AGAIN: &str = "destination failed; retrying";
+/// Log: beginning of a line about a destination that failed and reconnects; `attempt=` counts the failures in a row.
+pub const RECONNECTS: &str = "destination failed; retrying";
 /// Log: too many accounts failed; no account may use the driver.
 pub const FOR_EACH_ACCOUNT: &str = "for each of";
 /// Log: a call did not return in time.
@@ -30,15 +30,15 @@ pub const NEW_CONFIGURATION: &str = "new configuration for a running destination
 pub const PANICKED_THREE_TIMES: &str = "panicked 3 times";
 /// Reason: a driver is set aside for one account.
 pub const FOR_ONE_ACCOUNT: &str = "for this account";
-/// Reason of a driver that was to be replaced by a file that is none.
-pub const GOES_ON: &str = "runs on without the refused change";
+/// Reason: the file that should replace a running driver is not a driver.
+pub const KEEPS_RUNNING: &str = "runs on without the refused change";
 /// Log: the drivers folder is not trusted; running drivers are kept.
-pub const NOT_LOOKED_AT: &str = "driver not checked";
+pub const NOT_CHECKED: &str = "driver not checked";
 /// Log: a configuration cannot be read at a reload.
 pub const RELOAD_REFUSED: &str = "the running one stays in use";
 /// Log: a session ended.
 pub const SESSION_ENDED: &str = "session ended";
-/// Log: a minute cannot be written down.
+/// Log: a minute cannot be stored.
 pub const CHARGE_WAITS: &str = "a minute cannot be charged";
 /// Log: a certificate was replaced by a newer one.
 pub const CERTIFICATE_RENEWED: &str = "certificate was renewed";
@@ -46,9 +46,9 @@ pub const CERTIFICATE_RENEWED: &str = "certificate was renewed";
 pub const NO_PAIR: &str = "does not belong to the certificate";
 /// Refusal: the certificate's file cannot be read.
 pub const NO_CERTIFICATE: &str = "cannot read [ingest] tls_cert";
-/// Refusal: the key file of a database is not there.
+/// Refusal: the key file of a database is missing.
 pub const NO_KEY_FILE: &str = "secret.key is missing";
-/// Refusal: another service has the database.
+/// Refusal: another service uses the database.
 pub const DATABASE_IN_USE: &str = "another satcast is running";
 /// Reason: a destination would send a stream into itself.
 pub const SENDS_INTO_ITSELF: &str = "comes from this stream itself";
@@ -68,7 +68,7 @@ pub const NOT_ACCEPTED_IN_TIME: &str = "did not accept the stream within";
 pub const CONNECTION_CLOSED: &str = "closed the connection";
 /// Reason: nothing listens at the address.
 pub const CONNECTION_REFUSED: &str = "refused";
-/// Reason: no server of names knows the host.
+/// Reason: no name server knows the host.
 pub const NAME_UNKNOWN: &str = "cannot resolve";
 /// Reason: no authority trusted by the service signed the server's certificate.
 pub const UNKNOWN_AUTHORITY: &str = "not signed by an authority";
@@ -76,7 +76,8 @@ pub const UNKNOWN_AUTHORITY: &str = "not signed by an authority";
 pub const ANOTHER_NAME: &str = "is for another host name";
 /// Reason: the server does not answer to TLS.
 pub const NO_TLS: &str = "does not speak TLS";
-/// Log: why publishers were refused: an unknown key, a second one, bytes of another protocol, a hostile message, none in time.
+/// Log: reasons for refused publishers: an unknown key, a second publisher, bytes of another protocol, a hostile message, no publish
+/// in time.
 pub const REFUSED_PUBLISHERS: [&str; 5] =
     ["unknown stream key", "already publishing", "not plain rtmp", "nested too deep", "no publish within"];
 /// Log: drivers built from one source that are refused: the case, and a part of the reason.
@@ -107,7 +108,7 @@ pub const REFUSED_DRIVERS: &[(&str, &str)] = &[
     ("pinned", "pins 0000"),
     ("world", "writable by its group or by everyone"),
 ];
-/// Log: files that are no library of this machine, and a part of the reason.
+/// Log: files that are not a library for this machine, and a part of the reason.
 pub const REFUSED_FILES: &[(&str, &str)] = &[
     ("text", "cannot be opened"),
     ("empty", "cannot be opened"),

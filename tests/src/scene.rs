@@ -1,4 +1,4 @@
-//! A stream with an rtmp destination that must lose nothing, and drivers beside it that do their worst.
+//! A stream with an rtmp destination that must lose nothing, and failing or hostile drivers beside it.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,9 +21,9 @@ use crate::wait::{self, seconds};
 
 /// Id of the driver that fails on request, and its destination type.
 pub const HOSTILE: &str = "panic";
-/// Media packets that the healthy destination gets after all that happened beside it: two seconds and a keyframe.
+/// Media packets that the healthy destination must still get at the end: two seconds and a keyframe.
 const PACKETS_AFTER: usize = 200;
-/// What its destinations must keep to themselves.
+/// A secret that the destinations must not reveal.
 pub const TOKEN: &str = "very-secret-token";
 
 /// The service, the stream, and its receiver.
@@ -31,11 +31,11 @@ pub const TOKEN: &str = "very-secret-token";
 pub struct Scene {
     /// The service.
     pub service: Service,
-    /// Its owner's view of it.
+    /// The API of the owner.
     pub api: Api,
-    /// What is published.
+    /// The published source.
     pub source: Source,
-    /// Where the healthy destination sends to.
+    /// The server of the healthy destination.
     pub sink: Sink,
     /// The stream of all destinations.
     pub stream: Stream,
@@ -44,7 +44,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// With the driver that fails on request, isolated as it is said (`thread` or `process`).
+    /// A scene with the driver that fails on request; `isolation` is `thread` or `process`.
     ///
     /// # Panics
     /// When anything does not start.
@@ -102,7 +102,7 @@ impl Scene {
         crate::author::add(&self.api, &self.stream, kind, config)
     }
 
-    /// Publishes the source until [`Self::finish`]; media is arriving at the healthy destination then.
+    /// Publishes the source until [`Self::finish`]; returns when media arrives at the healthy destination.
     ///
     /// # Panics
     /// When it does not arrive.
@@ -114,13 +114,13 @@ impl Scene {
         encoder
     }
 
-    /// Ends the stream a while after all that happened; the healthy destination must have got everything.
+    /// Ends the stream after some more media, and expects that the healthy destination got everything.
     ///
     /// # Panics
     /// When it did not, when the service ended, or when the service revealed the token.
     #[track_caller]
     pub fn finish(&mut self, encoder: &mut Encoder) {
-        self.goes_on(PACKETS_AFTER);
+        self.continues(PACKETS_AFTER);
         let sent = encoder.end();
         self.sink.wait_until_left(seconds(20));
         assert_complete("the healthy sink", &sent, &self.sink.records());
@@ -129,12 +129,12 @@ impl Scene {
         self.service.assert_not_logged(&[("the driver's token", TOKEN)]);
     }
 
-    /// Waits until the healthy destination has got so many more packets.
+    /// Waits until the healthy destination has got `packets` more.
     ///
     /// # Panics
     /// When they do not come.
     #[track_caller]
-    pub fn goes_on(&self, packets: usize) {
+    pub fn continues(&self, packets: usize) {
         let before = self.sink.wait_for_media(0, seconds(0));
         self.sink.wait_for_media(before + packets, seconds(60));
     }
@@ -159,7 +159,7 @@ pub fn built() -> PathBuf {
 #[track_caller]
 pub fn compile(sources: &[&Path], library: &Path, flags: &[&str]) {
     let include = root().join("plugin-api/include");
-    // Symbols that are nowhere are the case of a test.
+    // A test needs undefined symbols.
     let plain = ["-O1", "-shared", "-fPIC", "-pthread", "-fexceptions", "-Wall", "-Wextra", "-Werror"];
     run(Command::new("cc")
         .args(plain)
@@ -195,7 +195,7 @@ pub fn children(service: &Service) -> Vec<i32> {
     found
 }
 
-/// Waits until none of these processes is there.
+/// Waits until all of these processes have ended.
 ///
 /// # Panics
 /// When one stays.

@@ -18,7 +18,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// Lines of the service's log that a failing test prints.
 const LOG_TAIL_LINES: usize = 80;
-/// The account that a started service has.
+/// Name of the account that [`Setup::start`] creates.
 pub const ACCOUNT: &str = "tester";
 
 /// The binary to test: `SATCAST_BIN`, or the debug build.
@@ -56,7 +56,7 @@ impl Setup {
         self
     }
 
-    /// Takes encoders over TLS too, with the certificate and key in these files.
+    /// Accepts encoders over TLS too, with the certificate and key in these files.
     #[must_use]
     pub fn rtmps(self, pair: &Pair) -> Self {
         let (cert, key) = (pair.cert.to_string_lossy(), pair.key.to_string_lossy());
@@ -140,8 +140,7 @@ impl Service {
         self.process = Some(process);
     }
 
-    /// Speaks https from the next start on, with the certificate and key in these files. The API is out of the tests' reach
-    /// then.
+    /// Uses https from the next start on, with the certificate and key in these files. Tests cannot use the API then.
     pub fn use_https(&mut self, pair: &Pair) {
         self.https = true;
         for (name, path) in [("CERT", &pair.cert), ("KEY", &pair.key)] {
@@ -153,7 +152,7 @@ impl Service {
 
     fn ready(&self) -> Result<(), String> {
         if self.https {
-            // The tests' client of the API speaks no TLS.
+            // The API client of the tests has no TLS.
             TcpStream::connect(self.http.address()).map_err(|error| format!("https: {error}"))?;
         } else {
             let answer = Api::new(&self.base(), None).try_get("/api/public/config")?;
@@ -248,7 +247,7 @@ impl Service {
         Api::new(&self.base(), Some(self.key()))
     }
 
-    /// The API with one more key of `account`: limits of requests are those of a key.
+    /// The API with another key of `account`, because each key has its own rate limit.
     ///
     /// # Panics
     /// When there is no such account.
@@ -274,7 +273,7 @@ impl Service {
         format!("http{}://{}", if self.https { "s" } else { "" }, self.http.address())
     }
 
-    /// Where encoders connect.
+    /// The address for encoders.
     #[must_use]
     pub fn rtmp_address(&self) -> SocketAddr {
         self.rtmp.address()
@@ -286,7 +285,7 @@ impl Service {
         format!("rtmp://{}/live/{stream_key}", self.rtmp.address())
     }
 
-    /// Where encoders connect that speak TLS.
+    /// The address for encoders with TLS.
     ///
     /// # Panics
     /// When it was set up without.
@@ -304,13 +303,13 @@ impl Service {
         format!("rtmps://{}/live/{stream_key}", self.rtmps_address())
     }
 
-    /// The folder it works in; its data is in `data` below.
+    /// The working folder; the data folder is `data` in it.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// All that it printed, over every start.
+    /// The output of all starts.
     #[must_use]
     pub fn log(&self) -> String {
         read_lossy(&self.log_path())
@@ -337,7 +336,7 @@ impl Service {
         let log = self.log();
         for (what, secret) in secrets {
             let line = log.lines().position(|line| line.contains(secret));
-            assert!(line.is_none(), "{what} stands in line {} of the log", line.unwrap_or_default() + 1);
+            assert!(line.is_none(), "{what} is in line {} of the log", line.unwrap_or_default() + 1);
         }
     }
 
@@ -346,7 +345,7 @@ impl Service {
     }
 
     fn environment(&self, command: &mut Command) {
-        // Variables of ours (SATCAST_BIN and the like) would be unknown settings to the service.
+        // Variables of the tests (SATCAST_BIN and others) would be unknown settings of the service.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SATCAST_") {
                 command.env_remove(name);

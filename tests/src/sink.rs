@@ -25,16 +25,16 @@ const STALLED_BUFFER_BYTES: usize = 16 * 1024;
 const SLOW_READS_PER_SECOND: usize = 20;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// What a sink does with a publisher.
+/// Behaviour of a sink towards a publisher.
 #[derive(Clone, Debug)]
 pub enum Behaviour {
     /// Keeps a record of every packet.
     Record,
-    /// Reads and forgets: as cheap as a sink can be, for benchmarks.
+    /// Reads and discards, as cheaply as possible, for benchmarks.
     Discard,
     /// Accepts the publish and then never reads again.
     Stall,
-    /// Reads so many bytes a second and no more.
+    /// Reads this many bytes a second.
     Slow(usize),
     /// Refuses the publish.
     Refuse {
@@ -45,14 +45,14 @@ pub enum Behaviour {
     },
 }
 
-/// A packet that came in.
+/// A received packet.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// The packet.
     pub record: Record,
-    /// When it came.
+    /// Time of arrival.
     pub at: Instant,
-    /// Over which accepted publish, counted from 1.
+    /// Number of its accepted publish, from 1.
     pub publish: usize,
 }
 
@@ -76,7 +76,7 @@ struct Shared {
     bytes: AtomicU64,
 }
 
-/// One life of the sink, between two kills.
+/// One run of the sink, between two kills.
 #[derive(Debug)]
 struct Running {
     life: Arc<Life>,
@@ -139,7 +139,7 @@ impl Sink {
         let Some(running) = self.running.take() else { return };
         running.life.over.store(true, Ordering::SeqCst);
         for socket in running.life.sockets.lock().drain(..) {
-            // Fails only when the other side was faster.
+            // Fails only when the other side has closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
         let joined = running.thread.join();
@@ -160,7 +160,7 @@ impl Sink {
         self.port.address()
     }
 
-    /// Everything that came, in order.
+    /// All received packets, in order.
     #[must_use]
     pub fn arrivals(&self) -> Vec<Arrival> {
         self.shared.arrivals.lock().clone()
@@ -189,25 +189,25 @@ impl Sink {
         self.shared.names.lock().clone()
     }
 
-    /// How many publishes it accepted.
+    /// Number of accepted publishes.
     #[must_use]
     pub fn publishes(&self) -> usize {
         self.shared.publishes.load(Ordering::SeqCst)
     }
 
-    /// How many publishes were asked for, refused ones included.
+    /// Number of requested publishes, including refused ones.
     #[must_use]
     pub fn attempts(&self) -> usize {
         self.shared.attempts.load(Ordering::SeqCst)
     }
 
-    /// How many bytes it read.
+    /// Number of bytes read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::SeqCst)
     }
 
-    /// Waits until it has media packets (no configuration), at least `count`; gives how many.
+    /// Waits until it has at least `count` media packets (no configuration); returns their number.
     ///
     /// # Panics
     /// When it has not after `limit`.
@@ -221,7 +221,7 @@ impl Sink {
 }
 
 impl Sink {
-    /// Waits until every publisher has left and all it sent is kept.
+    /// Waits until every publisher has left and all of its packets are recorded.
     ///
     /// # Panics
     /// When one is still connected after `limit`.
@@ -268,7 +268,7 @@ fn accept(listener: &TcpListener, life: &Arc<Life>, shared: &Arc<Shared>) {
 
 /// One connection, until either side ends it.
 fn serve(mut socket: TcpStream, life: &Life, shared: &Shared) {
-    // Without it a connection that came in just before the kill would be waited for.
+    // Without it, a kill would wait for a connection that was accepted just before.
     socket.set_read_timeout(Some(POLL)).expect("a read time-out");
     let mut session = ServerSession::new(ServerConfig::default());
     let slow = match shared.behaviour {

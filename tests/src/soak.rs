@@ -25,7 +25,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// The next of a row of even numbers below 2^64 (splitmix64): enough to vary a test, and the same everywhere.
+/// The next of a sequence of uniform numbers below 2^64 (splitmix64): enough to vary a test, and reproducible.
 pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -29,7 +29,7 @@ impl Recipe {
             -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 3M -maxrate 3M -bufsize 3M -g 60 -sc_threshold 0 \
             -c:a aac -b:a 128k",
     };
-    /// 270p30 with B-frames: what a browser decodes without a graphics processor at little cost. No other source is as wide.
+    /// 270p30 with B-frames, which a browser decodes cheaply without a graphics processor. No other source has this width.
     pub const SCREEN: Self = Self {
         name: "screen-v1",
         encoding: "-f lavfi -i testsrc2=size=480x270:rate=30 -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
@@ -109,7 +109,7 @@ impl Source {
         source
     }
 
-    /// Another source, made by the first test that asks for it.
+    /// Another source, created by the first test that needs it.
     ///
     /// # Panics
     /// When ffmpeg fails.
@@ -120,8 +120,7 @@ impl Source {
         })
     }
 
-    /// One source behind the other as one stream: its codec configuration changes where they meet, `seconds` after
-    /// the beginning.
+    /// Two sources in one stream: the codec configuration changes between them, `seconds` after the beginning.
     ///
     /// # Panics
     /// When ffmpeg fails.
@@ -136,7 +135,7 @@ impl Source {
         })
     }
 
-    /// The file `name`, made when it is not there, and its packets.
+    /// The file `name`, created if it is missing, and its packets.
     fn kept(name: &str, make_it: impl FnOnce(&Path)) -> Self {
         let folder = scratch();
         let path = folder.join(format!("{name}.flv"));
@@ -153,7 +152,7 @@ impl Source {
         };
         let mut make_it = Some(make_it);
         whole(&path, &mut |path| make_it.take().expect("called once")(path));
-        // What a publisher with `-c copy` sends: it writes with the same muxer.
+        // The packets of a publisher with `-c copy`, which uses the same muxer.
         let input = path.to_str().expect("a path in UTF-8");
         whole(&copied, &mut |path| make(path, &["-i", input, "-c", "copy"]));
         Self { records: flv::read(&copied), path }

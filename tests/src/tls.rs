@@ -34,7 +34,7 @@ pub struct Pair {
 }
 
 impl Authority {
-    /// A new one, called `name`.
+    /// A new authority with this name.
     ///
     /// # Panics
     /// When it cannot be made.
@@ -96,12 +96,12 @@ impl Authority {
         let socket = TcpStream::connect(address).expect("a server that listens");
         socket.set_read_timeout(Some(HANDSHAKE_LIMIT)).expect("a limit");
         let mut stream = StreamOwned::new(session, socket);
-        // The first byte of RTMP, so that the server is heard to take it.
+        // The first byte of RTMP: the server's answer shows that it accepts RTMP.
         stream.write_all(&[3]).and_then(|()| stream.flush()).is_ok() && !stream.conn.is_handshaking()
     }
 }
 
-/// Everything that a TLS server could be, and is not: reads once and says something else.
+/// A server without TLS: it reads once and answers with other bytes.
 ///
 /// # Panics
 /// When it cannot listen.

@@ -1,15 +1,15 @@
-//! What a running process holds: memory, threads and descriptors, read from the system.
+//! Resources of a running process: memory, threads and descriptors, read from the system.
 
 use std::collections::BTreeMap;
 use std::fs::{read_dir, read_link, read_to_string};
 use std::path::PathBuf;
 
-/// A look at one process.
+/// The resources of one process at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Descriptors.
     pub files: usize,
-    /// The same by what they stand for. Numbers and paths are left out, and so are sockets, of which servers keep some for a while.
+    /// Descriptors by kind, without numbers and paths, and without sockets, of which servers keep some for a while.
     pub kinds: BTreeMap<String, usize>,
     /// Threads.
     pub threads: usize,
@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of the process `pid`, now.
+    /// The current resources of the process `pid`.
     ///
     /// # Panics
     /// When it has ended.
@@ -36,7 +36,7 @@ impl Usage {
             *drivers.entry(name.trim().to_owned()).or_default() += 1;
         }
         let (mut files, mut kinds) = (0, BTreeMap::new());
-        // One that was closed meanwhile is none.
+        // A descriptor that was closed meanwhile is not counted.
         for link in listed("fd").filter_map(|file| read_link(file.path()).ok()) {
             files += 1;
             if let Some(kind) = kind(&link.to_string_lossy()) {
@@ -50,7 +50,7 @@ impl Usage {
     }
 }
 
-/// What a descriptor stands for (`/memfd:satcast-media (deleted)`, `pipe`, `anon_inode:[eventfd]`), if it is neither socket nor path.
+/// The kind of a descriptor (`/memfd:satcast-media (deleted)`, `pipe`, `anon_inode:[eventfd]`); `None` for sockets and paths.
 fn kind(link: &str) -> Option<String> {
     let kind = link.split(":[").next().unwrap_or(link);
     match link.starts_with("/memfd:") || link.starts_with("anon_inode:") {

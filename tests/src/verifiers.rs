@@ -1,4 +1,4 @@
-//! The official libraries of Standard Webhooks, which receivers of webhooks verify with.
+//! The official libraries of Standard Webhooks, with which receivers verify webhooks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,13 +26,13 @@ impl Verifier {
     /// Each of them.
     pub const ALL: [Self; 3] = [Self::JavaScript, Self::Python, Self::Rust];
 
-    /// Whether it believes each of the requests.
+    /// Whether the library accepts each request.
     ///
     /// # Panics
     /// When it cannot be run.
     #[must_use]
     #[track_caller]
-    pub fn believes(self, secret: &str, requests: &[Received]) -> Vec<bool> {
+    pub fn accepts(self, secret: &str, requests: &[Received]) -> Vec<bool> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR"));
         match self {
             Self::JavaScript => {
@@ -47,8 +47,8 @@ impl Verifier {
             }
             Self::Rust => {
                 let webhook = Webhook::new(secret).expect("a secret of Standard Webhooks");
-                let believes = |one: &Received| webhook.verify(one.body.as_bytes(), &header_map(one)).is_ok();
-                requests.iter().map(believes).collect()
+                let accepts = |one: &Received| webhook.verify(one.body.as_bytes(), &header_map(one)).is_ok();
+                requests.iter().map(accepts).collect()
             }
         }
     }
@@ -78,7 +78,7 @@ fn by_script(mut script: Command, secret: &str, requests: &[Received]) -> Vec<bo
     assert_eq!(verdicts.len(), requests.len(), "{script:?}: {said}{errors}");
     let believed = |(request, verdict): (&Received, Value)| {
         let ok = verdict["ok"] == true;
-        // Not the whole event: JavaScript writes 0.0 as 0.
+        // Only a part of the event is compared: JavaScript writes 0.0 as 0.
         let (read, sent) = (&verdict["event"], request.json());
         assert!(!ok || (&read["id"], &read["type"]) == (&sent["id"], &sent["type"]), "not {sent}: {verdict}");
         ok

@@ -1,5 +1,5 @@
-//! The service's own wallet clients against wallets that others wrote: LNbits, and the Alby SDK's wallet service. The one test
-//! binary that links the service; everything else looks at it from outside.
+//! The service's own wallet clients with third-party wallets: LNbits, and the Alby SDK's wallet service. This is the only test binary
+//! that links the service; all others test it from outside.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use satcast_tests::lnbits::LnbitsServer;
 use satcast_tests::nwc::NwcService;
 
 const EXPIRY: Duration = Duration::from_secs(600);
-/// What the customer begins with.
+/// The customer's first balance.
 const FUNDS_SATS: u64 = 50_000;
 const FUNDS: Msat = Msat(50_000_000);
 /// A payment hash that no wallet knows.
@@ -34,7 +34,7 @@ async fn timed<T>(what: &str, call: impl Future<Output = T>) -> T {
     done
 }
 
-/// Runs what waits on the test's own thread: the peers, which were started there, end with it.
+/// Runs a future on the test's own thread, because the peers end with the thread that started them.
 fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Runtime::new().expect("it works").block_on(test);
 }
@@ -60,7 +60,7 @@ async fn pays_once(
     assert_eq!(state, InvoiceState::Settled { received: amount });
     let left = Msat(held.0 - amount.0);
     assert_eq!(customer.balance().await.expect("it works"), left);
-    // What it answers the second time is its own affair; that it pays nothing is not.
+    // Any answer to the second request is accepted, but nothing may be paid.
     let again = customer.pay(&invoice).await;
     assert!(again.is_ok(), "{again:?}");
     assert_eq!(customer.balance().await.expect("it works"), left);
@@ -79,7 +79,7 @@ async fn lnbits_pays_and_receives(server: &LnbitsServer) {
     let customer = open(WalletKind::Lnbits, server.url(), &server.customer.admin_key);
     let left = pays_once("lnbits", &*operator, &*customer, 1_000, FUNDS).await;
 
-    // The invoice key sees, and makes invoices; it does not pay.
+    // The invoice key can read and create invoices, but cannot pay.
     let receiver = open(WalletKind::Lnbits, server.url(), &server.customer.invoice_key);
     assert_eq!(receiver.balance().await.expect("it works"), left);
     let invoice = operator.make_invoice(Msat(5_000), "one more", EXPIRY).await.expect("it works");
@@ -120,7 +120,7 @@ async fn nwc_pays_and_receives(server: &LnbitsServer, modern: &NwcService, old: 
     let older = open(WalletKind::Nwc, old.uri(), "");
     let left = pays_once("nip04", &*operator, &*older, 500, left).await;
 
-    // It receives, too.
+    // The wallet can receive, too.
     let invoice = timed("nip44 make_invoice", customer.make_invoice(Msat(7_000), "back", EXPIRY))
         .await
         .expect("it works");
@@ -167,7 +167,7 @@ async fn an_unconfirmed_payment_is_found(server: &LnbitsServer, service: &mut Nw
     customer.pay(&invoice).await.expect("it works");
     assert_eq!(customer.balance().await.expect("it works"), Msat(FUNDS.0 - 9_000));
 
-    // Nobody answers on a relay that still has the announcement.
+    // No service answers on the relay, which still has the announcement.
     service.stop();
     let error = customer.balance().await.expect_err("a refusal");
     assert_eq!(error.fault, Fault::Timeout, "{error}");

@@ -1,4 +1,4 @@
-"""A Nostr relay on 127.0.0.1 that keeps what it is given in memory; ends with its process."""
+"""A Nostr relay on 127.0.0.1 that keeps events in memory; ends with its process."""
 
 import asyncio
 import os

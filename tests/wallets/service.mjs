@@ -1,4 +1,4 @@
-// A wallet service of the Alby SDK whose money is in a wallet of LNbits. What it does wrong stands in the file CONTROL, which
+// A wallet service of the Alby SDK whose money is in a wallet of LNbits. Its faults are set in the file CONTROL, which
 // is read at each payment: {"code": "..."} refuses, {"silent": true} pays and keeps the answer.
 import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
@@ -59,7 +59,7 @@ const [walletSecret, clientSecret] = [wallet.toString("hex"), client.toString("h
 const service = new NWCWalletService({ relayUrl: RELAY });
 await service.relay.connect();
 await service.subscribe(new NWCWalletServiceKeyPair(walletSecret, getPublicKey(client)), handler);
-// The announcement goes out after the subscription: once it is accepted, requests arrive.
+// The announcement is sent after the subscription, so requests arrive once it is accepted.
 await new Promise((resolve) => setTimeout(resolve, 0));
 if (NIP04) {
   const created_at = Math.floor(Date.now() / 1000);

@@ -10,7 +10,7 @@ use satcast_tests::service::Setup;
 
 /// Entries of the history: two for each session.
 const ENTRIES: i64 = 1_000_000;
-/// First moment of the made-up past, 2025-01-01 in Unix milliseconds; one session begins each minute from then on.
+/// Begin of the generated history, 2025-01-01 in Unix milliseconds. One session begins each minute from then on.
 const FIRST_MS: i64 = 1_735_689_600_000;
 const MINUTE_MS: i64 = 60_000;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(options: Options) {
     database.make_history(&hosted.stream, hosted.destination, ENTRIES / 2, FIRST_MS, MINUTE_MS);
     database.make_history(&rare.stream, rare.destination, 5, FIRST_MS, MINUTE_MS);
     println!("\n{ENTRIES} entries of history made in {:.1} s", began.elapsed().as_secs_f64());
-    println!("milliseconds until the answer is there, {} repeats; median (range)", options.repeats);
+    println!("milliseconds until the answer arrives, {} repeats; median (range)", options.repeats);
     let middle = FIRST_MS + ENTRIES / 4 * MINUTE_MS;
     let (day, rare) = (24 * 60 * MINUTE_MS, rare.stream.id);
     let requests = [

@@ -1,4 +1,4 @@
-//! CPU of many viewers who read as fast as they can: segments of the live edge, segments of the window, and the playlist of an
+//! CPU cost of many viewers that read as fast as they can: segments of the live edge, segments of the window, and the playlist of an
 //! hour.
 
 use std::cell::RefCell;
@@ -24,16 +24,16 @@ use satcast_tests::wait::seconds;
 const VIEWERS: [usize; 3] = [50, 200, 1000];
 /// Segments that viewers go through in turn.
 const SEGMENTS: usize = 3;
-/// Segments behind the newest that are in no memory of the service any more.
+/// Distance from the newest segment at which segments are no longer in the service's memory.
 const OLD_SEGMENTS: usize = 20;
-/// The window that is filled before anything is measured, and how much faster than in real time that is done.
+/// The window that is filled before the measurements, and the factor to real time of filling it.
 const FILLED_SECONDS: u64 = 3_660;
 const FASTER: u32 = 40;
-/// The playlist of an hour, as nginx gets it.
+/// File name of the playlist of an hour for nginx.
 const PLAYLIST: &str = "hour.m3u8";
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// What is read.
+/// The kind of assets that are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Newest,
@@ -60,7 +60,7 @@ impl What {
         }
     }
 
-    /// What is asked of the service: which segments they are changes while the stream goes on.
+    /// The paths at the service. The segments change while the stream continues.
     fn paths(self, viewer: &mut Viewer) -> Vec<String> {
         let from_end = match self {
             Self::Newest => 0,
@@ -99,7 +99,7 @@ pub(crate) fn run(source: &Source, options: Options, measurements: &[What]) {
     let folder = tempfile::tempdir().expect("a folder for nginx");
     let files = copies(&mut viewer, folder.path());
 
-    // First of all: memory that an earlier crowd used is not given back.
+    // Measured first, because the memory of an earlier crowd is not released.
     memory(&service, &mut viewer);
     println!(
         "\nGbit for each CPU second of the server (nginx: the same bytes, sendfile), p99 of whole answers, and viewers that \
@@ -212,7 +212,7 @@ fn copies(viewer: &mut Viewer, folder: &Path) -> Vec<String> {
     chunks.iter().map(|chunk| write(&chunk.entry.name, &chunk.bytes)).collect()
 }
 
-/// What a busy viewer costs in memory.
+/// Prints the memory cost of a busy viewer.
 fn memory(service: &Service, viewer: &mut Viewer) {
     let (address, _) = split_url(&service.base());
     for viewers in VIEWERS {

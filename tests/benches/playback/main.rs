@@ -1,5 +1,5 @@
-//! Playback beside nginx in the same run: how soon a stream can be watched, what packaging it costs, and what many
-//! viewers of it cost.
+//! Playback compared with nginx in the same run: the time until a stream can be watched, the cost of packaging, and the cost of many
+//! viewers.
 //!
 //! `cargo xtask bench playback [start] [package] [viewers] [--repeats N] [--seconds S]`; `bench package` and `bench viewers` are
 //! the parts of that name, `newest`, `old` and `playlist` are parts of `viewers`. CPU is user and system time of the server's process; both

@@ -11,9 +11,9 @@ use satcast_tests::service::Setup;
 use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 
-/// Streams at a time: one alone, and enough that what is shared between streams shows.
+/// Streams at a time: one alone, and enough to show the cost that streams share.
 const STREAMS: [usize; 3] = [1, 10, 50];
-/// Most of nginx-rtmp's cost that ten streams and more may have.
+/// Highest ratio to nginx-rtmp's cost for ten and more streams.
 const TARGET: f64 = 0.60;
 const TARGET_STREAMS: usize = 10;
 
@@ -70,7 +70,7 @@ fn nginx(source: &Source, streams: usize, options: Options) -> f64 {
     cost
 }
 
-/// Every stream was packaged all the time, else the figure means nothing.
+/// Expects that every stream was packaged all the time; otherwise the figure would be wrong.
 fn assert_made(made: &[u64], options: Options) {
     let least = options.window.as_secs() / 2 - 1;
     assert!(made.iter().all(|count| *count >= least), "{made:?} segments were made of {least} at least");

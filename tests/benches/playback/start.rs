@@ -13,10 +13,10 @@ use satcast_tests::service::Setup;
 use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 
-/// Keys that take turns to ask for the status, each of which is answered 60 times a minute.
+/// Keys that poll the status in turn, because each gets 60 answers a minute.
 const KEYS: usize = 8;
 
-/// What one start came to, in seconds.
+/// Times of one start, in seconds.
 struct Start {
     ready: f64,
     hls_js: f64,
@@ -59,13 +59,13 @@ fn satcast(source: &Source) -> Start {
         state["firstFrameMs"].as_f64().expect("firstFrameMs") / 1000.0
     };
     let hls_js = first_frame(Engine::HlsJs);
-    // Chromium itself plays a live stream from its third segment on.
+    // Chromium's own player starts a live stream at its third segment.
     Viewer::of(url).media_when("three segments", seconds(20), |media| media.segments.len() >= 3);
     let native = first_frame(Engine::Native);
     Start { ready: (now - started) / 1000.0, hls_js, native }
 }
 
-/// nginx makes the file of the first segment with the first packet, and the playlist when the segment is done.
+/// nginx creates the file of the first segment with the first packet, and the playlist when the segment is complete.
 fn nginx(source: &Source) -> f64 {
     let nginx = Nginx::packaging();
     let _encoder = Publish::of(source).endless().to(&format!("{}/bench", nginx.url()));

@@ -8,9 +8,9 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) streams: usize,
     pub(crate) destinations: usize,
-    /// How long Satcast waits between reads of an encoder, in milliseconds, where it is not the default.
+    /// Time between reads of an encoder in milliseconds, where it is not Satcast's default.
     pub(crate) read_batch_ms: Option<u64>,
-    /// Most CPU as a ratio to nginx-rtmp, where one was set.
+    /// Highest ratio of CPU to nginx-rtmp, where the case has such a target.
     ratio_max: Option<f64>,
     /// Longest latency in milliseconds: half of the frames, and 99 of 100.
     p50_ms_max: Option<f64>,
@@ -19,7 +19,7 @@ pub(crate) struct Case {
 
 /// Longest time from a stream's first packet to the first frame at a destination, in milliseconds.
 const FIRST_MS_MAX: f64 = 150.0;
-/// Most memory of a stream with three destinations, in KiB, where many share what the process itself takes.
+/// Most memory of a stream with three destinations, in KiB, where many streams share the memory of the process itself.
 const RESIDENT_KIB_MAX: f64 = 600.0;
 
 const fn case(name: &'static str, streams: usize, destinations: usize, ratio_max: Option<f64>) -> Case {
@@ -45,7 +45,7 @@ pub(crate) const CASES: [Case; 8] = [
 ];
 
 impl Case {
-    /// How Satcast is set otherwise than by default.
+    /// Settings of Satcast that differ from the defaults.
     pub(crate) fn remark(&self) -> String {
         self.read_batch_ms.map(|wait| format!(", read_batch_ms = {wait}")).unwrap_or_default()
     }

@@ -4,7 +4,7 @@
 //! case is PUBLISHERSxDESTINATIONS; with `-soon` and `-now` Satcast reads its encoders every 5 ms and as bytes come
 //! (`read_batch_ms`). In each repeat the servers take their turn, one after the other, with the same load
 //! (`satcast_tests::load`); a ratio is made inside one repeat only, since the machine's speed drifts between them. A frame that
-//! Satcast loses, repeats or sends to the wrong place ends the run; what a peer does is shown.
+//! Satcast loses, repeats or sends to the wrong place ends the run; faults of a peer are shown.
 
 mod cases;
 mod measure;
@@ -47,7 +47,7 @@ fn run(case: &Case, options: Options) {
     let mut figures: BTreeMap<Kind, Vec<Figures>> = BTreeMap::new();
     for repeat in 0..options.repeats {
         for turn in 0..Kind::ALL.len() {
-            // Another one begins each time, so that none always finds the warmer machine.
+            // Each repeat begins with another server, so that a warm machine favours none.
             let kind = Kind::ALL[(turn + repeat) % Kind::ALL.len()];
             figures.entry(kind).or_default().push(measure::measure(kind, case, options.window));
         }

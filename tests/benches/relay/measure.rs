@@ -11,20 +11,20 @@ use satcast_tests::wait::{self, seconds};
 use crate::cases::Case;
 use crate::servers::{Kind, Running};
 
-/// From the first frame over the last route to the beginning of the window.
+/// Time from the first frame on the last route to the beginning of the window.
 const WARM_UP: Duration = Duration::from_secs(3);
 const BEGIN_LIMIT: Duration = seconds(60);
-/// With less than this share of the frames at the sinks the server did not keep up, and its figures mean nothing.
+/// Least share of the frames at the sinks. With less the server did not keep up, and its figures are not comparable.
 const SERVED_SHARE_MIN: f64 = 0.9;
 
-/// What one measurement gave.
+/// Results of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     /// CPU seconds of the server for each stream-minute.
     pub(crate) cpu: f64,
     /// The same of the load: publishers, sinks and all.
     pub(crate) own_cpu: f64,
-    /// From sending to the sink, half of the frames.
+    /// Latency from sending to the sink, half of the frames.
     pub(crate) p50_ms: f64,
     /// The same for 99 of 100.
     pub(crate) p99_ms: f64,
@@ -102,7 +102,7 @@ fn wrong(tally: &Tally) -> u64 {
     tally.lost + tally.repeated + tally.misrouted + tally.reconnected
 }
 
-/// What was wrong, in words.
+/// Prints the faults as text.
 struct Wrong<'a>(&'a Tally);
 
 impl std::fmt::Display for Wrong<'_> {

@@ -37,7 +37,7 @@ impl Kind {
 /// A running server.
 pub(crate) struct Running {
     server: Server,
-    /// Where the streams go, in their order.
+    /// The ingests of the streams, in their order.
     pub(crate) ingests: Vec<Ingest>,
 }
 

@@ -1,7 +1,7 @@
 //! The sender of webhooks: deliveries a second to one fast receiver, with an empty queue and behind 100,000 that wait, and the
 //! memory of the service meanwhile.
 //!
-//! `cargo xtask bench webhooks [--repeats N]`. The queue is written into the database while the service stands still; time runs
+//! `cargo xtask bench webhooks [--repeats N]`. The queue is written into the database while the service is stopped; time runs
 //! from the first request that arrives to the last.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,9 +16,9 @@ use serde_json::json;
 const REPEATS: usize = 3;
 /// Each with a queue of its own; the receiver is the same for all.
 const WEBHOOKS: i64 = 100;
-/// What one webhook may have waiting at most.
+/// Most waiting deliveries of one webhook.
 const WAITING_EACH: i64 = 1_000;
-/// What is sent in one measurement.
+/// Deliveries of one measurement.
 const DUE_EACH: i64 = 50;
 const LIMIT: Duration = Duration::from_secs(300);
 const KEY_WRITES: i64 = 50;
@@ -73,7 +73,7 @@ fn service(receiver: &Receiver) -> Service {
         .start();
     let mut api = service.api();
     for number in 0..WEBHOOKS {
-        // A key makes 60 a minute.
+        // A key may write 60 times a minute.
         if number % KEY_WRITES == 0 {
             let made = service.api().post("/api/keys", &json!({ "type": "permanent", "label": "more" })).ok();
             api = service.api().with_key(made["key"].as_str());

@@ -1,5 +1,5 @@
-//! Driver `panic`: does what no driver should where its configuration says so, with its secret in the text. Loaded as a real
-//! library by the end-to-end tests; never shipped.
+//! Driver `panic`: fails in the way that its configuration names, with its secret in the text. The end-to-end tests load it as a real
+//! library; it is never shipped.
 
 use std::fs::OpenOptions;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const FOR_EVER: Duration = Duration::from_secs(3600);
 /// Lines and events of a flood.
 const FLOOD: usize = 20_000;
 
-/// What to do: a name below, or nothing of it.
+/// The name of a failure below; any other text fails in no way.
 #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -55,7 +55,7 @@ impl Settings {
         match name {
             "abort" => std::process::abort(),
             "exit" => std::process::exit(7),
-            // One that no handler of the language's runtime takes.
+            // A signal that no handler of the language's runtime catches.
             "fault" => raise(Signal::SIGFPE),
             "freeze" => raise(Signal::SIGSTOP),
             "overflow" => {
@@ -115,7 +115,7 @@ impl Drop for PanicsAgain {
     }
 }
 
-#[allow(unconditional_recursion)] // What it is for.
+#[allow(unconditional_recursion)] // The overflow is intended.
 fn overflow(depth: u64) -> u64 {
     let frame = std::hint::black_box([depth; 512]);
     overflow(depth + 1) + frame[0]

@@ -35,7 +35,7 @@ pub struct Stamp {
     pub stream: u32,
     /// Its number among those of its track, from 0 on.
     pub number: u32,
-    /// When it was sent, since the beginning of the clock that both sides share.
+    /// Time of sending, on the clock that both sides share.
     pub sent: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Stamp {
     }
 }
 
-/// A frame that is due, with its number.
+/// The next frame of a track, with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Video.
@@ -70,7 +70,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// When it is due after the beginning of its stream.
+    /// Time of sending after the beginning of its stream.
     #[must_use]
     pub fn due(self) -> Duration {
         match self {
@@ -79,13 +79,13 @@ impl Frame {
         }
     }
 
-    /// Whether a player can begin with it.
+    /// Whether a player can start with it.
     #[must_use]
     pub fn is_key(self) -> bool {
         matches!(self, Self::Video(number) if number.is_multiple_of(FRAMES_PER_GOP))
     }
 
-    /// The same frame as a packet whose time begins at `begin_ms` (RTMP time, so what matters is its low 32 bits).
+    /// The frame as a packet of a stream that begins at `begin_ms` (RTMP uses its low 32 bits).
     #[must_use]
     pub fn packet(self, stream: u32, begin_ms: i64, sent: Duration) -> Packet {
         let (codec, number, size, first) = match self {

@@ -1,6 +1,6 @@
-//! A light load for servers that relay: many streams published in real time by one thread, and one server that takes what
-//! comes back, also one thread. Every frame carries a stamp that says which stream it is of, its number and when it was
-//! sent, so that a lost, repeated or misrouted frame and the time on the way are counted, not guessed.
+//! A light load for relay servers: one thread publishes many streams in real time, and one server, also a single thread, receives
+//! them. Every frame carries a stamp with its stream, its number and its time of sending, so that lost, repeated and misrouted
+//! frames and latencies are measured.
 //!
 //! * [`frames`]: the stamp, the frames and their rhythm
 //! * [`publishers`]: the senders

@@ -14,13 +14,13 @@ use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use super::frames::{Rhythm, configuration};
 
-/// Shortest pause between two rounds: frames are at most this much late, which their stamps know.
+/// Shortest pause between two rounds. Frames are late by at most this time, and their stamps include it.
 const ROUND: Duration = Duration::from_millis(4);
-/// From the beginning of one stream to that of the next: not a part of the rhythm, so that their frames do not fall together.
+/// Delay between the starts of two streams. It is not a divisor of the frame interval, so that frames are not sent at the same time.
 const STAGGER: Duration = Duration::from_millis(23);
 /// Interval in which a stream reads from its server.
 const LISTEN: Duration = Duration::from_millis(500);
-/// A server that leaves this much unread does not keep up.
+/// Unread bytes from which on a server counts as too slow.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// Slices given to one vectored write.
@@ -93,7 +93,7 @@ impl Drop for Publishers {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A thread that panicked has printed its reason.
             let _ = thread.join();
         }
     }
@@ -125,7 +125,7 @@ fn publish(clock: Instant, ingests: &[Ingest], shared: &Shared) -> Result<(), St
     }
     for stream in &mut streams {
         stream.session.end();
-        // A server that went first is no fault of the stream.
+        // A server that closed first is not an error of the stream.
         let _ = stream.write();
     }
     Ok(())
@@ -158,7 +158,7 @@ impl Stream {
         Ok(Self { number, socket, session, rhythm, begun: None, told: false, listened })
     }
 
-    /// When it wants to run again.
+    /// Time of the next round.
     fn next(&self) -> Instant {
         self.begun.map_or(self.listened, |begun| begun + self.rhythm.next().due())
     }

@@ -18,12 +18,12 @@ use tokio::sync::oneshot;
 use super::frames::Stamp;
 use crate::ports::Port;
 
-/// Read at once. A smaller block than a keyframe costs a copy of it, a larger one memory for each connection.
+/// Bytes of one read. A block smaller than a keyframe costs a copy of the frame, a larger one costs memory for each connection.
 const READ_BYTES: usize = 64 * 1024;
 const STREAM_PREFIX: char = 's';
 const APP_PREFIX: char = 'd';
 
-/// What came over one route: one stream at one destination.
+/// Received frames of one route: one stream at one destination.
 #[derive(Clone, Debug, Default)]
 struct Route {
     /// Publishes accepted; more than one means that the connection was lost.
@@ -37,13 +37,13 @@ struct Route {
 /// Sums over all routes.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Frames that came.
+    /// Received frames.
     pub frames: u64,
-    /// Frames that are missing between two that came.
+    /// Frames that are missing between two received frames.
     pub lost: u64,
-    /// Frames that came twice or out of order.
+    /// Frames received twice or out of order.
     pub repeated: u64,
-    /// Frames that came where another stream belongs, or without a stamp.
+    /// Frames of another stream, or without a stamp.
     pub misrouted: u64,
     /// Connections beyond the first of a route.
     pub reconnected: u64,
@@ -121,32 +121,32 @@ impl Sinks {
         format!("{STREAM_PREFIX}{stream}")
     }
 
-    /// Routes over which no frame came yet.
+    /// Number of routes without a frame so far.
     #[must_use]
     pub fn silent(&self) -> usize {
         self.shared.state.lock().routes.iter().filter(|route| route.first.is_none()).count()
     }
 
-    /// Begins to keep latencies.
+    /// Starts to record latencies.
     pub fn measure(&self) {
         let mut state = self.shared.state.lock();
         state.measuring = true;
         state.tally.latencies.clear();
     }
 
-    /// How many frames came so far.
+    /// Number of frames received so far.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.shared.state.lock().tally.frames
     }
 
-    /// What came so far.
+    /// The sums so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.shared.state.lock().tally.clone()
     }
 
-    /// When the first frame of a stream came, at each destination.
+    /// Arrival of the first frame of a stream at each destination.
     #[must_use]
     pub fn first(&self, stream: usize) -> Vec<Option<Duration>> {
         let state = self.shared.state.lock();
@@ -159,7 +159,7 @@ impl Drop for Sinks {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A thread that panicked has printed its reason.
             let _ = thread.join();
         }
     }
@@ -228,7 +228,7 @@ async fn write(socket: &TcpStream, mut output: &[u8]) -> bool {
 }
 
 impl Shared {
-    /// The route that a publisher names; `None` when there is no such, and then all of its frames are misrouted.
+    /// The route of a publish name; `None` for an unknown name, and then all of its frames count as misrouted.
     fn route(&self, app: &str, name: &str) -> Option<usize> {
         let destination: usize = app.strip_prefix(APP_PREFIX)?.parse().ok()?;
         let stream: usize = name.strip_prefix(STREAM_PREFIX)?.parse().ok()?;

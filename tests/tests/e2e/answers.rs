@@ -57,7 +57,7 @@ fn answers_viewers(isolation: &str) {
     }
     assert_eq!(get(&service, &format!("{address}/ask/memory?apiKey=pk_wrong")).0, 401);
     if isolation == "process" {
-        // The viewer whose request killed the driver gets an error; others get answers once the driver runs again.
+        // The viewer that sent the fatal request gets an error. Other viewers get answers once the driver runs again.
         assert!(get(&service, &asked("ask/abort")).0 >= 400);
         until("answers of the next process", seconds(30), || match get(&service, &asked("ask/memory")) {
             (200, text) if !text.starts_with(&process) => Ok(()),

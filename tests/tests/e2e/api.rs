@@ -81,7 +81,7 @@ fn destinations_are_added_listed_and_deleted_in_both_forms() {
 }
 
 #[test]
-fn refused_values_say_which_and_create_nothing() {
+fn refused_values_are_named_and_create_nothing() {
     let service = Setup::default().start();
     let api = service.api();
     let bad = [
@@ -145,7 +145,7 @@ fn requests_that_cannot_be_read_get_the_error_body() {
 }
 
 #[test]
-fn keys_are_taken_in_every_form_and_the_first_one_decides() {
+fn keys_are_accepted_in_every_form_and_the_first_one_counts() {
     let service = Setup::default().start();
     let (api, key) = (service.api().with_key(None), service.key());
     let wrong = "sk_00000000000000000000000000000000000000";
@@ -237,19 +237,13 @@ fn the_public_configuration_has_the_specified_shape() {
 }
 
 #[test]
-fn the_document_is_served_and_its_page_loads_nothing_from_elsewhere() {
+fn the_document_is_served_as_it_is_printed() {
     let service = Setup::default().start();
     let api = Api::new(&service.base(), None);
     let served = api.get("/openapi.json").ok();
     let printed: Value = serde_json::from_str(&service.run(&["openapi"])).expect("a JSON document");
     assert_eq!(served["paths"], printed["paths"]);
     assert_eq!(served["components"], printed["components"]);
-    let page = api.get("/docs");
-    assert_eq!(page.status, 200);
-    assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/html")));
-    for outside in ["src=\"http", "href=\"http", "src=\"//", "href=\"//", "import(\"http"] {
-        assert!(!page.text.contains(outside), "the page loads {outside}...");
-    }
 }
 
 fn rtmp(url: &str, key: &str) -> Value {

@@ -25,7 +25,7 @@ const CARRIED_PACKETS: usize = 360;
 const KILLS: u64 = 5;
 /// The kill comes at a random moment of this time after the recording begins.
 const KILL_WITHIN_MS: u64 = 4_000;
-/// What the service may lose of a recording when it is killed: a fragment lasts a second, and packets wait for it.
+/// Seconds of a recording that may be lost when the service is killed: a fragment lasts a second, and packets wait for it.
 const LOST_SECONDS_MAX: f64 = 2.5;
 /// Length of a recording that shows how it is kept.
 const RECORDED_SECONDS: f64 = 8.0;
@@ -47,7 +47,7 @@ pub(crate) fn archives(api: &Api) -> Vec<Value> {
     api.get("/api/archives").ok().as_array().cloned().expect("a list")
 }
 
-/// Waits for the only recording to be so; gives it.
+/// Waits until the only recording has this state, and returns it.
 #[track_caller]
 pub(crate) fn wait_for(api: &Api, state: &str, limit: Duration) -> Value {
     until_api(&format!("a recording that is {state}"), limit, || match archives(api).as_slice() {
@@ -60,7 +60,7 @@ pub(crate) fn key_of(archive: &Value) -> String {
     format!("shows/{}", archive["fileName"].as_str().expect("a name"))
 }
 
-/// What ffmpeg takes out of a file without decoding it.
+/// The packets that ffmpeg reads from a file without decoding them.
 pub(crate) fn contents(file: &Path) -> Vec<Record> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.flv");
@@ -75,7 +75,7 @@ pub(crate) fn contents(file: &Path) -> Vec<Record> {
     flv::read(&out)
 }
 
-/// The object is the source, all of it.
+/// Expects that the object holds the complete source.
 #[track_caller]
 pub(crate) fn assert_whole(sent: &[Record], object: &Path) {
     let (sent, got) = (media(sent), contents(object));
@@ -88,7 +88,11 @@ pub(crate) fn assert_whole(sent: &[Record], object: &Path) {
         let (sent, got) = (times(&sent), times(&got));
         let ends = |times: &[i64]| (times.first().copied(), times.last().copied());
         let (first, last) = (ends(&sent), ends(&got));
-        assert_eq!(got.len(), sent.len(), "packets of {track:?}, {first:?} was sent and {last:?} came");
+        assert_eq!(
+            got.len(),
+            sent.len(),
+            "packets of {track:?}, sent first: {first:?}, received last: {last:?}"
+        );
     }
 }
 
@@ -98,7 +102,7 @@ fn lasted_ms(sent: &[Record]) -> i64 {
     times().max().unwrap_or_default() - times().min().unwrap_or_default()
 }
 
-/// Ends a session whose encoder has gone, everything it sent taken in.
+/// Ends a session after its encoder has left and everything that it sent was received.
 pub(crate) fn end(api: &Api, stream: &Stream) {
     let _ = api.wait_for_stream(stream, "reconnecting", seconds(20));
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
@@ -161,7 +165,7 @@ fn a_stream_is_recorded_uploaded_and_reported() {
 }
 
 #[test]
-fn a_store_that_is_away_and_comes_back_has_it_all() {
+fn a_store_that_returns_after_an_outage_has_the_complete_recording() {
     let (source, store) = (Source::of(Recipe::SMALL), Store::start());
     let service = service();
     let api = service.api();
@@ -188,7 +192,7 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     let (stream, _) = archived(&api, "taken", &store);
     let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
     let running = wait_for(&api, "recording", seconds(20));
-    // Somebody else's object has its name: nothing is overwritten.
+    // Another object already has the name. It must not be overwritten.
     let file = store.file(&key_of(&running));
     std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder in the bucket");
     std::fs::write(&file, "somebody else's").expect("an object");
@@ -202,9 +206,9 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     let recover = || api.post("/api/archives/recover-pay", &json!({ "fileName": failed["fileName"] }));
     let before = balance();
     recover().assert_error(502, None);
-    assert_eq!(balance(), before, "what the store did not open costs nothing");
+    assert_eq!(balance(), before, "an upload that the store did not open was charged");
     std::fs::remove_file(&file).expect("the other object goes");
-    // At once: the driver's report about the attempt was stored before the answer.
+    // No wait is needed: the driver's report about the attempt was stored before the answer.
     let answer = recover().ok();
     assert_eq!(answer["success"], true, "{answer}");
     let ready = wait_for(&api, "ready", seconds(60));
@@ -215,7 +219,7 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     assert_whole(source.records(), &store.file(&key_of(&ready)));
 }
 
-/// What ffprobe says of a file, and nothing but that.
+/// The requested entries of ffprobe for a file.
 fn probed(file: &Path, entries: &str) -> String {
     let mut command = std::process::Command::new("ffprobe");
     let output =
@@ -273,7 +277,7 @@ fn av1_is_recorded_as_it_was_sent() {
     carries(Coding::AV1_OPUS, "av1");
 }
 
-/// No room on the disk: the recording says so, and the stream does not feel it.
+/// A full disk is shown at the recording, and does not affect the stream.
 #[test]
 fn a_full_disk_stops_the_recording_and_never_the_stream() {
     let (source, store, sink) = (Source::of(Recipe::SMALL), Store::start(), Sink::recording());
@@ -306,7 +310,7 @@ fn a_full_disk_stops_the_recording_and_never_the_stream() {
 }
 
 #[test]
-fn soak_killed_at_any_moment_every_recording_ends_whole_and_once() {
+fn soak_kills_at_random_moments_leave_every_recording_complete_and_once() {
     let (source, store) = (Source::shared(), Store::start());
     let mut service = service();
     let api = service.api();

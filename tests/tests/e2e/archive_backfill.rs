@@ -14,7 +14,7 @@ use crate::archive::{contents, end, key_of, seconds_of, wait_for};
 
 /// Seconds in the window before the archive is added.
 const WINDOW_SECS: i64 = 20;
-/// Audio packets before the first shown frame that may be missing; a player of the window does not get them either.
+/// Audio packets before the first shown frame that may be missing. A player of the DVR window does not get them either.
 const AUDIO_BEFORE_MAX: usize = 8;
 
 fn times(records: &[Record], track: Track) -> Vec<i64> {

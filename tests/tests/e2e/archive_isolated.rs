@@ -1,4 +1,4 @@
-//! Recordings of the archive driver in a process of its own: as on threads of the service, and whole after that process was killed.
+//! Recordings of the isolated archive driver: they behave as with the driver on threads, and stay complete when the process is killed.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -58,7 +58,7 @@ fn an_isolated_archive_records_uploads_lists_signs_deletes_and_reports() {
     api.delete(&format!("/api/archives/{}", running["id"])).assert_error(409, None);
     encoder.finish(seconds(60));
     end(&api, &stream);
-    // The store refuses, and says so; with the right secret it goes on at once, though nothing is live.
+    // The store refuses, and the destination shows it. With the right secret the upload continues at once, though no stream is live.
     let why = until_api("a reason", seconds(30), || {
         let waiting = wait_for(&api, "uploading", seconds(30));
         waiting["error"].as_str().map(str::to_owned).ok_or_else(|| waiting.to_string())
@@ -90,7 +90,7 @@ fn an_isolated_archive_uploads_a_failed_recording_again_for_its_fee() {
     let (stream, _) = archived(&api, "taken", &store);
     let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
     let running = wait_for(&api, "recording", seconds(20));
-    // Somebody else's object has its name: nothing is overwritten.
+    // Another object already has the name. It must not be overwritten.
     let file = store.file(&key_of(&running));
     std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder in the bucket");
     std::fs::write(&file, "somebody else's").expect("an object");
@@ -101,11 +101,11 @@ fn an_isolated_archive_uploads_a_failed_recording_again_for_its_fee() {
     let recover = || api.post("/api/archives/recover-pay", &json!({ "fileName": failed["fileName"] }));
     let before = balance();
     recover().assert_error(502, None);
-    assert_eq!(balance(), before, "what the store did not open costs nothing");
+    assert_eq!(balance(), before, "an upload that the store did not open was charged");
     std::fs::remove_file(&file).expect("the other object goes");
     let answer = until("a recovery that is opened", seconds(20), || {
         let answer = recover();
-        // What the driver said of the attempt before may not be written down yet.
+        // The driver's report about the previous attempt may not be stored yet.
         if answer.status == 200 { Ok(answer.body) } else { Err(answer.body.to_string()) }
     });
     assert_eq!(answer["success"], true, "{answer}");
@@ -132,7 +132,7 @@ fn a_process_killed_while_it_records_and_uploads_ends_with_whole_recordings() {
     service.wait_for_log("its end", seconds(10), |line| {
         line.contains(&format!("{}archive", said::DRIVER_PROCESS)) && line.contains("killed")
     });
-    // The same stream goes on into another file, and the first one is brought to the store beside it.
+    // The same stream continues in another file, while the first one is uploaded.
     let _ = api.wait_for_destination(&stream, destination, "live", seconds(30));
     until_api("the second recording, beside the first in the store", seconds(60), || {
         let all = archives(&api);
@@ -140,7 +140,7 @@ fn a_process_killed_while_it_records_and_uploads_ends_with_whole_recordings() {
         let is_so = states == ["recording", "ready"] && is_long(&all[0]);
         if is_so { Ok(()) } else { Err(json!(all).to_string()) }
     });
-    // The store is away when the stream ends; the process dies with the upload before it.
+    // The store is unreachable when the stream ends, and the process dies with the upload still open.
     store.vanish();
     encoder.cut();
     end(&api, &stream);

@@ -1,4 +1,4 @@
-//! What happens to recordings after hours and days, by a clock that is moved.
+//! Recordings after hours and days, with a manipulated clock.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use satcast_tests::s3::Store;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until_api};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::archive::{archived, archives, assert_whole, end, key_of, wait_for};
+use crate::archive::{archived, assert_whole, end, key_of, wait_for};
 use crate::archive_store::add;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -28,6 +28,12 @@ fn record(service: &Service, source: &Source, api: &Api, stream: &Stream) {
     end(api, stream);
 }
 
+/// The recordings; `None` if a jump of the clock ended the request: its idle connection, or its wait for the database.
+fn listed(api: &Api) -> Option<Vec<Value>> {
+    let answer = api.try_get("/api/archives").ok().filter(|answer| answer.status == 200)?;
+    answer.ok().as_array().cloned()
+}
+
 #[test]
 fn a_recording_leaves_store_and_list_when_its_days_are_over() {
     let (source, store) = (Source::of(Recipe::SMALL), Store::of_any_time());
@@ -40,15 +46,15 @@ fn a_recording_leaves_store_and_list_when_its_days_are_over() {
     let ready = wait_for(&api, "ready", seconds(60));
     let file = store.file(&key_of(&ready));
 
-    // A day less an hour before its end, with a look of the driver in between.
+    // One hour before its end. The driver checks its recordings in between.
     clock.pass(47 * HOUR);
     std::thread::sleep(seconds(5));
     let _ = wait_for(&api, "ready", seconds(20));
     assert_whole(source.records(), &file);
     clock.pass(2 * HOUR);
-    until_api("the end of the recording", seconds(60), || match archives(&api).as_slice() {
-        [] => Ok(()),
-        others => Err(json!(others).to_string()),
+    until_api("the end of the recording", seconds(60), || match listed(&api) {
+        Some(left) if left.is_empty() => Ok(()),
+        other => Err(json!(other).to_string()),
     });
     assert!(!file.exists(), "the object is still at its store");
     let log = api.get("/api/audit?action=archive.expired").ok();
@@ -56,7 +62,7 @@ fn a_recording_leaves_store_and_list_when_its_days_are_over() {
 }
 
 #[test]
-fn an_upload_that_was_given_up_is_recovered_for_its_fee() {
+fn an_abandoned_upload_is_recovered_for_its_fee() {
     let (source, store) = (Source::of(Recipe::SMALL), Store::of_any_time());
     let mut clock = MovedClock::new();
     let service = service(&clock);
@@ -68,19 +74,17 @@ fn an_upload_that_was_given_up_is_recovered_for_its_fee() {
     let balance = || api.get("/api/wallet/balance").ok()["balance"].as_i64().expect("a balance");
     let before = balance();
 
-    // An hour each time: no attempt falls into a jump as long as all the time there is. More hours than it takes, because a busy machine
-    // makes an attempt outlast a few of them.
+    // One hour per jump, so that no single jump covers the whole time limit. There are more jumps than needed, because an attempt may
+    // outlast a few of them on a busy machine.
     let failed = (0..4 * RETRY_HOURS).find_map(|_| {
         clock.pass(HOUR);
         std::thread::sleep(seconds(2));
-        // The jump ends idle connections, perhaps the one that is just used.
-        let list = api.try_get("/api/archives").ok()?.ok();
-        list.as_array()?.iter().find(|one| one["state"] == "failed").cloned()
+        listed(&api)?.into_iter().find(|one| one["state"] == "failed")
     });
-    let failed = failed.expect("an upload that was given up");
+    let failed = failed.expect("a failed upload");
     let recover = || api.post("/api/archives/recover-pay", &json!({ "fileName": failed["fileName"] }));
     recover().assert_error(502, None);
-    assert_eq!(balance(), before, "what the store does not open costs nothing");
+    assert_eq!(balance(), before, "an upload that the store did not open was charged");
     store.recover();
     assert_eq!(recover().ok()["success"], true);
     let ready = wait_for(&api, "ready", seconds(60));

@@ -1,4 +1,4 @@
-//! A store that cannot be used: said when the destination is made, and while it records.
+//! A store that cannot be used is reported when the destination is created, and while it records.
 
 use satcast_tests::api::{Answer, Api, Stream};
 use satcast_tests::encoder::Publish;
@@ -23,7 +23,7 @@ pub(crate) fn add(api: &Api, stream: &Stream, store: &Store, changes: &Value, ch
 }
 
 #[test]
-fn a_store_is_asked_when_the_destination_is_made() {
+fn a_store_is_checked_when_the_destination_is_created() {
     let store = Store::start();
     let service = service();
     let api = service.api();
@@ -47,7 +47,7 @@ fn a_store_is_asked_when_the_destination_is_made() {
     let path = format!("/api/streams/{}/destinations/{id}", stream.id);
     let _ = api.patch(&path, &json!({ "config": store.config() })).ok();
     assert_eq!(api.destination(&stream, id)["error"], Value::Null);
-    assert_eq!(store.keys(), Vec::<String>::new(), "nothing stays of the question");
+    assert_eq!(store.keys(), Vec::<String>::new(), "the check left objects behind");
 }
 
 #[test]
@@ -65,14 +65,14 @@ fn a_store_that_refuses_shows_at_once_and_recording_goes_on() {
     let running = wait_for(&api, "recording", seconds(10));
     assert!(running["error"].is_string(), "{running}");
     store.recover();
-    until_api("the end of the trouble", seconds(60), || match api.destination(&stream, destination) {
+    until_api("the end of the error", seconds(60), || match api.destination(&stream, destination) {
         shown if shown["error"].is_null() => Ok(()),
         shown => Err(shown.to_string()),
     });
     let sent = encoder.end();
     end(&api, &stream);
     let ready = wait_for(&api, "ready", seconds(90));
-    // The times are those of a looped source whose audio is not as long as its video.
+    // The source is looped, and its audio is not as long as its video.
     let got = contents(&store.file(&key_of(&ready)));
     for track in [Track::Video, Track::Audio] {
         let digests = |records: &[Record]| -> Vec<[u8; 32]> {

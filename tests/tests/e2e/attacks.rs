@@ -1,5 +1,5 @@
-//! Drivers in C that attack their host, all at once beside a healthy stream: in processes of their own, and those that a process
-//! survives on its threads.
+//! Drivers in C that attack their host, all at once, beside a healthy stream: as isolated drivers, and those that a process survives
+//! also on its threads.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const ISOLATED: &[(&str, Option<&str>)] = &[
     ("hangopen", Some(said::CALL_HANGS)),
     ("threads", None),
 ];
-/// What a host survives on its own threads, too.
+/// The attacks that a host survives on its own threads, too.
 const ANYWHERE: &[&str] = &[
     "keeper", "hoarder", "late", "early", "never", "nonsense", "slow", "waker", "double", "hangstop", "stuck",
 ];
@@ -46,7 +46,7 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
     let id = ids[names.iter().position(|name| *name == "threads").expect("one of them")];
     scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
     scene.finish(&mut encoder);
-    // They do not return from the end of their destination.
+    // They do not return when their destination ends.
     for name in ["stuck", "hangstop"] {
         let process = format!("{}{name} ", said::DRIVER_PROCESS);
         scene.service.wait_for_log(name, seconds(30), |line| {
@@ -54,7 +54,7 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
         });
     }
     assert!(scene.service.stop().success());
-    wait::until("all that they started to go", seconds(10), || {
+    wait::until("all of their processes to end", seconds(10), || {
         let named = |name: &str| std::fs::read_to_string(format!("/proc/{name}/cmdline")).unwrap_or_default();
         let of_ours = |name: &String| {
             let named = named(name);
@@ -83,7 +83,7 @@ fn attacks_on_threads_of_the_host_harm_no_other_stream() {
     scene.service.wait_for_log("hangstop", seconds(30), |line| {
         line.contains("hangstop") && line.contains(said::DOES_NOT_RETURN)
     });
-    assert!(scene.service.stop().success(), "no thread of a driver holds up the end");
+    assert!(scene.service.stop().success(), "a thread of a driver delayed the end of the service");
 }
 
 /// A service with these drivers.
@@ -101,7 +101,7 @@ fn scene(names: &[&str], isolation: &str) -> Scene {
             compile(&[&source], &library, &[&place]);
         }
     }
-    // So much is everybody's right: stacks of threads count whole where no control group counts what is used.
+    // Without a control group the stacks of threads count in full, so the limit has space for them.
     let setup = match names.contains(&"threads") {
         true => Setup::default().set("SATCAST_DRIVER__THREADS__LIMITS__MEMORY_MB", "1024"),
         false => Setup::default(),
@@ -109,12 +109,12 @@ fn scene(names: &[&str], isolation: &str) -> Scene {
     Scene::with(folder, names, isolation, setup)
 }
 
-/// C and C++ in one library: each is compiled as what its ending says.
+/// C and C++ in one library: the compiler takes the language from the file name's ending.
 fn throwing(source: &Path, throws: &Path, library: &Path, place: &str) {
     compile(&[source, throws], library, &[place, "-DTHROWS", "-lstdc++"]);
 }
 
-/// Its first packet has come, and with it the attack.
+/// Waits for the driver's first packet, which starts the attack.
 #[track_caller]
 fn begins(scene: &Scene, name: &str) {
     scene.service.wait_for_log(name, seconds(30), |line| {

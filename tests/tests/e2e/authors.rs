@@ -1,5 +1,5 @@
-//! What a driver's author gets: examples, `satcast drivers new` and the guide, each built outside the workspace with the published
-//! interface only, loaded by the real service, and streamed through.
+//! The material for driver authors: examples, `satcast drivers new` and the guide. Each driver is built outside the workspace with the
+//! published interface only, is loaded by the real service, and gets a stream.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ use serde_json::json;
 
 /// Seconds that are streamed through a driver.
 const STREAMED_SECS: u64 = 6;
-/// Where drivers run.
+/// The ways in which drivers run.
 const ISOLATIONS: [&str; 2] = ["thread", "process"];
 /// Oldest `1.x` the driver contract compiles with.
 const RUST_MINOR_MIN: u32 = 95;
@@ -69,7 +69,7 @@ fn examples_carry(isolation: &str) {
     std::fs::write(&seen, viewed(ready["hlsUrl"].as_str().expect("an address"))).expect("a file");
     assert_beginning_of(&source, &seen);
 
-    // A change that the driver takes while it runs: no second file, and viewers get no more.
+    // The driver accepts this change while it runs: there is no second file, and viewers get nothing more.
     let change = json!({ "config": { "name": "talk", "listed": false } });
     let _ =
         send(api.request("PATCH", &format!("{path}/{recorded}")).bearer_auth(service.key()).json(&change))
@@ -121,7 +121,7 @@ fn a_new_driver_in_c_builds_passes_its_test_and_carries_a_stream() {
             .current_dir(folder.path())
             .output()
             .expect("a start");
-        assert!(!again.status.success(), "a folder that is there stays as it is");
+        assert!(!again.status.success(), "an existing folder was overwritten");
         for isolation in ISOLATIONS {
             carries(&id, &made.join(format!("{id}.so")), isolation);
         }
@@ -223,7 +223,7 @@ fn carries(id: &str, library: &Path, isolation: &str) {
     assert_beginning_of(&source, &receiver.file());
 }
 
-/// The answer to a viewer for the first address in the playlist at `url`.
+/// The bytes that a viewer gets for the first address in the playlist at `url`.
 fn viewed(url: &str) -> Vec<u8> {
     let get = |url: &str| {
         let answer = reqwest::blocking::get(url).expect("an answer");

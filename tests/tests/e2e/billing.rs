@@ -1,4 +1,4 @@
-//! Money on the built service: charged in the moment of use, never more than there is, and whole after `kill -9`.
+//! Money on the built service: charges are immediate, never exceed the balance, and stay complete after `kill -9`.
 
 use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::Publish;
@@ -8,7 +8,7 @@ use satcast_tests::source::Source;
 use satcast_tests::wait::{seconds, until_api};
 use serde_json::{Value, json};
 
-/// Waits until so many destinations are in the state; gives them.
+/// Waits until `count` destinations have the state, and returns them.
 fn destinations(api: &Api, stream: &Stream, state: &str, count: usize) -> Vec<Value> {
     until_api(&format!("{count} destinations {state}"), seconds(20), || {
         let all = api.stream(stream)["destinations"].as_array().cloned().unwrap_or_default();
@@ -42,7 +42,7 @@ fn destinations_run_as_far_as_the_credit_goes_and_a_kill_leaves_a_whole_ledger()
     assert!(cost["streams"][0]["budgetEndsAt"].is_i64(), "1 sat does not pay the next minute: {cost}");
     assert_eq!(destinations(&api, &stream, "stopped", 1)[0]["error"], "insufficient_funds");
     destinations(&api, &stream, "live", 3);
-    assert_eq!(sink.publishes(), 3, "the fourth was never connected");
+    assert_eq!(sink.publishes(), 3, "the fourth destination was connected");
     assert_eq!(api.get("/api/wallet/balance").ok()["balance"], 1);
     let ledger = api.get("/api/wallet/ledger").ok();
     let entries: Vec<_> =
@@ -61,7 +61,7 @@ fn destinations_run_as_far_as_the_credit_goes_and_a_kill_leaves_a_whole_ledger()
     assert_eq!(sum, 4, "{history}");
     assert_eq!(api.get("/api/dashboard/stats").ok()["totalSatsSpent"], 4);
 
-    // The free one goes on without money.
+    // The free destination continues without money.
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     destinations(&api, &stream, "live", 1);
     destinations(&api, &stream, "stopped", 3);
@@ -94,7 +94,7 @@ fn a_budget_pauses_unpaid_destinations_until_it_is_raised() {
     service.run(&["ledger", "check"]);
 }
 
-/// In real time, so the shortest one there is: two paid destinations at 2 sats, and no second minute.
+/// It runs in real time, so it uses the shortest case: two paid destinations at 2 sats, and no second minute.
 #[test]
 fn a_session_that_spends_its_budget_ends_at_the_minute_with_exactly_that() {
     let source = Source::shared();
@@ -122,7 +122,7 @@ fn a_session_that_spends_its_budget_ends_at_the_minute_with_exactly_that() {
         |name: &str| entries.iter().map(|entry| entry[name].as_i64().expect(name)).collect::<Vec<_>>();
     let (began, ended) = (times("startedAt"), times("endedAt"));
     let lasted = ended[0] - began.iter().min().expect("a start");
-    // The service's own record: destinations go live within a moment of the session's start, and all end with it.
+    // From the service's own history: the destinations go live shortly after the session's start, and all of them end with it.
     assert!(ended.iter().all(|at| *at == ended[0]), "{history}");
     assert!((58_000..=61_000).contains(&lasted), "{lasted} ms: {history}");
     assert_eq!(api.get("/api/wallet/balance").ok()["balance"], 10_000 - 4);

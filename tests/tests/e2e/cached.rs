@@ -12,11 +12,11 @@ use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 
 const DOCUMENT: &str = "../docs/playback.md";
-/// How the answer to a request came about.
+/// The header that says whether an answer came from the cache.
 const CACHE: &str = "x-cache";
 /// Viewers behind the cache besides the first.
 const OTHERS: usize = 4;
-/// Between two rounds of metering, and a little.
+/// The interval of metering, and a margin.
 const METERED_AFTER_SECONDS: u64 = 7;
 
 /// The documented block, with this test's addresses and folders.
@@ -74,7 +74,7 @@ fn behind_nginx_viewers_come_from_the_cache_and_a_revoked_key_still_ends() {
     );
 }
 
-/// What players of low latency wait for is an answer of its own.
+/// Requests that wait for a part are cached separately.
 fn kept_apart(viewer: &mut Viewer) {
     let media = viewer.path("media.m3u8");
     for query in ["?_HLS_msn=1", "?_HLS_msn=1&_HLS_part=0"] {
@@ -105,7 +105,7 @@ fn revoked(service: &Service, viewer: &mut Viewer, url: &str) {
     let id = key.and_then(|key| key["id"].as_i64()).expect("the public key");
     let _ = service.api().delete(&format!("/api/keys/{id}")).ok();
     for path in [index, media] {
-        wait::until("the key to end", seconds(5), || match viewer.http.get(&path, &[]).status {
+        wait::until("the key to be revoked", seconds(5), || match viewer.http.get(&path, &[]).status {
             401 => Ok(()),
             status => Err(format!("still {status}")),
         });

@@ -40,33 +40,32 @@ fn operators_change_drivers_while_streams_continue() {
 
     change(&api, "rtmp", "disable").assert_error(403, Some("not_operator"));
     change(&operator, "panic", "enable").assert_error(404, None);
-    // A driver that came after the start.
+    // A driver that was added after the start.
     add_test_driver(folder.path());
     let enabled = change(&operator, "panic", "enable").ok();
     assert_eq!((&enabled["state"], &enabled["isolation"]), (&json!("loaded"), &json!("process")));
     assert_eq!(types(&api), ["answers", "panic", "rtmp"], "the served document knows it");
-    assert!(api.get("/docs").text.contains("DestinationConfigPanic"));
     let path = format!("/api/streams/{}/destinations", stream.id);
     let config = json!({ "type": "panic", "config": { "place": "nowhere", "token": "abcdef" } });
     let hosted = api.post(&path, &config).ok()["id"].as_i64().expect("an id");
     api.wait_for_destination(&stream, hosted, "live", seconds(20));
 
-    // The file of a running driver is overwritten with rubbish: the old one goes on, also when it is asked for the new one.
+    // The file of a running driver is overwritten with an invalid one: the old driver continues, also after a request to replace it.
     std::fs::write(folder.path().join("panic.so"), "this is no library").expect("the file can be written");
     change(&operator, "panic", "replace").assert_error(422, Some("driver_refused"));
     assert_eq!(state(&operator, "panic"), "loaded");
-    assert!(error(&operator, "panic").contains(said::GOES_ON), "{}", error(&operator, "panic"));
+    assert!(error(&operator, "panic").contains(said::KEEPS_RUNNING), "{}", error(&operator, "panic"));
     assert_eq!(api.destination(&stream, hosted)["state"], "live");
     add_test_driver(folder.path());
     assert_eq!(change(&operator, "panic", "replace").ok()["error"], Value::Null);
 
-    // No new openings; open ones continue to their end.
+    // Nothing new is opened. Open destinations continue to their end.
     assert_eq!(change(&operator, "rtmp", "disable").status, 200);
     assert_eq!(change(&operator, "panic", "disable").status, 200);
     assert_eq!(types(&api), Vec::<String>::new());
     let refused = json!({ "type": "rtmp", "config": { "url": sink.url(), "key": "x" } });
     api.post(&path, &refused).assert_error(422, None);
-    // A destination that begins without its driver goes on when that is back.
+    // A destination that starts without its driver goes live when the driver is enabled again.
     for enabled in [false, true] {
         let _ = api.patch(&format!("{path}/{hosted}"), &json!({ "enabled": enabled })).ok();
     }
@@ -74,7 +73,7 @@ fn operators_change_drivers_while_streams_continue() {
     assert_eq!(change(&operator, "panic", "enable").ok()["state"], "loaded");
     api.wait_for_destination(&stream, hosted, "live", seconds(40));
     assert_eq!(change(&operator, "panic", "disable").status, 200);
-    // What still runs on threads of the service is taken as it is.
+    // A driver that still runs on threads of the service keeps that isolation.
     assert_eq!(change(&operator, "rtmp", "enable").ok()["state"], "loaded");
     assert_eq!(types(&api), ["rtmp"]);
     assert_eq!(change(&operator, "rtmp", "disable").status, 200);
@@ -119,7 +118,7 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     };
     everybody(0o777);
     reload();
-    service.wait_for_log("what goes on", seconds(10), |line| line.contains(said::NOT_LOOKED_AT));
+    service.wait_for_log("the driver that is kept", seconds(10), |line| line.contains(said::NOT_CHECKED));
     assert_eq!(types(&api), ["answers", "panic", "rtmp", "self-hosted"]);
     let refused = change(&operator, "rtmp", "replace");
     assert_eq!(refused.status, 422, "{}", refused.body);
@@ -165,7 +164,7 @@ fn changed_settings_are_taken_while_destinations_are_open() {
         });
         assert_eq!(state(&operator, "platform"), "loaded");
     };
-    // Nothing is open: the old one ends, the new one serves.
+    // No destination is open: the old driver ends, and the new one serves.
     reload(&["fone"]);
     reload(&[]);
     let stream = api.create_stream("settings");
@@ -182,17 +181,17 @@ fn changed_settings_are_taken_while_destinations_are_open() {
     assert_eq!(second.names(), ["live_other_key_012345"]);
     reload(&["fone", "ftwo"]);
     let images = images(&service);
-    assert!(images >= 3, "{images}: two are at work for destinations, one for what comes");
+    assert!(images >= 3, "{images}: two serve open destinations, one serves new destinations");
     // The same settings and the same library: nothing to do.
     assert_eq!(change(&operator, "platform", "replace").status, 200);
-    // As it was: what rests is taken as it is.
+    // The earlier configuration returns: its driver is still loaded and is used again.
     reload(&["fone"]);
     assert_eq!(self::images(&service), images);
     first.wait_for_media(CARRIED_PACKETS, seconds(60));
     let sent = encoder.end();
     first.wait_until_left(seconds(20));
     assert_complete("the sink of before", &sent, &first.records());
-    assert_eq!((first.publishes(), second.publishes()), (1, 1), "nobody had to come again");
+    assert_eq!((first.publishes(), second.publishes()), (1, 1), "a destination had to reconnect");
     service.assert_running();
 }
 
@@ -224,7 +223,7 @@ pub(crate) fn state(api: &Api, id: &str) -> String {
     shown(api, id)["state"].as_str().unwrap_or("absent").to_owned()
 }
 
-/// What is said to be wrong with it.
+/// The error that the API shows for a driver.
 fn error(api: &Api, id: &str) -> String {
     shown(api, id)["error"].as_str().unwrap_or_default().to_owned()
 }

@@ -1,5 +1,5 @@
-//! Clients generated from the committed API document live through a stream: made, given destinations, published to by ffmpeg,
-//! watched, paid for, stopped, remembered, deleted.
+//! Clients generated from the committed API document run through the life of a stream: they create it, add destinations, watch
+//! and pay while ffmpeg publishes, stop it, read its history and delete it.
 
 use std::path::Path;
 use std::process::Command;

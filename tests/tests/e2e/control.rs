@@ -1,4 +1,4 @@
-//! What an owner orders beforehand: delays of destinations, and from where a stream key may be used.
+//! Settings of an owner: delays of destinations, and the addresses from which a stream key may be used.
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::said;
@@ -72,7 +72,7 @@ fn a_stream_is_not_sent_back_to_itself() {
 }
 
 #[test]
-fn a_stream_key_is_good_from_the_named_addresses_only_and_until_it_is_replaced() {
+fn a_stream_key_works_only_from_the_named_addresses_and_until_it_is_replaced() {
     let source = Source::shared();
     let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "0").start();
     let api = service.api();
@@ -93,7 +93,7 @@ fn a_stream_key_is_good_from_the_named_addresses_only_and_until_it_is_replaced()
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     api.wait_for_stream(&stream, "live", seconds(20));
     let _ = allow(json!(["203.0.113.0/24"]));
-    // Who is no longer among them goes at once, and hears why.
+    // A publisher whose address was removed from the list is disconnected at once, with the reason.
     api.wait_for_stream(&stream, "idle", seconds(20));
     assert_eq!(api.stream(&stream)["lastEndReason"], "key_revoked");
     assert!(!encoder.wait(seconds(20)).success(), "{}", encoder.log());

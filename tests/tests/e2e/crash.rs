@@ -1,4 +1,4 @@
-//! `kill -9` in mid-stream: nothing that an owner made is lost, and the next publish works at once.
+//! `kill -9` in mid-stream: no data of an owner is lost, and the next publish works at once.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const KILLS: u64 = 2;
 const KILL_WITHIN_MS: u64 = 700;
 
 #[test]
-fn soak_a_killed_service_comes_back_with_everything() {
+fn soak_a_killed_service_returns_with_all_its_data() {
     let source = Source::shared();
     let sink = Sink::recording();
     let mut service = Setup::default().start();
@@ -28,7 +28,7 @@ fn soak_a_killed_service_comes_back_with_everything() {
         let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
         sink.wait_for_media(had.saturating_add(60), seconds(30));
         api.wait_for_stream(&stream, "live", seconds(10));
-        // Made in mid-stream, so that the write-ahead log is not empty when the end comes.
+        // Created in mid-stream, so that the write-ahead log is not empty at the kill.
         let extra = api.create_stream(&format!("round {round}"));
         std::thread::sleep(Duration::from_millis(soak::next(&mut random) % KILL_WITHIN_MS));
         service.kill();

@@ -1,5 +1,4 @@
-//! Many destinations of one driver: a slow one among a hundred costs the others nothing, and opening and ending them again and again
-//! leaves nothing behind.
+//! Many destinations of one driver: a slow one among a hundred does not affect the others, and repeated openings leak nothing.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +21,19 @@ const CROWD_SECONDS: u64 = 12;
 const TOGETHER: usize = 25;
 /// Seconds of each session.
 const SESSION_SECONDS: u64 = 1;
-/// What may be more in the end than after the first sessions: descriptors and threads (of pools that breathe), and KiB of memory. One
-/// that is left by each opening would be a hundred at least.
+/// Accepted growth after the first sessions: descriptors, threads (pools change in size), and KiB of memory. A leak of one per
+/// opening would be a hundred at least.
 const GROWN_FILES_MAX: usize = 12;
 const GROWN_THREADS_MAX: usize = 12;
 const GROWN_KIB_MAX: u64 = 24 * 1024;
 
 #[test]
-fn a_slow_one_of_a_hundred_loses_alone() {
+fn one_slow_destination_of_a_hundred_loses_packets_alone() {
     one_is_slow("thread");
 }
 
 #[test]
-fn a_slow_one_of_a_hundred_in_a_process_loses_alone() {
+fn one_slow_destination_of_a_hundred_in_a_process_loses_packets_alone() {
     one_is_slow("process");
 }
 
@@ -62,12 +61,12 @@ fn one_is_slow(isolation: &str) {
 }
 
 #[test]
-fn soak_opened_and_ended_again_and_again_nothing_stays() {
+fn soak_repeated_openings_leak_nothing() {
     cycles("thread");
 }
 
 #[test]
-fn soak_opened_and_ended_again_and_again_in_a_process_nothing_stays() {
+fn soak_repeated_openings_in_a_process_leak_nothing() {
     cycles("process");
 }
 

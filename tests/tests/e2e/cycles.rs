@@ -1,5 +1,5 @@
-//! A driver that is replaced, opened, ended by force and closed, again and again beside a stream that must lose nothing: whatever it had
-//! is given back.
+//! A driver is replaced, opened, ended by force and closed in cycles, beside a stream that must lose nothing. All of its resources are
+//! released.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,18 +17,18 @@ use satcast_tests::wait::{self, seconds};
 
 use crate::changes::{OPERATOR, change, operator};
 
-/// Cycles before the first look: both libraries are known then, and pools are full.
+/// Cycles before the first measurement: both libraries are known then, and pools are full.
 const FIRST: u64 = 2;
-/// Cycles with one key: it may change something sixty times a minute.
+/// Cycles with one key: a key may write sixty times a minute.
 const OF_A_KEY: u64 = 8;
-/// What may be more in the end: sockets, threads of pools that breathe, and KiB of memory. What each cycle left behind would be more in
-/// the long form; what drivers alone have is counted exactly in both.
+/// Accepted growth: sockets, threads (pools change in size), and KiB of memory. A leak in each cycle would be more than that in the
+/// long form. Resources that only drivers have are counted exactly in both forms.
 const GROWN_FILES_MAX: usize = 12;
 const GROWN_THREADS_MAX: usize = 12;
 const GROWN_KIB_MAX: u64 = 24 * 1024;
 
 #[test]
-fn soak_killed_and_replaced_again_and_again_nothing_stays() {
+fn soak_repeated_kills_and_replacements_leak_nothing() {
     let mut rig = Rig::new("process");
     rig.run(|rig| {
         let before = children(&rig.scene.service);
@@ -43,10 +43,10 @@ fn soak_killed_and_replaced_again_and_again_nothing_stays() {
 }
 
 #[test]
-fn soak_disabled_and_replaced_again_and_again_nothing_stays() {
+fn soak_repeated_disabling_and_replacement_leaks_nothing() {
     let mut rig = Rig::new("thread");
     rig.run(|rig| {
-        // What is open goes on, and is there again with its driver.
+        // The open destination continues, and is shown again with its driver.
         assert_eq!(change(&rig.operator, HOSTILE, "disable").status, 200);
         assert_eq!(change(&rig.operator, HOSTILE, "enable").ok()["state"], "loaded");
     });
@@ -63,7 +63,7 @@ impl Rig {
     fn new(isolation: &str) -> Self {
         let setup = Setup::default()
             .set("SATCAST_LIMITS__KEYS_PER_ACCOUNT", "100")
-            // Otherwise the system's allocator keeps the space of a dozen libraries that were read, in each of its arenas.
+            // Otherwise the system's allocator keeps the memory of a dozen libraries in each of its arenas.
             .set("MALLOC_MMAP_THRESHOLD_", "1048576");
         let scene = Scene::hostile(isolation, setup);
         let operator = operator(&scene.service);
@@ -72,7 +72,7 @@ impl Rig {
         Self { scene, operator, libraries: [library, longer] }
     }
 
-    /// Cycles, each with `disturb` while a destination is live, and what is there after them.
+    /// Runs cycles with `disturb` while a destination is live, and compares the resources after them.
     fn run(&mut self, disturb: impl Fn(&Self)) {
         let url = self.scene.service.ingest_url(&self.scene.stream.key);
         let _encoder = Publish::of(&self.scene.source).endless().to(&url);
@@ -88,7 +88,7 @@ impl Rig {
             }
             self.cycle(number, &disturb);
         }
-        let after = wait::until("what was held before", seconds(20), || match self.held() {
+        let after = wait::until("the resources to be as before", seconds(20), || match self.held() {
             after if after.is_as(&before) => Ok(after),
             after => Err(format!("{after:?} after {before:?}")),
         });
@@ -104,14 +104,14 @@ impl Rig {
             (&"live".into(), Some(0)),
             "{list}"
         );
-        assert_eq!(self.scene.sink.publishes(), 1, "the healthy destination never had to come again");
+        assert_eq!(self.scene.sink.publishes(), 1, "the healthy destination had to reconnect");
         self.scene.service.assert_running();
     }
 
     fn cycle(&self, number: u64, disturb: &impl Fn(&Self)) {
         let (scene, stream) = (&self.scene, &self.scene.stream);
         let before = children(&scene.service);
-        // Laid beside it and moved over it, so that nobody reads half of it.
+        // Written beside the old file and renamed over it, so that a reader never sees half of it.
         let (file, new) = (self.library("so"), self.library("new"));
         std::fs::write(&new, &self.libraries[usize::from(number.is_multiple_of(2))])
             .expect("a library in the folder");
@@ -132,7 +132,7 @@ impl Rig {
         self.scene.drivers.path().join(format!("{HOSTILE}.{ending}"))
     }
 
-    /// Once what was replaced has ended.
+    /// The resources in use, once the replaced driver has ended.
     fn held(&self) -> Held {
         let pid = i32::try_from(self.scene.service.process().id()).expect("a process id");
         let one_of_each = |usage: &Usage| usage.drivers.values().all(|count| *count == 1);
@@ -159,7 +159,7 @@ struct Held {
 }
 
 impl Held {
-    /// In all that is the same after each cycle.
+    /// Compares the resources that must be the same after each cycle.
     fn is_as(&self, other: &Self) -> bool {
         (self.children, &self.copies) == (other.children, &other.copies)
             && (&self.usage.drivers, &self.usage.kinds) == (&other.usage.drivers, &other.usage.kinds)

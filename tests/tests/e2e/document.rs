@@ -14,7 +14,7 @@ fn openapi_spec_validator_accepts_it() {
     let said = run("openapi-spec-validator", python("openapi-spec-validator").arg(document()));
     assert!(said.contains("OK"), "{said}");
 
-    // The judge is awake: an operation without answers is refused.
+    // The tool detects faults: it refuses an operation without answers.
     let broken = tempfile::tempdir().expect("a folder");
     let file = broken.path().join("openapi.json");
     let mut text = committed();
@@ -25,11 +25,11 @@ fn openapi_spec_validator_accepts_it() {
 }
 
 #[test]
-fn redocly_has_nothing_to_say_about_it() {
+fn redocly_reports_no_problem() {
     let problems = lint(&document());
     assert_eq!(problems, Vec::<Value>::new());
 
-    // The judge is awake: an example that is not of its shape is reported.
+    // The tool detects faults: it reports an example that does not match its schema.
     let broken = tempfile::tempdir().expect("a folder");
     let file = broken.path().join("openapi.json");
     let mut text = committed();
@@ -48,7 +48,7 @@ fn lint(file: &Path) -> Vec<Value> {
     let output = output("redocly", &mut command);
     let said = String::from_utf8_lossy(&output.stdout);
     let from = said.find('{').unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)));
-    // The report is followed by words for people.
+    // Text for people follows the report.
     let mut reports = serde_json::Deserializer::from_str(&said[from..]).into_iter::<Value>();
     let report = reports.next().expect("a report").expect("JSON of redocly");
     report["problems"].as_array().expect("a list of problems").clone()
@@ -85,7 +85,6 @@ fn the_served_document_has_the_types_of_the_loaded_drivers() {
     assert_eq!(config["properties"]["token"]["writeOnly"], true, "{config}");
     let printed: Value = serde_json::from_str(&service.run(&["openapi"])).expect("a JSON document");
     assert_eq!(printed, served);
-    assert!(api.get("/docs").text.contains("DestinationConfigPanic"));
     let file = drivers.path().join("openapi.json");
     std::fs::write(&file, served.to_string()).expect("a document");
     run("openapi-spec-validator", python("openapi-spec-validator").arg(&file));

@@ -30,7 +30,7 @@ fn a_driver_that_panics_harms_only_its_destination_and_reveals_no_secret() {
 }
 
 #[test]
-fn in_a_process_of_its_own_it_is_the_same() {
+fn an_isolated_driver_that_panics_harms_only_its_destination_and_reveals_no_secret() {
     panics_harm_only_their_destination("process");
 }
 
@@ -91,7 +91,7 @@ fn panics_harm_only_their_destination(isolation: &str) {
         let failed = api.wait_for_destination(&stream, id(place), "failed", seconds(20));
         let error = failed["error"].as_str().expect("a reason");
         assert!(error.contains("panicked") && !error.contains(token), "{failed}");
-        // Two panics; a third would be one too many for the driver.
+        // Two panics: a third would set the driver aside.
         assert_eq!(change(&operator, "panic", "enable").ok()["state"], "loaded");
     }
     sink.wait_for_media(120, seconds(20));
@@ -124,7 +124,7 @@ fn panics_too_often(
     let held = api.wait_for_destination(stream, held, "retrying", seconds(20));
     let error = held["error"].as_str().unwrap_or_default();
     assert!(error.contains(said::FOR_ONE_ACCOUNT), "{held}");
-    assert_eq!(api.destination(stream, healthy)["state"], "live", "what runs goes on");
+    assert_eq!(api.destination(stream, healthy)["state"], "live", "a running destination was interrupted");
 
     assert_eq!(change(operator, "panic", "enable").ok()["state"], "loaded");
     let id = api.post(&path, &body).ok()["id"].as_i64().expect("an id");

@@ -1,5 +1,5 @@
-/* A driver as it was written for minor version MINOR of the contract, from what that version's header said and nothing newer. It
- * counts what it is given. For the end-to-end tests; never shipped. */
+/* A driver for minor version MINOR of the contract, which uses nothing newer than that version's header. It
+ * counts its packets. For the end-to-end tests; never shipped. */
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -114,7 +114,7 @@ static void keep_text(void *data, Str text) {
     memcpy(kept->bytes, text.ptr, kept->len);
 }
 
-/* What is sealed comes back as it was, and the host takes reports of recordings. */
+/* Sealed bytes come back unchanged, and the host accepts reports of recordings. */
 static int32_t look_further(void) {
     const Vault *vault = host->get_extension(host->ctx, (Str)STR("satcast.vault/1"));
     const RecordingsHost *reports = host->get_extension(host->ctx, (Str)STR("satcast.recordings-host/1"));
@@ -126,7 +126,7 @@ static int32_t look_further(void) {
     return plain.len == 8 && memcmp(plain.bytes, "a secret", 8) == 0 ? 0 : -1;
 }
 
-/* Assets for viewers; minor version 4 appended what their followers need. */
+/* Assets for viewers; minor version 4 appended the fields for followers of playlists. */
 typedef struct {
     uint32_t kind, reserved;
     uint64_t offset, len;

@@ -49,7 +49,7 @@ fn a_session_survives_its_encoder_for_the_reconnect_window() {
 }
 
 #[test]
-fn an_encoder_that_returns_at_once_is_not_taken_for_a_second_one() {
+fn an_encoder_that_returns_at_once_is_not_refused_as_a_second_one() {
     const RETURNS: usize = 3;
     let source = Source::shared();
     let sink = Sink::recording();

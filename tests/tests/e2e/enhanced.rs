@@ -1,4 +1,4 @@
-//! Enhanced RTMP towards others: whole where it is announced, and a failure that names the codec where it is not.
+//! Enhanced RTMP to other servers: complete where the server announces it, and an error that names the codec where it does not.
 
 use satcast_tests::caller::{Call, Outcome};
 use satcast_tests::coded::{Coded, Coding};
@@ -48,5 +48,5 @@ fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() 
         // Audio before the first frame is left out.
         assert!(got == sent || track == Track::Audio && got + 1 == sent, "{got} of {sent} of {track:?}");
     }
-    assert!(platform.records().is_empty(), "nothing that it does not take was sent");
+    assert!(platform.records().is_empty(), "packets of a refused codec were sent");
 }

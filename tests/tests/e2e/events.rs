@@ -83,19 +83,19 @@ fn events_come_as_the_document_says_until_the_key_is_replaced() {
     let made = api.post("/api/keys", &json!({ "type": "permanent" })).ok();
     let key = made["key"].as_str().expect("a key");
     let mut follower = Follower::new(&service, key, None);
-    let (ready, name, data) = follower.next().expect("what every answer begins with");
+    let (ready, name, data) = follower.next().expect("the event ready");
     assert_eq!(name, "ready");
     assert!(data["at"].as_i64() > Some(1_700_000_000_000), "{data}");
 
     let stream = api.create_stream("followed");
-    let (_, name, data) = follower.next().expect("what was done");
+    let (_, name, data) = follower.next().expect("the event of the change");
     assert_eq!(
         (name.as_str(), &data["target"]),
         ("stream.created", &json!({ "type": "stream", "id": stream.id }))
     );
     assert!(data["at"].as_i64() > Some(1_700_000_000_000), "{data}");
 
-    // Who was away for that sees it too.
+    // A follower that was disconnected meanwhile gets the event too.
     let mut late = Follower::new(&service, key, Some(&ready));
     let names: Vec<String> = (0..2).filter_map(|_| late.next()).map(|(_, name, _)| name).collect();
     assert_eq!(names, ["ready", "stream.created"]);

@@ -12,7 +12,7 @@ use satcast_tests::wait::{self, seconds};
 
 /// The stream has run for a while when a server is added to it.
 const PACKETS_BEFORE_ADDING: usize = 600;
-/// What the late server gets: more than one group.
+/// Seconds that the late server gets: more than one GOP.
 const LATE_PACKETS: usize = 385;
 /// How long after a keyframe the server is added: late enough that only a kept keyframe can serve it, and early
 /// enough that the next one is still far off.

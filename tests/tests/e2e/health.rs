@@ -54,7 +54,7 @@ fn keyframes_too_far_apart_are_reported_with_the_affected_platforms() {
     let mut encoder =
         Publish::of(&Source::of(Recipe::LONG_GROUPS)).endless().to(&service.ingest_url(&stream.key));
     let health = with_issue(&service, stream.id, "keyframe_interval");
-    // With a group that is still open Twitch may be the first to complain.
+    // While the GOP is still open, Twitch may be the only affected platform.
     let event = receiver.wait_for(1, seconds(20))[0].json();
     assert_eq!(
         (&event["type"], &event["data"]["appeared"]),
@@ -86,7 +86,7 @@ fn keyframes_too_far_apart_are_reported_with_the_affected_platforms() {
     assert_near(&audio["bitrate"], 96_000.0);
     assert_eq!(shown["timestampJumps"], 0);
 
-    // A good encoder in its place: the issue goes.
+    // A good encoder replaces it: the issue disappears.
     let _ = encoder.stop();
     let _good = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&stream.key));
     let cleared = receiver.wait_for(2, seconds(60))[1].json();
@@ -131,7 +131,7 @@ fn encoded(codecs: &str) -> String {
 }
 
 #[test]
-fn an_encoder_of_which_nothing_can_be_used_is_refused_and_hears_why() {
+fn an_encoder_without_a_usable_track_is_refused_with_the_reason() {
     let service = Setup::default().start();
     let api = service.api();
     let stream = api.create_stream("sorenson");
@@ -150,7 +150,7 @@ fn an_encoder_of_which_nothing_can_be_used_is_refused_and_hears_why() {
         let whose = format!("account=1 stream={}", stream.id);
         service.wait_for_log(text, seconds(5), |line| line.contains(text) && line.contains(&whose));
     }
-    // The next one that can be used is shown as it is.
+    // The next encoder has usable tracks and is shown.
     let mut encoder = Publish::until_end(&Source::of(Recipe::SMALL)).to(&service.ingest_url(&stream.key));
     let _ = api.wait_for_stream(&stream, "live", seconds(20));
     assert_eq!(api.stream(&stream)["health"]["issues"], json!([]));

@@ -9,7 +9,7 @@ use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
 use satcast_tests::wait::seconds;
 
-/// Longest that the service may bear a peer that does not get on; its own limit for a handshake is 10 s.
+/// Longest time that the service may wait for a peer without progress; its own limit for a handshake is 10 s.
 const PATIENCE_SECONDS: u64 = 30;
 const WRONG_KEY: &str = "live_0123456789abcdefghijklmnopqrstuv";
 

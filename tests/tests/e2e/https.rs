@@ -15,7 +15,7 @@ const HERE: &[&str] = &["127.0.0.1"];
 const STORED_AFTER_SECONDS: u64 = 12;
 /// An aborted answer may be counted this much too high.
 const ABORT_EXCESS_BYTES: u64 = 512 * 1024;
-/// So much of a window makes a hundredth of it more than the answers around it.
+/// Bytes of the window: with so many, a hundredth of them is more than the answers around it.
 const WHOLE_BYTES_MIN: u64 = 5_000_000;
 
 #[test]
@@ -47,7 +47,7 @@ fn viewers_over_https_get_and_pay_every_byte_and_certificates_are_renewed() {
         })
     };
 
-    // What was loaded while waiting is counted before it begins.
+    // The bytes that were loaded during the wait are counted before the measurement begins.
     std::thread::sleep(seconds(STORED_AFTER_SECONDS / 2));
     let before = stored(1);
     let whole = view("whole").expect("every answer a 200");

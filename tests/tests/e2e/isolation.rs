@@ -22,7 +22,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(25);
 
 /// Ten seconds of media.
 const CARRIED_PACKETS: usize = 770;
-/// Ten seconds in which drivers do their worst.
+/// Ten seconds of media beside the failing drivers.
 const HARMED_PACKETS: usize = 770;
 
 #[test]
@@ -113,16 +113,16 @@ fn an_account_that_crashes_a_driver_repeatedly_is_quarantined_and_others_continu
     let bystander = author::add(&others, &beside, HOSTILE, &configuration("nowhere"));
     let mut beside_encoder = Publish::until_end(&scene.source).to(&scene.service.ingest_url(&beside.key));
     others.wait_for_destination(&beside, bystander, "live", seconds(20));
-    // Several, so that one of them soon comes after each restart.
+    // Several destinations, so that one of them reconnects soon after each restart.
     let ids: Vec<i64> = (0..6).map(|_| scene.add("abort")).collect();
     let mut encoder = scene.publish();
-    scene.service.wait_for_log("who is left alone", seconds(60), |line| {
+    scene.service.wait_for_log("the account that is set aside", seconds(60), |line| {
         line.contains("ERROR") && line.contains(said::CRASHED_THREE_TIMES)
     });
     others.wait_for_destination(&beside, bystander, "live", seconds(20));
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
     let refused = scene.api.post(&path, &destination("nowhere"));
-    assert_eq!(refused.status, 503, "asked for by who is left alone: {}", refused.body);
+    assert_eq!(refused.status, 503, "a validation for the account that is set aside: {}", refused.body);
     assert!(refused.body["error"].as_str().is_some_and(|error| error.contains(said::FOR_ONE_ACCOUNT)));
     let set_aside = |api: &Api| {
         let list = api.get("/api/drivers").ok();
@@ -131,7 +131,7 @@ fn an_account_that_crashes_a_driver_repeatedly_is_quarantined_and_others_continu
     };
     let own = set_aside(&scene.api);
     assert!(own[0]["accountId"].is_i64() && own[0]["until"].is_null() && own[1].is_null(), "{own}");
-    assert_eq!(set_aside(&others), json!([]), "of no concern to others");
+    assert_eq!(set_aside(&others), json!([]), "another account is set aside");
     scene.finish(&mut encoder);
     for id in ids {
         assert_ne!(scene.api.destination(&scene.stream, id)["state"], "live");
@@ -140,11 +140,11 @@ fn an_account_that_crashes_a_driver_repeatedly_is_quarantined_and_others_continu
     let process = format!("{}panic", said::DRIVER_PROCESS);
     // The first crash, with both accounts in the process, counts for neither account.
     let crashes = log.lines().filter(|line| line.contains(&process) && line.contains(" account="));
-    assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
-    assert!(!log.contains(said::FOR_EACH_ACCOUNT), "the driver itself is used on");
+    assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "other crashes were logged");
+    assert!(!log.contains(said::FOR_EACH_ACCOUNT), "the driver is set aside for all accounts");
     let beside = format!(" destination={bystander} ");
     let failures: Vec<&str> =
-        log.lines().filter(|line| line.contains(said::COMES_AGAIN) && line.contains(&beside)).collect();
+        log.lines().filter(|line| line.contains(said::RECONNECTS) && line.contains(&beside)).collect();
     let is_first = |line: &&str| line.contains(" attempt=1 ");
     assert!(!failures.is_empty() && failures.iter().all(is_first), "{failures:#?}");
     assert!(!log.contains("Some(") && !log.contains("fields=\"\""), "{log}");
@@ -175,7 +175,7 @@ fn a_child_that_does_not_return_or_live_is_replaced() {
 }
 
 #[test]
-fn a_destination_that_does_not_open_is_left_alone_and_says_why() {
+fn a_destination_that_does_not_open_is_set_aside_with_the_reason() {
     let mut scene = Scene::hostile("process", Setup::default());
     let bystander = scene.add("nowhere");
     let id = scene.add("hang-open");
@@ -192,7 +192,7 @@ fn a_driver_that_floods_leaks_or_never_reads_harms_only_itself() {
 }
 
 #[test]
-fn on_threads_of_the_service_as_well() {
+fn a_driver_on_threads_that_floods_leaks_or_never_reads_harms_only_itself() {
     hurts_itself_alone("thread");
 }
 
@@ -204,7 +204,7 @@ fn hurts_itself_alone(isolation: &str) {
         scene.api.wait_for_destination(&scene.stream, id, "live", seconds(30));
     }
     let before = scene.service.process().resident_kib();
-    scene.goes_on(HARMED_PACKETS);
+    scene.continues(HARMED_PACKETS);
     scene.finish(&mut encoder);
     let grown = scene.service.process().resident_kib().saturating_sub(before);
     assert!(grown < 200 * 1024, "{grown} KiB");
@@ -219,7 +219,7 @@ fn a_child_over_its_memory_dies_alone() {
     let id = scene.add("once-memory");
     let mut encoder = scene.publish();
     scene.service.wait_for_log("its end", seconds(40), |line| {
-        // Without a control group it is refused memory by the system.
+        // Without a control group the system refuses more memory.
         let reason = line.contains(said::TOO_MUCH_MEMORY) || line.contains("signal 6");
         line.contains(&format!("{}panic", said::DRIVER_PROCESS)) && reason
     });
@@ -280,7 +280,7 @@ fn a_child_inherits_only_what_its_host_passes() {
     };
     assert_eq!(limit("Max core file size"), "0");
     assert_eq!(limit("Max open files"), "8192");
-    // Without a bound of its own where a control group has it.
+    // The process has no such limit where a control group has it.
     let data = [(4096 * 1024 * 1024_u64).to_string(), "unlimited".to_owned()];
     assert!(data.contains(&limit("Max data size")), "{limits}");
     let open: Vec<PathBuf> = std::fs::read_dir(format!("/proc/{child}/fd"))

@@ -14,7 +14,7 @@ use satcast_tests::source::{Recipe, Source};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Seconds of the source that are packaged.
+/// Length of the packaged source in seconds.
 const SECONDS: &str = "10";
 
 /// HLS of ffmpeg in a folder, served by nginx.
@@ -94,7 +94,7 @@ fn good_segments_pass_and_each_fault_is_found() {
         chunks[1].bytes[middle..middle + 64].fill(0xff);
     });
     finds("broken frames", || assert_decodes(&broken));
-    finds("frames that nobody sent", || {
+    finds("frames that were never sent", || {
         assert_carried("the reader", source.records(), &records(&broken), CARRIED_MILLIS);
     });
     let long = Source::of(Recipe::LONG_GROUPS);

@@ -1,5 +1,5 @@
-//! Repeated `kill -9` while several paid sessions with webhooks run: what was charged stays
-//! charged, nothing is charged twice, and every event arrives.
+//! Repeated `kill -9` while several paid sessions with webhooks run: charges stay, nothing is charged twice, and every event
+//! arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,9 +20,9 @@ const KILLS: u64 = 10;
 /// The kill comes at a random moment of this time after media flows.
 const KILL_WITHIN_MS: u64 = 900;
 const STREAMS: usize = 2;
-/// One is free, two are paid.
+/// Destinations of a session: one is free, two are paid.
 const DESTINATIONS: usize = 3;
-/// With two events of each session, what ten kills send is above 500.
+/// Sessions of each round: with two events for each, ten kills send more than 500 events.
 const WEBHOOKS: usize = 13;
 const PAGE: usize = 1_000;
 
@@ -74,8 +74,8 @@ fn set_up(setup: Setup) -> (Service, Receiver, Vec<Stream>, Sink) {
     (service, receiver, streams, sink)
 }
 
-/// Publishes everything, kills the service somewhere on the way, and starts it again; gives what it had said that the sessions
-/// cost.
+/// Publishes to all streams, kills the service at a random moment, and starts it again. Returns the costs that it had reported for
+/// the sessions.
 fn round(
     service: &mut Service,
     streams: &[Stream],
@@ -100,12 +100,12 @@ fn round(
 }
 
 #[test]
-fn soak_killed_in_the_middle_of_sessions_nothing_is_lost_charged_twice_or_untold() {
+fn soak_kills_during_sessions_lose_nothing_and_charge_nothing_twice() {
     killed_again_and_again(Setup::default());
 }
 
 #[test]
-fn soak_killed_in_the_middle_of_sessions_it_is_the_same_on_postgresql() {
+fn soak_kills_during_sessions_lose_nothing_on_postgresql() {
     let server = Postgres::durable();
     server.make_database("killed");
     killed_again_and_again(Setup::default().set("SATCAST_DATABASE__URL", &server.url("killed")));
@@ -137,14 +137,14 @@ fn killed_again_and_again(setup: Setup) {
         assert!(seen.insert((session.clone(), minute, destination)), "charged twice: {entry}");
         *charged.entry(session).or_default() += 2;
     }
-    let mut told_sum = 0;
+    let mut reported_sum = 0;
     for (session, sats) in &reported {
         let kept = charged.get(session).copied().unwrap_or_default();
-        // A charge may have been posted between the answer and the kill, never more than the minute costs.
+        // A charge may have been posted between the answer and the kill, but never more than one minute costs.
         assert!(kept >= *sats && kept <= 4, "session {session}: {sats} sats reported, {kept} charged");
-        told_sum += *sats;
+        reported_sum += *sats;
     }
-    assert!(told_sum > 0, "no charge was posted before any of the kills");
+    assert!(reported_sum > 0, "no charge was posted before any of the kills");
     let spent: i64 = charged.values().sum();
     assert_eq!(api.get("/api/wallet/balance").ok()["balance"], 1_000_000 - spent);
 

@@ -1,4 +1,4 @@
-//! A server that dies, one that stalls, one that refuses: each harms only itself, and comes back by itself.
+//! Servers that die, stall or refuse: each affects only its own destination, which recovers without help.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};
@@ -12,13 +12,13 @@ use satcast_tests::sink::{Behaviour, Sink};
 use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 
-/// Longest until a server that takes nothing is shown as such: five seconds, a look, and the first media before them.
+/// Longest time until a server that takes nothing is shown as stalled: five seconds, one check, and the first media before them.
 const STALLED_WAIT_MAX: Duration = Duration::from_secs(12);
 /// Time for which the encoder is suspended; it then sends the missed media at once.
 const STALL: Duration = Duration::from_secs(12);
-/// What it missed, and six seconds more.
+/// The missed media, and six seconds more.
 const CAUGHT_UP_PACKETS: usize = 1_390;
-/// Far above the need of one stream, far below that of an unbounded queue.
+/// Far above the memory of one stream, far below that of an unbounded queue.
 const RESIDENT_KIB_MAX: u64 = 256 * 1024;
 
 #[test]
@@ -74,7 +74,7 @@ fn a_dead_and_a_stalled_server_harm_no_others() {
     });
     assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
     for (id, words) in worse {
-        // Between two tries the reason of the last one stays.
+        // Between two attempts the reason of the last failure stays.
         wait::until_api(words, seconds(30), || {
             let shown = api.destination(&stream, id);
             let is_said = shown["error"].as_str().is_some_and(|error| error.contains(words));
@@ -96,7 +96,7 @@ fn a_dead_and_a_stalled_server_harm_no_others() {
     ]);
 }
 
-/// A port where connections are taken and nothing is ever said, or that resets them: what it closes with unread bytes is.
+/// A port that accepts connections and never answers, or that resets them by closing with unread bytes.
 fn listener(resets: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -127,13 +127,13 @@ fn a_slow_server_loses_packets_alone() {
 
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     api.wait_for_destination(&stream, to_slow, "live", seconds(20));
-    wait::until_api("what is too much to be dropped", seconds(60), || {
+    wait::until_api("packets to be dropped", seconds(60), || {
         let shown = api.destination(&stream, to_slow);
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
     let shown = api.destination(&stream, to_slow);
-    assert_eq!(shown["state"], "live", "it does read: {shown}");
-    // Said from the next look on.
+    assert_eq!(shown["state"], "live", "a server that reads slowly was reconnected: {shown}");
+    // The reason appears with the next check.
     let error = shown["error"].as_str();
     assert!(error.is_none_or(|error| error.contains(said::TAKES_LESS)), "{shown}");
     assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
@@ -142,7 +142,7 @@ fn a_slow_server_loses_packets_alone() {
     api.wait_for_stream(&stream, "idle", seconds(30));
     healthy.wait_until_left(seconds(20));
     assert_complete("the healthy server", &sent, &healthy.records());
-    // What was given up is not sent after the end.
+    // Dropped packets are not sent after the end.
     slow.wait_until_left(seconds(5));
 }
 
@@ -169,10 +169,10 @@ fn an_encoder_that_catches_up_loses_no_packet() {
 }
 
 #[test]
-fn a_server_that_refuses_is_shown_and_tried_again_slowly() {
+fn a_server_that_refuses_is_shown_and_retried_slowly() {
     let source = Source::shared();
     let denying = Sink::start(refusal("NetStream.Publish.Denied", "key is not known here"));
-    // What a server says that still holds a connection from before a break.
+    // The answer of a server that still holds the connection from before a break.
     let taken = Sink::start(refusal("NetStream.Publish.BadName", "already publishing"));
     let healthy = Sink::recording();
     let service = Setup::default().start();
@@ -187,12 +187,12 @@ fn a_server_that_refuses_is_shown_and_tried_again_slowly() {
     let error = shown["error"].as_str().expect("the error says what happened");
     assert!(error.contains("NetStream.Publish.Denied") && !error.contains("wrong-secret-key"), "{error}");
     let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
-    // A login that was refused is not tried again within a minute; half of it leaves room for what passed.
+    // A refused login is not retried within a minute. Half a minute allows for the time that has passed already.
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
 
     let shown = api.wait_for_destination(&stream, to_taken, "retrying", seconds(20));
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 2_000), "{shown}");
-    wait::until("a second try of the name that was taken", seconds(25), || match taken.attempts() {
+    wait::until("a second attempt with the name in use", seconds(25), || match taken.attempts() {
         0 | 1 => Err("none".to_owned()),
         _ => Ok(()),
     });

@@ -29,7 +29,7 @@ fn times(records: &[Record], track: Track) -> Vec<i64> {
 }
 
 #[test]
-fn an_encoder_that_has_run_for_long_crosses_both_borders() {
+fn an_encoder_that_has_run_for_long_crosses_both_timestamp_limits() {
     let service = service();
     let api = service.api();
     for border in [EXTENDED_MS, WRAP_MS] {
@@ -48,7 +48,7 @@ fn an_encoder_that_has_run_for_long_crosses_both_borders() {
             let times = if matches!(frame, Frame::Video(_)) { &mut video } else { &mut audio };
             times.push(i64::try_from(frame.due().as_millis()).expect("a short stream"));
             if video.len() == 1 && audio.is_empty() {
-                // A server that is there from the beginning gets more than the last group.
+                // A server that is connected from the beginning gets more than the last GOP.
                 sink.wait_for_media(1, seconds(20));
             }
         }
@@ -63,7 +63,7 @@ fn an_encoder_that_has_run_for_long_crosses_both_borders() {
 }
 
 #[test]
-fn an_encoder_of_others_crosses_the_first_border() {
+fn ffmpeg_crosses_the_first_timestamp_limit() {
     let source = Source::of(Recipe::SMALL);
     let (service, sink) = (service(), Sink::recording());
     let api = service.api();
@@ -76,14 +76,14 @@ fn an_encoder_of_others_crosses_the_first_border() {
     assert_complete("the sink", source.records(), &sink.records());
 }
 
-/// Media time from one frame to the next of the long session: below what the service takes for a restart of the encoder's
-/// clock, and two of them below what a queue holds.
+/// Media time between two frames of the long session: less than the service takes for a restart of the encoder's clock, and two of
+/// them less than the capacity of a queue.
 const STEP_MS: i64 = 2_400;
-/// Frames behind the border.
+/// Frames after the limit.
 const BEHIND: i64 = 20;
 const FRAME_BYTES: usize = 64;
 
-/// A keyframe of its own.
+/// A keyframe that differs from all others.
 fn small_frame(number: i64) -> Packet {
     let dts_ns = number * STEP_MS * NANOS_PER_MILLI;
     let mut packet = Frame::Video(0).packet(0, 0, Duration::ZERO);
@@ -91,9 +91,9 @@ fn small_frame(number: i64) -> Packet {
     Packet { dts_ns, pts_ns: dts_ns, ..packet }
 }
 
-/// The session of hours is sent as fast as both servers take it.
+/// The session of hours is sent as fast as both servers accept it.
 #[test]
-fn a_session_of_five_hours_crosses_the_border_at_every_server() {
+fn a_session_of_five_hours_crosses_the_timestamp_limit_at_every_server() {
     let (service, sink, nginx) = (service(), Sink::recording(), Nginx::recording());
     let api = service.api();
     let stream = api.create_stream("long");

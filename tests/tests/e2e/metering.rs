@@ -10,7 +10,7 @@ use satcast_tests::wait::{self, seconds};
 
 /// How long counted bytes may be on their way to the database.
 const STORED_AFTER_SECONDS: u64 = 12;
-/// Fifty times the hundredth of a GB that the status shows, and a tenth more.
+/// Fifty times the resolution of the status, which is a hundredth of a GB, and a tenth more.
 const SHOWN_BYTES: u64 = 550_000_000;
 /// An aborted answer may be counted this much too high.
 const ABORT_EXCESS_BYTES: u64 = 512 * 1024;
@@ -51,7 +51,7 @@ fn metered_bytes_are_received_bytes() {
         aborted += viewer.http.give_up_after(&segment, 200_000);
     }
     let after = stored(&mut database, metered + aborted);
-    // What is still to be counted would come with the next two rounds.
+    // Bytes that are not counted yet would appear in the next two rounds.
     std::thread::sleep(seconds(STORED_AFTER_SECONDS / 2));
     let after = database.bytes_sent(hosted.destination).max(after);
     let excess = after - metered - aborted;
@@ -68,7 +68,7 @@ fn metered_bytes_are_received_bytes() {
     println!("{received} bytes received in all, the status shows {shown} GB");
     let total = stored(&mut database, received);
     assert!(total <= received + excess + received / 100, "{received} bytes received, {total} metered");
-    // The status is of one hour, which may have turned since the first byte.
+    // The status covers one clock hour, and a new hour may have begun since the first byte.
     let hour = status["bandwidth"]["hourStart"].as_i64().expect("hourStart") * 1000;
     let of_hour = database.bytes_sent_in(hosted.destination, hour) as f64 / 1e9;
     assert!((shown - of_hour).abs() <= 0.011 * shown + 0.01, "{of_hour} GB in this hour, shown are {shown}");

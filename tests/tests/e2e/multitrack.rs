@@ -1,4 +1,4 @@
-//! Enhanced RTMP with several tracks: the first of each kind is forwarded, everything else is left out, and nothing of it ends the
+//! Enhanced RTMP with several tracks: the first of each kind is forwarded, the others are left out, and none of them ends the
 //! connection.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The stream in Chromium's own player, from the moment on that the status calls it ready.
+//! The stream in Chromium's own player, as soon as the status reports it as ready.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// How long the encoder is away.
 const CUT: Duration = Duration::from_secs(3);
-/// The browser's own player wants three segments of two seconds, and tries again every second.
+/// The browser's own player needs three segments of two seconds, and tries again every second.
 const START: Duration = Duration::from_secs(12);
 /// Longest wait for the end of the stream.
 const END: Duration = Duration::from_secs(40);
@@ -33,7 +33,7 @@ fn chromium_plays_as_soon_as_the_stream_is_ready() {
     player.finish();
 }
 
-/// It leaves the parts alone and plays the segments of the same playlist.
+/// Chromium ignores the parts and plays the segments of the same playlist.
 #[test]
 fn chromium_plays_a_destination_of_low_latency() {
     let service = Setup::default().start();
@@ -50,13 +50,13 @@ fn chromium_plays_a_destination_of_low_latency() {
     assert_smooth(&state);
     assert_eq!(state["refusedStarts"], 0, "its first segment comes when there are enough: {state}");
 
-    // Chromium of today offers nothing to go back to in a live stream; when it does, it has to work.
+    // Current versions of Chromium offer no seekable range in a live stream. If one does, seeking must work.
     let oldest = player.step("oldest");
     println!("seekable {}, to the oldest: {oldest}", state["seekable"]);
     assert_eq!(oldest["to"].is_null(), state["seekable"] == json!([]), "{oldest}");
     assert_moves(&player.step("wait 1"));
 
-    // Chromium takes a last segment of less than a second twice, by its date, and then may not find its way on (docs/playback.md).
+    // Chromium plays a last segment of less than a second twice, because of its date, and may then stop (docs/playback.md).
     let mut viewer = hosted.viewer(seconds(5));
     wait::until("a second of the segment that is being made", END, || {
         let (version, _, _) = viewer.version("").expect("a playlist without waiting");
@@ -92,7 +92,7 @@ fn the_page_plays_early_and_to_the_end_without_media_source() {
     assert!(ready.elapsed() < START, "{:?}", ready.elapsed());
     std::thread::sleep(seconds(4));
     encoder.stop();
-    // Never offline in between: the page would have left off in the middle.
+    // The stream must not be offline in between, or the page would have stopped in the middle.
     let mut position = 0.0;
     wait::until("the end", END, || {
         let state = player.step("state");

@@ -1,5 +1,5 @@
-//! What OBS does: its calls are answered in the order it waits for, the key is found wherever its users put it, and its farewell
-//! ends the session.
+//! The behaviour of OBS: its calls get answers in the order it waits for, the key is found in every field that users put it into,
+//! and its closing calls end the session.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn a_wrong_key_is_refused_with_a_message_and_nothing_is_revealed_before() {
     let service = Setup::default().start();
     let mut obs = Obs::connect(service.rtmp_address(), "live");
     obs.ask("sk_0123456789");
-    // OBS shows what stands in the status; releaseStream and FCPublish fail as well and not earlier.
+    // OBS shows the text of the status. releaseStream and FCPublish fail as well, and not earlier.
     for transaction in [2.0, 3.0] {
         assert_eq!(obs.answer("_error").transaction, transaction);
     }

@@ -13,21 +13,21 @@ use satcast_tests::wait::seconds;
 
 use crate::archive::end;
 
-/// Where two sources meet, the audio of the first may end within a frame of the second's.
+/// At the join of two sources, the audio of the first may end within a frame of the second source.
 const AUDIO_FRAME_MILLIS: i64 = 22;
 
-/// A stream as a viewer has it after its end.
+/// A stream as a viewer gets it after its end.
 struct Watched {
     index: Index,
     media: Media,
     chunks: Vec<Chunk>,
     packets: Vec<Vec<Packet>>,
-    /// Seconds of the source before the first that is listed: a destination begins with the newest keyframe, and on a busy machine the
-    /// encoder is further by then.
+    /// Seconds of the source before the first listed segment: a destination begins with the newest keyframe, and on a busy machine the
+    /// encoder has sent more by then.
     began: f64,
 }
 
-/// Publishes the first `length` seconds of `source`, waits for the end of the playlist, and judges the whole of it.
+/// Publishes the first `length` seconds of `source`, waits for the end of the playlist, and checks all of it.
 /// The time of each packet is the encoder's `within_millis`.
 #[track_caller]
 fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
@@ -75,10 +75,7 @@ fn b_frames_at_29_97_a_second_with_mono_audio_of_44_1_khz() {
     let (_, audio) = streams(&watched.chunks[0]);
     assert_eq!(audio.and_then(|audio| audio.audio), Some((44_100, 1)));
     let video_packets = video_packets(&watched);
-    assert!(
-        video_packets.iter().any(|packet| packet.pts > packet.dts + 0.05),
-        "no frame is shown out of order"
-    );
+    assert!(video_packets.iter().any(|packet| packet.pts > packet.dts + 0.05), "no frame has B-frame order");
     assert!(watched.media.segments.iter().all(|segment| segment.duration < 2.2), "{:?}", watched.media);
 }
 

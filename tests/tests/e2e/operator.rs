@@ -1,4 +1,4 @@
-//! The commands and the configuration, as an operator meets them.
+//! The commands and the configuration, as an operator uses them.
 
 use std::process::Output;
 
@@ -55,7 +55,7 @@ fn commands_work_beside_a_running_service() {
     assert!(created.trim().parse::<i64>().is_ok(), "account create prints the id: {created:?}");
     let _ = service.run(&["account", "credit", "second", "500"]);
     let key = service.run(&["key", "create", "--account", "second", "--type", "permanent"]);
-    assert_eq!(key.lines().count(), 1, "the key stands alone on standard output");
+    assert_eq!(key.lines().count(), 1, "standard output has more than the key");
     let key = key.trim();
     assert!(key.starts_with("sk_") && key.len() == "sk_".len() + 38, "the shape of a key");
 

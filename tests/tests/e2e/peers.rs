@@ -1,4 +1,4 @@
-//! The peers without the service: a failure here is not a fault of the service.
+//! Tests of the peers without the service: a failure here is not a fault of the service.
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::nginx::Nginx;

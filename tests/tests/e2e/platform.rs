@@ -1,4 +1,4 @@
-//! Destination types of streaming platforms: described, published to, rested after a refusal, and named in the history.
+//! Destination types of streaming platforms: their description, publishing, the wait after a refusal, and their name in the history.
 
 use std::io::{Read as _, Write as _};
 
@@ -53,7 +53,7 @@ fn a_platform_is_a_type_of_its_own() {
     let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
     let shown = api.wait_for_destination(&stream, youtube, "retrying", seconds(20));
     assert!(shown["error"].as_str().is_some_and(|error| error.contains("Publish.Denied")), "{shown}");
-    // A refused login rests for a minute; half of it leaves room for what passed.
+    // A refused login is retried after a minute. Half a minute allows for the time that has passed already.
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
 
     sink.wait_for_media(CARRIED_PACKETS, seconds(60));
@@ -61,7 +61,7 @@ fn a_platform_is_a_type_of_its_own() {
     api.wait_for_stream(&stream, "idle", seconds(20));
     sink.wait_until_left(seconds(20));
     assert_complete("the platform", &sent, &sink.records());
-    assert_eq!(sink.names(), ["live_right_key_012345"], "the query is told apart");
+    assert_eq!(sink.names(), ["live_right_key_012345"], "the query is part of the name");
     assert_eq!(denying.attempts(), 1);
     let history = wait::until_api("both in the history", seconds(20), || {
         let history = api.get("/api/stream-history").ok().to_string();

@@ -13,7 +13,7 @@ use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
-/// Oldest that the end of the newest segment may be: one that is being made, and the way to the viewer.
+/// Greatest age of the end of the newest segment: the time of the segment in the making, and the way to the viewer.
 const BEHIND_MILLIS: i64 = 4_000;
 /// How far ahead of the clock its time may be on a busy machine.
 const AHEAD_MILLIS: i64 = 10_000;
@@ -95,7 +95,7 @@ fn answers_have_the_headers_for_caches_and_browsers() {
         Publish::of(&Source::shared()).faster(4).endless().to(&service.ingest_url(&hosted.stream.key));
     let url = hosted.ready(seconds(20));
     let mut viewer = Viewer::of(&url);
-    // Until the first segments are on disk, so that both a file and memory are asked for.
+    // Waits until the first segments are on disk, so that requests are answered from a file and from memory.
     let media = viewer.media_when("a long window", seconds(40), |media| media.segments.len() >= 12);
     let (_, index) = satcast_tests::http::split_url(&url);
     let playlist = viewer.path("media.m3u8");
@@ -113,7 +113,7 @@ fn answers_have_the_headers_for_caches_and_browsers() {
     errors_are_readable(&mut viewer, &init);
 }
 
-/// Every answer may be read by a page of any site.
+/// Expects that a page of any site may read the answer.
 #[track_caller]
 fn assert_open(reply: &Reply) {
     assert_eq!(reply.header("access-control-allow-origin"), Some("*"), "{:?}", reply.headers);
@@ -260,7 +260,7 @@ fn after_a_kill_the_old_window_goes_and_numbers_rise() {
     a_stop_and_a_start_do_the_same(&mut service, &hosted, &mut viewer);
 }
 
-/// A second session right behind the first has higher numbers too, however short the first was.
+/// A second session right after the first has higher numbers too, even if the first was short.
 #[track_caller]
 fn a_stop_and_a_start_do_the_same(service: &mut Service, hosted: &Hosted, viewer: &mut Viewer) {
     let last = viewer.media().newest().sequence;
@@ -289,9 +289,9 @@ fn a_changed_setting_keeps_the_dvr_window() {
     }
 }
 
-/// A keyframe every five seconds: the first segment is there long before the second.
+/// A keyframe every five seconds: the first segment appears long before the second.
 #[test]
-fn players_are_let_in_with_the_first_segment() {
+fn players_are_admitted_with_the_first_segment() {
     let service = Setup::default().start();
     let hosted = Hosted::with(&service, "let in", &json!({ "lowLatency": true }));
     let page = hosted.page(&service).replace("/watch/", "/hls/");
@@ -316,7 +316,7 @@ fn players_are_let_in_with_the_first_segment() {
             Err(reply.text())
         }
     });
-    assert!(refused > 0, "there was a time before the first segment");
+    assert!(refused > 0, "no request came before the first segment");
     let status = hosted.status();
     assert_eq!(status["hlsReady"], true, "{status}");
     assert_eq!(Viewer::of(&index).media().segments.len(), 1);
@@ -347,7 +347,7 @@ fn two_destinations_of_a_stream_begin_without_a_break() {
 
 #[test]
 fn ready_stays_while_the_encoder_is_away_for_a_moment() {
-    /// Longer than three target durations, after which a stream that is said to be live counts as stale.
+    /// Longer than three target durations, after which a player takes a live stream for stale.
     const AWAY: u64 = 8;
     let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "12").start();
     let hosted = Hosted::new(&service, "a moment");
@@ -364,7 +364,7 @@ fn ready_stays_while_the_encoder_is_away_for_a_moment() {
     hosted.status_when("the end", seconds(20), |status| status["hlsReady"] == false);
 }
 
-/// What ffmpeg shows of a stream whose encoder returned with another resolution: it keeps the first initialization segment.
+/// The frames that ffmpeg decodes when the encoder returned with another resolution: it keeps the first initialization segment.
 #[test]
 fn a_reader_that_keeps_the_first_init_segment_decodes_after_a_change() {
     let service = Setup::default().start();

@@ -19,13 +19,13 @@ use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
-/// hls.js stays three targets behind the newest segment, which is up to a segment old; the rest is for a busy machine, and less than a
-/// fourth target.
+/// hls.js stays three targets behind the newest segment, which is up to one segment old. The rest is a margin for a busy machine,
+/// and less than a fourth target.
 const LATENCY_TARGETS: f64 = 3.0;
 const LATENCY_BEYOND_SECONDS: f64 = 3.5;
 /// Of the shared source.
 const FRAMES_PER_SECOND: f64 = 30.0;
-/// Playlists that the judge reads: a process reads them all.
+/// Playlists for hls-parser: one process reads them all.
 const JUDGED_MAX: usize = 60;
 /// How long the encoder is away.
 const CUT: Duration = Duration::from_secs(3);
@@ -42,7 +42,7 @@ fn watched() -> u64 {
     if is_long() { 600 } else { 10 }
 }
 
-/// The source that is watched: small frames, or those of a real stream in the long form.
+/// The source to watch: small frames, or those of a real stream in the long form.
 fn shown() -> Source {
     if is_long() { Source::shared() } else { Source::of(Recipe::SCREEN) }
 }
@@ -61,7 +61,7 @@ fn watch(player: &mut Player, seconds: u64) -> Value {
     }
 }
 
-/// What was seen of the live edge in `seconds`: the figures, before anything is expected of them.
+/// Prints the measured figures of the live edge after `seconds`, before any assertion on them.
 fn print_state(seconds: u64, state: &Value) {
     let (behind, size) = (&state["behind"], (&state["width"], &state["height"]));
     println!(
@@ -84,7 +84,7 @@ fn number(state: &Value, field: &str) -> f64 {
     state[field].as_f64().unwrap_or_else(|| panic!("no {field} in {state}"))
 }
 
-/// `seconds` were watched as near to live as a player keeps without parts.
+/// Expects the latency that a player keeps without parts, over `seconds`.
 #[track_caller]
 fn assert_near_live(state: &Value, seconds: f64) {
     assert_behind(
@@ -94,14 +94,14 @@ fn assert_near_live(state: &Value, seconds: f64) {
     );
 }
 
-/// `seconds` were watched nearer to live than a player can without parts.
+/// Expects a lower latency than a player can have without parts, over `seconds`.
 #[track_caller]
 fn assert_nearer(state: &Value, seconds: f64) {
     assert_behind(state, seconds, LATENCY_TARGETS * number(&state["level"], "target"));
 }
 
-/// `seconds` were watched, at most so much behind. On a busy machine the player is also behind by the frames that it did not show and
-/// by the longest time in which its page did not run: neither is the service's.
+/// Expects a latency of at most `most` over `seconds`. On a busy machine frames that the player did not show, and the longest time in
+/// which its page did not run, add to the latency; the service causes neither.
 #[track_caller]
 fn assert_behind(state: &Value, seconds: f64, most: f64) {
     let unshown = (seconds - number(state, "frames") / FRAMES_PER_SECOND).max(0.0);
@@ -113,7 +113,7 @@ fn assert_behind(state: &Value, seconds: f64, most: f64) {
 #[test]
 fn soak_hls_js_plays_goes_back_and_returns() {
     let watched = watched();
-    // In the short form all the way back to where it began.
+    // In the short form, back to the beginning of the stream.
     let far = if is_long() { 20.0 } else { 9.0 };
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "on screen");
@@ -169,7 +169,7 @@ fn playback_goes_on_when_the_encoder_returns_with_another_resolution() {
     assert!(number(&sought, "position") < crossing, "{sought}");
     assert_moves(&player.step("wait 1"));
 
-    // The worst of all: the service dies too. A site loads the address again.
+    // The worst case: the service dies too. The site loads the address again.
     service.kill();
     encoder.cut();
     service.start();
@@ -179,7 +179,7 @@ fn playback_goes_on_when_the_encoder_returns_with_another_resolution() {
     assert_moves(&player.step("resolution 480 2"));
 }
 
-/// Two viewers watch the preview together, its intended use. A minute in the long form, as its limit is per minute.
+/// Two viewers watch the preview together, which is its intended use. The long form takes a minute, as the limit is per minute.
 #[test]
 fn soak_two_viewers_of_the_preview_stay_below_its_limit() {
     let watched = if is_long() { 70 } else { 8 };
@@ -204,15 +204,15 @@ fn soak_two_viewers_of_the_preview_stay_below_its_limit() {
     println!("two viewers asked {requests} times in {watched} s");
 }
 
-/// The answers to a viewer that requests each version as it appears.
+/// The answers that a viewer gets when it requests each version as it appears.
 #[derive(Default)]
 struct Followed {
     texts: Vec<String>,
     versions: usize,
     deltas: usize,
-    /// Whole playlists that came although only what changed was asked for, and much could be left out.
+    /// Whole playlists in answer to requests for a delta, where a delta could have left out much.
     undue: usize,
-    /// Largest delta: bytes, and bytes on the way.
+    /// Largest delta: its bytes, and its bytes as transferred.
     largest: (usize, usize),
 }
 
@@ -246,7 +246,7 @@ impl Following {
     }
 }
 
-/// Waits for each part, every other time for what changed alone, and for every fifth segment loads its parts too.
+/// Waits for each part, every other time with a delta, and loads the parts of every fifth segment.
 fn follow(mut viewer: Viewer, done: &AtomicBool, crossed: &AtomicBool) -> Followed {
     let mut seen = Followed::default();
     let (mut before, text, _) = viewer.version("").expect("nothing is waited for");
@@ -255,7 +255,7 @@ fn follow(mut viewer: Viewer, done: &AtomicBool, crossed: &AtomicBool) -> Follow
         let asks_delta = seen.versions % 2 == 0;
         let skip = if asks_delta { "&_HLS_skip=YES" } else { "" };
         let wanted = (before.next(), before.next_part());
-        // Nothing comes while the encoder is away.
+        // No version appears while the encoder is away.
         let query = format!("_HLS_msn={}&_HLS_part={}{skip}", wanted.0, wanted.1);
         let Some((version, text, sent)) = viewer.version(&query) else { continue };
         assert!((version.next(), version.next_part()) > wanted, "asked for {wanted:?}:\n{text}");
@@ -282,12 +282,12 @@ fn follow(mut viewer: Viewer, done: &AtomicBool, crossed: &AtomicBool) -> Follow
     seen
 }
 
-/// The parts of the newest whole segment: together they are it, and each can be read.
+/// Expects that the parts of the newest whole segment have its bytes together, and that each can be read.
 fn parts_are_their_segment(viewer: &mut Viewer, version: &Version) {
     let newest = version.next() - 1;
     let parts: Vec<_> = version.parts.iter().filter(|part| part.sequence == newest).cloned().collect();
     let (_, duration) = version.segments.last().expect("a whole segment");
-    // The last one of an encoder may be shorter than a part.
+    // The last segment of an encoder may be shorter than a part.
     let least = if *duration > version.part_target { 2 } else { 1 };
     assert!(parts.len() >= least, "{version:?}");
     let chunks = viewer.parts(&parts);
@@ -305,7 +305,7 @@ fn parts_are_their_segment(viewer: &mut Viewer, version: &Version) {
         assert!(video[0].keyframe && video.len() > frames, "{} frames at {:?}", video.len(), chunk.entry);
         assert!(video.windows(2).all(|pair| pair[0].dts < pair[1].dts), "{:?}", chunk.entry);
         frames = video.len();
-        // One frame alone does not tell its duration.
+        // The duration of a single frame is not known.
         if is_slow || frames < 2 {
             continue;
         }
@@ -358,13 +358,13 @@ fn soak_hls_js_plays_parts_and_stays_near() {
     );
     assert!(seen.largest.0 <= 2048 && seen.largest.1 <= 600, "a delta of {:?} bytes", seen.largest);
     println!("{} versions, {} deltas of at most {:?} bytes", seen.versions, seen.deltas, seen.largest);
-    // The newest: with the way across the discontinuity.
+    // The newest playlists, which contain the discontinuity.
     let judged: Vec<&str> = seen.texts.iter().rev().take(JUDGED_MAX).map(String::as_str).collect();
     assert_valid_playlists(&judged);
 }
 
-/// A driver in a process of its own: its parts, hints and deltas come over the socket. The encoder then returns with frames that are
-/// longer than parts, in groups longer than segments.
+/// An isolated driver: its parts, hints and deltas come over the socket. The encoder then returns with frames that are longer than
+/// parts, in GOPs longer than segments.
 #[test]
 fn hls_js_plays_parts_of_an_isolated_driver() {
     let service = Setup::default().set("SATCAST_DRIVER__HLS__ISOLATION", "process").start();
@@ -383,18 +383,18 @@ fn hls_js_plays_parts_of_an_isolated_driver() {
     assert_nearer(&live, 12.0);
     encoder.cut();
     let _encoder = Publish::of(&Source::of(Recipe::SLOW)).endless().to(&ingest);
-    // Longer than a group.
+    // Longer than a GOP.
     let slow = player.step("resolution 640 6");
     println!("stalls of slow frames: {}", slow["stalls"]);
     assert_eq!(slow["fatal"], json!([]), "{slow}");
-    let media = Viewer::of(&url).media_when("two slow groups", seconds(20), |media| {
+    let media = Viewer::of(&url).media_when("two slow GOPs", seconds(20), |media| {
         media.segments.iter().skip_while(|segment| !segment.discontinuity).count() >= 2
     });
     let returned = media.segments.iter().skip_while(|segment| !segment.discontinuity);
     let durations: Vec<f64> = returned.map(|segment| segment.duration.round()).collect();
     assert!(durations.iter().all(|seconds| *seconds == 4.0), "{durations:?}");
     let broken = media.segments.iter().filter(|segment| segment.discontinuity).count();
-    assert_eq!(broken, 1, "each group follows the one before: {media:?}");
+    assert_eq!(broken, 1, "a GOP does not follow the one before: {media:?}");
     player.finish();
     let seen = following.end();
     assert!(seen.versions > 20 && seen.deltas > 0, "{} versions, {} deltas", seen.versions, seen.deltas);

@@ -20,15 +20,15 @@ const WINDOW_SECONDS: f64 = 3_600.0;
 const FASTER: u32 = 90;
 /// Plain and with parts.
 const WINDOWS: usize = 2;
-/// The encoder waits while more than this of what it sent is not on the disk, half of what the driver keeps in memory: that a busy disk
-/// shortens the window is another test.
+/// The encoder waits while more than this of its media is not on the disk: half of the driver's memory. A busy disk would shorten the
+/// window, which another test covers.
 const UNWRITTEN_SECONDS_MAX: f64 = 15.0 * SEGMENT_SECONDS;
 const LOOK: Duration = Duration::from_millis(100);
-/// Each of the source.
+/// Seconds between two keyframes of the source.
 const SEGMENT_SECONDS: f64 = 4.0;
 /// Filling takes a fraction of this.
 const FILLING: u64 = 400;
-/// Longest delta: the bar is 2048 bytes for 14 parts, in any window; segments of four seconds list up to 24, of 54 bytes each.
+/// Longest delta: the requirement is 2048 bytes for 14 parts in any window. Segments of four seconds list up to 24 parts of 54 bytes.
 const DELTA_BYTES_MAX: usize = 2048 + 10 * 54;
 
 fn number(state: &Value, field: &str) -> f64 {
@@ -45,7 +45,7 @@ struct Begin {
 }
 
 impl Begin {
-    /// Counted from the end of the filled part.
+    /// The window's begin, counted back from the end of the filled part.
     fn of(media: &Media) -> Self {
         let filled = media
             .segments
@@ -77,7 +77,7 @@ fn the_oldest_second_of_an_hour_is_soon_on_the_screen() {
     let mut filling = Publish::clock(FILLED_SECONDS).faster(FASTER).to(&ingest);
     fill(&mut filling, &service);
     println!("{FILLED_SECONDS} s were filled in {:.1} s", began.elapsed().as_secs_f64());
-    // What it sent is still on the way through the kernel; before all of it is there, the next encoder is a second one and refused.
+    // Its last media is still in the kernel. Until the service has read all of it, the next encoder would be refused as a second one.
     service.api().wait_for_stream(&plain.stream, "reconnecting", seconds(60));
     println!("and taken in after {:.1} s", began.elapsed().as_secs_f64());
     let _encoder = Publish::clock(180).real_time().to(&ingest);
@@ -94,7 +94,7 @@ fn the_oldest_second_of_an_hour_is_soon_on_the_screen() {
     }
 }
 
-/// Lets the encoder go on to its end as fast as the disk takes both windows.
+/// Lets the encoder run to its end as fast as the disk takes both windows.
 fn fill(encoder: &mut Encoder, service: &Service) {
     let mut waits = 0;
     wait::until("the window to be filled", seconds(FILLING), || {
@@ -115,7 +115,7 @@ fn fill(encoder: &mut Encoder, service: &Service) {
     encoder.finish(seconds(1));
 }
 
-/// How many segments of each window have been written; the number of its first one is the name of its folder.
+/// The number of written segments of each window. The number of its first segment is the name of its folder.
 fn written(service: &Service) -> u64 {
     let number = |name: Option<&OsStr>| name?.to_str()?.parse::<u64>().ok();
     let mut windows = BTreeMap::new();

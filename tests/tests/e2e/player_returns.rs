@@ -1,4 +1,4 @@
-//! The encoder leaves where it is hardest for a player with parts, and returns.
+//! The encoder leaves at the most difficult moment for a player with parts, and returns.
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::Hosted;
@@ -14,7 +14,7 @@ fn hls_js_goes_on_behind_a_keyframe_without_audio() {
     let service = Setup::default().start();
     let hosted = Hosted::with(&service, "left at once", &json!({ "lowLatency": true }));
     let ingest = service.ingest_url(&hosted.stream.key);
-    // Four groups, and the keyframe of a fifth.
+    // Four GOPs, and the keyframe of a fifth.
     let mut encoder = Publish::of(&Source::of(Recipe::SCREEN)).seconds(8).to(&ingest);
     let mut player = Player::launch(Engine::HlsJs);
     player.open(&hosted.ready(seconds(20)));

@@ -11,23 +11,23 @@ use satcast_tests::service::{Service, Setup};
 use satcast_tests::wait::seconds;
 use serde_json::json;
 
-/// What is left of a library that was cut: its headers, and not all of what they map.
+/// Bytes of a truncated library: its headers, but not everything that they map.
 const CUT_BYTES: usize = 64 * 1024;
 /// `e_machine` of an ELF header, and its value for a 64-bit ARM processor, and for one of Intel's.
 const MACHINE_OFFSET: usize = 18;
 const ARM: [u8; 2] = [183, 0];
 const INTEL: [u8; 2] = [62, 0];
 
-/// Far more than it takes to judge all that it is asked, and less than the client waits for one answer that does not come.
+/// Far more than all matches take, and less than the client waits for a single missing answer.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
 #[test]
-fn files_that_are_no_drivers_are_refused_and_named() {
+fn files_that_are_not_drivers_are_refused_and_named() {
     refusals("thread", &[said::UNWINDS]);
 }
 
 #[test]
-fn in_a_process_of_their_own_they_are_refused_as_well() {
+fn files_that_are_not_drivers_are_refused_in_processes_too() {
     refusals("process", &[]);
 }
 
@@ -56,20 +56,20 @@ fn refusals(isolation: &str, more: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_pattern_that_takes_for_ever_elsewhere_is_judged_at_once() {
+fn a_pattern_that_needs_endless_backtracking_is_matched_at_once() {
     let folder = tempfile::tempdir().expect("a folder for drivers");
     refused_driver("evil", folder.path());
     let mut scene = Scene::with(folder, &["evil"], "thread", Setup::default());
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
     let mut encoder = scene.publish();
     for _ in 0..5 {
-        // With a matcher that tries all ways it would take longer than the universe is old; the client waits for ten seconds.
+        // A backtracking matcher would never finish; the client waits for ten seconds.
         let name = format!("{}!", "a".repeat(60_000));
         scene.api.post(&path, &json!({ "type": "evil", "config": { "name": name } })).assert_error(422, None);
     }
     let _ = scene.api.post(&path, &json!({ "type": "evil", "config": { "name": "a".repeat(60_000) } })).ok();
     scene.finish(&mut encoder);
-    assert!(scene.service.process().cpu() < BUSY_MAX, "it was busy all the time");
+    assert!(scene.service.process().cpu() < BUSY_MAX, "the service was busy for too long");
 }
 
 fn refused_driver(case: &str, folder: &Path) {
@@ -86,7 +86,7 @@ fn refused_driver(case: &str, folder: &Path) {
     std::fs::remove_file(source).expect("the source can go");
 }
 
-/// What was never a driver, or is one no more.
+/// Files that never were drivers, or are not drivers any more.
 fn files(folder: &Path) {
     let write = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.join(name), bytes).expect("a file");

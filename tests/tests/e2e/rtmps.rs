@@ -1,4 +1,4 @@
-//! Encrypted in and encrypted out: every byte as without TLS, certificates renewed under way, and bad ones named.
+//! TLS from the encoder and to the server: every byte as without TLS, certificates renewed during a stream, and bad ones named.
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::record::assert_complete;
@@ -90,7 +90,7 @@ fn servers_that_fail_at_tls_are_reported_and_harm_no_others() {
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
     for (id, words, slow) in bad {
-        // The next try is a moment of `connecting`, so that not every look finds the reason.
+        // During the next attempt the state is `connecting` for a moment, without the reason.
         let shown = wait::until_api(words, seconds(20), || {
             let shown = api.destination(&stream, id);
             match shown["error"].as_str().is_some_and(|error| error.contains(words)) {

@@ -1,4 +1,4 @@
-//! schemathesis makes requests out of the committed document, right ones and wrong ones, and holds every answer against it.
+//! schemathesis makes valid and invalid requests from the committed document, and compares every answer with the document.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ const NEVER: &[(&str, &str)] = &[
 ];
 /// The account that is worked on.
 const OWNER: &str = "owner";
-/// As the examples of the document have it.
+/// The password in the document's examples.
 const PASSWORD: &str = "correct horse battery";
 
 /// Answers by operation and status.
@@ -50,7 +50,7 @@ fn soak_schemathesis_finds_no_answer_that_the_document_does_not_promise() {
     let is_long = examples > EXAMPLES;
     let seed = if is_long { soak::seed() } else { SEED };
     let mut service = Setup::default()
-        // Every request comes from a network of its own, and all of them from one machine.
+        // Each request claims a network of its own, although all of them come from one machine.
         .set("SATCAST_HTTP__TRUSTED_PROXIES", "[\"127.0.0.0/8\"]")
         .set("SATCAST_LIMITS__KEYS_PER_ACCOUNT", "100000")
         .set("SATCAST_LIMITS__STREAMS_PER_ACCOUNT", "100000")
@@ -67,7 +67,7 @@ fn soak_schemathesis_finds_no_answer_that_the_document_does_not_promise() {
         .env("PYTHONPATH", folder())
         .env("BASE", service.base())
         .env("COUNTS", &counts);
-    // Who logs in as the document's example does, and who has the password changed; their sessions are not needed.
+    // The account of the document's login example, and the account of the password change. Their sessions are not needed.
     for name in ["ann", "guest"] {
         let _ = account(&service, name);
     }
@@ -129,7 +129,7 @@ fn account(service: &Service, name: &str) -> Api {
     api.with_key(made["token"].as_str())
 }
 
-/// More than one key may make in a minute: some make the others. With the highest id of them all.
+/// More keys than one key may create in a minute, so some of them create the others. Also returns the highest id.
 #[track_caller]
 fn permanent_keys(service: &Service) -> (Vec<String>, i64) {
     let owner = account(service, OWNER);

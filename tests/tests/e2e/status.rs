@@ -10,7 +10,7 @@ use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
-/// What the specification shows; the service may say more under other names.
+/// The fields of the specification. The service may have more fields with other names.
 const FIELDS: [&str; 9] = [
     "isLive",
     "hlsReady",
@@ -55,7 +55,7 @@ fn status_and_window_follow_the_stream() {
     let url = hosted.ready(seconds(20));
     let mut viewer = Viewer::of(&url);
     let media = viewer.media();
-    assert!(!viewer.chunks(&media.segments).is_empty(), "ready, and nothing to play");
+    assert!(!viewer.chunks(&media.segments).is_empty(), "the status is ready, but there is nothing to play");
     is_live(&service, &hosted, &hosted.status(), began);
     // More than the service holds in memory.
     viewer.media_when("a window on disk", seconds(40), |media| media.segments.len() >= 10);
@@ -68,7 +68,7 @@ fn status_and_window_follow_the_stream() {
     drop(encoder);
     index_is_gone(&url);
     let ended = viewer.media_when("the end of the playlist", seconds(5), |media| media.ended);
-    assert!(viewer.chunks(&ended.segments).len() >= 10, "players that were there may finish");
+    assert!(viewer.chunks(&ended.segments).len() >= 10, "players that are watching cannot finish");
     the_rest_goes(&service, &mut viewer, &ended.newest().name);
 }
 
@@ -95,7 +95,7 @@ fn is_live(service: &Service, hosted: &Hosted, status: &Value, began: i64) {
     assert!(detail["playback"].to_string().contains("/hls/"), "{detail}");
 }
 
-/// The address answers at once as if there never was a stream, and no cache keeps that.
+/// The address answers at once like that of a stream that never existed, and no cache may keep the answer.
 #[track_caller]
 fn index_is_gone(url: &str) {
     let (address, path) = satcast_tests::http::split_url(url);
@@ -106,7 +106,7 @@ fn index_is_gone(url: &str) {
     assert!(body["error"].as_str().is_some_and(|error| !error.is_empty()), "{body}");
 }
 
-/// After a minute of grace neither the window's files nor its addresses are there.
+/// After a minute of grace the files and the addresses of the window are gone.
 #[track_caller]
 fn the_rest_goes(service: &Service, viewer: &mut Viewer, newest: &str) {
     let path = viewer.path(newest);

@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 const LIMIT: usize = 60;
 const REFUSED: &str = "Invalid API key or destination disabled";
-/// Longest time that an unread answer may keep its connection; the service's own limit is 30 s.
+/// Longest time for which an unread answer may keep its connection; the service's own limit is 30 s.
 const PATIENCE_SECONDS: u64 = 36;
-/// Reads of at most 4 KiB that the slow viewer does each second: far too few to watch, more than the service asks for.
+/// Reads of at most 4 KiB per second by the slow viewer: too few to watch, but above the service's minimum rate.
 const CREEPING_READS: usize = 4;
-/// More than the buffers of both sides hold of an answer.
+/// More bytes of an answer than the buffers of both sides hold.
 const BUFFERED_BYTES: u64 = 400_000;
 /// Time until a change of a key or destination is seen by viewers; the service asks its database every second.
 const SEEN_AFTER_SECONDS: u64 = 5;
 
 #[test]
-fn keys_open_their_own_stream_and_stand_nowhere_else() {
+fn keys_open_only_their_stream_and_appear_nowhere_else() {
     let service = Setup::default().start();
     let (hosted, other) = (Hosted::new(&service, "mine"), Hosted::new(&service, "another"));
     let _encoder =
@@ -65,7 +65,7 @@ fn mistyped(key: &str) -> String {
     format!("{rest}{}", if last == "x" { 'y' } else { 'x' })
 }
 
-/// What the playlists name holds no key, and no token opens another path.
+/// Addresses in playlists contain no key, and no token opens another path.
 #[track_caller]
 fn children_are_their_own(viewer: &mut Viewer, other: &Hosted) {
     let folder = viewer.path("");
@@ -73,13 +73,13 @@ fn children_are_their_own(viewer: &mut Viewer, other: &Hosted) {
         .map(|name| viewer.http.get(&format!("{folder}{name}"), &[]).text())
         .into();
     for text in texts.iter().chain([&viewer.index().media]) {
-        assert!(!text.contains("pk_") && !text.contains("apiKey"), "a key stands in {text}");
+        assert!(!text.contains("pk_") && !text.contains("apiKey"), "a key is in {text}");
     }
     let newest = viewer.media().newest().name.clone();
     let path = viewer.path(&newest);
     let detail = other.status_of(&other.key).ok();
     assert_eq!(detail["hlsUrl"], Value::Null);
-    // One letter of the token, wherever: its seal is broken.
+    // A change of any letter of the token makes its signature invalid.
     let at = folder.trim_end_matches('/').rfind('/').expect("a token") + 3;
     for (place, letter) in [(at, 'A'), (at, 'B'), (path.rfind('/').expect("a name") - 2, 'A')] {
         let mut changed = path.clone();
@@ -194,7 +194,7 @@ fn a_viewer_that_reads_nothing_is_cut_off_and_others_continue() {
     let mut media = viewer.media();
     while began.elapsed() < seconds(PATIENCE_SECONDS) {
         for _ in 0..CREEPING_READS {
-            crept += creeping.read().expect("a viewer who takes a little is borne");
+            crept += creeping.read().expect("a viewer that takes a little keeps its connection");
         }
         let now = viewer.media();
         let fresh: Vec<_> =
@@ -203,19 +203,22 @@ fn a_viewer_that_reads_nothing_is_cut_off_and_others_continue() {
         media = now;
         std::thread::sleep(seconds(1));
     }
-    // More than lies in the buffers between: the slow one was not cut, the others were.
+    // More than the buffers hold: the slow viewer was not cut off, the others were.
     let (rest, rests): (u64, Vec<u64>) = std::thread::scope(|scope| {
         let draining: Vec<_> =
             stuck.iter_mut().map(|slow| scope.spawn(|| slow.drain(BUFFERED_BYTES))).collect();
         let rest = creeping.drain(BUFFERED_BYTES);
-        (rest, draining.into_iter().map(|one| one.join().expect("what still comes")).collect())
+        (rest, draining.into_iter().map(|one| one.join().expect("the rest of the answer")).collect())
     });
     assert!(
         rest > BUFFERED_BYTES,
-        "a viewer who takes a little was cut after {crept} bytes, {rest} more came"
+        "a viewer that takes a little was cut off after {crept} bytes, {rest} more came"
     );
     for rest in rests {
-        assert!(rest <= BUFFERED_BYTES, "a viewer who took nothing was not cut: {rest} of {size} bytes came");
+        assert!(
+            rest <= BUFFERED_BYTES,
+            "a viewer that took nothing was not cut off: {rest} of {size} bytes came"
+        );
     }
     let fresh = viewer
         .media_when("the stream goes on", seconds(10), |now| now.newest().sequence > media.newest().sequence);

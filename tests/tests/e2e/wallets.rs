@@ -1,5 +1,5 @@
-//! Credit that is bought on the built service with wallets that others wrote: topped up by hand, refilled while streams run,
-//! credited once through `kill -9`.
+//! Buying credit on the built service with third-party wallets: top-ups by hand, refills while streams run, and a single credit
+//! for each payment despite `kill -9`.
 
 use satcast_tests::api::{Answer, Api, send};
 use satcast_tests::encoder::Publish;
@@ -69,7 +69,7 @@ fn credit_is_topped_up_and_refilled_from_lnbits_while_streaming_and_once_through
     let paid = api.get(&format!("/api/wallet/topup/{}", asked["invoiceId"])).ok();
     assert_eq!((&paid["state"], &paid["creditedSats"]), (&json!("settled"), &json!(100)));
 
-    // Without a threshold of its own it refills the need of the streams: five minutes at 40 sats are more than the balance.
+    // Without a configured threshold, the refill follows the cost of the streams: five minutes at 40 sats are more than the balance.
     let refill = json!({"thresholdSats": 0, "amountSats": 500, "dailyCapSats": 5_000});
     let mut body =
         json!({"type": "lnbits", "url": lnbits.url(), "secret": "0123456789abcdef", "refill": refill});
@@ -115,7 +115,7 @@ fn an_nwc_wallet_admits_a_stream_without_credit_and_unanswered_payments_are_cred
     nwc.refuse("INSUFFICIENT_BALANCE");
     let refill = json!({"thresholdSats": 100, "amountSats": 1_000, "dailyCapSats": 5_000});
     let connected = put(&service, &json!({"type": "nwc", "url": nwc.uri(), "refill": refill})).ok();
-    assert!(!connected.to_string().contains(nwc.uri()), "the text is a secret");
+    assert!(!connected.to_string().contains(nwc.uri()), "the connection text is shown");
     until_api("the refusal", seconds(20), || {
         let shown = api.get(CONNECTION).ok();
         if shown["lastErrorCode"] == "insufficient_balance" { Ok(()) } else { Err(shown.to_string()) }

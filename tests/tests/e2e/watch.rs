@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 /// Longest wait for a window.
 const WATCHED: Duration = Duration::from_secs(40);
 const WINDOW_SECONDS: f64 = 16.0;
-/// Less is not worth a bar to the page.
+/// With a shorter window the page shows no bar.
 const BAR_SECONDS: f64 = 12.0;
-/// With less, the oldest second is live to the page.
+/// With a shorter window the page takes the oldest second as live.
 const BEHIND_SECONDS: f64 = 8.0;
 const READY: Duration = Duration::from_secs(20);
-/// The count of viewers is shown so soon after the start.
+/// Longest time after the start until the count of viewers is shown.
 const COUNTED: Duration = Duration::from_secs(5);
 
 fn number(state: &Value, field: &str) -> f64 {
@@ -63,7 +63,7 @@ impl Scene {
         Self::with(label, "300", &json!({}))
     }
 
-    /// With a reconnect window in seconds, and a configuration of the destination.
+    /// As [`Self::new`], with a reconnect window in seconds and a configuration of the destination.
     fn with(label: &str, window_secs: &str, config: &Value) -> Self {
         let player = Player::launch_for_pages();
         let service = Setup::default()
@@ -110,7 +110,7 @@ fn the_page_waits_for_the_stream_plays_and_goes_back() {
     player.step("until offline");
     player.shot("page-offline");
 
-    // It starts by itself; without a sign of the viewer the browser gives no audio.
+    // It starts by itself. The browser plays no audio before the viewer clicks.
     let _encoder = publish(service, hosted);
     let live = player.step("until playing");
     assert_eq!(
@@ -134,7 +134,7 @@ fn the_page_waits_for_the_stream_plays_and_goes_back() {
 
 #[test]
 fn the_page_shows_one_stream_after_the_other() {
-    // With parts, a media element may not say that it has played everything; without, it may not after another frame.
+    // With parts, a media element may not report that it has played everything; without parts, it may not after another frame.
     for config in [json!({ "lowLatency": true }), json!({})] {
         let mut scene = Scene::with("every evening", "1", &config);
         let page = format!("{}&muted=1", scene.page());
@@ -189,7 +189,7 @@ fn the_page_goes_on_after_the_service_was_away() {
 #[test]
 fn the_page_plays_with_a_key_that_opens_the_stream_alone() {
     let (mut scene, _encoder) = Scene::playing("keys");
-    // Switched off and on again, for a viewer with a good key.
+    // The destination is disabled and enabled again, for a viewer with a valid key.
     let destination =
         format!("/api/streams/{}/destinations/{}", scene.hosted.stream.id, scene.hosted.destination);
     for enabled in [false, true] {
@@ -205,8 +205,8 @@ fn the_page_plays_with_a_key_that_opens_the_stream_alone() {
     assert!(refused["advice"].as_str().is_some_and(|text| text.contains("revoked")), "{refused}");
     scene.player.shot("page-refused");
     let after = scene.player.step("idle 3000");
-    assert_eq!(after["came"], 0, "nothing more is asked for with a key that was revoked");
-    // With a new key, in a browser that has nothing but its own player.
+    assert_eq!(after["came"], 0, "the page made requests with a revoked key");
+    // A new key, in a browser that has only its own player.
     let another = scene.page_of(&Hosted::key(&scene.service, scene.hosted.destination));
     scene.player.step(&format!("native {another}&muted=1"));
     scene.player.step("until playing");
@@ -221,7 +221,7 @@ fn the_page_plays_with_a_key_that_opens_the_stream_alone() {
     scene.end();
 }
 
-/// Everything by keys alone, and back to live with the button.
+/// All controls by keyboard, and back to live with the button.
 fn keyboard(player: &mut Player) {
     let before = number(&player.step("state"), "position");
     // Ten seconds, and five more.
@@ -230,7 +230,7 @@ fn keyboard(player: &mut Player) {
     assert!(number(&back, "position") < before - 10.5, "{back}");
     assert_eq!(back["edge"], "behind", "{back}");
     // Next to the bar, and as text for screen readers.
-    // Who began with the first segment is some seconds nearer than the place that counts as live.
+    // A viewer that began with the first segment is some seconds ahead of the position that counts as live.
     assert!(leading_number(&back["behind"], "−0:") > Some(5), "{back}");
     assert!(leading_number(&back["said"], "") > Some(5), "{back}");
     player.step("until playing");
@@ -254,7 +254,7 @@ fn keyboard(player: &mut Player) {
     assert_eq!(player.step("key Escape")["shortcuts"], false);
 }
 
-/// Nothing is cut off or too small to touch, behind live, where most has to be shown.
+/// Nothing is cut off or too small to touch. The viewer is behind live, where the page shows most controls.
 fn small_screens(player: &mut Player, address: &str) {
     player.open(&format!("{address}&muted=1"));
     player.step("until playing");
@@ -276,7 +276,7 @@ fn small_screens(player: &mut Player, address: &str) {
     }
 }
 
-/// The page says that nothing comes, lets the viewer go back all the same, and goes on when media comes.
+/// The page says that the streamer is away, still lets the viewer go back, and continues when media arrives.
 fn away(player: &mut Player, publish: impl FnOnce() -> Encoder) -> Encoder {
     let away = player.step("signal away");
     assert_eq!(
@@ -353,7 +353,7 @@ fn the_page_shows_the_viewer_count_and_fits_a_phone_in_portrait() {
     scene.end();
 }
 
-/// The key goes with the page and the index, and nothing goes elsewhere.
+/// Only requests for the page and the index carry the key, and no request goes to another host.
 fn nothing_leaks(player: &mut Player) {
     let state = player.step("state");
     assert_eq!(state["complaints"], json!([]), "{state}");

@@ -45,16 +45,16 @@ fn a_session_is_delivered_and_the_official_libraries_verify_it() {
     let ended = received[1].json()["data"].clone();
     assert_eq!((&ended["sessionId"], &ended["endReason"]), (&data["sessionId"], &json!("stopped")));
 
-    // The first was signed before the rotation, the others by both secrets.
+    // The first event was signed before the rotation, the others with both secrets.
     let mut forged = [received[2].clone(), received[2].clone(), received[2].clone()];
     forged[0].body = forged[0].body.replace("test.ping", "test.pong");
     forged[1].headers["webhook-id"] = "msg_another".into();
     let signed_at: i64 = received[2].headers["webhook-timestamp"].as_str().unwrap().parse().unwrap();
     forged[2].headers["webhook-timestamp"] = (signed_at + 1).to_string().into();
     for library in Verifier::ALL {
-        assert_eq!(library.believes(&old_secret, &received), [true, true, true], "{library:?}");
-        assert_eq!(library.believes(&secret, &received), [false, true, true], "{library:?}");
-        assert_eq!(library.believes(&secret, &forged), [false, false, false], "{library:?}");
+        assert_eq!(library.accepts(&old_secret, &received), [true, true, true], "{library:?}");
+        assert_eq!(library.accepts(&secret, &received), [false, true, true], "{library:?}");
+        assert_eq!(library.accepts(&secret, &forged), [false, false, false], "{library:?}");
     }
     service.assert_not_logged(&[("the old secret", old_secret.as_str()), ("the secret", secret.as_str())]);
 }
@@ -63,7 +63,7 @@ fn a_session_is_delivered_and_the_official_libraries_verify_it() {
 fn deliveries_interrupted_by_a_kill_are_sent_after_the_restart() {
     let source = Source::shared();
     let mut service = service();
-    // Nobody listens there before the service has been killed.
+    // No server listens there before the service has been killed.
     let port = Port::lease();
     let address = port.address();
     let (id, secret) = webhook(&service, &format!("http://{address}/in"));
@@ -80,9 +80,9 @@ fn deliveries_interrupted_by_a_kill_are_sent_after_the_restart() {
     assert_eq!(started.json()["type"], "stream.started");
     assert_eq!(ended.json()["data"]["endReason"], "interrupted");
     assert_eq!(started.json()["data"]["sessionId"], ended.json()["data"]["sessionId"]);
-    assert_eq!(Verifier::Rust.believes(&secret, &received), [true, true]);
-    // An answer is written down a little after it was given.
-    wait::until_api("both to be written down as delivered", seconds(10), || {
+    assert_eq!(Verifier::Rust.accepts(&secret, &received), [true, true]);
+    // The service stores the result shortly after the answer.
+    wait::until_api("both to be stored as delivered", seconds(10), || {
         let log = service.api().get(&format!("/api/webhooks/{id}/deliveries?state=delivered")).ok();
         if log.as_array().map(Vec::len) == Some(2) { Ok(()) } else { Err(log.to_string()) }
     });
