@@ -46,5 +46,5 @@ get<HTMLFormElement>('#access').addEventListener('submit', (event) => {
   } else {
     reference.authActions.logout([SCHEME]);
   }
-  get<HTMLOutputElement>('#access-state').value = key ? 'Requests send this key' : 'No key';
+  get<HTMLOutputElement>('#access-state').value = key ? 'Requests send this key, and their Curl lines show it' : 'No key';
 });

@@ -13,6 +13,7 @@ use satcast_core::secret::Vault;
 use satcast_drivers::State;
 use satcast_money::wallet::lightning::Fault;
 use satcast_net::certificates::{Certificates, Section};
+use satcast_net::http::remedy;
 use satcast_store::{Address, Inspector};
 
 /// A clock before this is certainly wrong: the first day of this program's development.
@@ -86,6 +87,10 @@ fn key_file(config: &Config) -> Finding {
         return Good("secret_key of the configuration".to_owned());
     }
     let path = config.key_file();
+    if !path.exists() && has_database(config) {
+        let text = "is missing; the check of the database tells whether it is needed";
+        return Note(format!("{} {text}", path.display()));
+    }
     if !path.exists() {
         return Note(format!("{} is created at the first run", path.display()));
     }
@@ -93,6 +98,11 @@ fn key_file(config: &Config) -> Finding {
         Ok(_) => Good(path.display().to_string()),
         Err(error) => Bad(error.to_string()),
     }
+}
+
+/// Whether the database is a file that exists.
+fn has_database(config: &Config) -> bool {
+    matches!(Address::parse(config.database_url().expose()), Ok(Address::File(file)) if file.exists())
 }
 
 async fn database(config: &Config) -> Finding {
@@ -207,6 +217,6 @@ fn listener(address: SocketAddr, setting: &str, running: bool) -> Finding {
     match TcpListener::bind(address) {
         Ok(_) => Good(format!("{address} is free")),
         Err(_) if running => Good(format!("{address} is in use, probably by the running service")),
-        Err(error) => Bad(format!("{address}: {error}; stop the other server or set {setting}")),
+        Err(error) => Bad(format!("{address}: {error}; {}", remedy(&error, setting))),
     }
 }

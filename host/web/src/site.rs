@@ -7,7 +7,7 @@ use poem::web::Redirect;
 use poem::{Endpoint, Request, Response, Route};
 
 use crate::api::{self, App};
-use crate::base::Middleware;
+use crate::base::{ApiError, Middleware};
 use crate::pages::Pages;
 use crate::playback::{PREFIX, Playback};
 use crate::watch::{self, Watch};
@@ -72,5 +72,7 @@ async fn documentation(pages: Arc<Pages>, request: Request) -> poem::Result<Resp
 
 /// A page of the manual.
 async fn manual(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
-    Ok(pages.manual(&request, request.raw_path_param("path").unwrap_or_default())?)
+    // A path that is not UTF-8 has no parameter.
+    let path = request.raw_path_param("path").ok_or_else(|| ApiError::not_found("page"))?;
+    Ok(pages.manual(&request, path)?)
 }

@@ -22,6 +22,7 @@ use satcast_core::config;
 use satcast_core::ids::UnixMillis;
 use satcast_core::log_limit::LogLimit;
 use satcast_net::certificates::{CertificateError, Certificates, Section};
+use satcast_net::http::remedy;
 use satcast_store::Store;
 
 mod admit;
@@ -107,7 +108,7 @@ impl Settings {
 /// A port cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot listen for encoders on {address}: {source}; free the port or set [ingest] {setting} to another"
+    "cannot listen for encoders on {address} ({source}); {}", remedy(source, &format!("[ingest] {setting}"))
 )]
 pub struct BindError {
     /// `rtmp_listen` or `rtmps_listen`.

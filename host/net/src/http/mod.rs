@@ -69,11 +69,25 @@ pub const RECEIVE_WINDOW_BYTES: u32 = 256 * 1024;
 /// Wait after a failed accept (no file descriptors left, for one) before the next try.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// What to do when a listener cannot be opened; `setting` has its address.
+pub fn remedy(error: &io::Error, setting: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "only root and processes with CAP_NET_BIND_SERVICE may use ports below 1024; set a higher port in {setting}, or \
+             start the service by the unit of the release"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("no network of this machine has the address; change {setting}")
+        }
+        _ => format!("stop the other server or set {setting}"),
+    }
+}
+
 /// Why the listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address} ({source}); stop the other server or set [http] listen")]
+    #[error("cannot listen on {address} ({source}); {}", remedy(source, "[http] listen"))]
     Listen {
         /// The address.
         address: SocketAddr,

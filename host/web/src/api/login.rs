@@ -161,7 +161,7 @@ impl LoginApi {
             ApiError::refused(Code::NameRefused, text)
         })?;
         if token.as_deref().is_some_and(|token| !is_invite_token(token)) {
-            return Err(ApiError::not_found("link").into());
+            return Err(ApiError::link_ended().into());
         }
         let hash = hashed(&app, password, "password").await?;
         let account = NewAccount {

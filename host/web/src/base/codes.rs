@@ -46,10 +46,10 @@ codes! {
         "Use the kind that the text names.";
     ScopeNotAllowed "scope_not_allowed":
         "The key lacks a scope that the request needs.",
-        "Use a key with this scope, or create one on the page of keys.";
+        "Use a key with this scope, or create one by `POST /api/keys` or `satcast key create`.";
     SessionRequired "session_required":
         "The operation is for people who have logged in, not for keys.",
-        "Log in on the dashboard.";
+        "Log in by `POST /api/auth/login`.";
     CsrfHeaderMissing "csrf_header_missing":
         "A page changed something with the login cookie, but without the header that protects against foreign pages.",
         "Send the header `X-Requested-With` with any value.";
@@ -125,7 +125,7 @@ codes! {
     // Accounts and keys.
     InvalidLogin "invalid_login":
         "The account name or the password is wrong.",
-        "Check both; the operator can make a link that sets a new password.";
+        "Check both; without the password the operator can still make a key with `satcast key create`.";
     Busy "busy":
         "Too many logins or webhook tests run at the same time.",
         "Try again in a few seconds.";

@@ -87,6 +87,13 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, Code::NotFound, format!("No such {resource}"))
     }
 
+    /// 404: the invite link is unknown, was used, or is too old.
+    pub fn link_ended() -> Self {
+        let text =
+            "This link was used, is older than a day, or does not exist; ask the operator for a new one";
+        Self::new(StatusCode::NOT_FOUND, Code::NotFound, text)
+    }
+
     /// 404: the stream is not live.
     pub fn offline() -> Self {
         Self::new(StatusCode::NOT_FOUND, Code::Offline, "The stream is offline")
@@ -319,7 +326,10 @@ impl ApiError {
             return Self::not_json();
         }
         if let Some(parameter) = error.downcast_ref::<ParseParamError>() {
-            let text = format!("Query parameter `{}` has an unreadable value; see /docs", parameter.name);
+            let text = format!(
+                "Query parameter `{}` has a value of the wrong form or outside its range; /docs has both",
+                parameter.name
+            );
             return Self::malformed(Code::MalformedParameter, text);
         }
         if error.is::<ParsePathError>() {
@@ -343,6 +353,7 @@ impl ResponseError for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
+            StoreError::NotFound("link") => Self::link_ended(),
             StoreError::NotFound(what) => Self::not_found(what),
             StoreError::PasswordChanged => Self::invalid_login(),
             StoreError::NoPlayback(_) => Self::refused(Code::NoPlayback, sentence(&error.to_string())),

@@ -75,8 +75,22 @@ impl ConfigSchema {
         };
         let child = child.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
         let place = error.instance_path().to_string() + &child.unwrap_or_default();
-        // The plain message would repeat the value, which may be a secret.
-        Err(ConfigRefused::at(&place, error.masked_with("the value").to_string()))
+        let text = match error.kind() {
+            ValidationErrorKind::AdditionalProperties { .. } if error.instance_path().is_empty() => {
+                self.known_fields()
+            }
+            ValidationErrorKind::AdditionalProperties { .. } => "is unknown; leave it out".to_owned(),
+            ValidationErrorKind::Required { .. } => "is required".to_owned(),
+            // The plain message would repeat the value, which may be a secret.
+            _ => error.masked_with("the value").to_string(),
+        };
+        Err(ConfigRefused::at(&place, text))
+    }
+
+    fn known_fields(&self) -> String {
+        let fields = self.schema.get("properties").and_then(Value::as_object);
+        let names: Vec<&str> = fields.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        format!("is unknown; known fields: {}", names.join(", "))
     }
 
     /// A message of the driver that begins with a property name and a colon is about that field.

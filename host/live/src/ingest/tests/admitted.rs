@@ -185,8 +185,7 @@ fn port_error_texts() {
     let error = BindError { setting: "rtmp_listen", address: "127.0.0.1:1935".parse().unwrap(), source };
     assert_eq!(
         error.to_string(),
-        "cannot listen for encoders on 127.0.0.1:1935: address in use; free the port or set [ingest] rtmp_listen to \
-         another"
+        "cannot listen for encoders on 127.0.0.1:1935 (address in use); stop the other server or set [ingest] rtmp_listen"
     );
     assert_eq!(
         not_accepted(&io::Error::other("no file handles")),

@@ -302,3 +302,18 @@ fn connections_use_a_fourth_of_the_open_files() {
     assert_eq!(of(300), (75, 37));
     assert_eq!(of(0), (2, 1), "at least one connection is allowed");
 }
+
+#[test]
+fn remedy_texts() {
+    let text = |kind: io::ErrorKind| remedy(&io::Error::from(kind), "[http] listen");
+    assert_eq!(text(io::ErrorKind::AddrInUse), "stop the other server or set [http] listen");
+    assert_eq!(
+        text(io::ErrorKind::AddrNotAvailable),
+        "no network of this machine has the address; change [http] listen"
+    );
+    assert_eq!(
+        text(io::ErrorKind::PermissionDenied),
+        "only root and processes with CAP_NET_BIND_SERVICE may use ports below 1024; set a higher port in [http] listen, or \
+         start the service by the unit of the release"
+    );
+}
