@@ -47,13 +47,14 @@ impl Opening {
         &self.assets
     }
 
-    /// Whether enough was published for every player to start. `look` is asked until it has said so once.
-    pub fn has_begun(&self, look: impl FnOnce(&Assets) -> bool) -> bool {
-        self.begun.load(Ordering::Relaxed) || {
-            let begun = look(&self.assets);
-            self.begun.fetch_or(begun, Ordering::Relaxed);
-            begun
-        }
+    /// Whether [`Opening::set_begun`] was called.
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Notes that enough was published for every player to start, so that no later request has to look.
+    pub fn set_begun(&self) {
+        self.begun.store(true, Ordering::Relaxed);
     }
 
     /// The opening has ended; its assets will be removed soon.

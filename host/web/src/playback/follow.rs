@@ -9,7 +9,7 @@ use url::form_urlencoded;
 
 use super::ready;
 use crate::base::{ApiError, Code};
-use satcast_drivers::published::{Assets, Opening, Published, longest_wait};
+use satcast_drivers::published::{Opening, Published, longest_wait};
 
 /// How far the requested segment may be ahead of the newest whole segment (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;
@@ -157,7 +157,7 @@ pub(super) async fn follow(
 /// it requests the next one. The segment is delayed instead of the playlist, because players that load parts need the playlist at once
 /// and need no whole segment.
 async fn begun(opening: &Opening, segment: Arc<Published>) -> Current {
-    let look = || (opening.ended() || opening.has_begun(is_startable)).then_some(());
+    let look = || (opening.ended() || is_startable(opening)).then_some(());
     let waited = look().is_none();
     if waited {
         // The segment is also sent if the others take too long or too many viewers are waiting.
@@ -171,12 +171,20 @@ fn is_wanted_now(query: &str) -> bool {
     form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "now" && value == "1")
 }
 
-/// Whether the playlist lists enough segments or does not belong to a live stream. Stops reading at the last segment needed.
-fn is_startable(assets: &Assets) -> bool {
-    let media = ready::media(assets);
+/// Whether the playlist lists enough segments or does not belong to a live stream. Reads it only until it has listed enough once, and
+/// not beyond the last segment needed.
+fn is_startable(opening: &Opening) -> bool {
+    if opening.has_begun() {
+        return true;
+    }
+    let media = ready::media(opening.assets());
     let Some(playlist) = media.as_deref().and_then(ready::text) else { return true };
     let mut segments = playlist.lines().filter(|line| line.starts_with("#EXTINF:"));
-    segments.by_ref().take(START_SEGMENTS).count() == START_SEGMENTS || playlist.contains("#EXT-X-ENDLIST")
+    let has_enough = segments.by_ref().take(START_SEGMENTS).count() == START_SEGMENTS;
+    if has_enough {
+        opening.set_begun();
+    }
+    has_enough || playlist.contains("#EXT-X-ENDLIST")
 }
 
 /// An asset that does not exist yet: waits for it if the playlist announces it as the next one.
