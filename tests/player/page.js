@@ -23,6 +23,8 @@ const NATIVE_TRIES = 20;
 const NATIVE_PAUSE_MS = 1_000;
 // After this many played seconds it counts as a failure.
 const NATIVE_STARTED = 1;
+// On a busy machine it may stand still where an encoder left (docs/playback.md). After this time the page loads the address again.
+const NATIVE_STILL_MS = 10_000;
 // Offset into the window for a seek to its oldest second, in seconds, and the accepted distance of the shown frame.
 const INTO_WINDOW = 0.5;
 
@@ -38,6 +40,8 @@ const book = {
   resolutions: [],
   // Failed starts of Chromium's own player.
   refusedStarts: 0,
+  // How often the page loaded the address again because that player stood still.
+  reloads: 0,
   fatal: [],
   minor: {},
   levelUpdates: 0,
@@ -270,6 +274,12 @@ window.player = {
     while (video.videoWidth !== width || shown < seconds) {
       if (book.fatal.length > 0) {
         throw new Error(book.fatal[0]);
+      }
+      if (hls === null && performance.now() - clock.since > NATIVE_STILL_MS) {
+        clock.since = performance.now();
+        book.reloads += 1;
+        video.load();
+        play();
       }
       await later(WATCH_MS);
       const step = video.currentTime - before;

@@ -1,5 +1,6 @@
 //! ffmpeg as an encoder that publishes.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -86,7 +87,7 @@ impl Publish {
 
     /// Only the first `seconds` of it.
     #[must_use]
-    pub fn seconds(mut self, seconds: u64) -> Self {
+    pub fn seconds(mut self, seconds: impl Display) -> Self {
         self.after.extend(["-t".into(), seconds.to_string()]);
         self
     }
