@@ -16,19 +16,17 @@ pub mod run;
 pub mod testing;
 
 pub use load::error::LoadError;
-pub use load::refused::ConfigRefused;
+pub use load::masking::ConfigRefused;
 pub use load::requirements::Requirements;
-pub use registry::catalog::{LoadOptions, SetAside, State, Summary};
 pub use registry::change::{Change, ChangeError, LINKED_IN};
 #[cfg(any(test, feature = "testing"))]
 pub use registry::drivers::REFUSED;
-pub use registry::drivers::{Drivers, TypeSchema, ValidateError};
-pub use registry::kinds::SpoolPlace;
-pub use registry::opening::{OpenDestination, OpenRequest};
+pub use registry::drivers::{Drivers, OpenDestination, OpenRequest, TypeSchema, ValidateError};
+pub use registry::entries::{SetAside, SpoolPlace, State, Summary};
+pub use registry::keeper::LoadOptions;
 pub use registry::recordings::{ProbeError, RecordingsError};
 pub use run::control::{CALL_TIMEOUT_MS, silence};
-pub use run::level::set_log_level;
-pub use run::parts::HostParts;
+pub use run::pump::{Waker, gather_wakeups};
 pub use run::reports::{REPORTS_WAITING_MAX, RecordingParts, ReportBatch, Reports};
 pub use run::services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
-pub use run::waker::{Waker, gather_wakeups};
+pub use run::{HostParts, set_log_level};

@@ -45,6 +45,7 @@ pub(super) fn reason_text(reason: EndReason) -> &'static str {
         EndReason::MaxDuration => "the stream reached its longest duration (maxDurationMinutes)",
         EndReason::InsufficientFunds => "the account's balance is used up",
         EndReason::KeyRevoked => "the stream key was deleted or replaced",
+        EndReason::AccountDisabled => "the account is disabled; ask the operator of the service",
         EndReason::Shutdown => "the service is shutting down; reconnect in a moment",
         EndReason::Interrupted | EndReason::Error => "the service ended the stream after a fault; try again",
     }
@@ -84,6 +85,8 @@ mod tests {
             "this media came through too many streams that forward to each other; delete one of the destinations between them"
         );
         assert_eq!(reason_text(EndReason::KeyRevoked), "the stream key was deleted or replaced");
+        let disabled = "the account is disabled; ask the operator of the service";
+        assert_eq!(reason_text(EndReason::AccountDisabled), disabled);
         assert_eq!(TOOK_OVER, "another encoder took over this stream key");
         assert_eq!(
             wrong_address().reason,

@@ -1,7 +1,8 @@
 //! Which encoder may publish: the first one, one that returns, and one that replaces another.
 //!
 //! Encoders treat a refusal as final. So the service waits for obstacles that soon end: a session that is ending, and an
-//! encoder whose connection is dead but not yet detected. That is usually the encoder that now returns.
+//! encoder whose connection is dead but not yet detected. That is usually the encoder that now returns. After a stop, encoders
+//! of the stream are refused for the time of the cooldown.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,10 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::codes;
-use super::live::Live;
-use super::session::publisher::Publisher;
-use super::session::{Refusal, Session, TAKE_OVER_AFTER};
+use super::live::{Cooldown, Live, needs_cooldown};
+use super::session::{Publisher, Refusal, Session, TAKE_OVER_AFTER};
 use super::via::Via;
+use satcast_core::ids::{EndReason, StreamId};
 use satcast_store::StreamRecord;
 
 /// Longest wait of a returning encoder for the end of its previous session.
@@ -60,14 +61,18 @@ impl Live {
     /// address, if known.
     ///
     /// # Errors
-    /// Another encoder publishes, the stream is in its cooldown, the account may not publish, or the media comes from the stream
-    /// itself.
+    /// Another encoder publishes, the stream is in its cooldown, the account is disabled or may not publish, or the media comes
+    /// from the stream itself.
     pub async fn publish_from(
         &self,
         stream: StreamRecord,
         via: Via,
         address: Option<IpAddr>,
     ) -> Result<Publisher, PublishRefused> {
+        if stream.account_disabled {
+            let reason = codes::reason_text(EndReason::AccountDisabled);
+            return Err(PublishRefused::new(codes::DENIED, reason));
+        }
         if via.has(&self.inner.marks.of(stream.id)) {
             return Err(PublishRefused::new(codes::DENIED, codes::LOOP));
         }
@@ -124,6 +129,56 @@ impl Live {
         sessions.insert(stream.id, session);
         self.inner.runtime.spawn(run.run());
         Ok(publisher)
+    }
+
+    /// An encoder that reconnects automatically after a stop must not start a new session: it is refused until it made no
+    /// attempt for the time of the cooldown. Each refused attempt restarts the cooldown.
+    async fn refuse_during_cooldown(&self, stream: &StreamRecord) -> Result<(), PublishRefused> {
+        let now = self.inner.clock.monotonic();
+        let known = self.inner.cooldowns.lock().get(&stream.id).copied();
+        let cooldown = match known {
+            Some(cooldown) => Some(cooldown),
+            None => self.cooldown_from_history(stream.id, now).await,
+        };
+        let Some(cooldown) = cooldown else { return Ok(()) };
+        if now >= cooldown.until {
+            // Kept, so that the database is not read again.
+            self.inner.cooldowns.lock().insert(stream.id, cooldown);
+            return Ok(());
+        }
+        Err(self.restart_cooldown(stream.id, cooldown, now))
+    }
+
+    /// The same check when an admitted encoder enters: the stream may have been stopped since the first check.
+    fn refuse_if_stopped(&self, stream: StreamId) -> Result<(), PublishRefused> {
+        let now = self.inner.clock.monotonic();
+        let known = self.inner.cooldowns.lock().get(&stream).copied();
+        known
+            .filter(|cooldown| now < cooldown.until)
+            .map_or(Ok(()), |cooldown| Err(self.restart_cooldown(stream, cooldown, now)))
+    }
+
+    /// Restarts the cooldown and returns the refusal.
+    fn restart_cooldown(&self, stream: StreamId, cooldown: Cooldown, now: Duration) -> PublishRefused {
+        let wait = self.inner.settings.cooldown;
+        self.inner.cooldowns.lock().insert(stream, Cooldown { until: now + wait, ..cooldown });
+        PublishRefused::new(codes::DENIED, codes::cooldown_text(cooldown.reason, wait))
+    }
+
+    /// After a restart of the service: the cooldown from the end of the last session in the database.
+    async fn cooldown_from_history(&self, stream: StreamId, now: Duration) -> Option<Cooldown> {
+        let last = match self.inner.store.last_session(stream).await {
+            Ok(last) => last?,
+            Err(error) => {
+                // The key was read from the same database a moment ago. A refusal would not help.
+                tracing::error!(%stream, %error, "cannot read the last session; the cooldown is not enforced");
+                return None;
+            }
+        };
+        let (ended_at, reason) = (last.ended_at?, last.end_reason?);
+        let elapsed_ms = self.inner.clock.now().0.saturating_sub(ended_at.0).max(0).unsigned_abs();
+        let left = self.inner.settings.cooldown.saturating_sub(Duration::from_millis(elapsed_ms));
+        needs_cooldown(reason).then_some(Cooldown { until: now + left, reason })
     }
 }
 

@@ -44,6 +44,10 @@ impl Configs {
         [&self.video, &self.audio].map(|config| config.as_ref().map(|config| config.codec))
     }
 
+    pub(super) fn video(&self) -> Option<&Arc<Packet>> {
+        self.video.as_ref()
+    }
+
     /// The configurations, video first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Packet>> {
         self.video.iter().chain(&self.audio)

@@ -6,30 +6,27 @@
 //! - [`destination`]: opens, watches and reopens one destination; [`backoff`]: the wait between tries.
 //! - [`backfill`]: gives a recording that is added to a live stream the media of the DVR window.
 //! - [`live`]: all sessions of the service; [`shown`]: their public state.
+//! - [`poster`]: the newest keyframe of a stream as a video of one frame.
 //! - [`entry`]: which encoder may publish, and which must wait.
-//! - [`session`]: the task that owns a session's life; [`cooldown`]: refuses encoders
-//!   after a stop; [`allowed`]: disconnects encoders whose address is no longer allowed.
+//! - [`session`]: one session and the task that owns its life.
 //! - [`health`]: measures the encoder's media and compares it with the requirements of platforms.
 //! - [`ingest`], above all of these: the RTMP and RTMPS ports. The other modules know nothing of RTMP.
 //!
 //! Sessions report their usage through `satcast_usage`. This crate knows nothing of money and HTTP.
 
-mod allowed;
 mod backfill;
 mod backoff;
 mod codes;
-mod cooldown;
 mod destination;
 mod entry;
 mod group;
 mod health;
-mod heartbeat;
 mod hub;
 pub mod ingest;
 mod live;
 mod locks;
-mod mailbox;
 mod notifier;
+mod poster;
 mod queue;
 #[cfg(test)]
 mod queue_tests;
@@ -45,9 +42,9 @@ mod view;
 pub use codes::Closed;
 pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
-pub use heartbeat::HEARTBEAT;
-pub use live::{Live, SHUTDOWN_WAIT, Settings};
-pub use session::publisher::Publisher;
+pub use live::{HEARTBEAT, Live, SHUTDOWN_WAIT, Settings};
+pub use poster::{POSTER_NAME, POSTER_SECS};
+pub use session::Publisher;
 pub use shown::{
     Delayed, DestState, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,
 };

@@ -13,7 +13,6 @@ mod codec_policy;
 mod feed;
 mod link;
 mod login;
-mod pipe;
 pub mod push;
 pub mod refusal;
 pub mod target;
@@ -36,21 +35,21 @@ use tls::Trust;
 
 pub const TYPE: &str = "rtmp";
 
-/// Configuration of a destination of type `rtmp`.
+/// Sends the stream to any server that takes RTMP.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("x-address" = "{url}/{key}"))]
+#[schemars(extend("x-address" = "{url}/{key}", "x-order" = ["url", "key"]))]
 pub struct Config {
-    /// Address of the server: rtmp://host[:port]/app/key, or rtmp://host[:port]/app with the stream key in `key`; rtmps://
-    /// encrypts the connection. A login goes before the host: rtmp://user:password@host/app.
+    /// Address of the server, such as rtmp://host/app; rtmps:// encrypts the connection. A login goes before the host:
+    /// rtmp://user:password@host/app.
     #[schemars(with = "String", extend("x-secret-url" = true, "maxLength" = target::TEXT_BYTES_MAX))]
     pub url: Secret<String>,
-    /// Stream key, when it is not part of `url`.
+    /// Leave it empty if the address ends with the stream key.
     #[serde(default)]
     #[schemars(extend("maxLength" = target::TEXT_BYTES_MAX))]
     pub key: Option<Secret<String>>,
-    /// Send HEVC, AV1 and Opus even to a server that does not announce Enhanced RTMP. Without this option such a
-    /// stream fails, because most servers would drop it silently.
+    /// Sends HEVC, AV1 and Opus also to a server that does not announce them. Without this option such a stream fails,
+    /// because most servers would drop it without an error.
     #[serde(default, rename = "forceEnhanced")]
     pub force_enhanced: bool,
 }

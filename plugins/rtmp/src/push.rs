@@ -15,9 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::attempts::{Attempts, Ended, Plan};
 use crate::codec_policy::CodecPolicy;
 use crate::feed::Feed;
-use crate::link::{Link, write_some};
+use crate::link::{self, Link, write_some};
 use crate::login;
-use crate::pipe;
 use crate::refusal;
 use crate::target::Target;
 use crate::timing::Timing;
@@ -103,12 +102,12 @@ impl Push {
             let connected = ctx.connect(target.host(), target.port(), self.timing.setup).await;
             // Also where the guard refuses the address: one server of a published list may have a forbidden address.
             let stream = connected.map_err(|error| Failure { error, is_elsewhere_better: true })?;
-            pipe::limit_unsent(&stream);
+            link::limit_unsent(&stream);
             let halves = if target.is_tls() {
                 let stream = tls::connect(target, stream, &self.trust, deadline).await?;
-                pipe::tls(stream).map_err(|error| refusal::io(target, &error))?
+                link::tls(stream).map_err(|error| refusal::io(target, &error))?
             } else {
-                pipe::plain(stream)
+                link::plain(stream)
             };
             let mut link = Link::new(target, halves, ctx, &answers);
             match (timeout_at(deadline, link.publish()).await, link.question(), &login) {

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::marks::field;
-use super::masking::masked_text;
+use super::masking::{field, masked_text};
 use satcast_core::secret::{mask_key, mask_url};
 
 /// At a type: its address, as `{url}/{key}`, with field names of its configuration.

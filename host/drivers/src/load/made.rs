@@ -8,7 +8,7 @@ use satcast_plugin_api::manifest::{Manifest, is_name};
 use serde_json::{Map, Value, json};
 
 use super::annotations::private;
-use super::marks::field;
+use super::masking::field;
 use satcast_net::outbound::Guard;
 
 /// Fields of an entry that replace the type's own.

@@ -3,8 +3,7 @@
 //! - [`loader`]: file to checked table; all `unsafe` code of the host is there and in [`probe`]. [`error`]: why a
 //!   file is refused.
 //! - [`probe`]: a first check in a child process; [`images`]: several uses of one library at a time.
-//! - [`schema`]: checks configurations of destinations ([`refused`]: refusals); [`masking`] hides their secrets by
-//!   the [`marks`] of schemas.
+//! - [`schema`]: checks configurations of destinations; [`masking`] hides their secrets by the marks of schemas.
 //! - [`annotations`]: other annotations of schemas; [`requirements`]: requirements of platforms for streams.
 //! - [`settings`]: the operator's settings for a driver; [`made`]: types that operators make with them.
 
@@ -13,10 +12,8 @@ pub(super) mod error;
 pub(super) mod images;
 pub mod loader;
 pub(super) mod made;
-mod marks;
 pub(super) mod masking;
 pub mod probe;
-pub(super) mod refused;
 pub(super) mod requirements;
 pub(super) mod schema;
 pub(super) mod settings;

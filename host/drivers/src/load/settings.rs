@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::annotations::takes_table;
-use super::marks::field;
+use super::masking::field;
 use super::schema::ConfigSchema;
 use satcast_core::config::{ARCHIVE_TABLE, DriverSettings, nearest};
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use satcast_quota::{Full, Key, Permit, Quota};
 
-use super::by_name::ByName;
+use super::asset::ByName;
 
 /// One account may use at most this part of the limit: half.
 const ACCOUNT_PART: u64 = 2;

@@ -1,27 +1,33 @@
-//! All drivers of the host, as the rest of the host uses them. Larger groups of calls are in modules of their own.
+//! All drivers of the host, as the rest of the host uses them: their types, and the openings of destinations from a
+//! configuration to the end. Changes of drivers and calls about recordings are in modules of their own.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
-use satcast_plugin_api::host::Services as _;
+use satcast_plugin_api::host::{MediaSource, Services as _};
+use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 
-use super::catalog::Summary;
-use super::entries::Registry;
-use super::keeper::Keeper;
-use super::kinds::SpoolPlace;
-use crate::load::refused::ConfigRefused;
+use super::entries::{Entry, Registry, SPOOL_FOLDER, SpoolPlace, State, Summary, report};
+use super::keeper::{Keeper, LoadOptions, add_missing};
+use crate::load::masking::ConfigRefused;
 use crate::load::requirements::Requirements;
-use crate::load::{annotations, masking};
-use crate::run::control::{CallOwner, limit};
-#[cfg(any(test, feature = "testing"))]
-use crate::run::parts::HostParts;
-use crate::run::services::shown;
-use crate::run::waker::Waker;
+use crate::load::{annotations, loader, masking};
+use crate::published::Assets;
+use crate::run::control::{Backend, CallOwner, Held, limit};
+use crate::run::process::ToOpen;
+use crate::run::pump::Waker;
+use crate::run::routes::RouteHandler;
+use crate::run::services::{Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, Observer, Opened, shown};
+use crate::run::{HostParts, Loaded};
 use satcast_core::config::QueueLimits;
-use satcast_core::ids::AccountId;
+use satcast_core::ids::{AccountId, DestinationId};
+use satcast_core::log_limit::LogLimit;
 
 /// Why a configuration of a destination is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +51,37 @@ pub struct TypeSchema {
     pub schema: Value,
 }
 
+/// Input of [`Drivers::open`].
+pub struct OpenRequest {
+    pub kind: String,
+    pub config: Value,
+    /// The destination, for logs.
+    pub destination: DestinationId,
+    /// Account, stream and session, as passed to the driver.
+    pub about: About,
+    /// Number of the session; the same for all its destinations.
+    pub source: u64,
+    /// The queue.
+    pub media: Arc<dyn MediaSource>,
+    /// Gets state changes, events and the end.
+    pub observer: Arc<dyn Observer>,
+    /// Counters that outlive this opening.
+    pub counters: Arc<Counters>,
+    /// Holds its assets for viewers.
+    pub assets: Arc<Assets>,
+}
+
+/// An open destination: can be reconfigured, stopped and freed.
+pub struct OpenDestination {
+    drivers: Drivers,
+    kind: String,
+    driver: Arc<Loaded>,
+    dest: u64,
+    owner: Option<CallOwner>,
+    instance: Option<Held>,
+    assets: Arc<Assets>,
+}
+
 /// Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Drivers {
@@ -63,6 +100,29 @@ pub(super) struct Inner {
 }
 
 impl Drivers {
+    /// Loads the enabled drivers of the folder. A file that cannot be loaded is logged and listed, and affects no
+    /// other. Blocks: probes run as child processes.
+    pub fn load(options: &LoadOptions<'_>, parts: &HostParts) -> Self {
+        let keeper = Keeper::new(options, parts);
+        let mut registry = Registry::default();
+        remove_spool(&parts.data_dir);
+        let (found, no_folder) = keeper.scan();
+        let mut kept = BTreeSet::new();
+        for file in &found {
+            let examined = keeper.examine(file, &registry);
+            kept.extend(examined.hash);
+            let entry = examined.outcome.unwrap_or_else(|error| {
+                Entry::with_state(&file.id, Some(file.file.clone()), State::Refused(error.to_string()))
+            });
+            registry.put(entry);
+        }
+        registry.summaries().iter().for_each(report);
+        loader::remove_old_copies(&options.images, &kept);
+        add_missing(&mut registry, &keeper, &found, no_folder);
+        let registry = RwLock::new(Arc::new(registry));
+        Self { inner: Arc::new(Inner { registry, keeper: Some(keeper), ..Inner::default() }) }
+    }
+
     pub(super) fn registry(&self) -> Arc<Registry> {
         self.inner.registry.read().clone()
     }
@@ -192,9 +252,135 @@ impl Drivers {
         let entry = self.registry().kind(kind).ok_or_else(|| unserved(kind))?;
         Ok(Waker::new(entry.driver.pump.clone()))
     }
+
+    /// Whether the driver of a type is not available, or opens nothing for `account` now, whatever the destination.
+    pub fn is_away(&self, kind: &str, account: AccountId) -> bool {
+        self.registry().kind(kind).is_some_and(|kind| kind.driver.may_open(account.0).is_err())
+    }
+
+    /// Opens a destination. From then on `request.observer` gets its state changes.
+    ///
+    /// # Errors
+    /// Class `Internal` for a type that no driver serves, `Config` for a refused configuration, else the error of the
+    /// driver.
+    pub async fn open(&self, request: OpenRequest) -> Result<OpenDestination, Error> {
+        let entry = self.registry().kind(&request.kind).ok_or_else(|| unserved(&request.kind))?;
+        let account = request.about.account_id;
+        entry.driver.services.may_open(account)?;
+        let secrets = entry.schema.secrets(&request.config);
+        let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
+        let driver = entry.driver.clone();
+        let services = driver.services.clone();
+        let redactor = services.redactor(secrets);
+        let opened = Opened {
+            destination: request.destination,
+            observer: request.observer,
+            counters: request.counters,
+            assets: request.assets.clone(),
+            redactor: RwLock::new(redactor.clone()),
+            log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
+            event_limit: LogLimit::per_second(EVENTS_PER_SEC_MAX),
+            account,
+        };
+        services.insert(dest, opened);
+        let (kind, config, media) = (request.kind.clone(), request.config.to_string(), request.media);
+        let to_open = ToOpen { dest, source: request.source, kind, config, about: request.about };
+        let owner = Some(CallOwner { account, destination: Some(request.destination.0) });
+        let open = move |driver: &Backend| driver.open(&to_open, media);
+        // Too late: nothing will drive this instance, so it is asked to stop; it cannot be freed, as its end is not
+        // observed.
+        let late = |outcome: Result<Held, Error>| {
+            if let Ok(instance) = outcome {
+                instance.stop(0);
+            }
+        };
+        let outcome = driver.control.call_for(owner, limit(), open, late).await.and_then(|outcome| outcome);
+        match outcome {
+            Ok(instance) => {
+                let (drivers, kind, assets) = (self.clone(), request.kind, request.assets);
+                if !entry.routes.is_empty() {
+                    let handler = RouteHandler::new(&driver, dest, entry.routes.clone());
+                    assets.set_handler(Some(Arc::new(handler)));
+                }
+                Ok(OpenDestination { drivers, kind, driver, dest, owner, instance: Some(instance), assets })
+            }
+            Err(mut error) => {
+                services.remove(dest);
+                error.message = shown(&redactor, &error.message);
+                driver.note(account, dest, &error);
+                Err(error)
+            }
+        }
+    }
 }
 
-pub(super) fn unserved(kind: &str) -> Error {
+impl OpenDestination {
+    /// Offers a running destination a new, validated configuration; false when it must be opened again for it.
+    pub async fn reconfigure(&mut self, config: &Value) -> bool {
+        let Some(entry) = self.drivers.registry().kind(&self.kind) else { return false };
+        // Another driver serves the type now.
+        if !Arc::ptr_eq(&entry.driver, &self.driver) {
+            return false;
+        }
+        let Some(instance) = self.instance.take() else { return false };
+        self.driver.services.hide_more(self.dest, entry.schema.secrets(config));
+        let json = config.to_string();
+        let offer = move |_: &Backend| {
+            let outcome = instance.reconfigure(&json);
+            (instance, outcome)
+        };
+        // The effect of a late call is unknown, and the destination is opened again: this opening is asked to stop.
+        let late = |(instance, _): (Held, Result<bool, Error>)| instance.stop(0);
+        let Ok((instance, outcome)) = self.driver.control.call_for(self.owner, limit(), offer, late).await
+        else {
+            return false;
+        };
+        self.instance = Some(instance);
+        outcome.unwrap_or_else(|error| {
+            let reason = shown(&entry.driver.services.redactor(entry.schema.secrets(config)), &error.message);
+            tracing::warn!(kind = %self.kind, reason, "driver refuses a new configuration for a running destination");
+            false
+        })
+    }
+
+    /// Requests the stop; the observer gets the end, within `deadline` if the driver obeys.
+    pub async fn stop(&mut self, deadline: Duration) {
+        let Some(instance) = self.instance.take() else { return };
+        let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
+        let stop = move |_: &Backend| {
+            instance.stop(deadline_ms);
+            instance
+        };
+        self.instance = self.driver.control.call_for(self.owner, limit(), stop, drop).await.ok();
+    }
+
+    /// Frees it after the observer got its end.
+    pub fn ended(mut self) {
+        if let Some(instance) = self.instance.take() {
+            // A driver that takes no calls keeps the instance; that is a leak of a driver that hangs, and harmless.
+            let _ = self.driver.control.post(move |_| instance.destroy());
+        }
+    }
+}
+
+impl Drop for OpenDestination {
+    fn drop(&mut self) {
+        self.assets.set_handler(None);
+        self.driver.services.remove(self.dest);
+    }
+}
+
+/// Removes spool files that a crash may have left: they hold no bytes, as such files lose their names at once.
+fn remove_spool(folder: &Path) {
+    let folder = folder.join(SPOOL_FOLDER);
+    if folder.exists()
+        && let Err(error) = std::fs::remove_dir_all(&folder)
+    {
+        tracing::warn!(folder = %folder.display(), %error, "cannot remove an old spool folder");
+    }
+}
+
+fn unserved(kind: &str) -> Error {
     Error::internal(format!("no driver serves type {kind}; the operator can enable one"))
 }
 
@@ -205,11 +391,10 @@ pub const REFUSED: &str = "refused.so is no driver";
 #[cfg(any(test, feature = "testing"))]
 impl Drivers {
     pub fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
-        use super::entries::Entry;
         use super::starting::{Source, start};
         let mut registry = Registry::default();
         for entry in entries {
-            let table = crate::load::loader::linked(*entry).expect("a good table");
+            let table = loader::linked(*entry).expect("a good table");
             let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
             let id = table.id().to_string();
             let started = start(
@@ -220,7 +405,24 @@ impl Drivers {
             .expect("a driver that starts");
             registry.put(Entry::loaded(&id, None, started));
         }
-        registry.put(Entry::with_state("bad", None, super::catalog::State::Refused(REFUSED.into())));
+        registry.put(Entry::with_state("bad", None, State::Refused(REFUSED.into())));
         Self { inner: Arc::new(Inner { registry: RwLock::new(Arc::new(registry)), ..Inner::default() }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_spool_files_of_a_crash_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        remove_spool(folder.path());
+        for name in [SPOOL_FOLDER, "recorder"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("1-1"), "left").unwrap();
+        }
+        remove_spool(folder.path());
+        assert!(!folder.path().join(SPOOL_FOLDER).exists() && folder.path().join("recorder/1-1").exists());
     }
 }

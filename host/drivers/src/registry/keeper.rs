@@ -5,19 +5,27 @@ use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
-use super::catalog::{LoadOptions, State, report};
-use super::entries::{Draining, Entry, Registry, Started};
+use super::entries::{Draining, Entry, Registry, Started, State, report};
 use super::starting::{Source, start};
 use crate::load::error::LoadError;
 use crate::load::images::{Images, Lease};
 use crate::load::loader::{self, Found};
 use crate::load::probe;
-use crate::run::parts::HostParts;
+use crate::run::HostParts;
 use crate::run::process::Spec;
 use satcast_core::config::{Config, DriverSettings, Isolation};
 
 /// With more retired images mapped than this, a restart is advised.
 const RETIRED_IMAGES_MAX: usize = 32;
+
+/// The source of drivers.
+pub struct LoadOptions<'a> {
+    /// `[drivers]` and `[driver.<name>]`.
+    pub config: &'a Config,
+    /// This binary, which runs probes and isolated drivers in child processes.
+    pub exe: PathBuf,
+    pub images: PathBuf,
+}
 
 /// State for changes.
 pub(super) struct Keeper {

@@ -11,10 +11,9 @@ use tokio::sync::oneshot;
 
 use super::drivers::Drivers;
 use super::entries::Entry;
-use crate::load::refused::ConfigRefused;
-use crate::run::backend::{Backend, Kept};
-use crate::run::control::limit;
-use crate::run::loaded::Loaded;
+use crate::load::masking::ConfigRefused;
+use crate::run::Loaded;
+use crate::run::control::{Backend, Kept, limit};
 
 /// Time for a driver beyond its own limit for checking a store.
 const PROBE_GRACE: Duration = Duration::from_secs(1);

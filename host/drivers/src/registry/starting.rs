@@ -9,8 +9,7 @@ use satcast_plugin_api::host::{Driver, Services, Table};
 use satcast_plugin_api::manifest::{DestType, Manifest};
 use serde_json::Value;
 
-use super::entries::Started;
-use super::kinds::{Kind, KindFacts, SPOOL_FOLDER, SpoolPlace};
+use super::entries::{Kind, KindFacts, SPOOL_FOLDER, SpoolPlace, Started};
 use crate::load::annotations::takes_table;
 use crate::load::error::LoadError;
 use crate::load::images::Lease;
@@ -18,15 +17,12 @@ use crate::load::requirements::Requirements;
 use crate::load::schema::ConfigSchema;
 use crate::load::settings::OperatorSettings;
 use crate::load::{made, settings};
-use crate::run::backend::Backend;
-use crate::run::control::Control;
-use crate::run::level::MAX_LEVEL;
-use crate::run::loaded::Loaded;
-use crate::run::parts::HostParts;
+use crate::run::control::{Backend, Control};
 use crate::run::process::{Accept, Hooks, Remote, Spec};
 use crate::run::pump::Pump;
 use crate::run::quarantine::Fault;
 use crate::run::services::DriverServices;
+use crate::run::{HostParts, Loaded, MAX_LEVEL};
 use satcast_core::config::{ARCHIVE_TABLE, DriverSettings};
 
 const BYTES_PER_MB: u64 = 1024 * 1024;

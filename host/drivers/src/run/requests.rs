@@ -67,7 +67,7 @@ pub(crate) fn accepted(response: HttpResponse, folder: &Path) -> Result<Answer, 
         check_readable(file, offset.saturating_add(*len))?;
     }
     let asset = Asset::new("", content_type, Audience::Both, placed(body, folder)).max_age(max_age_secs);
-    Ok(Answer { status, headers, asset: Arc::new(Published::new(asset, None)) })
+    Ok(Answer { status, headers, asset: Arc::new(Published::uncounted(asset)) })
 }
 
 const NOT_READABLE: &str = "its file is not open for reading";

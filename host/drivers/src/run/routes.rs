@@ -7,8 +7,8 @@ use std::time::Duration;
 use satcast_plugin_api::http::{ANSWER_SECS, IN_FLIGHT_MAX, LONG_ANSWER_SECS, REQUEST_TEXT_BYTES_MAX};
 use satcast_plugin_api::{HttpRequest, Route};
 
-use super::backend::Backend;
-use super::loaded::Loaded;
+use super::Loaded;
+use super::control::Backend;
 use super::services::DriverServices;
 use crate::published::{Answer, Answering, Handler, Unanswered};
 

@@ -1,67 +1,81 @@
-//! One destination of a session: opens it, watches it, and reopens it after failures until the session ends.
+//! One destination of a session: its shared state; [`run`] opens it, watches it, and reopens it after failures until the session
+//! ends.
 //!
 //! Only this layer retries. Drivers end at their first failure.
 
-mod codecs;
 mod loss;
-mod parts;
-mod reporting;
+pub(super) mod run;
 mod source;
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use parking_lot::Mutex;
+use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State as DriverState;
-use satcast_plugin_api::recording::About;
-use satcast_plugin_api::{Class, Error};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::codecs::another_codec;
 use self::loss::LossMonitor;
 #[cfg(test)]
 pub(super) use self::loss::WINDOW as LOSS_WINDOW;
-pub(super) use self::parts::Parts;
-#[cfg(test)]
-pub(super) use self::reporting::{EVENT_SHOWN_BYTES_MAX, lost_text};
 #[cfg(test)]
 pub(super) use self::source::SETTLE_MAX;
-use self::source::{Hoarding, Source};
-use super::backoff::{self, Next};
-use super::hub::Codecs;
-use super::mailbox::Mailbox;
-use super::notifier::Notifier;
-use super::queue::LEASED_BYTES_MAX;
+use super::hub::Hub;
+use super::notifier::{Notifier, Transition};
 use super::shown::{DestState, DestinationSnapshot};
+use super::spool::Shares;
+use super::via::Via;
 use super::view::{Reported, View};
 use satcast_core::clock::Clock;
 use satcast_core::feed::Feed;
-use satcast_core::ids::{AccountId, DestinationId, UnixMillis};
+use satcast_core::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use satcast_core::log_limit::LogLimit;
-use satcast_core::secret;
 use satcast_core::troubles::Troubles;
-use satcast_drivers::published::Opening;
-use satcast_drivers::{Counters, OpenDestination, OpenRequest, SENT_BYTES_PER_SEC_MAX};
-use satcast_store::DestinationRecord;
-use satcast_usage::{Held, Orders, Usage};
+use satcast_drivers::published::Openings;
+use satcast_drivers::{Counters, Drivers, Observer, SENT_BYTES_PER_SEC_MAX};
+use satcast_store::{DestinationNotice, DestinationRecord, NoticeKind};
+use satcast_usage::Usage;
 
 /// Time for a driver to apply a new configuration. After it, the destination is reopened.
 const CHANGE_WAIT: Duration = Duration::from_secs(2);
-/// Most new configurations that wait for one destination.
-const CHANGES_MAX: usize = 1;
-/// Wait beyond the stop deadline for a driver that does not answer.
-const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Shown while a destination waits for the encoder.
-pub(crate) const NO_MEDIA_TEXT: &str =
-    "no media from the encoder; the destination connects when the encoder sends again";
-/// Error of a destination that is reopened because it does not keep up.
-pub(crate) const SLOW_REOPEN_TEXT: &str = "the destination took less than 80% of the stream for too long, so it reconnects; lower the bit rate or \
-    check the network path to the destination";
+/// Most unread driver events; older ones are dropped.
+pub(crate) const EVENTS_MAX: usize = 64;
+
+/// What a session gives to each destination.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) drivers: Drivers,
+    pub(crate) clock: Clock,
+    /// Time to flush and end.
+    pub(crate) stop_deadline: Duration,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) source: u64,
+    /// The streams that the media has passed through before this one; `mark` is that of this stream.
+    pub(crate) via: Arc<Mutex<Via>>,
+    pub(crate) mark: String,
+    pub(crate) session: SessionId,
+    /// Label of the stream.
+    pub(crate) label: String,
+    /// Time of the session's first media.
+    pub(crate) started_at: UnixMillis,
+    pub(crate) openings: Arc<Openings>,
+    pub(crate) spools: Arc<Shares>,
+    pub(crate) troubles: Arc<Troubles<DestinationId, String>>,
+    pub(crate) feed: Feed,
+    pub(crate) notifier: Notifier,
+    /// Owner of the stream.
+    pub(crate) account: AccountId,
+    pub(crate) usage: Arc<dyn Usage>,
+    /// The current encoder sends media.
+    pub(crate) flows: watch::Receiver<bool>,
+    /// Destinations of the session that get no further backfill.
+    pub(crate) had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
+}
 
 /// A destination while its session lives.
 pub(super) struct Destination {
@@ -96,11 +110,9 @@ struct Change {
 }
 
 impl Destination {
-    /// Starts the task. It ends some time after [`Destination::stop`].
-    pub(super) fn start(record: DestinationRecord, parts: Parts) -> (Arc<Self>, tokio::task::JoinHandle<()>) {
-        let stop = CancellationToken::new();
+    fn new(record: DestinationRecord, parts: &Parts, stop: CancellationToken) -> Self {
         let view = View::new(parts.clock.monotonic(), parts.clock.now());
-        let destination = Arc::new(Self {
+        Self {
             id: record.id,
             record: Mutex::new(Arc::new(record)),
             changes: Mutex::default(),
@@ -112,30 +124,14 @@ impl Destination {
             is_replaced: AtomicBool::new(false),
             flows: parts.flows.clone(),
             lines: LogLimit::per_second(1),
-            stop: stop.clone(),
+            stop,
             feed: parts.feed.clone(),
             notifier: parts.notifier.clone(),
             troubles: parts.troubles.clone(),
             account: parts.account,
             usage: parts.usage.clone(),
             clock: parts.clock.clone(),
-        });
-        let orders = parts.usage.orders();
-        let codecs = parts.hub.codecs();
-        let (failures, panics) = (0, 0);
-        let given = [None, None];
-        let run = Run {
-            destination: destination.clone(),
-            parts,
-            stopping: stop,
-            orders,
-            failures,
-            began_away: false,
-            panics,
-            codecs,
-            given,
-        };
-        (destination, tokio::spawn(run.run()))
+        }
     }
 
     pub(super) fn record(&self) -> Arc<DestinationRecord> {
@@ -257,337 +253,139 @@ impl Destination {
             self.troubles.note(self.id, error.clone(), at);
         }
     }
+
+    /// Notifies webhooks of relevant state changes.
+    fn notify_webhooks(&self, view: &mut View, at: UnixMillis) {
+        let Some(transition) = view.webhook_state.transition(view.state) else { return };
+        let notice = DestinationNotice { id: self.id, platform: self.record().platform.clone() };
+        let kind = match transition {
+            Transition::Connected => NoticeKind::Connected(notice),
+            Transition::Failed => NoticeKind::Failed(notice, view.error.clone().unwrap_or_default()),
+            Transition::Recovered => NoticeKind::Recovered(notice),
+        };
+        self.notifier.notify(kind, at);
+    }
+
+    /// Sends the state to webhooks and the event feed, if it changed.
+    fn publish_state(&self, view: &mut View, now: Duration, at: UnixMillis, urgent: bool) {
+        if self.is_replaced.load(Ordering::Relaxed) {
+            return;
+        }
+        self.notify_webhooks(view, at);
+        if !view.take_change(now, urgent) {
+            return;
+        }
+        let data = json!({
+            "streamId": self.record().stream_id.0,
+            "destinationId": self.id.0,
+            "state": view.state.as_str(),
+            "error": view.error,
+            "attempt": view.attempt,
+            "nextRetryAt": view.next_retry_at.map(|at| at.0),
+            "liveSince": view.live_since.map(|since| since.0),
+            "stateSince": view.state_since.0,
+        });
+        self.feed.send(self.account, "destination.state", at, data);
+    }
 }
 
-/// The task of a destination: opens, watches and reopens it until the session ends.
-struct Run {
-    destination: Arc<Destination>,
-    parts: Parts,
-    stopping: CancellationToken,
-    orders: watch::Receiver<Orders>,
-    failures: u32,
-    panics: u32,
-    /// The driver was not available at the start of this attempt, and did not open the destination.
-    began_away: bool,
-    /// Codecs of the encoder since the start of this attempt.
-    codecs: watch::Receiver<Codecs>,
-    /// Codecs that its driver got last.
-    given: Codecs,
+/// Reports of a driver, kept until the task reads them.
+#[derive(Default)]
+struct Mailbox {
+    mail: Mutex<Mail>,
+    /// The last reported state, read or not.
+    last: Mutex<Option<Report>>,
+    arrived: Notify,
 }
 
-impl Run {
-    async fn run(mut self) {
-        while self.may_run().await {
-            let outcome = self.attempt().await;
-            if self.is_stopping() || self.held().is_some() {
-                continue;
-            }
-            let error = outcome
-                .err()
-                .unwrap_or_else(|| Error::remote("the driver ended the destination without an error"));
-            self.after_failure(error).await;
+/// A state, and the reason why it is not live.
+type Report = (DriverState, Option<Error>);
+
+#[derive(Default)]
+struct Mail {
+    state: Option<Report>,
+    events: VecDeque<(String, Value)>,
+    outcome: Option<Result<(), Error>>,
+}
+
+impl Mailbox {
+    /// Everything reported since the last call.
+    fn take(&self) -> Mail {
+        std::mem::take(&mut *self.mail.lock())
+    }
+}
+
+impl Observer for Mailbox {
+    /// A driver may report the same state with each packet. A repeated state does not wake the task.
+    fn state(&self, state: DriverState, reason: Option<Error>) {
+        let report = (state, reason);
+        let mut last = self.last.lock();
+        if last.as_ref() == Some(&report) {
+            return;
         }
-        self.show(DestState::Stopped, None);
+        // Under the lock, so that reports of several threads leave both in the same state.
+        self.mail.lock().state = Some(report.clone());
+        *last = Some(report);
+        drop(last);
+        self.arrived.notify_one();
     }
 
-    fn id(&self) -> DestinationId {
-        self.destination.id
+    fn stopped(&self, outcome: Result<(), Error>) {
+        // A second end is a fault of the driver. The first one counts.
+        self.mail.lock().outcome.get_or_insert(outcome);
+        self.arrived.notify_one();
     }
 
-    fn is_stopping(&self) -> bool {
-        self.stopping.is_cancelled()
-    }
-
-    fn is_driver_away(&self) -> bool {
-        self.parts.drivers.is_away(&self.destination.record().kind, self.parts.account)
-    }
-
-    fn held(&self) -> Option<Held> {
-        self.orders.borrow().held.get(&self.id()).copied()
-    }
-
-    /// Waits until it may be opened, and shows the reason of the wait. `false` when it must end.
-    async fn may_run(&mut self) -> bool {
-        while !self.is_stopping() {
-            {
-                let mut view = self.destination.view.lock();
-                if view.reported != Reported::Over {
-                    view.reported = Reported::Claims;
-                    self.destination.usage.claims(self.id());
-                }
-            }
-            let id = self.id();
-            let Some(held) = self.held() else {
-                if *self.parts.flows.borrow() || self.opens_without_encoder() {
-                    return true;
-                }
-                self.show(DestState::Connecting, Some(NO_MEDIA_TEXT.into()));
-                tokio::select! {
-                    // The senders outlive this task.
-                    _ = self.parts.flows.wait_for(|flows| *flows) => {}
-                    _ = self.orders.wait_for(|orders| orders.held.contains_key(&id)) => {}
-                    () = self.stopping.cancelled() => {}
-                }
-                continue;
-            };
-            self.show(DestState::Stopped, Some(held.as_str().into()));
-            tokio::select! {
-                // The senders outlive this task.
-                _ = self.orders.wait_for(|orders| !orders.held.contains_key(&id)) => {}
-                () = self.stopping.cancelled() => {}
-            }
+    fn event(&self, name: &str, data: Value) {
+        let mut mail = self.mail.lock();
+        if mail.events.len() >= EVENTS_MAX {
+            mail.events.pop_front();
         }
-        false
+        mail.events.push_back((name.to_string(), data));
+        self.arrived.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_state_is_not_reported_again() {
+        let mailbox = Mailbox::default();
+        let news = |mailbox: &Mailbox| mailbox.take().state;
+        mailbox.state(DriverState::Live, None);
+        assert_eq!(news(&mailbox), Some((DriverState::Live, None)));
+        mailbox.state(DriverState::Live, None);
+        assert_eq!(news(&mailbox), None);
+        let why = |text| (DriverState::Connecting, Some(Error::network(text)));
+        for text in ["one", "another"] {
+            let (state, reason) = why(text);
+            mailbox.state(state, reason);
+            assert_eq!(news(&mailbox), Some(why(text)));
+        }
+        mailbox.state(DriverState::Live, None);
+        assert_eq!(
+            news(&mailbox),
+            Some((DriverState::Live, None)),
+            "a state after a different one is reported"
+        );
     }
 
-    /// Destinations with playback or a spool open without an encoder. Others would start a broadcast with a frame from before the encoder
-    /// left.
-    fn opens_without_encoder(&self) -> bool {
-        let kind = &self.destination.record().kind;
-        self.parts.drivers.has_playback(kind) || self.parts.drivers.spool(kind).is_some()
-    }
-
-    /// One attempt: from open to the end of the opening.
-    async fn attempt(&mut self) -> Result<(), Error> {
-        let record = self.destination.record();
-        let waker = self.parts.drivers.waker(&record.kind)?;
-        self.show(DestState::Connecting, None);
-        let mailbox = Arc::new(Mailbox::default());
-        let patience = self.parts.drivers.queue(&record.kind).reopen_secs;
-        *self.destination.loss.lock() =
-            LossMonitor::new((patience > 0).then(|| Duration::from_secs(patience)));
-        self.codecs = self.parts.hub.codecs();
-        let source =
-            Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
-        let opening = self.begin_opening();
-        let request = OpenRequest {
-            kind: record.kind.clone(),
-            config: record.config.clone(),
-            destination: record.id,
-            about: self.about(),
-            source: self.parts.source,
-            media: source.media(),
-            observer: mailbox.clone(),
-            counters: self.destination.counters.clone(),
-            assets: opening.assets().clone(),
-        };
-        self.began_away = self.is_driver_away();
-        let opened = self.parts.drivers.open(request).await;
-        let outcome = match opened {
-            Ok(open) => {
-                self.began_away = false;
-                source.start();
-                let outcome = self.watch(open, &mailbox, &source).await;
-                // A complete backfill is given once in a session. An interrupted one starts again.
-                if source.is_backfill_taken() {
-                    self.parts.had_backfill.lock().insert(record.id);
-                }
-                outcome
-            }
-            Err(error) => Err(error),
-        };
-        self.parts.openings.end(&opening, self.parts.clock.monotonic());
-        self.given = source.given();
-        let lost = source.end(&self.parts.hub);
-        if lost > 0 {
-            self.report_lost(lost);
+    #[test]
+    fn the_last_state_the_first_end_and_the_newest_events_are_kept() {
+        let mailbox = Mailbox::default();
+        mailbox.state(DriverState::Connecting, None);
+        mailbox.state(DriverState::Live, None);
+        mailbox.stopped(Err(Error::network("first")));
+        mailbox.stopped(Ok(()));
+        for n in 0..=EVENTS_MAX {
+            mailbox.event(&n.to_string(), json!({}));
         }
-        outcome
-    }
-
-    /// Context for the driver.
-    fn about(&self) -> About {
-        About {
-            destination_id: self.id().0,
-            session_id: self.parts.session.to_string(),
-            stream_key_id: self.destination.record().stream_id.0,
-            label: self.parts.label.clone(),
-            session_started_ms: self.parts.started_at.0,
-            account_id: self.parts.account.0,
-            via: self.parts.via.lock().and(self.parts.mark.clone()),
-        }
-    }
-
-    /// Creates the opening that holds the published assets. Viewers find it only when its type has playback.
-    fn begin_opening(&self) -> Arc<Opening> {
-        let (session, started_at) = (self.parts.session.clone(), self.parts.started_at);
-        let opening = Arc::new(Opening::new(self.id(), session, started_at));
-        if self.parts.drivers.has_playback(&self.destination.record().kind)
-            && let Some(oldest) = self.parts.openings.begin(opening.clone())
-        {
-            // The drop runs driver code, so it is not awaited.
-            tokio::task::spawn_blocking(move || drop(oldest));
-        }
-        opening
-    }
-
-    /// Watches an opening until its end.
-    async fn watch(
-        &mut self,
-        mut open: OpenDestination,
-        mailbox: &Mailbox,
-        source: &Source,
-    ) -> Result<(), Error> {
-        let (stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
-        let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
-        *self.destination.changes.lock() = Some(sender);
-        let mut hoarding = Hoarding::new();
-        let mut reopen = false;
-        // A request from an earlier attempt does not apply to this one.
-        self.destination.reopen.notified().now_or_never();
-        loop {
-            let change = tokio::select! {
-                () = mailbox.arrived.notified() => None,
-                () = hoarding.noticed(source) => {
-                    tracing::error!(
-                        session = %self.parts.session, destination = %id, kind = %self.destination.record().kind,
-                        bytes = LEASED_BYTES_MAX, "driver holds the maximum of unreleased packets of a destination; it gets no more until it releases some"
-                    );
-                    None
-                }
-                change = changes.recv() => change,
-                () = self.destination.reopen.notified() => {
-                    reopen = true;
-                    break;
-                }
-                // The sender lives as long as the destination, and `self` holds the destination.
-                () = stopping.cancelled() => break,
-                _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
-            };
-            if let Some(outcome) = self.read_mail(mailbox) {
-                open.ended();
-                return outcome;
-            }
-            if let Some(change) = change {
-                let taken = open.reconfigure(&change.config).await;
-                tracing::info!(session = %self.parts.session, destination = %id, taken, "new configuration for a running destination");
-                // The caller may have stopped waiting.
-                let _ = change.answer.send(taken);
-            }
-        }
-        drop(changes);
-        if let Some(held) = self.held().filter(|_| !self.is_stopping()) {
-            self.show(DestState::Stopped, Some(held.as_str().into()));
-        }
-        source.settle().await;
-        open.stop(self.parts.stop_deadline).await;
-        let (clock, limit) = (self.parts.clock.clone(), self.parts.stop_deadline + STOP_GRACE);
-        let end = async {
-            loop {
-                if let Some(outcome) = self.read_last_mail(mailbox) {
-                    return outcome;
-                }
-                mailbox.arrived.notified().await;
-            }
-        };
-        match clock.timeout(limit, end).await {
-            Some(outcome) => {
-                open.ended();
-                if reopen { Err(Error::remote(SLOW_REOPEN_TEXT)) } else { outcome }
-            }
-            None => {
-                tracing::error!(
-                    session = %self.parts.session, destination = %self.id(), kind = %self.destination.record().kind,
-                    "driver did not end a destination in time; it gets no more packets, and its packets stay in memory until it releases them or \
-                     its process ends"
-                );
-                Err(Error::internal("the driver did not end the destination in time"))
-            }
-        }
-    }
-
-    /// As [`Run::read_mail`], while the destination ends: reported states are ignored.
-    fn read_last_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        self.report_events(mail.events);
-        mail.outcome
-    }
-
-    /// Handles the driver's reports. Returns the outcome when the driver has ended.
-    fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
-        let mail = mailbox.take();
-        self.report_events(mail.events);
-        match mail.state {
-            // After a stall only sent bytes make it live again.
-            Some((DriverState::Live, _)) if self.destination.view.lock().is_stalled => {}
-            Some((DriverState::Live, _)) => self.show(DestState::Live, None),
-            Some((DriverState::Connecting, reason)) => {
-                self.show(DestState::Connecting, reason.map(|reason| reason.message));
-            }
-            None => {}
-        }
-        mail.outcome
-    }
-
-    /// Shows a failure, and waits for the next attempt or the end.
-    async fn after_failure(&mut self, error: Error) {
-        let (now, monotonic_now) = (self.parts.clock.now(), self.parts.clock.monotonic());
-        let live_from = self.destination.view.lock().live_from;
-        if live_from.is_some_and(|from| monotonic_now.saturating_sub(from) >= backoff::RECOVERED_AFTER) {
-            self.failures = 0;
-            self.panics = 0;
-        }
-        // A driver that is not available is no failure of the destination, so the back-off starts over. The driver may be available
-        // again by now.
-        if std::mem::take(&mut self.began_away) || self.is_driver_away() {
-            self.failures = 0;
-        }
-        self.failures = self.failures.saturating_add(1);
-        self.panics += u32::from(error.class == Class::Panic);
-        self.destination.sample_rate(self.parts.hub.sent(), monotonic_now, now);
-        let (session, destination) = (self.parts.session.clone(), self.id());
-        match backoff::next(&error, self.failures, self.panics, secret::random_u64()) {
-            Next::Retry(wait) => {
-                let retry_at = UnixMillis(now.0.saturating_add(wait.as_millis() as i64));
-                tracing::warn!(
-                    %session, %destination, attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
-                    error = %error.message, "destination failed; retrying"
-                );
-                self.show_until(DestState::Retrying, Some(error.message), Some(retry_at));
-                tokio::select! {
-                    () = self.parts.clock.sleep(wait) => {}
-                    () = self.stopping.cancelled() => {}
-                }
-            }
-            Next::GiveUp => {
-                tracing::warn!(%session, %destination, error = %error.message, "destination failed; no retry until its configuration or a codec changes");
-                let may_be_the_codec = error.class == Class::Config;
-                self.show(DestState::Failed, Some(error.message));
-                // The senders outlive this task.
-                tokio::select! {
-                    () = another_codec(&self.parts.clock, &mut self.codecs, self.given), if may_be_the_codec => {}
-                    () = self.stopping.cancelled() => {}
-                }
-            }
-        }
-    }
-
-    fn show(&self, state: DestState, error: Option<String>) {
-        self.show_until(state, error, None);
-    }
-
-    /// As [`Run::show`], with the time of the next attempt.
-    fn show_until(&self, state: DestState, error: Option<String>, next_retry_at: Option<UnixMillis>) {
-        let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
-        let mut view = self.destination.view.lock();
-        // A new attempt keeps the error of the last one.
-        let is_retry = state == DestState::Connecting && self.failures > 0;
-        let why = || view.error.clone().filter(|why| is_retry && why != NO_MEDIA_TEXT);
-        let error = error.or_else(why);
-        let changed = view.set(state, error, now, wall_now);
-        view.next_retry_at = next_retry_at;
-        self.destination.note_trouble(&view, wall_now);
-        self.destination.report_usage(&mut view, now);
-        view.attempt = match state {
-            DestState::Live | DestState::Stopped => 0,
-            DestState::Retrying | DestState::Failed => self.failures,
-            DestState::Connecting => self.failures.saturating_add(1),
-        };
-        // A driver may switch between these two states at any rate.
-        let flips = matches!(state, DestState::Live | DestState::Connecting);
-        self.destination.publish_state(&mut view, now, wall_now, !flips);
-        if changed && (self.destination.lines.admit(now).is_some() || !flips) {
-            tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination state");
-        }
+        assert_eq!(mail.state, Some((DriverState::Live, None)));
+        assert_eq!(mail.outcome, Some(Err(Error::network("first"))));
+        assert_eq!((mail.events.len(), mail.events[0].0.as_str()), (EVENTS_MAX, "1"));
+        assert!(mailbox.take().outcome.is_none());
     }
 }

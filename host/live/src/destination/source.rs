@@ -7,7 +7,7 @@ use std::time::Duration;
 use satcast_plugin_api::host::MediaSource;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::parts::Parts;
+use super::Parts;
 use crate::backfill::{About, Backfill};
 use crate::hub::{Codecs, Hub};
 use crate::queue::{Bounds, Queue};

@@ -8,15 +8,65 @@ use satcast_media::flv::ForeignCodec;
 use satcast_media::fmp4::{TrackConfig, TrackDetails};
 use satcast_media::{Codec, Kind, Packet};
 
-use super::figures::{AudioHealth, Figures, VideoHealth};
-use super::window::{SLOT_NS, SLOTS, Window};
-
 /// A track without packets for this much media time is missing. No packets at all for this long is silence.
 pub(crate) const MISSING_AFTER: Duration = Duration::from_secs(5);
 /// How long a jump of the encoder's clock is shown as an issue.
 pub(crate) const JUMP_KEPT: Duration = Duration::from_secs(60);
 /// Number of keyframe intervals that are kept.
 pub(crate) const INTERVALS: usize = 4;
+/// Full slots in a rate.
+const SLOTS: usize = 8;
+/// Media time of a slot in nanoseconds.
+const SLOT_NS: i64 = 1_000_000_000;
+
+/// Measurements of the video track.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VideoHealth {
+    /// Codec: `h264`, `hevc` or `av1`.
+    pub codec: &'static str,
+    /// Width and height in pixels; `None` until a configuration with them was read.
+    pub size: Option<(u32, u32)>,
+    /// Frames per second over the last seconds.
+    pub frame_rate: Option<f64>,
+    /// Bits per second over the last seconds.
+    pub bitrate: Option<u64>,
+    /// Longest of the last keyframe intervals in seconds, including the unfinished GOP.
+    pub keyframe_interval: Option<f64>,
+    /// Frames arrive in an order that differs from presentation order.
+    pub b_frames: bool,
+}
+
+/// Measurements of the audio track.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AudioHealth {
+    /// Codec: `aac` or `opus`.
+    pub codec: &'static str,
+    /// Samples per second; `None` until a configuration with them was read.
+    pub sample_rate: Option<u32>,
+    /// Channels; as `sample_rate`.
+    pub channels: Option<u8>,
+    /// Bits per second over the last seconds.
+    pub bitrate: Option<u64>,
+}
+
+/// Measurements of one session's media.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// `None` when no video arrives.
+    pub video: Option<VideoHealth>,
+    /// `None` when no audio arrives.
+    pub audio: Option<AudioHealth>,
+    /// Jumps of the encoder's clock in this session; a reconnect is not counted.
+    pub timestamp_jumps: u64,
+    /// The last jump is recent.
+    pub(crate) jumped_lately: bool,
+    /// Codecs of tracks that are left out because they are not supported.
+    pub(crate) foreign: Vec<ForeignCodec>,
+    /// Enough media arrived to decide whether a track is missing.
+    pub(crate) is_settled: bool,
+    /// No media arrived for a while.
+    pub(crate) is_silent: bool,
+}
 
 /// Measures one session's media.
 #[derive(Debug, Default)]
@@ -189,6 +239,60 @@ fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// Rates over the last seconds of media time, in fixed memory: packets and bytes of the last [`SLOTS`] seconds, and of the slot that
+/// is being filled.
+#[derive(Debug, Default)]
+struct Window {
+    /// A ring; `newest` is being filled.
+    slots: [Slot; SLOTS + 1],
+    newest: usize,
+    used: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    begin_ns: i64,
+    packets: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rates {
+    packets_per_sec: f64,
+    bits_per_sec: u64,
+}
+
+impl Window {
+    /// Counts a packet. Times of one track never decrease.
+    fn add(&mut self, dts_ns: i64, bytes: usize) {
+        if self.used == 0 || dts_ns.saturating_sub(self.slots[self.newest].begin_ns) >= SLOT_NS {
+            self.newest = (self.newest + 1) % self.slots.len();
+            self.used = (self.used + 1).min(self.slots.len());
+            self.slots[self.newest] = Slot { begin_ns: dts_ns, ..Slot::default() };
+        }
+        let slot = &mut self.slots[self.newest];
+        slot.packets += 1;
+        slot.bytes += bytes as u64;
+    }
+
+    /// Rates over the full slots; `None` until one is full. Exact, because each slot starts with a packet: the sum is divided by the
+    /// time from the start of the first full slot to the start of the slot that is being filled.
+    fn rates(&self) -> Option<Rates> {
+        let full = self.used.checked_sub(1).filter(|full| *full > 0)?;
+        let nth = |back: usize| &self.slots[(self.newest + self.slots.len() - back) % self.slots.len()];
+        let span_ns = self.slots[self.newest].begin_ns.saturating_sub(nth(full).begin_ns);
+        let (packets, bytes) = (1..=full)
+            .map(nth)
+            .fold((0, 0), |(packets, bytes), slot| (packets + slot.packets, bytes + slot.bytes));
+        let secs = span_ns as f64 / SLOT_NS as f64;
+        // Every slot is at least a second long.
+        Some(Rates {
+            packets_per_sec: packets as f64 / secs,
+            bits_per_sec: (bytes as f64 * 8.0 / secs) as u64,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,5 +437,41 @@ mod tests {
             "jumps count for the session"
         );
         assert!(!figures.is_settled, "nothing is known of the new encoder");
+    }
+
+    #[test]
+    fn rates_are_those_of_the_last_full_seconds() {
+        let mut window = Window::default();
+        assert_eq!(window.rates(), None);
+        // 25 packets a second of 100 bytes, then 50 of 10.
+        (0..=25).for_each(|n| window.add(n * 40 * MS, 100));
+        assert_eq!(window.rates(), Some(Rates { packets_per_sec: 25.0, bits_per_sec: 20_000 }));
+        (26..500).for_each(|n| window.add(n * 40 * MS, 100));
+        assert_eq!(window.rates(), Some(Rates { packets_per_sec: 25.0, bits_per_sec: 20_000 }));
+        (0..=50 * (SLOTS as i64 + 1)).for_each(|n| window.add(20_000 * MS + n * 20 * MS, 10));
+        assert_eq!(
+            window.rates(),
+            Some(Rates { packets_per_sec: 50.0, bits_per_sec: 4_000 }),
+            "the old ones are forgotten"
+        );
+    }
+
+    #[test]
+    fn times_of_whole_milliseconds_give_exact_rates() {
+        let mut window = Window::default();
+        (0..2_000_i64).for_each(|n| window.add((n * 1001 / 30) * MS, 1));
+        let rate = window.rates().unwrap().packets_per_sec;
+        assert!((29.96..29.98).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_pause_lowers_the_rate_and_extreme_times_do_no_harm() {
+        let mut window = Window::default();
+        [0, 10_000].into_iter().for_each(|ms| window.add(ms * MS, 1_000));
+        assert_eq!(window.rates(), Some(Rates { packets_per_sec: 0.1, bits_per_sec: 800 }));
+        for dts in [i64::MIN, i64::MAX, i64::MIN, 0] {
+            window.add(dts, usize::MAX / 32);
+            assert!(window.rates().is_none_or(|rates| !rates.packets_per_sec.is_nan()));
+        }
     }
 }

@@ -6,15 +6,13 @@
 //!
 //! All modules are pure: times are arguments. Nothing is enforced: a platform that does not accept the media refuses it itself.
 
-mod figures;
 mod gauge;
 mod issues;
 mod verdict;
 mod watch;
-mod window;
 
-pub use figures::{AudioHealth, Figures, VideoHealth};
 pub(super) use gauge::Gauge;
+pub use gauge::{AudioHealth, Figures, VideoHealth};
 pub use issues::{Issue, IssueCode};
 pub(super) use verdict::{PlatformRequirements, judge};
 pub use watch::HealthNews;

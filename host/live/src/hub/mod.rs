@@ -123,6 +123,12 @@ impl Hub {
         self.state.lock().gauge.figures(now)
     }
 
+    /// The newest keyframe that is kept, after the configuration of its codec.
+    pub(super) fn newest_keyframe(&self) -> Option<(Arc<Packet>, Arc<Packet>)> {
+        let state = self.state.lock();
+        Some((state.configs.video()?.clone(), state.group.iter().next()?.clone()))
+    }
+
     /// Packets sent to destinations so far.
     pub(super) fn sent(&self) -> u64 {
         self.state.lock().sequence

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
 
-use crate::Via;
+use crate::{Live, Publisher, Via};
 use satcast_core::ids::{AccountId, StreamId};
 use satcast_core::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
 use satcast_store::{Store, StreamRecord};
@@ -48,6 +48,30 @@ pub trait PacketSink: Send + Sync + 'static {
 
     /// Resolves when the encoder has to leave. May be called and dropped any number of times.
     fn closed(&self) -> impl Future<Output = Status> + Send;
+}
+
+impl Admission for Live {
+    type Publisher = Publisher;
+
+    async fn publish(&self, stream: StreamRecord, via: Via, address: IpAddr) -> Result<Publisher, Status> {
+        let refused = Live::publish_from(self, stream, via, Some(address)).await;
+        refused.map_err(|refused| Status { code: refused.code, reason: refused.reason })
+    }
+}
+
+impl PacketSink for Publisher {
+    fn push(&mut self, packets: &mut Vec<Packet>) {
+        Publisher::push(self, packets);
+    }
+
+    fn foreign(&mut self, codec: ForeignCodec) {
+        Publisher::foreign(self, codec);
+    }
+
+    async fn closed(&self) -> Status {
+        let closed = Publisher::closed(self).await;
+        Status { code: closed.code, reason: closed.reason }
+    }
 }
 
 /// The status for an encoder that may not publish or has to leave.

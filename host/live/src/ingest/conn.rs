@@ -1,4 +1,4 @@
-//! The task of one encoder's connection, from the handshake to the close.
+//! The task of one encoder's connection, from the handshake to the close, and the state that all connections share.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,19 +13,67 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
 use super::end::End;
+use super::keys::KeyAttempts;
 use super::limits::Limits;
-use super::shared::{Shared, Subject};
 use super::threads::ConnectionSlot;
 use super::tls::Tls;
 use super::usable::Usable;
-use super::wire::Wire;
+use super::wire::{Pace, Wire};
 use crate::{Issue, Via};
+use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, StreamId};
+use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
+use satcast_store::Store;
+
+/// State shared by all connections of the ports.
+#[derive(Debug)]
+pub(super) struct Shared<A> {
+    pub(super) store: Store,
+    pub(super) admission: A,
+    pub(super) clock: Clock,
+    pub(super) limits: Limits,
+    /// Times of the reads of publishing connections; `None`: as bytes arrive.
+    pub(super) pace: Option<Pace>,
+    /// Start of the grid of `pace`.
+    pub(super) started: Instant,
+    pub(super) keys: KeyAttempts,
+    pub(super) warnings: LogLimit,
+}
+
+/// The connection that a warning is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject<'a> {
+    Unknown,
+    /// Refused with this key, masked.
+    Key(&'a str),
+    /// Admitted.
+    Stream {
+        account: AccountId,
+        stream: StreamId,
+    },
+}
+
+impl<A> Shared<A> {
+    /// Logs one warning about a connection, subject to the log limit.
+    pub(super) fn warn(&self, peer: SocketAddr, subject: Subject<'_>, text: &str) {
+        let Some(withheld) = self.warnings.admit(self.clock.monotonic()) else { return };
+        if withheld > 0 {
+            warn!("{withheld} more warnings about RTMP connections were left out");
+        }
+        match subject {
+            Subject::Unknown => warn!(peer = %peer, "RTMP connection: {text}"),
+            Subject::Key(key) => warn!(peer = %peer, key, "RTMP connection: {text}"),
+            Subject::Stream { account, stream } => {
+                warn!(peer = %peer, account = %account, stream = %stream, "RTMP connection: {text}");
+            }
+        }
+    }
+}
 
 /// Serves one connection until it ends, with TLS if `tls` is given. The slot `stranger` is released when the encoder is admitted or the
 /// connection ends.

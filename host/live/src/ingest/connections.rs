@@ -13,10 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::admit::Admission;
-use super::conn;
+use super::conn::{self, Shared, Subject};
 use super::limits::{Limits, PROXY_HEADERS_MAX, STRANGERS_PART};
 use super::proxy::{self, Fault};
-use super::shared::{Shared, Subject};
 use super::threads::{ConnectionSlot, Threads};
 use satcast_core::networks::Network;
 

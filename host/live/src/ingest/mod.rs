@@ -26,17 +26,12 @@ use satcast_net::http::remedy;
 use satcast_store::Store;
 
 mod admit;
-mod alarm;
-mod block;
 mod conn;
 mod connections;
 mod end;
 mod keys;
 mod limits;
-mod pace;
 mod proxy;
-mod sessions;
-mod shared;
 mod threads;
 mod tls;
 mod usable;
@@ -45,11 +40,11 @@ mod wire;
 pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
 
+use conn::{Shared, Subject};
 use connections::{Acceptor, ConnectionLimiter};
 use keys::KeyAttempts;
-use pace::Pace;
-use shared::{Shared, Subject};
 use threads::Threads;
+use wire::Pace;
 
 /// Settings of the listeners.
 #[derive(Debug)]

@@ -3,19 +3,18 @@
 //! While its encoder publishes and a read wait is set, the socket is outside the runtime's event queue and is read on a timer. Inside,
 //! each TCP segment would still wake the process, and the wait would save nothing (measured: 2 to 3 times the CPU).
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::alarm::Alarm;
-use super::block::{BLOCK_BYTES, Block};
 use super::end::End;
 use super::tls::Tls;
 
@@ -24,6 +23,15 @@ const SETUP_ROUND_BYTES: usize = 16 * 1024;
 /// Most bytes of one connection before other connections are read.
 pub(super) const ROUND_BYTES_MAX: usize = 1024 * 1024;
 
+/// Phases of one wait in which connections may be read, if there are many. Connections in one phase share the wake-ups of their thread
+/// and of the drivers. Several phases keep the bursts towards the destinations small.
+const PHASES: u32 = 4;
+
+/// Connections of a thread for each phase.
+const CONNECTIONS_A_PHASE: usize = 16;
+
+/// Size of the block. A packet that fills a large part of it keeps the block, and the thread allocates a new one.
+const BLOCK_BYTES: usize = 128 * 1024;
 /// Bytes of one read while the close waits for the encoder.
 const DRAIN_BYTES: usize = 4 * 1024;
 
@@ -243,6 +251,112 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
+thread_local! {
+    static SPARE: Cell<BytesMut> = Cell::new(BytesMut::new());
+}
+
+/// The read buffer: one block for all connections of a thread, because the bytes are parsed before the next connection is read, and
+/// most payloads are assembled or copied out of it. The block stays in the processor's cache, and a stream needs no buffer of its own.
+/// It is returned to the thread on drop.
+struct Block {
+    /// All of it is initialised.
+    bytes: BytesMut,
+}
+
+impl Block {
+    fn of_thread() -> Self {
+        Self { bytes: SPARE.take() }
+    }
+
+    /// A buffer of [`BLOCK_BYTES`].
+    fn bytes(&mut self) -> &mut [u8] {
+        if self.bytes.is_empty() {
+            self.bytes = BytesMut::zeroed(BLOCK_BYTES);
+        }
+        &mut self.bytes
+    }
+
+    /// Gives the first `count` bytes to `parse`, which may keep slices of them.
+    fn lend<T>(&mut self, count: usize, parse: impl FnOnce(Bytes) -> T) -> T {
+        let whole = std::mem::take(&mut self.bytes).freeze();
+        let parsed = parse(whole.slice(..count.min(whole.len())));
+        self.bytes = whole.try_into_mut().unwrap_or_default();
+        parsed
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        SPARE.set(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// The grid of the read times of publishing connections. Pure arithmetic on the time since the service started.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    step: Duration,
+}
+
+impl Pace {
+    /// Reads about `wait` apart; `None` for a wait of zero, which reads bytes as they arrive.
+    pub(super) fn new(wait: Duration) -> Option<Self> {
+        (!wait.is_zero()).then(|| Self { step: (wait / PHASES).max(Duration::from_nanos(1)) })
+    }
+
+    /// The usual time between two reads.
+    pub(super) fn wait(self) -> Duration {
+        self.step * PHASES
+    }
+
+    /// The next read after `now` on a thread with this many `connections`: after the wait, rounded down to the grid.
+    pub(super) fn next(self, now: Duration, connections: usize) -> Duration {
+        let phases = phases(connections);
+        let step = self.step * (PHASES / phases);
+        let steps = now.as_nanos() / step.as_nanos() + u128::from(phases);
+        let nanos = steps.saturating_mul(step.as_nanos());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// Phases for this many connections. Each grid includes the times of the coarser ones.
+fn phases(connections: usize) -> u32 {
+    match connections.div_ceil(CONNECTIONS_A_PHASE) {
+        0 | 1 => 1,
+        2 => 2,
+        _ => PHASES,
+    }
+}
+
+/// Timer for waits of equal length, without useless wake-ups of the thread: the timer that is waited for, and the one after it.
+///
+/// The runtime wakes itself through a system call whenever a new timer is earlier than all others. So the timer after the next one is
+/// set while the next one still runs, and is never the earliest.
+struct Alarm {
+    next: Pin<Box<Sleep>>,
+    after: Pin<Box<Sleep>>,
+    wait: Duration,
+}
+
+impl Alarm {
+    /// Deadlines are usually `wait` apart. Other distances work, and cost one more wake-up.
+    fn new(wait: Duration) -> Self {
+        let now = Instant::now();
+        Self { next: Box::pin(sleep_until(now)), after: Box::pin(sleep_until(now)), wait }
+    }
+
+    /// Waits until `due`. Nothing is lost when the future is dropped.
+    async fn at(&mut self, due: Instant) {
+        if self.next.deadline() != due {
+            std::mem::swap(&mut self.next, &mut self.after);
+            if self.next.deadline() != due {
+                self.next.as_mut().reset(due);
+            }
+            self.after.as_mut().reset(due + self.wait);
+        }
+        self.next.as_mut().await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
@@ -310,5 +424,121 @@ mod tests {
         })
         .await
         .expect("everything in time");
+    }
+
+    #[test]
+    fn a_block_is_reused_unless_a_part_of_it_is_kept() {
+        let at = Block::of_thread().bytes().as_ptr();
+        let mut block = Block::of_thread();
+        assert_eq!((block.bytes().as_ptr(), block.bytes().len()), (at, BLOCK_BYTES));
+        block.bytes()[..3].copy_from_slice(b"abc");
+        assert_eq!(block.lend(2, |bytes| bytes.to_vec()), b"ab");
+        assert_eq!((block.bytes().as_ptr(), block.bytes().len()), (at, BLOCK_BYTES), "nobody kept any of it");
+        let kept = block.lend(2, |bytes| bytes);
+        assert_ne!(block.bytes().as_ptr(), at);
+        block.bytes()[..2].copy_from_slice(b"xy");
+        drop(block);
+        assert_eq!(kept, &b"ab"[..]);
+        assert_eq!(Block::of_thread().bytes().len(), BLOCK_BYTES);
+    }
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Enough connections for all phases.
+    const MANY: usize = 2 * CONNECTIONS_A_PHASE + 1;
+
+    #[test]
+    fn reads_fall_on_the_grid_and_keep_their_distance() {
+        let pace = Pace::new(ms(100)).unwrap();
+        for (now, next) in [(0, 100), (1, 100), (24, 100), (25, 125), (99, 175), (100, 200), (101, 200)] {
+            assert_eq!(pace.next(ms(now), MANY), ms(next), "{now}");
+        }
+        for now in 0..1_000 {
+            let wait = pace.next(ms(now), MANY) - ms(now);
+            assert!(wait > ms(75) && wait <= ms(100), "{now}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn few_connections_share_a_phase() {
+        let pace = Pace::new(ms(100)).unwrap();
+        for (connections, next) in [
+            (0, 200),
+            (1, 200),
+            (CONNECTIONS_A_PHASE, 200),
+            (CONNECTIONS_A_PHASE + 1, 250),
+            (2 * CONNECTIONS_A_PHASE, 250),
+            (MANY, 275),
+            (usize::MAX, 275),
+        ] {
+            assert_eq!(pace.next(ms(180), connections), ms(next), "{connections}");
+        }
+    }
+
+    #[test]
+    fn a_read_in_time_keeps_its_phase() {
+        let pace = Pace::new(ms(100)).unwrap();
+        for connections in [1, CONNECTIONS_A_PHASE + 1, MANY] {
+            let mut due = pace.next(ms(33), connections);
+            for _ in 0..10 {
+                let next = pace.next(due + ms(3), connections);
+                assert_eq!(next - due, ms(100));
+                due = next;
+            }
+        }
+    }
+
+    #[test]
+    fn no_wait_means_no_grid_and_tiny_waits_work() {
+        assert!(Pace::new(Duration::ZERO).is_none());
+        let pace = Pace::new(Duration::from_nanos(1)).unwrap();
+        assert!(pace.next(ms(5), MANY) > ms(5));
+    }
+
+    const WAIT: Duration = Duration::from_millis(10);
+    const WAITS: u32 = 30;
+    const TRIES_MAX: usize = 10;
+
+    /// How often the thread goes to sleep in [`WAITS`] waits.
+    async fn parks(mut wait: impl AsyncFnMut(Instant)) -> u64 {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let (start, before) = (Instant::now(), metrics.worker_park_count(0));
+        for number in 1..=WAITS {
+            let due = start + WAIT * number;
+            wait(due).await;
+            assert!(Instant::now() >= due);
+        }
+        metrics.worker_park_count(0) - before
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_not_woken_for_its_own_timer() {
+        // On a busy machine a wait may end late and shorten the next one. Such an attempt proves nothing.
+        let mut seen = Vec::new();
+        for _ in 0..TRIES_MAX {
+            let simple = parks(async |due| sleep_until(due).await).await;
+            let mut alarm = Alarm::new(WAIT);
+            let alarmed = parks(async |due| alarm.at(due).await).await;
+            seen.push((alarmed, simple));
+            if alarmed + u64::from(WAITS) * 2 / 3 <= simple {
+                return;
+            }
+        }
+        panic!("as many wake-ups as without it: {seen:?}");
+    }
+
+    #[tokio::test]
+    async fn other_distances_and_dropped_waits_keep_their_time() {
+        let mut alarm = Alarm::new(WAIT);
+        let start = Instant::now();
+        for millis in [10, 12, 40, 45, 20] {
+            let due = start + Duration::from_millis(millis);
+            let dropped = tokio::time::timeout(Duration::from_millis(1), alarm.at(due)).await;
+            assert!(dropped.is_err() || Instant::now() >= due);
+            alarm.at(due).await;
+            assert!(Instant::now() >= due && Instant::now() < start + Duration::from_secs(2), "{millis}");
+        }
     }
 }

@@ -18,15 +18,19 @@ use super::shown::{
 use super::spool;
 use super::via::Marks;
 use satcast_core::clock::Clock;
-use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId};
+use satcast_core::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId, UnixMillis};
+use satcast_core::networks::Networks;
 use satcast_core::troubles::{Trouble, Troubles};
 use satcast_drivers::Drivers;
 use satcast_drivers::published::{Opening, Openings};
-use satcast_store::{Store, StreamLimits};
+use satcast_store::{Store, StoreError, StreamLimits};
 use satcast_usage::{Gate, Unmetered};
 
 /// Longest time that a shutdown waits for sessions to end. It covers the flush of queues and the end of destinations.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
+
+/// How often running sessions are marked as alive in the database. After a crash nothing is billed past the last mark.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Time for a destination to flush and end.
 const STOP_DEADLINE: Duration = Duration::from_secs(2);
@@ -202,6 +206,14 @@ impl Live {
         session.command(|done| Command::Stop { reason, done }).await
     }
 
+    /// Ends all sessions of an account, also before their first media, and waits for their ends.
+    pub async fn stop_all_of(&self, account: AccountId, reason: EndReason) {
+        let sessions = self.all();
+        let own = sessions.iter().filter(|session| session.stream.account_id == account);
+        let ends = own.map(|session| session.command(|done| Command::Stop { reason, done }));
+        futures_util::future::join_all(ends).await;
+    }
+
     /// Reads the destinations of a stream again, and starts and stops those that changed.
     pub async fn destinations_changed(&self, stream: StreamId) {
         if let Some(session) = self.find(stream) {
@@ -216,6 +228,45 @@ impl Live {
         self.inner.cooldowns.lock().insert(stream, expired);
         if let Some(session) = self.find(stream) {
             session.command(|done| Command::Limits { limits, done }).await;
+        }
+    }
+
+    /// Only `allowed` addresses may publish the stream from now on. Its session ends if the encoder has another address. An encoder
+    /// that is away is checked when it returns.
+    pub async fn addresses_changed(&self, stream: StreamId, allowed: &Networks) {
+        let Some(session) = self.find(stream) else { return };
+        if session.disconnect_unless(allowed) {
+            tracing::info!(session = %session.id, "the address of the encoder is no longer allowed; the session ends");
+            self.stop(stream, EndReason::KeyRevoked).await;
+        }
+    }
+
+    /// Marks all running sessions as alive in the database and removes expired published assets. Never returns.
+    pub async fn keep_heartbeat(self) {
+        let mut tick = tokio::time::interval(HEARTBEAT);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            self.sweep_openings();
+            let running: Vec<SessionId> =
+                self.all().iter().filter_map(|session| Some(session.snapshot()?.session_id)).collect();
+            if running.is_empty() {
+                continue;
+            }
+            let now: UnixMillis = self.inner.clock.now();
+            let marked: Result<(), StoreError> = self.inner.store.heartbeat_sessions(&running, now).await;
+            if let Err(error) = marked {
+                tracing::error!(%error, "cannot mark sessions as alive");
+            }
+        }
+    }
+
+    /// The drop runs driver code and may free an hour of media, so it does not run on a runtime thread.
+    fn sweep_openings(&self) {
+        let gone = self.inner.openings.sweep(self.inner.clock.monotonic());
+        if !gone.is_empty() {
+            // Not awaited: a driver that hangs here must not delay the heartbeats.
+            tokio::task::spawn_blocking(move || drop(gone));
         }
     }
 
@@ -265,11 +316,7 @@ impl Live {
 #[cfg(any(test, feature = "testing"))]
 impl Live {
     /// An opening without a driver.
-    pub fn begin_opening(
-        &self,
-        destination: DestinationId,
-        session: satcast_core::ids::SessionId,
-    ) -> Arc<Opening> {
+    pub fn begin_opening(&self, destination: DestinationId, session: SessionId) -> Arc<Opening> {
         let opening = Arc::new(Opening::new(destination, session, self.inner.clock.now()));
         drop(self.inner.openings.begin(opening.clone()));
         opening

@@ -1,7 +1,6 @@
 //! The bounded queue between a session and one destination. The publisher never waits; a destination that does not keep up
 //! loses packets up to the next keyframe, alone. One that must not lose any has a disk behind its queue ([`spill`]).
 
-mod bounds;
 mod spill;
 
 use std::collections::VecDeque;
@@ -12,7 +11,6 @@ use std::time::Duration;
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 use satcast_plugin_api::{Codec, Kind, Packet};
 
-pub(super) use self::bounds::Bounds;
 pub(super) use self::spill::{Disk, SpillBackend};
 #[cfg(test)]
 pub(super) use self::spill::{FRONT_BYTES_MAX, TAIL_BYTES_MAX, TAIL_PACKETS_MAX};
@@ -22,6 +20,23 @@ use super::locks::{AtomicUsize, Mutex, MutexGuard};
 
 /// Most unreleased bytes of a driver; it gets no more packets until it releases some.
 pub(super) const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Limits of a queue without a disk behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// Most packets waiting.
+    pub(super) packets: usize,
+    /// Most bytes waiting.
+    pub(super) bytes: usize,
+    /// Longest wait of a packet. In clock time, not media time: a burst of packets does not make a destination slow.
+    pub(super) wait: Duration,
+}
+
+impl Bounds {
+    /// The default: enough for the burst of an encoder after a minute without network.
+    pub(super) const USUAL: Self =
+        Self { packets: 8192, bytes: 32 * 1024 * 1024, wait: Duration::from_secs(5) };
+}
 
 /// The queue of one opening of one destination.
 pub(super) struct Queue {

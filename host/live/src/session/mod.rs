@@ -1,40 +1,37 @@
 //! One session: from the first media of an encoder to the recorded end, across reconnects of the encoder.
 //!
-//! An actor: one task ([`Run`]) owns the session. Commands reach it through a bounded channel. Encoders connect and leave through the
+//! An actor: one task ([`run`]) owns the session. Commands reach it through a bounded channel. Encoders connect and leave through the
 //! shared state ([`Session`]) and a notification. Media does not pass through the task (see `hub`).
 
-mod destinations;
-mod ending;
-mod health;
-pub(super) mod publisher;
+mod run;
 mod schedule;
 mod timer;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use satcast_media::flv::ForeignCodec;
+use satcast_media::{Kind, Packet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 
-use self::schedule::Schedule;
-use self::timer::Timer;
+use self::run::Run;
 use super::codes::{self, Closed};
 use super::destination::Destination;
-use super::health::{Health, Issue, PlatformRequirements, Watch};
+use super::health::{Health, Issue};
 use super::hub::Hub;
 use super::live::Inner;
-use super::notifier::Notifier;
 use super::shown::{Delayed, DestinationSnapshot, LiveDestination, SessionSnapshot, SessionState};
 use super::via::Via;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
-use satcast_store::{Limit, NewSession, NoticeKind, StreamLimits, StreamRecord, Terms};
-use satcast_usage::{Beginning, Orders, Unmetered, Usage};
+use satcast_core::networks::Networks;
+use satcast_drivers::published::Published;
+use satcast_store::{StreamLimits, StreamRecord};
+use satcast_usage::Usage;
 
 /// Most commands that wait for one session.
 pub(super) const COMMANDS_QUEUED_MAX: usize = 64;
@@ -45,12 +42,6 @@ pub(super) const TAKE_OVER_AFTER: Duration = Duration::from_secs(2);
 pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(1_250);
 /// How often the encoder's silence is checked.
 const SILENCE_POLL: Duration = Duration::from_millis(20);
-/// Longest wait of an ending session for the settlement of its usage. The settlement goes on without the session.
-const SETTLE_WAIT: Duration = Duration::from_secs(3);
-/// Longest wait of a new session for the settlement of earlier usage. Usage that is not settled then may count for the new session.
-const SETTLE_EARLIER_WAIT: Duration = Duration::from_millis(500);
-/// How often bit rates are sampled.
-const TICK: Duration = Duration::from_secs(1);
 
 /// Why a session does not accept an encoder.
 pub(super) enum Refusal {
@@ -70,7 +61,9 @@ pub(super) enum Command {
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) stream: StreamRecord,
-    hub: Arc<Hub>,
+    pub(super) hub: Arc<Hub>,
+    /// The newest poster, and the monotonic time at which it was made.
+    pub(super) poster: Mutex<Option<(Duration, Arc<Published>)>>,
     /// The streams that the current encoder's media has passed through.
     via: Arc<Mutex<Via>>,
     number: u64,
@@ -118,6 +111,7 @@ impl Session {
             id: satcast_core::secret::new_session_id(),
             stream,
             hub: Arc::new(Hub::new(number)),
+            poster: Mutex::default(),
             via: Arc::default(),
             number,
             shared: Mutex::default(),
@@ -130,6 +124,42 @@ impl Session {
         });
         let run = Run::new(session.clone(), live, queue);
         (session, run)
+    }
+
+    /// Accepts an encoder: the first one, one that returns, or a newer one that replaces a silent one.
+    pub(crate) fn let_in(
+        self: &Arc<Self>,
+        live: &Arc<Inner>,
+        via: &Via,
+        address: Option<IpAddr>,
+    ) -> Result<Publisher, Refusal> {
+        let now = live.clock.monotonic();
+        let mut shared = self.shared.lock();
+        if shared.closing {
+            return Err(Refusal::Closing);
+        }
+        if let Some(encoder) = &shared.encoder {
+            let silent =
+                now.saturating_sub(Duration::from_millis(self.last_media_ms.load(Ordering::Acquire)));
+            if silent < TAKE_OVER_AFTER {
+                return Err(Refusal::Busy);
+            }
+            encoder
+                .close
+                .send_replace(Some(Closed { code: codes::BAD_NAME, reason: codes::TOOK_OVER.into() }));
+        }
+        *self.via.lock() = via.clone();
+        shared.encoders += 1;
+        let number = shared.encoders;
+        let (close, closed) = watch::channel(None);
+        shared.encoder = Some(Encoder { number, address, close });
+        shared.gone_since = None;
+        self.last_media_ms.store(millis(now), Ordering::Release);
+        self.set_flow(false, now);
+        drop(shared);
+        self.hub.new_encoder();
+        self.changed.notify_one();
+        Ok(Publisher::new(self.clone(), live.clone(), number, closed))
     }
 
     /// Resolves when the session was removed from the registry.
@@ -215,8 +245,13 @@ impl Session {
         }
     }
 
+    /// Disconnects the encoder unless its address is allowed. Returns whether it did.
+    pub(super) fn disconnect_unless(&self, allowed: &Networks) -> bool {
+        self.close_encoder_if(codes::wrong_address(), |address| !allowed.allow(address))
+    }
+
     /// Disconnects the encoder if `is_such` holds for its address. Returns whether it did.
-    pub(super) fn close_encoder_if(&self, closed: Closed, is_such: impl FnOnce(IpAddr) -> bool) -> bool {
+    fn close_encoder_if(&self, closed: Closed, is_such: impl FnOnce(IpAddr) -> bool) -> bool {
         let mut shared = self.shared.lock();
         let address = shared.encoder.as_ref().and_then(|encoder| encoder.address);
         let Some(encoder) = address.filter(|address| is_such(*address)).and_then(|_| shared.encoder.take())
@@ -234,308 +269,87 @@ impl Session {
     }
 }
 
-/// The task of a session.
-pub(crate) struct Run {
+/// The encoder's side of a session. Dropping it means that the encoder has left.
+pub struct Publisher {
     session: Arc<Session>,
     live: Arc<Inner>,
-    queue: mpsc::Receiver<Command>,
-    tasks: BTreeMap<DestinationId, JoinHandle<()>>,
-    /// The destinations could not be read. The next tick retries.
-    reload_due: bool,
-    /// Monotonic time of the first media.
-    began: Duration,
-    /// Hard limits in force.
-    limits: StreamLimits,
-    timer: Timer,
-    /// Receives the usage reports; unmetered until the session starts.
-    usage: Arc<dyn Usage>,
-    orders: watch::Receiver<Orders>,
-    notifier: Notifier,
-    /// Requirements of the platforms of the enabled destinations.
-    requirements: Vec<PlatformRequirements>,
-    watch: Watch,
-    schedule: Schedule,
-    /// Destinations that get no further backfill.
-    had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
+    number: u64,
+    closed: watch::Receiver<Option<Closed>>,
+    has_sent: bool,
+    /// Codecs of tracks that are left out because they are not supported.
+    foreign: Vec<ForeignCodec>,
 }
 
-struct End {
-    reason: EndReason,
-    done: Option<oneshot::Sender<()>>,
-}
-
-impl Run {
-    pub(super) fn new(session: Arc<Session>, live: Arc<Inner>, queue: mpsc::Receiver<Command>) -> Self {
-        let limits = session.stream.limits;
-        let began = Duration::ZERO;
-        let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
-        let orders = usage.orders();
-        let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
-        let notifier = Notifier::start(live.store.clone(), session.id.clone());
-        let (requirements, watch, schedule) = (Vec::new(), Watch::default(), Schedule::default());
-        Self {
-            session,
-            live,
-            queue,
-            tasks,
-            reload_due,
-            began,
-            limits,
-            timer,
-            usage,
-            orders,
-            notifier,
-            requirements,
-            watch,
-            schedule,
-            had_backfill: Arc::default(),
-        }
+impl Publisher {
+    fn new(
+        session: Arc<Session>,
+        live: Arc<Inner>,
+        number: u64,
+        closed: watch::Receiver<Option<Closed>>,
+    ) -> Self {
+        Self { session, live, number, closed, has_sent: false, foreign: Vec::new() }
     }
 
-    pub(crate) async fn run(mut self) {
-        let end = match self.wait_for_media().await {
-            Some(end) => end,
-            None => match self.begin().await {
-                Some(end) => end,
-                None => self.follow().await,
-            },
-        };
-        self.finish(end).await;
+    /// The session it feeds.
+    pub fn session_id(&self) -> &SessionId {
+        &self.session.id
     }
 
-    /// Waits for the first media. Returns an end when the encoder leaves or is stopped before.
-    async fn wait_for_media(&mut self) -> Option<End> {
-        loop {
-            if self.session.has_media.load(Ordering::Acquire) {
-                return None;
-            }
-            {
-                // Under one lock: a new encoder must find a session that accepts it, or none.
-                let mut shared = self.session.shared.lock();
-                if shared.encoder.is_none() {
-                    shared.closing = true;
-                    return Some(End { reason: EndReason::Unpublished, done: None });
-                }
-            }
-            tokio::select! {
-                () = self.session.changed.notified() => {}
-                command = self.queue.recv() => match command {
-                    Some(Command::Stop { reason, done }) => return Some(End { reason, done: Some(done) }),
-                    // Destinations are read when the session starts. The caller may have stopped waiting.
-                    Some(Command::Reload { done }) => { let _ = done.send(()); }
-                    Some(Command::Limits { limits, done }) => {
-                        self.limits = limits;
-                        let _ = done.send(());
-                    }
-                    None => return Some(End { reason: EndReason::Error, done: None }),
-                },
-            }
+    /// Drains the vector in order. Never waits. Packets of an encoder that was disconnected are dropped.
+    pub fn push(&mut self, packets: &mut Vec<Packet>) {
+        if self.closed.borrow().is_some() {
+            packets.clear();
+            return;
         }
-    }
-
-    /// Records the session and starts its destinations. Returns an end when that fails.
-    async fn begin(&mut self) -> Option<End> {
-        let settled = self.live.gate.settle_earlier(self.session.stream.account_id);
-        if tokio::time::timeout(SETTLE_EARLIER_WAIT, settled).await.is_err() {
-            tracing::warn!(session = %self.session.id, "earlier usage is not settled yet; the session starts without waiting");
-        }
-        let started_at = self.live.clock.now();
-        self.began = self.live.clock.monotonic();
-        let terms = self.live.gate.terms();
-        let (id, stream_id) = (self.session.id.clone(), self.session.stream.id);
-        let new = NewSession { id, stream_id, started_at, terms };
-        let begun = self.live.store.begin_session(new).await;
-        if let Err(error) = begun {
-            tracing::error!(session = %self.session.id, %error, "cannot record the session; the encoder is refused");
-            self.session.close_encoder(Closed {
-                code: codes::FAILED,
-                reason: "the service cannot record the session; try again in a moment".into(),
-            });
-            return Some(End { reason: EndReason::Error, done: None });
-        }
-        {
-            let mut shared = self.session.shared.lock();
-            shared.started_at = Some(started_at);
-            shared.state = Some(SessionState::Live);
-        }
-        self.publish_event("stream.started", started_at, json!({}));
-        tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
-        // The stream may have been deleted after its key was checked. Until now the deletion could not find this session.
-        match self.live.store.stream(self.session.stream.id).await {
-            Ok(None) => return Some(End { reason: EndReason::KeyRevoked, done: None }),
-            // The limits may have changed as well.
-            Ok(Some(stream)) => self.limits = stream.limits,
-            // The limits of the admission stay in force.
-            Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "cannot read the limits of the stream; the earlier ones stay in force")
-            }
-        }
-        self.meter(terms).await;
-        self.reload().await;
-        None
-    }
-
-    /// Starts the usage reports.
-    async fn meter(&mut self, terms: Terms) {
-        let stream = &self.session.stream;
-        let beginning = Beginning {
-            session: self.session.id.clone(),
-            stream: stream.id,
-            account: stream.account_id,
-            began: self.began,
-            terms,
-            limits: self.limits,
-        };
-        self.usage = self.live.gate.begin(beginning).await;
-        self.orders = self.usage.orders();
-        // Under the lock under which encoders connect and leave, because their earlier reports were dropped.
-        let _encoders = self.session.shared.lock();
-        let usage = self.session.usage.get_or_init(|| self.usage.clone());
-        usage.flows(*self.session.flows.borrow(), self.live.clock.monotonic());
-    }
-
-    /// Runs the session until something ends it.
-    async fn follow(&mut self) -> End {
-        let mut tick = self.live.clock.monotonic();
-        loop {
-            let left = match self.reconnect_time_left() {
-                Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
-                left => left,
-            };
-            // The duration includes the time without an encoder.
-            let lasted = self.live.clock.monotonic().saturating_sub(self.began);
-            let duration = self.timer.due(self.limits.max_duration_minutes, lasted);
-            if duration.warns {
-                self.notifier.notify(NoticeKind::LimitWarning(Limit::MaxDuration), self.live.clock.now());
-            }
-            if duration.left.is_some_and(|left| left.is_zero()) {
-                return End { reason: EndReason::MaxDuration, done: None };
-            }
-            if let Some(reason) = self.orders.borrow_and_update().end {
-                return End { reason, done: None };
-            }
-            let next = [left, duration.left, duration.warns_in].into_iter().flatten().min();
-            tokio::select! {
-                // `usage` holds the sender.
-                _ = self.orders.changed() => {}
-                () = self.session.changed.notified() => {}
-                () = self.live.clock.sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
-                () = self.live.clock.sleep_until(tick) => {
-                    tick = self.live.clock.monotonic() + TICK;
-                    self.sample_rates();
-                    self.look_at_health();
-                    if self.reload_due || self.schedule.is_due(self.live.clock.monotonic()) {
-                        self.reload().await;
-                    }
-                }
-                command = self.queue.recv() => match command {
-                    Some(Command::Stop { reason, done }) => return End { reason, done: Some(done) },
-                    Some(Command::Reload { done }) => {
-                        self.reload().await;
-                        // The caller may have stopped waiting.
-                        let _ = done.send(());
-                    }
-                    Some(Command::Limits { limits, done }) => {
-                        self.limits = limits;
-                        self.usage.limits(limits);
-                        let _ = done.send(());
-                    }
-                    None => return End { reason: EndReason::Error, done: None },
-                },
-            }
-        }
-    }
-
-    /// Time until the session ends without an encoder; `None` while an encoder is connected.
-    fn reconnect_time_left(&self) -> Option<Duration> {
         let now = self.live.clock.monotonic();
+        // Codec configurations alone do not count as media.
+        let has_media = packets.iter().any(|packet| !packet.is_config());
+        self.session.hub.publish(packets.drain(..), now);
+        if has_media {
+            self.session.last_media_ms.store(millis(now), Ordering::Release);
+        }
+        if has_media && !self.has_sent {
+            self.has_sent = true;
+            self.live.unusable.forget(self.session.stream.id);
+            self.session.set_flow(true, now);
+            self.session.has_media.store(true, Ordering::Release);
+            self.session.changed.notify_one();
+        }
+    }
+
+    /// A track has an unsupported codec; called once for each kind of track.
+    pub fn foreign(&mut self, codec: ForeignCodec) {
+        self.foreign.push(codec);
+        self.session.hub.foreign(codec);
+    }
+
+    /// Resolves when the encoder has to leave.
+    pub async fn closed(&self) -> Closed {
+        let mut closed = self.closed.clone();
+        match closed.wait_for(Option::is_some).await.map(|closed| closed.clone()) {
+            Ok(Some(closed)) => closed,
+            // The sender is dropped only with a close notice or the session.
+            _ => Closed { code: codes::ENDED, reason: "the session has ended".into() },
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        if !self.has_sent && !self.foreign.is_empty() {
+            self.foreign.sort_by_key(|codec| codec.kind == Kind::Audio);
+            let issues = self.foreign.iter().map(|codec| Issue::unsupported(*codec)).collect();
+            self.live.unusable.note(self.session.stream.id, issues, self.live.clock.now());
+        }
         let mut shared = self.session.shared.lock();
-        let left =
-            shared.gone_since.map(|since| (since + self.live.settings.reconnect_window).saturating_sub(now));
-        shared.closing = left.is_some_and(|left| left.is_zero());
-        let state = if left.is_some() { SessionState::Reconnecting } else { SessionState::Live };
-        if shared.state != Some(state) {
-            shared.state = Some(state);
-            let session = &self.session.id;
-            match left {
-                Some(left) => {
-                    self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
-                    tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder disconnected, waiting for it to reconnect")
-                }
-                None => {
-                    self.publish_event("stream.reconnected", self.live.clock.now(), json!({}));
-                    tracing::info!(%session, "encoder reconnected");
-                }
-            }
+        if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
+            let now = self.live.clock.monotonic();
+            shared.encoder = None;
+            shared.gone_since = Some(now);
+            self.session.set_flow(false, now);
+            drop(shared);
+            self.session.changed.notify_one();
         }
-        left
-    }
-
-    fn sample_rates(&self) {
-        let (now, wall_now) = (self.live.clock.monotonic(), self.live.clock.now());
-        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
-        let sent = self.session.hub.sent();
-        destinations.iter().for_each(|destination| destination.sample_rate(sent, now, wall_now));
-    }
-
-    async fn finish(mut self, end: End) {
-        let ended_at = self.end_time(end.reason);
-        self.usage.ends(self.live.clock.monotonic());
-        let started = {
-            let mut shared = self.session.shared.lock();
-            shared.closing = true;
-            let started = shared.state.is_some();
-            shared.state = started.then_some(SessionState::Stopping);
-            started
-        };
-        self.session
-            .close_encoder(Closed { code: codes::ENDED, reason: codes::reason_text(end.reason).into() });
-        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
-        destinations.iter().for_each(|destination| destination.stop());
-        for (_, task) in std::mem::take(&mut self.tasks) {
-            // A destination's task ends within its deadline. A panic in it must not keep the session from ending.
-            let _ = task.await;
-        }
-        if started {
-            if tokio::time::timeout(SETTLE_WAIT, self.usage.settled()).await.is_err() {
-                tracing::error!(session = %self.session.id, "usage of the session is not settled yet; the session ends without waiting");
-            }
-            self.record_end(ended_at, end.reason).await;
-        }
-        self.live.forget(&self.session, end.reason, || {
-            // Inside the removal: a client that reads the stream after this event finds it idle.
-            if started {
-                self.publish_event("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
-            }
-        });
-        if started {
-            tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
-        }
-        // Late commands get a dropped answer, which means that the session has ended.
-        self.queue.close();
-        if let Some(done) = end.done {
-            // The caller may have stopped waiting.
-            let _ = done.send(());
-        }
-    }
-
-    /// Sends an event of the session to the event feed of the account.
-    fn publish_event(&self, name: &str, at: UnixMillis, mut data: Value) {
-        let stream = &self.session.stream;
-        data["streamId"] = json!(stream.id.0);
-        data["sessionId"] = json!(self.session.id.as_str());
-        self.live.store.feed().send(stream.account_id, name, at, data);
-    }
-
-    /// A session without an encoder ended with its last packet, not with the reconnect window.
-    fn end_time(&self, reason: EndReason) -> UnixMillis {
-        let now = self.live.clock.now();
-        if reason != EndReason::Unpublished {
-            return now;
-        }
-        let monotonic_now = millis(self.live.clock.monotonic());
-        let silent_ms = monotonic_now.saturating_sub(self.session.last_media_ms.load(Ordering::Acquire));
-        UnixMillis(now.0.saturating_sub_unsigned(silent_ms))
     }
 }
 

@@ -6,9 +6,7 @@
 //! With a certificate the port accepts TLS only.
 
 mod flow;
-mod linger;
 mod serving;
-mod stall;
 #[cfg(test)]
 mod tests;
 

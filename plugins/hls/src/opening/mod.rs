@@ -8,7 +8,7 @@ use std::future::pending;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use satcast_media::NANOS_PER_MILLI;
 use satcast_media::segment::{Event, Segmenter};
@@ -18,7 +18,6 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::clock::unix_ms;
 use crate::config::Config;
 use crate::disk::{Write, WriteFailed, write_segment};
 use crate::folder::{Folder, Root, SegmentFile};
@@ -307,4 +306,10 @@ async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, 
         Err(_) => Err(WriteFailed::new(&std::io::Error::other("writing a segment panicked"), 0)),
     };
     (writing.sequence, outcome)
+}
+
+/// The wall clock, read here only: milliseconds since 1970; 0 for a clock before that.
+fn unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -7,8 +7,7 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::masking::secrets;
-use super::refused::ConfigRefused;
+use super::masking::{ConfigRefused, secrets};
 
 /// Of the JSON text.
 pub(crate) const CONFIG_BYTES_MAX: usize = 64 * 1024;

@@ -12,10 +12,8 @@ use parking_lot::Mutex;
 use satcast_plugin_api::{Asset, AssetBody, Error, Playback, SegmentPosition};
 use satcast_quota::Permit;
 
-use super::asset::{Published, memory_bytes, placed};
+use super::asset::{ByName, Handler, Published, memory_bytes, placed};
 use super::budget::{Budget, counted};
-use super::by_name::ByName;
-use super::handler::Handler;
 use super::versions::{Coming, Versions, Waiter};
 
 const CONTENT_TYPE_BYTES_MAX: usize = 128;

@@ -7,7 +7,7 @@ use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{AssetBody, Audience, Followed};
 
 use super::*;
-use crate::published::by_name::ASSETS_MAX;
+use crate::published::asset::ASSETS_MAX;
 
 fn asset(name: &str, body: Bytes) -> Asset {
     Asset {

@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::catalog::{State, Summary, report};
 use super::drivers::Drivers;
-use super::entries::{Entry, Registry};
+use super::entries::{Entry, Registry, State, Summary, report};
 use super::keeper::{Keeper, add_missing};
 use satcast_core::config::Config;
 

@@ -8,10 +8,10 @@ use parking_lot::RwLock;
 
 use super::*;
 use crate::load::loader;
-use crate::registry::catalog::LoadOptions;
 use crate::registry::drivers::Inner;
+use crate::registry::keeper::LoadOptions;
 use crate::registry::starting::{Source, start};
-use crate::run::parts::HostParts;
+use crate::run::HostParts;
 use crate::testing::Scripted;
 use satcast_core::clock::Clock;
 use satcast_core::config::Flags;

@@ -1,14 +1,138 @@
-//! The loaded drivers and their types.
+//! The files of the drivers folder, the loaded drivers and their types, and the state of each.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use super::catalog::{SetAside, State, Summary};
-use super::kinds::{Kind, KindFacts};
-use crate::run::loaded::Loaded;
-use satcast_core::config::{DriverSettings, Isolation};
-use satcast_core::ids::AccountId;
+use satcast_plugin_api::Route;
+
+use crate::load::requirements::Requirements;
+use crate::load::schema::ConfigSchema;
+use crate::run::Loaded;
+use satcast_core::config::{DriverSettings, Isolation, QueueLimits};
+use satcast_core::ids::{AccountId, UnixMillis};
+
+/// Folder of spooled packets, beside the folders of the drivers: no driver has such a name.
+pub(super) const SPOOL_FOLDER: &str = ".spool";
+
+/// Disk spool for packets that a destination cannot take at once and must not lose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolPlace {
+    /// Folder of the spool file.
+    pub folder: PathBuf,
+    /// Most bytes of one destination.
+    pub bytes_max: u64,
+}
+
+/// A destination type and its driver.
+pub(super) struct Kind {
+    pub(super) driver: Arc<Loaded>,
+    pub(super) facts: Arc<KindFacts>,
+}
+
+impl std::ops::Deref for Kind {
+    type Target = KindFacts;
+
+    fn deref(&self) -> &KindFacts {
+        &self.facts
+    }
+}
+
+pub(super) struct KindFacts {
+    pub(super) title: String,
+    pub(super) playback: bool,
+    /// It begins with a backfill of the DVR window.
+    pub(super) wants_backfill: bool,
+    /// The entry of the operator's settings that makes it; `None` for a type that its driver declares.
+    pub(super) made_by: Option<String>,
+    /// Viewers' requests that the driver answers itself.
+    pub(super) routes: Vec<Route>,
+    pub(super) schema: ConfigSchema,
+    /// Spool of a type that must not lose packets.
+    pub(super) spool: Option<SpoolPlace>,
+    /// Limits of the memory queue of a type without a spool.
+    pub(super) queue: QueueLimits,
+    /// Requirements of the service behind the type.
+    pub(super) requirements: Option<Arc<Requirements>>,
+}
+
+/// State of a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Loaded,
+    /// Loaded, but its process crashed or it failed too often; the text says why and what happens next.
+    Failing(String),
+    /// A valid library that is not enabled.
+    Disabled,
+    /// Not loaded; the reason.
+    Refused(String),
+    Missing,
+}
+
+impl State {
+    /// The value in the API.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            State::Loaded => "loaded",
+            State::Failing(_) => "failing",
+            State::Disabled => "disabled",
+            State::Refused(_) => "refused",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// An account for which a driver currently opens nothing new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    pub account: AccountId,
+    /// The fault of the driver, and what happens next.
+    pub why: String,
+    /// When the quarantine ends by itself; `None` = when an operator enables the driver.
+    pub until: Option<UnixMillis>,
+}
+
+/// One driver of the folder or of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub id: String,
+    /// The file; `None` when there is none.
+    pub file: Option<PathBuf>,
+    /// Empty when it is not known.
+    pub version: String,
+    pub types: Vec<String>,
+    pub state: State,
+    /// Why the latest replacement (another library or other settings) was refused, or an entry that makes a type; the
+    /// driver runs without it. `None` when nothing was refused.
+    pub refused: Option<String>,
+    /// Where it runs; `None` when it does not run.
+    pub isolation: Option<Isolation>,
+    /// Crashes of its process since it was loaded; on threads, panics.
+    pub crashes: u64,
+    /// Accounts for which it opens nothing new.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// Logs the state of a driver.
+pub(super) fn report(summary: &Summary) {
+    let driver = summary.id.as_str();
+    if let Some(refused) = &summary.refused {
+        tracing::error!(driver, "driver {driver}: {refused}");
+    }
+    let file = summary.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+    match &summary.state {
+        State::Loaded => {
+            let isolation = summary.isolation.map(Isolation::name);
+            tracing::info!(driver, version = %summary.version, types = ?summary.types, isolation, "driver loaded")
+        }
+        State::Failing(reason) => tracing::error!(driver, "driver {driver}: {reason}"),
+        State::Disabled => tracing::info!(driver, file, "driver found but not in [drivers] enabled"),
+        State::Refused(reason) => tracing::error!(driver, file, "driver {file}: {reason}"),
+        State::Missing => {
+            tracing::warn!(driver, "driver is enabled, but there is no {driver}.so in the drivers folder")
+        }
+    }
+}
 
 /// A driver on threads that gets nothing new. Its open destinations keep it alive; it is used again as it is when it
 /// is enabled again.

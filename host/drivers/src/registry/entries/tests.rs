@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::load::loader;
 use crate::registry::starting::{Source, start};
-use crate::run::parts::HostParts;
+use crate::run::HostParts;
 use crate::testing::Scripted;
 use satcast_core::clock::Clock;
 use satcast_net::outbound::Guard;

@@ -5,10 +5,9 @@ use std::sync::{Arc, Weak};
 
 use satcast_plugin_api::host::{Delivery, DriverWaker, Recv};
 
-use super::feed::Out;
 use super::message::{Progress, Sent, ToChild};
 use super::payloads::Place;
-use super::session::Session;
+use super::session::{Out, Session};
 
 impl Session {
     /// Sends the available packets of a destination, now and whenever there are more.

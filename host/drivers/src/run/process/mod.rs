@@ -9,14 +9,13 @@
 //!
 //! - [`remote`]: starts the child and restarts it after a crash; [`bisect`]: finds the account that crashes it;
 //!   [`shortage`]: failures that are no driver's fault.
-//! - [`spec`]: input for its start; [`spawn`]: its process; [`cgroup`]: the memory limit of it and its own children.
-//! - [`session`]: one child, and calls into it; [`media`] with a [`feed`] for each destination: its media;
-//!   [`requests`]: its calls to the host; [`recordings`]: calls about recordings, across its children; [`held`]:
-//!   answers that wait for viewers.
+//! - [`spawn`]: its process; [`cgroup`]: the memory limit of it and its own children.
+//! - [`session`]: one child, and calls into it; [`media`]: its media; [`requests`]: its calls to the host;
+//!   [`recordings`]: calls about recordings, across its children.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services
 //!   call the host over the socket.
-//! - [`channel`], [`message`]: one socket, messages in the contract's own types followed by bytes; [`payloads`]: each
-//!   payload crosses once for all destinations of a stream; [`limits`]: limits that both sides share.
+//! - [`channel`], [`message`]: one socket, messages in the contract's own types followed by bytes, and limits that both
+//!   sides share; [`payloads`]: each payload crosses once for all destinations of a stream.
 //!
 //! # Purpose
 //!
@@ -33,9 +32,6 @@ mod bisect;
 mod cgroup;
 mod channel;
 pub mod child;
-mod feed;
-mod held;
-mod limits;
 mod media;
 mod message;
 mod payloads;
@@ -45,13 +41,12 @@ mod requests;
 mod session;
 mod shortage;
 mod spawn;
-mod spec;
 
-pub use limits::RUNNER_COMMAND;
+pub use message::RUNNER_COMMAND;
 pub(crate) use message::ToOpen;
 pub(crate) use remote::{Accept, Hooks, Remote};
 pub(crate) use session::RemoteInstance;
-pub(crate) use spec::Spec;
+pub(crate) use spawn::Spec;
 
 #[cfg(test)]
 mod testing {

@@ -11,7 +11,16 @@ use satcast_plugin_api::{AssetBody, Error, HttpResponse};
 use super::channel::Message;
 use super::message::{Request, ToChild, ToHost};
 use super::session::Session;
-use super::spec::Facts;
+
+/// The declarations of a driver.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) id: String,
+    pub(crate) version: String,
+    pub(crate) manifest: Manifest,
+    /// It must not lose packets.
+    pub(crate) is_lossless: bool,
+}
 
 /// A child's messages about its start.
 pub(super) enum Begun {

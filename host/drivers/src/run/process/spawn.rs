@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -12,8 +13,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use satcast_plugin_api::host::{LogLine, Services};
 
 use super::cgroup::Group;
-use super::limits::{BYTES_PER_MB, RUNNER_COMMAND};
-use super::spec::Spec;
+use super::message::{BYTES_PER_MB, RUNNER_COMMAND};
+use satcast_core::config::ProcessLimits;
 
 /// Longest line of a child's output that is logged, in bytes; longer lines are split.
 const OUTPUT_LINE_BYTES_MAX: u64 = 2 * 1024;
@@ -21,6 +22,18 @@ const OUTPUT_LINE_BYTES_MAX: u64 = 2 * 1024;
 const POLL_MS: u64 = 5;
 /// Log level of its output lines: warn.
 const OUTPUT_LEVEL: u32 = 2;
+
+/// Input for the start of a child.
+#[derive(Clone)]
+pub(crate) struct Spec {
+    /// This binary.
+    pub(crate) exe: PathBuf,
+    /// Id of the driver.
+    pub(crate) id: String,
+    /// Absolute path of the private copy of its library.
+    pub(crate) image: PathBuf,
+    pub(crate) limits: ProcessLimits,
+}
 
 /// A child process, which leads its own process group.
 pub(super) struct Spawned {

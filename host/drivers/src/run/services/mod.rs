@@ -2,14 +2,12 @@
 //! and within limits, makes its connections through the outbound guard, and gives it a folder.
 
 mod counters;
-mod duty;
-mod lines;
 mod on_pump;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,19 +16,19 @@ use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Connected, LogLine, Services};
 use satcast_plugin_api::recording::Recording;
 use satcast_plugin_api::redact::Readings;
-use satcast_plugin_api::{Asset, Error, HttpResponse, Playback};
+use satcast_plugin_api::{Asset, Class, Error, HttpResponse, Playback};
 
 use self::counters::Names;
 pub(crate) use self::counters::{COUNTERS_MAX, is_counter_name};
 pub use self::counters::{Counters, SENT_BYTES_PER_SEC_MAX};
 use self::on_pump::{CONNECTS_MAX, Connecting, OnPump, connect_error};
 use super::pump::Pump;
-use super::quarantine::Quarantine;
+use super::quarantine::{Fault, QUARANTINE_RETRY, Quarantine};
 use super::redact::{Redactor, Retired};
 use super::reports::{self, RecordingParts};
-use super::requests::PendingRequests;
+use super::requests::{self, PendingRequests};
 use crate::load::settings::OperatorSettings;
-use crate::published::{Assets, Budget};
+use crate::published::{Answer, Assets, Budget, Unanswered};
 use satcast_core::clock::Clock;
 use satcast_core::ids::DestinationId;
 use satcast_core::log_limit::LogLimit;
@@ -44,6 +42,8 @@ pub(crate) const LOG_LINES_PER_SEC_MAX: u32 = 200;
 pub(crate) const DRIVER_LOG_LINES_PER_SEC_MAX: u32 = 500;
 /// Their bytes, approximately.
 pub(crate) const DRIVER_LOG_BYTES_PER_SEC_MAX: usize = 64 * 1024;
+/// Approximate bytes of a line beside the driver's text.
+const LINE_HEAD_BYTES: usize = 128;
 /// Further events of the destination are left out.
 pub(crate) const EVENTS_PER_SEC_MAX: u32 = 5;
 pub(crate) const DRIVER_EVENTS_PER_SEC_MAX: u32 = 50;
@@ -230,6 +230,153 @@ impl DriverServices {
     // A number that is no longer open finds nothing: late calls are harmless.
     fn find(&self, dest: u64) -> Option<Arc<Opened>> {
         self.opened.read().get(&dest).cloned()
+    }
+
+    /// Records an error of a destination of `account`, already cleaned, that may be a panic of the driver.
+    pub(crate) fn note(&self, account: i64, error: &Error) {
+        if error.class != Class::Panic {
+            return;
+        }
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+        self.fault(account, Fault::Panicked, &error.message);
+    }
+
+    /// Records a fault in the work of `account`; its text has no secrets. True where the driver now does nothing new
+    /// for the account.
+    pub(crate) fn fault(&self, account: i64, fault: Fault, text: &str) -> bool {
+        let why = self.quarantine.lock().add(self.clock.monotonic(), account, fault, text);
+        if let Some(why) = &why {
+            let driver = self.driver.as_str();
+            tracing::error!(driver, account, "driver {driver} {why}");
+        }
+        why.is_some()
+    }
+
+    /// Number of recorded panics.
+    pub(crate) fn panicked(&self) -> u64 {
+        self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// Why the driver is in quarantine; `None` when it is not.
+    pub(crate) fn quarantine(&self) -> Option<String> {
+        self.quarantine.lock().reason()
+    }
+
+    /// Accounts for which it does nothing new, and why.
+    pub(crate) fn set_aside(&self) -> Vec<(i64, String)> {
+        self.quarantine.lock().accounts().map(|(account, why)| (account, why.to_owned())).collect()
+    }
+
+    /// An operator wants the driver to be used again.
+    pub(crate) fn clear_faults(&self) {
+        *self.quarantine.lock() = Quarantine::default();
+    }
+
+    /// Sets it aside for an account in whose call it hung.
+    pub(crate) fn hold(&self, account: i64) {
+        self.fault(account, Fault::Hung, "");
+    }
+
+    /// Whether it may be called about a configuration of `account`.
+    pub(crate) fn may_ask(&self, account: i64) -> Result<(), Error> {
+        self.unless(self.quarantine.lock().reason_to_ask(account))
+    }
+
+    pub(crate) fn may_open(&self, account: i64) -> Result<(), Error> {
+        self.unless(self.quarantine.lock().reason_for(account))
+    }
+
+    fn unless(&self, why: Option<String>) -> Result<(), Error> {
+        let refused =
+            |why| Error::internal(format!("driver {} {why}", self.driver)).retry_after(QUARANTINE_RETRY);
+        why.map_or(Ok(()), |why| Err(refused(why)))
+    }
+
+    /// Viewers' requests that wait for the driver.
+    pub(crate) fn requests(&self) -> &PendingRequests {
+        &self.requests
+    }
+
+    /// Whether a line of this many bytes about a driver's action may be logged.
+    pub(crate) fn may_log(&self, bytes: usize) -> bool {
+        self.may_write(None, bytes)
+    }
+
+    /// Checks a driver's answer.
+    pub(crate) fn accept(&self, response: HttpResponse) -> Result<Answer, Unanswered> {
+        requests::accepted(response, &self.data_dir).map_err(|reason| {
+            if self.may_write(None, reason.len()) {
+                tracing::warn!(driver = %self.driver, reason, "driver's answer to a viewer refused");
+            }
+            Unanswered::Failed
+        })
+    }
+
+    /// Writes a line, unless this destination or the driver exceeds its limit.
+    fn write(&self, line: &LogLine) {
+        let opened = self.find(line.dest);
+        let texts = line.fields.iter().map(|(key, value)| key.len() + value.len() + 2).sum::<usize>();
+        let bytes = texts.min(LOG_TEXT_BYTES_MAX) + line.message.len().min(LOG_TEXT_BYTES_MAX);
+        if !self.may_write(opened.as_deref(), bytes) {
+            return;
+        }
+        let clean = |text: &str| self.clean(opened.as_deref(), text);
+        let dest = opened.as_ref().map_or(0, |opened| opened.destination.0);
+        let fields: Vec<String> =
+            line.fields.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
+        let fields = (!fields.is_empty()).then(|| shortened(&fields.join(" "), LOG_TEXT_BYTES_MAX));
+        let (message, target) = (clean(&line.message), shortened(&clean(&line.target), LINE_HEAD_BYTES));
+        let driver = self.driver.as_str();
+        match line.level {
+            1 => tracing::error!(target: "driver", driver, dest, target, fields, "{message}"),
+            2 => tracing::warn!(target: "driver", driver, dest, target, fields, "{message}"),
+            3 => tracing::info!(target: "driver", driver, dest, target, fields, "{message}"),
+            4 => tracing::debug!(target: "driver", driver, dest, target, fields, "{message}"),
+            _ => tracing::trace!(target: "driver", driver, dest, target, fields, "{message}"),
+        }
+    }
+
+    /// Whether a line of this many bytes, about a destination or the driver itself, may be written. Logs how many
+    /// were left out before.
+    fn may_write(&self, opened: Option<&Opened>, bytes: usize) -> bool {
+        let now = self.clock.monotonic();
+        let limit = opened.map_or(&self.log_limit, |opened| &opened.log_limit);
+        let Some(left_out) = limit.admit(now) else { return false };
+        let Some(left_out) = self.driver_limit.admit_bytes(bytes + LINE_HEAD_BYTES, left_out, now) else {
+            return false;
+        };
+        if left_out > 0 {
+            let driver = self.driver.as_str();
+            tracing::warn!(
+                driver,
+                left_out,
+                "{left_out} log lines of driver {driver} suppressed: the driver logs too much"
+            );
+        }
+        true
+    }
+
+    /// Passes an event on, unless it is invalid or there are too many.
+    fn forward_event(&self, dest: u64, name: &str, json: &str) {
+        let Some(opened) = self.find(dest) else { return };
+        let now = self.clock.monotonic();
+        let is_admitted = opened.event_limit.admit(now).is_some() && self.event_limit.admit(now).is_some();
+        // Each event becomes a log line, so it counts as one.
+        if !is_admitted || !self.may_write(Some(&opened), name.len() + json.len().min(LOG_TEXT_BYTES_MAX)) {
+            return;
+        }
+        let (driver, dest) = (self.driver.as_str(), opened.destination.0);
+        if json.len() > EVENT_BYTES_MAX {
+            tracing::warn!(driver, dest, bytes = json.len(), "driver event too large, dropped");
+            return;
+        }
+        match serde_json::from_str(json) {
+            Ok(data) => {
+                let name = shortened(&self.clean(Some(&opened), name), EVENT_NAME_BYTES_MAX);
+                opened.observer.event(&name, opened.redactor().clean_json(data));
+            }
+            Err(_) => tracing::warn!(driver, dest, "driver event is not JSON, dropped"),
+        }
     }
 }
 

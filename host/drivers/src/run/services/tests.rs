@@ -1,9 +1,5 @@
 //! Limits, redaction and threads of a driver's services.
 
-use satcast_plugin_api::Class;
-
-use std::sync::atomic::Ordering;
-
 use super::*;
 use satcast_net::outbound::Crowd;
 

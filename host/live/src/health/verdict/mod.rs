@@ -9,7 +9,7 @@ use std::sync::Arc;
 use satcast_media::Kind;
 use satcast_media::flv::ForeignCodec;
 
-use super::figures::Figures;
+use super::gauge::Figures;
 use super::issues::{Issue, IssueCode};
 use satcast_drivers::Requirements;
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::backoff;
-use crate::destination::{LOSS_WINDOW, NO_MEDIA_TEXT, SLOW_REOPEN_TEXT};
+use crate::destination::LOSS_WINDOW;
+use crate::destination::run::{NO_MEDIA_TEXT, SLOW_REOPEN_TEXT};
 use satcast_core::ids::AccountId;
 use satcast_drivers::testing::PANIC;
 use satcast_drivers::{ValidateError, silence};

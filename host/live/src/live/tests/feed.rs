@@ -1,7 +1,7 @@
 //! Events of sessions in the event feed of an account.
 
 use super::*;
-use crate::destination::EVENT_SHOWN_BYTES_MAX;
+use crate::destination::run::EVENT_SHOWN_BYTES_MAX;
 use satcast_core::feed::{Seen, Watch};
 use satcast_drivers::EVENT_BYTES_MAX;
 use satcast_store::DestinationChange;

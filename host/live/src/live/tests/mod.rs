@@ -6,6 +6,7 @@ mod destinations;
 mod entry;
 mod feed;
 mod health;
+mod poster;
 mod spool;
 mod webhooks;
 
@@ -21,7 +22,7 @@ use crate::codes;
 use crate::entry::PublishRefused;
 use crate::health::IssueCode;
 use crate::session;
-use crate::session::publisher::Publisher;
+use crate::session::Publisher;
 use crate::shown::DestState;
 use crate::via::{VIA_MAX, Via};
 use satcast_core::config::Durability;

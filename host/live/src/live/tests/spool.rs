@@ -10,7 +10,8 @@ use satcast_plugin_api::{DestType, Error, driver_entry};
 use tokio::sync::watch;
 
 use super::*;
-use crate::destination::{SETTLE_MAX, lost_text};
+use crate::destination::SETTLE_MAX;
+use crate::destination::run::lost_text;
 use satcast_drivers::testing::start;
 
 /// Frames in GOPs of thirty; together more than a queue without a disk holds.

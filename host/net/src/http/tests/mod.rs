@@ -276,7 +276,7 @@ async fn a_peer_that_expects_100_continue_is_not_asked_to_send() {
 #[tokio::test]
 async fn reading_a_body_that_never_ends_is_limited() {
     let server = start(ServerLimits::default()).await;
-    let length = 4 * linger::LINGER_BYTES_MAX;
+    let length = 4 * serving::LINGER_BYTES_MAX;
     let head = format!("POST /deaf HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
     let mut endless = send(server.address, &head).await;
     let part = vec![b'x'; 1 << 20];

@@ -1,6 +1,5 @@
 //! The chunk stream (RTMP 1.0, 5.3): splits messages into chunks and reassembles them.
 
-mod output;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -10,9 +9,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub use output::ChunkOutput;
 pub use reader::ChunkReader;
-pub use writer::ChunkWriter;
+pub use writer::{ChunkOutput, ChunkWriter};
 
 /// Chunk size before any Set Chunk Size message, in bytes (RTMP 1.0, 5.4.1).
 pub const CHUNK_SIZE_INITIAL: usize = 128;

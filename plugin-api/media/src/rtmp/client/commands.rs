@@ -1,8 +1,8 @@
 //! The client's commands and the server's answers.
 
-use super::{ClientEvent, ClientSession, Stage, peer};
+use super::{ClientEvent, ClientSession, Stage};
 use crate::Codec;
-use crate::flv::fourcc;
+use crate::flv::{codec_of_fourcc, fourcc};
 use crate::rtmp::RtmpError;
 use crate::rtmp::amf0::Value;
 use crate::rtmp::chunk::Message;
@@ -58,7 +58,7 @@ impl ClientSession {
     fn result(&mut self, command: &Command) -> Result<(), RtmpError> {
         match self.stage {
             Stage::Connecting if command.transaction == TRANSACTION_CONNECT => {
-                self.announced = peer::announced(&command.args);
+                self.announced = announced(&command.args);
                 self.create_stream()
             }
             Stage::CreatingStream if command.transaction == TRANSACTION_CREATE_STREAM => {
@@ -179,5 +179,65 @@ fn status_of(command: &Command) -> Status {
         error: field("level") == "error",
         code: field("code").to_owned(),
         description: description.to_owned(),
+    }
+}
+
+/// Stands for every codec.
+const ANY: &str = "*";
+/// Codecs that need Enhanced RTMP; the others are older, and every server accepts them.
+const ENHANCED: [Codec; 3] = [Codec::Hevc, Codec::Av1, Codec::Opus];
+
+/// The Enhanced RTMP codecs that a server announces in its answer to `connect` (Enhanced RTMP v1 and v2, "Enhancing NetConnection
+/// connect Command"); none if it announces nothing.
+fn announced(args: &[Value]) -> Vec<Codec> {
+    let names: Vec<&str> = args.iter().flat_map(names).collect();
+    let is_named = |codec: &Codec| {
+        let is_it = |name: &&str| name.as_bytes().try_into().ok().and_then(codec_of_fourcc) == Some(*codec);
+        names.iter().any(|name| *name == ANY || is_it(name))
+    };
+    ENHANCED.into_iter().filter(is_named).collect()
+}
+
+fn names(object: &Value) -> Vec<&str> {
+    let listed = match object.member("fourCcList") {
+        Some(Value::StrictArray(list)) => list.iter().filter_map(Value::text).collect(),
+        _ => Vec::new(),
+    };
+    let maps =
+        ["videoFourCcInfoMap", "audioFourCcInfoMap"].into_iter().filter_map(|name| object.member(name));
+    let keys = maps.flat_map(|map| match map {
+        Value::Object(members) | Value::EcmaArray(members) => members.as_slice(),
+        _ => &[],
+    });
+    listed.into_iter().chain(keys.map(|(name, _)| name.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str, value: Value) -> Value {
+        Value::Object(vec![(name.to_owned(), value)])
+    }
+
+    #[test]
+    fn every_form_of_the_lists_is_understood() {
+        let map = |names: &[&str]| {
+            let members = names.iter().map(|name| ((*name).to_owned(), Value::Number(4.0)));
+            Value::Object(members.collect())
+        };
+        let list = |names: &[&str]| Value::StrictArray(names.iter().map(|name| text(name)).collect());
+        for (args, codecs) in [
+            (vec![], vec![]),
+            (vec![Value::Null, object("code", text("NetConnection.Connect.Success"))], vec![]),
+            (vec![Value::Null, object("fourCcList", list(&["av01", "hvc1"]))], vec![Codec::Hevc, Codec::Av1]),
+            (vec![object("fourCcList", list(&["*"]))], ENHANCED.to_vec()),
+            (vec![object("videoFourCcInfoMap", map(&["hvc1", "avc1", "vp09"]))], vec![Codec::Hevc]),
+            (vec![object("audioFourCcInfoMap", map(&["Opus", "mp4a", ""]))], vec![Codec::Opus]),
+            (vec![object("fourCcList", text("hvc1"))], vec![]),
+            (vec![object("videoFourCcInfoMap", list(&["hvc1"]))], vec![]),
+        ] {
+            assert_eq!(announced(&args), codecs, "{args:?}");
+        }
     }
 }

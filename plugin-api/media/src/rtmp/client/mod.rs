@@ -1,8 +1,6 @@
 //! The client side of one RTMP connection: sends packets to a destination.
 
 mod commands;
-mod count;
-mod peer;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +9,6 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use self::count::unwrapped;
 use super::chunk::{ChunkOutput, MessageHeader};
 use super::link::{Incoming, Link};
 use super::message::kind;
@@ -279,4 +276,17 @@ impl ClientSession {
         }
         self.events.push_back(ClientEvent::Acknowledged { bytes });
     }
+}
+
+/// Output position of the 32-bit count `low`. The count before it was `before`, for the output position `position`; `written`
+/// bytes were written so far. `None` if the count goes back or repeats.
+fn unwrapped(position: u64, before: u32, low: u32, written: u64) -> Option<u64> {
+    let step = low.wrapping_sub(before);
+    if step == 0 || step >= 1 << 31 {
+        return None;
+    }
+    let reported = position + u64::from(step);
+    // nginx-rtmp restarts its count at 0 some bytes before the 32 bits are full.
+    let restarts = reported > written && low < before;
+    Some(if restarts { position + u64::from(low) } else { reported })
 }

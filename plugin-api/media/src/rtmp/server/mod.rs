@@ -1,7 +1,6 @@
 //! The server side of one RTMP connection: accepts a publisher.
 
 mod commands;
-mod replies;
 #[cfg(test)]
 mod tests;
 

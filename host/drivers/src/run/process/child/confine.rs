@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::process::{Resource, Rlimit, Signal};
 
-use super::super::limits::BYTES_PER_MB;
+use super::super::message::BYTES_PER_MB;
 use satcast_core::config::ProcessLimits;
 
 /// Extra CPU seconds for a library that does not end at its limit.

@@ -16,12 +16,10 @@ use satcast_plugin_api::host::Connected;
 use satcast_plugin_api::playback::Keep;
 
 use super::super::channel::{ChannelError, Sender};
-use super::super::limits::ALIVE_MS;
-use super::super::message::{Progress, Request, Sent, ToHost};
+use super::super::message::{ALIVE_MS, Progress, Request, Sent, ToHost};
 use super::super::payloads::{Kept, Place};
 use super::confine::die;
-use super::media::RemoteQueue;
-use super::ticker::Ticker;
+use super::media::{RemoteQueue, Ticker};
 use crate::run::pump::Pump;
 use crate::run::services::COUNTERS_MAX;
 use satcast_core::clock::Clock;

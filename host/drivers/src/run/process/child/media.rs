@@ -1,17 +1,34 @@
 //! Media in the child: packets that the host sent and the library has not read.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::driver_state::{Reported, State as DriverState};
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
-use super::super::limits::{UNREAD_BYTES_MAX, UNREAD_PACKETS_MAX};
-use super::super::message::{Progress, Sent};
-use super::ticker::Ticker;
+use super::super::message::{Progress, Sent, UNREAD_BYTES_MAX, UNREAD_PACKETS_MAX};
 use crate::run::pump::Pump;
+
+/// Wakes the thread that sends the child's late reports; it may not run yet.
+#[derive(Default)]
+pub(super) struct Ticker(OnceLock<Thread>);
+
+impl Ticker {
+    /// Sets its thread.
+    pub(super) fn runs_on(&self, thread: &Thread) {
+        self.0.get_or_init(|| thread.clone());
+    }
+
+    /// Sends pending reports now.
+    pub(super) fn report_soon(&self) {
+        if let Some(ticker) = self.0.get() {
+            ticker.unpark();
+        }
+    }
+}
 
 /// The queue of a destination for the library.
 pub(super) struct RemoteQueue {

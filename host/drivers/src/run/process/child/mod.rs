@@ -8,7 +8,6 @@ mod confine;
 mod link;
 mod media;
 mod services;
-mod ticker;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,7 +28,7 @@ use self::services::Proxy;
 use super::channel::{self, ChannelError, Message, Receiver};
 use super::message::{Ask, PROTOCOL, Reply, ToChild, ToHost, ToOpen};
 use crate::load::loader;
-use crate::run::level::MAX_LEVEL;
+use crate::run::MAX_LEVEL;
 
 /// Exit code of a child that was not started by the service.
 const EXIT_NO_HOST: u8 = 3;

@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 use satcast_plugin_api::Packet;
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv, Services};
 
-use super::super::feed::Feed;
-use super::super::session::Session;
 use super::super::session::tests::Deaf;
+use super::super::session::{Feed, Session};
 use super::super::testing::packet;
 use super::*;
 use crate::run::pump::Pump;

@@ -14,8 +14,9 @@ use satcast_plugin_api::host::{MediaSource, Services};
 
 use super::bisect::Bisection;
 use super::message::{Ask, ToChild, ToOpen};
+use super::requests::Facts;
 use super::session::{RemoteInstance, Session};
-use super::spec::{Facts, Spec};
+use super::spawn::Spec;
 use crate::load::error::LoadError;
 use crate::run::pump::Pump;
 use satcast_core::clock::Clock;
@@ -79,7 +80,7 @@ type First = SyncSender<Result<Facts, LoadError>>;
 
 impl Remote {
     /// Starts the first child. Blocks until its library is loaded or refused, within
-    /// [`START_MS`](super::limits::START_MS).
+    /// [`START_MS`](super::message::START_MS).
     pub(crate) fn start(
         spec: Spec,
         services: Arc<dyn Services>,
@@ -190,7 +191,7 @@ impl Remote {
         self.ended_in.load(Ordering::Acquire) == dest
     }
 
-    /// Ends the child in order and for good, within [`END_MS`](super::limits::END_MS).
+    /// Ends the child in order and for good, within [`END_MS`](super::message::END_MS).
     pub(crate) fn end(&self) {
         let before = std::mem::replace(&mut *self.state.lock(), State::Ended);
         self.changed.notify_all();

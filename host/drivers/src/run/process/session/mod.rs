@@ -12,15 +12,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::host::{Done, MediaSource, Services};
 use satcast_plugin_api::{Class, Error};
+use satcast_quota::Quota;
 
 use super::channel::{ChannelError, Sender};
-use super::feed::Feed;
-use super::held::Held;
-use super::limits::CALL_MS;
-use super::message::{Ask, Reply, ToChild, ToOpen};
+use super::message::{Ask, CALL_MS, Reply, ToChild, ToOpen, UNREAD_BYTES_MAX, UNREAD_PACKETS_MAX};
 use super::payloads::Crossed;
 use super::shortage;
+use crate::published::counted;
 use crate::run::pump::Pump;
+
+/// Most bytes of answers of one child in memory, until their viewers have read them.
+const ANSWER_BYTES_HELD_MAX: u64 = 256 * 1024 * 1024;
 
 pub(super) struct Session {
     pub(super) id: String,
@@ -278,6 +280,67 @@ fn hangs(id: &str, is_open: bool, is_alone: bool) -> String {
         false => "the process also served other accounts, whose work may be the cause; try again",
     };
     format!("driver {id} did not return from {from} within {CALL_MS} ms, so its process was ended; {then}")
+}
+
+/// The media of one destination: packets that were sent, and those that the library has not read.
+pub(super) struct Feed {
+    pub(super) account: i64,
+    pub(super) source: Arc<dyn MediaSource>,
+    pub(super) out: Mutex<Out>,
+}
+
+/// Packets that were sent.
+#[derive(Default)]
+pub(super) struct Out {
+    /// Not read yet.
+    pub(super) packets: usize,
+    pub(super) bytes: usize,
+    /// Bytes that were not released yet.
+    pub(super) held: usize,
+    /// Nothing more is sent.
+    pub(super) is_over: bool,
+}
+
+impl Out {
+    pub(super) fn free_packets(&self) -> usize {
+        let is_full = self.is_over || self.bytes >= UNREAD_BYTES_MAX;
+        if is_full { 0 } else { UNREAD_PACKETS_MAX.saturating_sub(self.packets) }
+    }
+}
+
+impl Feed {
+    pub(super) fn new(account: i64, source: Arc<dyn MediaSource>) -> Self {
+        Self { account, source, out: Mutex::default() }
+    }
+
+    /// Gives the queue back, and the packets that were taken from it.
+    pub(super) fn leave(&self) {
+        let held = {
+            let mut out = self.out.lock();
+            out.is_over = true;
+            std::mem::take(&mut out.held)
+        };
+        // Not under the lock: it may hand over more.
+        self.source.released(held);
+        self.source.abandoned();
+    }
+}
+
+/// Answers of a child that wait for viewers.
+#[derive(Debug)]
+pub(super) struct Held(Quota<()>);
+
+impl Default for Held {
+    fn default() -> Self {
+        Self(Quota::new(ANSWER_BYTES_HELD_MAX, ANSWER_BYTES_HELD_MAX))
+    }
+}
+
+impl Held {
+    /// Counts these bytes until they are dropped; `None` when the limit is reached.
+    pub(super) fn hold(&self, bytes: Bytes) -> Option<Bytes> {
+        Some(counted(self.0.try_take((), bytes.len() as u64).ok()?, bytes))
+    }
 }
 
 #[cfg(test)]

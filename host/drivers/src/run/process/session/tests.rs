@@ -10,7 +10,6 @@ use satcast_plugin_api::recording::Recording;
 use satcast_plugin_api::{Asset, Packet, Playback};
 
 use super::super::channel::{self, Receiver};
-use super::super::limits::UNREAD_PACKETS_MAX;
 use super::super::message::{Progress, ToHost, ToOpen};
 use super::super::payloads::{Kept, Place};
 use super::super::recordings::{REQUESTS_MAX, too_slow};
@@ -322,4 +321,21 @@ fn unread_packets_stay_in_the_queue_and_held_bytes_come_back_at_the_end() {
         sources[0].packets.lock().len() == 2 * UNREAD_PACKETS_MAX - 3,
         "nothing was sent after the queue was given back"
     );
+}
+
+#[test]
+fn bytes_that_wait_for_viewers_are_limited() {
+    let held = Held::default();
+    let half = Bytes::from(vec![0; (ANSWER_BYTES_HELD_MAX / 2) as usize]);
+    let first = held.hold(half.clone()).unwrap();
+    let second = held.hold(half).unwrap();
+    assert!(held.hold(Bytes::from_static(b"x")).is_none());
+    // A viewer holds a part of it.
+    let part = first.slice(..10);
+    drop(first);
+    assert!(held.hold(Bytes::from_static(b"x")).is_none());
+    drop(part);
+    assert_eq!(held.hold(Bytes::from_static(b"x")).unwrap(), "x");
+    drop(second);
+    assert_eq!(held.0.taken(), 0);
 }

@@ -361,6 +361,24 @@ fn debug_prints_no_names() {
     assert!(!text.contains("sekret"), "{text}");
 }
 
+#[test]
+fn a_count_is_unwrapped_with_the_written_total() {
+    const WRAP: u64 = 1 << 32;
+    let written = WRAP + 1000;
+    assert_eq!(unwrapped(WRAP - 10, u32::MAX - 9, 5, written), Some(WRAP + 5));
+    assert_eq!(unwrapped(WRAP + 5, 5, 900, written), Some(WRAP + 900));
+    // A count that restarts early and continues from there.
+    assert_eq!(unwrapped(0xf000_0000, 0xf000_0000, 8000, 0xf000_2000), Some(0xf000_0000 + 8000));
+    assert_eq!(unwrapped(0xf000_1f40, 8000, 16_000, 0xf001_0000), Some(0xf000_0000 + 16_000));
+    assert_eq!(unwrapped(5000, 5000, 4999, written), None);
+    assert_eq!(unwrapped(5000, 5000, 5000, written), None);
+    assert_eq!(
+        unwrapped(5000, 5000, 9000, 8000),
+        Some(9000),
+        "a count over the written total is returned unchanged; the session cuts it"
+    );
+}
+
 mod limits {
     use super::*;
 

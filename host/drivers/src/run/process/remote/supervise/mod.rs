@@ -10,13 +10,11 @@ use satcast_plugin_api::Error;
 
 use super::super::bisect::Bisection;
 use super::super::channel::{self, ChannelError, Message, Receiver};
-use super::super::limits::{END_MS, SILENCE_MS, START_MS};
-use super::super::message::{PROTOCOL, ToChild, ToHost};
-use super::super::requests::Begun;
+use super::super::message::{END_MS, PROTOCOL, SILENCE_MS, START_MS, ToChild, ToHost};
+use super::super::requests::{Begun, Facts};
 use super::super::session::Session;
 use super::super::shortage;
 use super::super::spawn::{Ended, Spawned, spawn};
-use super::super::spec::Facts;
 use super::{First, Parts, Remote, State};
 use crate::load::error::LoadError;
 

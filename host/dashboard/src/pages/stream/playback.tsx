@@ -1,0 +1,61 @@
+import { answer, api, once, type Schema } from '../../api';
+import { t } from '../../i18n';
+import { useAction } from '../../resource';
+import { useKeys } from '../../store';
+import { Button, CopyField, ErrorNote, LinkButton, Loaded, toast } from '../../ui';
+
+/** Public key, addresses and the code to embed of a destination that viewers can play. */
+export function Playback({ playback }: { playback: Schema<'StreamPlayback'> }) {
+  const keys = useKeys();
+  const { destinationId } = playback;
+  const creating = useAction(async (attempt: string) => {
+    const body = { type: 'public', destinationId, label: t().playback.label } as const;
+    await answer(api.POST('/api/keys', { body, params: once(attempt) }));
+    toast(t().playback.created);
+    await keys.reload();
+  });
+  return (
+    <div class="stack sunken">
+      <Loaded of={keys} rows={2}>
+        {({ items }) => {
+          const key = items.find((each) => each.type === 'public' && each.destinationId === destinationId)?.key;
+          return key ? (
+            <Addresses url={playback.url} publicKey={key} />
+          ) : (
+            <div class="stack">
+              <p>{t().playback.noKey}</p>
+              <div>
+                <Button kind="main" busy={creating.busy} onClick={() => void creating.run()}>
+                  {t().playback.create}
+                </Button>
+              </div>
+            </div>
+          );
+        }}
+      </Loaded>
+      <ErrorNote failure={creating.failure} />
+    </div>
+  );
+}
+
+/** The player page of a playback address. */
+function watchAddress(url: string, publicKey: string): string {
+  const page = url.replace('/hls/', '/watch/').replace(/\/index\.m3u8$/, '');
+  return `${page}?apiKey=${publicKey}`;
+}
+
+function Addresses({ url, publicKey }: { url: string; publicKey: string }) {
+  const texts = t().playback;
+  const page = watchAddress(url, publicKey);
+  const embed = `<iframe src="${page}" width="960" height="540" allow="autoplay; fullscreen" title="Live" style="border: 0"></iframe>`;
+  return (
+    <div class="stack">
+      <CopyField label={texts.key} value={publicKey} />
+      <CopyField label={texts.address} value={`${url}?apiKey=${publicKey}`} />
+      <CopyField label={texts.embed} value={embed} long />
+      <div>
+        <LinkButton href={page}>{texts.open}</LinkButton>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,557 @@
+//! The task of a session: keeps its destinations equal to those in the database, checks the health of its stream, and ends it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::schedule::{Pending, Schedule, Wait, Wanted};
+use super::timer::Timer;
+use super::{Command, Session, millis};
+use crate::codes::{self, Closed};
+use crate::destination::{self, Parts};
+use crate::health::{HealthNews, Issue, IssueCode, PlatformRequirements, Watch, judge};
+use crate::live::Inner;
+use crate::notifier::Notifier;
+use crate::shown::{Delayed, DestState, SessionState};
+use satcast_core::clock::Clock;
+use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
+use satcast_store::{
+    Delays, DestinationRecord, HealthNotice, IssueNotice, Limit, NewSession, NoticeKind, Store, StreamLimits,
+    Terms,
+};
+use satcast_usage::{Beginning, Orders, Unmetered, Usage};
+
+/// Longest wait of an ending session for the settlement of its usage. The settlement goes on without the session.
+const SETTLE_WAIT: Duration = Duration::from_secs(3);
+/// Longest wait of a new session for the settlement of earlier usage. Usage that is not settled then may count for the new session.
+const SETTLE_EARLIER_WAIT: Duration = Duration::from_millis(500);
+/// How often bit rates are sampled.
+const TICK: Duration = Duration::from_secs(1);
+/// Attempts to record the end before the session is removed.
+const TRIES_MAX: u32 = 5;
+/// Wait between these attempts.
+const RETRY_WAIT: Duration = Duration::from_millis(200);
+/// Attempts in the background, after the session was removed: more than a day. An end that is still not recorded, also when the
+/// service ends before, is closed as interrupted at the next start.
+const LATER_TRIES_MAX: u32 = 50_000;
+/// Wait between attempts in the background.
+const LATER_WAIT: Duration = Duration::from_secs(2);
+
+/// The task of a session.
+pub(crate) struct Run {
+    session: Arc<Session>,
+    live: Arc<Inner>,
+    queue: mpsc::Receiver<Command>,
+    tasks: BTreeMap<DestinationId, JoinHandle<()>>,
+    /// The destinations could not be read. The next tick retries.
+    reload_due: bool,
+    /// Monotonic time of the first media.
+    began: Duration,
+    /// Hard limits in force.
+    limits: StreamLimits,
+    timer: Timer,
+    /// Receives the usage reports; unmetered until the session starts.
+    usage: Arc<dyn Usage>,
+    orders: watch::Receiver<Orders>,
+    notifier: Notifier,
+    /// Requirements of the platforms of the enabled destinations.
+    requirements: Vec<PlatformRequirements>,
+    watch: Watch,
+    schedule: Schedule,
+    /// Destinations that get no further backfill.
+    had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
+}
+
+struct End {
+    reason: EndReason,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Run {
+    pub(super) fn new(session: Arc<Session>, live: Arc<Inner>, queue: mpsc::Receiver<Command>) -> Self {
+        let limits = session.stream.limits;
+        let began = Duration::ZERO;
+        let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
+        let orders = usage.orders();
+        let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
+        let notifier = Notifier::start(live.store.clone(), session.id.clone());
+        let (requirements, watch, schedule) = (Vec::new(), Watch::default(), Schedule::default());
+        Self {
+            session,
+            live,
+            queue,
+            tasks,
+            reload_due,
+            began,
+            limits,
+            timer,
+            usage,
+            orders,
+            notifier,
+            requirements,
+            watch,
+            schedule,
+            had_backfill: Arc::default(),
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let end = match self.wait_for_media().await {
+            Some(end) => end,
+            None => match self.begin().await {
+                Some(end) => end,
+                None => self.follow().await,
+            },
+        };
+        self.finish(end).await;
+    }
+
+    /// Waits for the first media. Returns an end when the encoder leaves or is stopped before.
+    async fn wait_for_media(&mut self) -> Option<End> {
+        loop {
+            if self.session.has_media.load(Ordering::Acquire) {
+                return None;
+            }
+            {
+                // Under one lock: a new encoder must find a session that accepts it, or none.
+                let mut shared = self.session.shared.lock();
+                if shared.encoder.is_none() {
+                    shared.closing = true;
+                    return Some(End { reason: EndReason::Unpublished, done: None });
+                }
+            }
+            tokio::select! {
+                () = self.session.changed.notified() => {}
+                command = self.queue.recv() => match command {
+                    Some(Command::Stop { reason, done }) => return Some(End { reason, done: Some(done) }),
+                    // Destinations are read when the session starts. The caller may have stopped waiting.
+                    Some(Command::Reload { done }) => { let _ = done.send(()); }
+                    Some(Command::Limits { limits, done }) => {
+                        self.limits = limits;
+                        let _ = done.send(());
+                    }
+                    None => return Some(End { reason: EndReason::Error, done: None }),
+                },
+            }
+        }
+    }
+
+    /// Records the session and starts its destinations. Returns an end when that fails.
+    async fn begin(&mut self) -> Option<End> {
+        let settled = self.live.gate.settle_earlier(self.session.stream.account_id);
+        if tokio::time::timeout(SETTLE_EARLIER_WAIT, settled).await.is_err() {
+            tracing::warn!(session = %self.session.id, "earlier usage is not settled yet; the session starts without waiting");
+        }
+        let started_at = self.live.clock.now();
+        self.began = self.live.clock.monotonic();
+        let terms = self.live.gate.terms();
+        let (id, stream_id) = (self.session.id.clone(), self.session.stream.id);
+        let new = NewSession { id, stream_id, started_at, terms };
+        let begun = self.live.store.begin_session(new).await;
+        if let Err(error) = begun {
+            tracing::error!(session = %self.session.id, %error, "cannot record the session; the encoder is refused");
+            self.session.close_encoder(Closed {
+                code: codes::FAILED,
+                reason: "the service cannot record the session; try again in a moment".into(),
+            });
+            return Some(End { reason: EndReason::Error, done: None });
+        }
+        {
+            let mut shared = self.session.shared.lock();
+            shared.started_at = Some(started_at);
+            shared.state = Some(SessionState::Live);
+        }
+        self.publish_event("stream.started", started_at, json!({}));
+        tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
+        // The stream may have been deleted, or its account disabled, after its key was checked. Until now neither could find this
+        // session.
+        match self.live.store.stream(self.session.stream.id).await {
+            Ok(None) => return Some(End { reason: EndReason::KeyRevoked, done: None }),
+            Ok(Some(stream)) if stream.account_disabled => {
+                return Some(End { reason: EndReason::AccountDisabled, done: None });
+            }
+            // The limits may have changed as well.
+            Ok(Some(stream)) => self.limits = stream.limits,
+            // The limits of the admission stay in force.
+            Err(error) => {
+                tracing::error!(session = %self.session.id, %error, "cannot read the limits of the stream; the earlier ones stay in force")
+            }
+        }
+        self.meter(terms).await;
+        self.reload().await;
+        None
+    }
+
+    /// Starts the usage reports.
+    async fn meter(&mut self, terms: Terms) {
+        let stream = &self.session.stream;
+        let beginning = Beginning {
+            session: self.session.id.clone(),
+            stream: stream.id,
+            account: stream.account_id,
+            began: self.began,
+            terms,
+            limits: self.limits,
+        };
+        self.usage = self.live.gate.begin(beginning).await;
+        self.orders = self.usage.orders();
+        // Under the lock under which encoders connect and leave, because their earlier reports were dropped.
+        let _encoders = self.session.shared.lock();
+        let usage = self.session.usage.get_or_init(|| self.usage.clone());
+        usage.flows(*self.session.flows.borrow(), self.live.clock.monotonic());
+    }
+
+    /// Runs the session until something ends it.
+    async fn follow(&mut self) -> End {
+        let mut tick = self.live.clock.monotonic();
+        loop {
+            let left = match self.reconnect_time_left() {
+                Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
+                left => left,
+            };
+            // The duration includes the time without an encoder.
+            let lasted = self.live.clock.monotonic().saturating_sub(self.began);
+            let duration = self.timer.due(self.limits.max_duration_minutes, lasted);
+            if duration.warns {
+                self.notifier.notify(NoticeKind::LimitWarning(Limit::MaxDuration), self.live.clock.now());
+            }
+            if duration.left.is_some_and(|left| left.is_zero()) {
+                return End { reason: EndReason::MaxDuration, done: None };
+            }
+            if let Some(reason) = self.orders.borrow_and_update().end {
+                return End { reason, done: None };
+            }
+            let next = [left, duration.left, duration.warns_in].into_iter().flatten().min();
+            tokio::select! {
+                // `usage` holds the sender.
+                _ = self.orders.changed() => {}
+                () = self.session.changed.notified() => {}
+                () = self.live.clock.sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
+                () = self.live.clock.sleep_until(tick) => {
+                    tick = self.live.clock.monotonic() + TICK;
+                    self.sample_rates();
+                    self.look_at_health();
+                    if self.reload_due || self.schedule.is_due(self.live.clock.monotonic()) {
+                        self.reload().await;
+                    }
+                }
+                command = self.queue.recv() => match command {
+                    Some(Command::Stop { reason, done }) => return End { reason, done: Some(done) },
+                    Some(Command::Reload { done }) => {
+                        self.reload().await;
+                        // The caller may have stopped waiting.
+                        let _ = done.send(());
+                    }
+                    Some(Command::Limits { limits, done }) => {
+                        self.limits = limits;
+                        self.usage.limits(limits);
+                        let _ = done.send(());
+                    }
+                    None => return End { reason: EndReason::Error, done: None },
+                },
+            }
+        }
+    }
+
+    /// Time until the session ends without an encoder; `None` while an encoder is connected.
+    fn reconnect_time_left(&self) -> Option<Duration> {
+        let now = self.live.clock.monotonic();
+        let mut shared = self.session.shared.lock();
+        let left =
+            shared.gone_since.map(|since| (since + self.live.settings.reconnect_window).saturating_sub(now));
+        shared.closing = left.is_some_and(|left| left.is_zero());
+        let state = if left.is_some() { SessionState::Reconnecting } else { SessionState::Live };
+        if shared.state != Some(state) {
+            shared.state = Some(state);
+            let session = &self.session.id;
+            match left {
+                Some(left) => {
+                    self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
+                    tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder disconnected, waiting for it to reconnect")
+                }
+                None => {
+                    self.publish_event("stream.reconnected", self.live.clock.now(), json!({}));
+                    tracing::info!(%session, "encoder reconnected");
+                }
+            }
+        }
+        left
+    }
+
+    fn sample_rates(&self) {
+        let (now, wall_now) = (self.live.clock.monotonic(), self.live.clock.now());
+        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
+        let sent = self.session.hub.sent();
+        destinations.iter().for_each(|destination| destination.sample_rate(sent, now, wall_now));
+    }
+
+    async fn finish(mut self, end: End) {
+        let ended_at = self.end_time(end.reason);
+        self.usage.ends(self.live.clock.monotonic());
+        let started = {
+            let mut shared = self.session.shared.lock();
+            shared.closing = true;
+            let started = shared.state.is_some();
+            shared.state = started.then_some(SessionState::Stopping);
+            started
+        };
+        self.session
+            .close_encoder(Closed { code: codes::ENDED, reason: codes::reason_text(end.reason).into() });
+        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
+        destinations.iter().for_each(|destination| destination.stop());
+        for (_, task) in std::mem::take(&mut self.tasks) {
+            // A destination's task ends within its deadline. A panic in it must not keep the session from ending.
+            let _ = task.await;
+        }
+        if started {
+            if tokio::time::timeout(SETTLE_WAIT, self.usage.settled()).await.is_err() {
+                tracing::error!(session = %self.session.id, "usage of the session is not settled yet; the session ends without waiting");
+            }
+            self.record_end(ended_at, end.reason).await;
+        }
+        self.live.forget(&self.session, end.reason, || {
+            // Inside the removal: a client that reads the stream after this event finds it idle.
+            if started {
+                self.publish_event("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
+            }
+        });
+        if started {
+            tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
+        }
+        // Late commands get a dropped answer, which means that the session has ended.
+        self.queue.close();
+        if let Some(done) = end.done {
+            // The caller may have stopped waiting.
+            let _ = done.send(());
+        }
+    }
+
+    /// Sends an event of the session to the event feed of the account.
+    fn publish_event(&self, name: &str, at: UnixMillis, mut data: Value) {
+        let stream = &self.session.stream;
+        data["streamId"] = json!(stream.id.0);
+        data["sessionId"] = json!(self.session.id.as_str());
+        self.live.store.feed().send(stream.account_id, name, at, data);
+    }
+
+    /// A session without an encoder ended with its last packet, not with the reconnect window.
+    fn end_time(&self, reason: EndReason) -> UnixMillis {
+        let now = self.live.clock.now();
+        if reason != EndReason::Unpublished {
+            return now;
+        }
+        let monotonic_now = millis(self.live.clock.monotonic());
+        let silent_ms = monotonic_now.saturating_sub(self.session.last_media_ms.load(Ordering::Acquire));
+        UnixMillis(now.0.saturating_sub_unsigned(silent_ms))
+    }
+
+    /// Starts, stops and restarts destinations to match the database, each after its delay.
+    async fn reload(&mut self) {
+        let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                tracing::error!(session = %self.session.id, %error, "cannot read the destinations; retrying soon");
+                self.reload_due = true;
+                return;
+            }
+        };
+        self.reload_due = false;
+        self.read_requirements(wanted.iter().filter(|destination| destination.enabled));
+        // A destination with a start delay gets no backfill.
+        let late = wanted.iter().filter(|destination| destination.delays.start_secs > 0);
+        self.had_backfill.lock().extend(late.map(|late| late.id));
+        let wanted = self.due(wanted);
+        let running: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
+        let mut stopped = Vec::new();
+        for destination in running {
+            let record = destination.record();
+            let same = match wanted.get(&record.id) {
+                Some(wanted) => *wanted == *record || destination.reconfigure(wanted).await,
+                None => false,
+            };
+            if !same {
+                if wanted.contains_key(&record.id) {
+                    destination.mark_replaced();
+                }
+                self.stop_destination(record.id);
+                stopped.push(record.id);
+            }
+        }
+        let mut started = Vec::new();
+        for (id, record) in wanted {
+            if !self.session.shared.lock().destinations.contains_key(&id) {
+                self.start_destination(record);
+                started.push(id);
+            }
+        }
+        self.note_forwarding(&started, &stopped).await;
+    }
+
+    /// The destinations that must run now. Records are returned without delays and as enabled, so that a change of delays or a
+    /// delayed stop does not restart a running destination.
+    fn due(&mut self, all: Vec<DestinationRecord>) -> BTreeMap<DestinationId, DestinationRecord> {
+        let now = self.live.clock.monotonic();
+        let running = self.session.shared.lock().destinations.clone();
+        let wanted = all.iter().map(|record| {
+            let state = running.get(&record.id).map(|destination| destination.snapshot().state);
+            let (runs, forwards) = (state.is_some(), state == Some(DestState::Live));
+            Wanted { id: record.id, enabled: record.enabled, delays: record.delays, runs, forwards }
+        });
+        let due = self.schedule.plan(wanted, now);
+        let wall_now = self.live.clock.now();
+        let delayed = self.schedule.waits().map(|(id, wait)| (id, delayed(wait, now, wall_now)));
+        self.session.shared.lock().delayed = delayed.collect();
+        let due = all.into_iter().filter(|record| due.contains(&record.id));
+        due.map(|record| {
+            (record.id, DestinationRecord { enabled: true, delays: Delays::default(), ..record })
+        })
+        .collect()
+    }
+
+    /// Writes the history rows. Destinations do not wait for the database.
+    async fn note_forwarding(&self, started: &[DestinationId], stopped: &[DestinationId]) {
+        let (store, session, now) = (&self.live.store, &self.session.id, self.live.clock.now());
+        for destination in stopped {
+            if let Err(error) = store.end_forwarding(session, *destination, now).await {
+                tracing::error!(%session, %destination, %error, "cannot record the end of a destination");
+            }
+        }
+        if let Err(error) = store.begin_forwarding(session, started, now).await {
+            tracing::error!(%session, %error, "cannot record the destinations of a session");
+        }
+    }
+
+    fn start_destination(&mut self, record: DestinationRecord) {
+        let id = record.id;
+        let parts = Parts {
+            drivers: self.live.drivers.clone(),
+            clock: self.live.clock.clone(),
+            stop_deadline: self.live.stop_deadline,
+            hub: self.session.hub.clone(),
+            source: self.session.number,
+            via: self.session.via.clone(),
+            mark: self.live.marks.of(self.session.stream.id),
+            session: self.session.id.clone(),
+            label: self.session.stream.label.clone(),
+            // Always set: destinations start after the session.
+            started_at: self.session.shared.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
+            openings: self.live.openings.clone(),
+            spools: self.live.spools.clone(),
+            troubles: self.live.troubles.clone(),
+            feed: self.live.store.feed().clone(),
+            notifier: self.notifier.clone(),
+            account: self.session.stream.account_id,
+            usage: self.usage.clone(),
+            flows: self.session.flows.subscribe(),
+            had_backfill: self.had_backfill.clone(),
+        };
+        let (destination, task) = destination::run::start(record, parts);
+        self.session.shared.lock().destinations.insert(id, destination);
+        self.tasks.insert(id, task);
+    }
+
+    // The task flushes and ends within the stop deadline, and delays no other destination.
+    fn stop_destination(&mut self, id: DestinationId) {
+        if let Some(destination) = self.session.shared.lock().destinations.remove(&id) {
+            destination.stop();
+        }
+        self.tasks.remove(&id);
+    }
+
+    /// Reads the requirements of the platforms of the enabled destinations. A type whose driver is loaded later is read with the
+    /// next change of destinations.
+    fn read_requirements<'a>(&mut self, enabled: impl Iterator<Item = &'a DestinationRecord>) {
+        let kinds: BTreeSet<&str> = enabled.map(|record| record.kind.as_str()).collect();
+        let requirements =
+            kinds.into_iter().map(|kind| Some((kind.to_owned(), self.live.drivers.requirements(kind)?)));
+        self.requirements = requirements.flatten().collect();
+    }
+
+    /// Checks the encoder's media; called about once a second. Does nothing while the encoder is away.
+    fn look_at_health(&mut self) {
+        if self.session.shared.lock().state != Some(SessionState::Live) {
+            return;
+        }
+        let now = self.live.clock.monotonic();
+        let figures = self.session.hub.figures(now);
+        let verdicts = judge(&figures, &self.requirements, |code| self.watch.is_shown(code));
+        let news = self.watch.look(verdicts, now);
+        self.session.shared.lock().issues = self.watch.issues();
+        if let Some(news) = news {
+            self.report_health(news);
+        }
+    }
+
+    fn report_health(&self, news: HealthNews) {
+        let at = self.live.clock.now();
+        let names = |codes: &[IssueCode]| codes.iter().map(|code| code.as_str()).collect::<Vec<_>>();
+        let (appeared, cleared) = (names(&news.appeared), names(&news.cleared));
+        tracing::info!(session = %self.session.id, ?appeared, ?cleared, "stream health changed");
+        self.publish_event("stream.health", at, json!({"appeared": appeared, "cleared": cleared}));
+        let issues = news.issues.into_iter().map(issue_notice).collect();
+        self.notifier.notify(NoticeKind::Health(HealthNotice { appeared, cleared, issues }), at);
+    }
+
+    /// Records the end of the session. If the database is not available, retries go on in the background.
+    async fn record_end(&self, ended_at: UnixMillis, reason: EndReason) {
+        let (store, clock) = (self.live.store.clone(), self.live.clock.clone());
+        let ending = Ending { store, clock, session: self.session.id.clone(), ended_at, reason };
+        if !ending.record(TRIES_MAX, RETRY_WAIT).await {
+            self.live.runtime.spawn(ending.record_later());
+        }
+    }
+}
+
+/// Converts a wait to wall clock time.
+fn delayed(wait: Wait, now: Duration, wall_now: UnixMillis) -> Delayed {
+    let left = i64::try_from(millis(wait.until.saturating_sub(now))).unwrap_or(i64::MAX);
+    let at = UnixMillis(wall_now.0.saturating_add(left));
+    match wait.kind {
+        Pending::ToStart => Delayed::StartsAt(at),
+        Pending::ToStop => Delayed::StopsAt(at),
+    }
+}
+
+fn issue_notice(issue: Issue) -> IssueNotice {
+    IssueNotice { code: issue.code.as_str(), text: issue.text, platforms: issue.platforms }
+}
+
+/// An end to record.
+#[derive(Clone)]
+struct Ending {
+    store: Store,
+    clock: Clock,
+    session: SessionId,
+    ended_at: UnixMillis,
+    reason: EndReason,
+}
+
+impl Ending {
+    /// False when no attempt succeeded.
+    async fn record(&self, tries: u32, wait: Duration) -> bool {
+        for attempt in 1..=tries {
+            match self.store.end_session(&self.session, self.ended_at, self.reason).await {
+                Ok(()) => return true,
+                Err(error) => {
+                    tracing::error!(session = %self.session, attempt, %error, "cannot record the end of the session; retrying");
+                }
+            }
+            self.clock.sleep(wait).await;
+        }
+        false
+    }
+
+    async fn record_later(self) {
+        if self.record(LATER_TRIES_MAX, LATER_WAIT).await {
+            tracing::info!(session = %self.session, reason = %self.reason, "end of session recorded after retries");
+        } else {
+            tracing::error!(session = %self.session, "cannot record the end of the session; the next start closes it as interrupted");
+        }
+    }
+}
