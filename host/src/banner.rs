@@ -1,6 +1,7 @@
 //! The output of `satcast run` when it is ready: everything at the first start, five lines at later starts.
 //!
-//! Text only: no colour, no secrets; every address and path is complete, ready to be copied.
+//! Text only, without colour; every address and path is complete, ready to be copied. The one secret is the link of the first
+//! start, and only a terminal shows it.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,10 +10,9 @@ use std::time::Duration;
 
 use url::Url;
 
+use crate::first_link::FirstLink;
+use satcast_core::config::IngestAddresses;
 use satcast_web::api::VERSION;
-
-/// Encoders publish to this RTMP application.
-const RTMP_APP: &str = "live";
 
 /// Results of the start.
 #[derive(Clone, Debug)]
@@ -39,10 +39,12 @@ pub struct Facts {
     pub rtmp: SocketAddr,
     /// The RTMPS listener.
     pub rtmps: Option<SocketAddr>,
+    /// The servers for encoders.
+    pub ingest: IngestAddresses,
     /// The configured public address.
     pub public_url: Url,
-    /// There is no account yet.
-    pub first_run: bool,
+    /// The link for the first account; `None` when there is an account.
+    pub first_link: Option<FirstLink>,
     /// How long the start took.
     pub took: Duration,
 }
@@ -51,12 +53,12 @@ pub struct Facts {
 const ONLY_HERE: &str =
     "only this machine can connect; to open it set public_url, http.listen and ingest.rtmp_listen";
 
-/// The text for standard output; ends with a line end.
-pub fn render(facts: &Facts) -> String {
-    if facts.first_run { first(facts) } else { again(facts) }
+/// The text for standard output; ends with a line end. `is_terminal`: a person reads it, and no log keeps it.
+pub fn render(facts: &Facts, is_terminal: bool) -> String {
+    facts.first_link.as_ref().map_or_else(|| again(facts), |link| first(facts, link, is_terminal))
 }
 
-fn first(facts: &Facts) -> String {
+fn first(facts: &Facts, link: &FirstLink, is_terminal: bool) -> String {
     let mut text = headline();
     // Writing to a String cannot fail.
     let _ = writeln!(text);
@@ -73,17 +75,19 @@ fn first(facts: &Facts) -> String {
     if facts.http.ip().is_loopback() && facts.rtmp.ip().is_loopback() {
         let _ = writeln!(text, "             {ONLY_HERE}");
     }
-    let (command, base) = (&facts.command, base(facts));
+    let place = if is_terminal {
+        format!("with this link, which works once and for a day\n  {}", link.address.expose())
+    } else {
+        format!("with the link in this file, which works once and for a day\n  {}", link.file.display())
+    };
     let _ = write!(
         text,
-        "\nFirst run: make an account and a key, in another terminal\n  \
-         {command} account create me\n  \
-         {command} key create --account me --type permanent\n\n\
-         Then make a stream key with that key, and send video:\n  \
-         curl -H 'X-API-Key: KEY' -H 'Content-Type: application/json' -d '{{\"label\":\"first\"}}' {base}/api/streams\n  \
-         OBS        Server      {}\n             Stream key  streamKey of the answer\n  \
-         API docs   {base}/docs\n\n{}\n",
-        ingest_url(facts),
+        "\nFirst run: make your account {place}\n\n\
+         Then send video:\n  \
+         OBS        Server      {}\n             Stream key  in the dashboard\n  \
+         API docs   {}/docs\n\n{}\n",
+        facts.ingest.rtmp,
+        base(facts),
         ready(facts)
     );
     text
@@ -131,8 +135,8 @@ fn program(facts: &Facts) -> &str {
     facts.command.split(" --").next().unwrap_or("satcast")
 }
 
-/// Where the API answers: the public address, or the listener when the system chose its port.
-fn base(facts: &Facts) -> String {
+/// The address of the API and the dashboard: the public address, or the listener when the system chose its port.
+pub fn base(facts: &Facts) -> String {
     let configured = facts.public_url.port_or_known_default();
     if facts.http.ip().is_loopback() && configured != Some(facts.http.port()) {
         return format!("http://{}", facts.http);
@@ -140,18 +144,10 @@ fn base(facts: &Facts) -> String {
     facts.public_url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// The server address for encoders; the public host when the listener accepts on every address.
-pub fn ingest_url(facts: &Facts) -> String {
-    let port = facts.rtmp.port();
-    match facts.public_url.host_str() {
-        Some(host) if facts.rtmp.ip().is_unspecified() => format!("rtmp://{host}:{port}/{RTMP_APP}"),
-        _ => format!("rtmp://{}/{RTMP_APP}", facts.rtmp),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use satcast_core::secret::Redacted;
 
     fn facts() -> Facts {
         Facts {
@@ -166,22 +162,26 @@ mod tests {
             http: "127.0.0.1:8080".parse().unwrap(),
             rtmp: "127.0.0.1:1935".parse().unwrap(),
             rtmps: None,
+            ingest: IngestAddresses { rtmp: "rtmp://127.0.0.1:1935/live".into(), rtmps: None },
             public_url: "http://127.0.0.1:8080".parse().unwrap(),
-            first_run: true,
+            first_link: Some(FirstLink {
+                address: Redacted::new("http://127.0.0.1:8080/setup#inv_x".into()),
+                file: "/srv/x/setup-link".into(),
+            }),
             took: Duration::from_millis(180),
         }
     }
 
     #[test]
-    fn the_first_start_shows_every_path_and_the_next_commands() {
-        let text = render(&facts());
+    fn the_first_start_shows_every_path_and_the_next_steps() {
+        let text = render(&facts(), true);
         for part in [
             "none found, using defaults; write one: ./satcast config > satcast.toml",
             "/srv/x (created)",
             "SQLite, /srv/x/satcast.db",
             "rtmp    not loaded from /opt/drivers: hls: no file",
             ONLY_HERE,
-            "./satcast --data-dir /srv/x account create me",
+            "http://127.0.0.1:8080/setup#inv_x",
             "rtmp://127.0.0.1:1935/live",
             "http://127.0.0.1:8080/docs",
             &ready(&facts()),
@@ -189,11 +189,13 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains('\x1b'));
+        let text = render(&facts(), false);
+        assert!(text.contains("/srv/x/setup-link") && !text.contains("inv_x"), "a log keeps it: {text}");
     }
 
     #[test]
     fn the_second_start_is_five_lines() {
-        let text = render(&Facts { first_run: false, config: Some("satcast.toml".into()), ..facts() });
+        let text = render(&Facts { first_link: None, config: Some("satcast.toml".into()), ..facts() }, true);
         assert_eq!(text.lines().count(), 5, "{text}");
         assert!(text.ends_with(&format!("\n{}\n", ready(&facts()))), "{text}");
     }
@@ -206,11 +208,10 @@ mod tests {
             public_url: "https://live.example.com".parse().unwrap(),
             ..facts()
         };
-        assert_eq!(ingest_url(&open), "rtmp://live.example.com:1935/live");
-        let text = render(&open);
+        let text = render(&open, true);
         assert!(text.contains("https://live.example.com/docs") && !text.contains(ONLY_HERE));
         let free_port = Facts { http: "127.0.0.1:40123".parse().unwrap(), ..facts() };
-        assert!(render(&free_port).contains("http://127.0.0.1:40123/docs"));
+        assert!(render(&free_port, true).contains("http://127.0.0.1:40123/docs"));
     }
 
     #[test]

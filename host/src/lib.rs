@@ -10,4 +10,5 @@ pub mod banner;
 pub mod boot;
 pub mod cli;
 pub mod data_dir;
+pub mod first_link;
 pub mod logging;

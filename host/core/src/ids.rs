@@ -125,6 +125,8 @@ pub enum EndReason {
     InsufficientFunds,
     /// The stream key was rotated or the stream deleted.
     KeyRevoked,
+    /// An operator disabled the account.
+    AccountDisabled,
     /// The service was shut down.
     Shutdown,
     /// The service crashed; the next start ended the session at its last heartbeat.
@@ -135,13 +137,14 @@ pub enum EndReason {
 
 impl EndReason {
     /// Every reason, in the order of the declaration.
-    pub const ALL: [EndReason; 9] = [
+    pub const ALL: [EndReason; 10] = [
         EndReason::Unpublished,
         EndReason::Stopped,
         EndReason::MaxSats,
         EndReason::MaxDuration,
         EndReason::InsufficientFunds,
         EndReason::KeyRevoked,
+        EndReason::AccountDisabled,
         EndReason::Shutdown,
         EndReason::Interrupted,
         EndReason::Error,
@@ -156,6 +159,7 @@ impl EndReason {
             EndReason::MaxDuration => "max_duration",
             EndReason::InsufficientFunds => "insufficient_funds",
             EndReason::KeyRevoked => "key_revoked",
+            EndReason::AccountDisabled => "account_disabled",
             EndReason::Shutdown => "shutdown",
             EndReason::Interrupted => "interrupted",
             EndReason::Error => "error",

@@ -5,6 +5,7 @@ mod database;
 mod system;
 mod wallets;
 
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::banner::{self, Facts};
 use crate::data_dir::{self, DataDirError, DataDirLock};
+use crate::first_link::{FirstLinkError, first_link};
 pub use database::vault;
 use database::{DatabaseLock, open_store};
 use satcast_core::clock::Clock;
-use satcast_core::config::{Config, Loaded};
+use satcast_core::config::{Config, IngestAddresses, Loaded};
 use satcast_core::secret::VaultError;
 use satcast_drivers::{Drivers, HostParts, LoadOptions, RecordingParts, State};
 use satcast_live::ingest::{self, BindError, Listener};
@@ -59,6 +61,9 @@ pub enum BootError {
     /// The database.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// The link for the first account.
+    #[error("{0}")]
+    FirstLink(#[from] FirstLinkError),
     /// `[outbound] allow` or `[webhooks] allow_targets`.
     #[error("{0}")]
     Allow(#[from] AllowError),
@@ -148,8 +153,7 @@ impl Host {
         let server = Server::bind(&config.http, ServerLimits::within(open_files())).await?;
         system::look_at_certificate(&config.http, clock.now())?;
         let (guard, parts) = host_parts(&config, &clock, recordings.clone())?;
-        let sender = Sender::new(Targets::new(&config)?)?;
-        let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
+        let webhooks = Webhooks::new(store.clone(), Sender::new(Targets::new(&config)?)?, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let archive = archive::account(&store, &drivers, &recordings, &clock);
         let billing = Billing::new(store.clone(), clock.clone(), &config);
@@ -158,7 +162,7 @@ impl Host {
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files());
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
-        let facts = Facts {
+        let mut facts = Facts {
             command,
             config: loaded.file,
             data_dir: config.data_dir.clone(),
@@ -170,19 +174,14 @@ impl Host {
             http: server.local_addr(),
             rtmp: listener.local_addr()?,
             rtmps: listener.secure_addr()?,
+            ingest: ingest_addresses(&config, &listener)?,
             public_url: config.public_url.clone(),
-            first_run: store.count_accounts().await? == 0,
+            first_link: None,
             took: clock.monotonic().saturating_sub(began),
         };
+        facts.first_link = first_link(&store, &config, &banner::base(&facts), clock.now()).await?;
         let limits = api::Limits::beside(server.per_network(), listener.per_network());
-        let playback = Playback::new(
-            store.clone(),
-            live.clone(),
-            clock.clone(),
-            config.clone(),
-            &playback_secret,
-            limits.invalid_keys.clone(),
-        );
+        let playback = playback(&store, &live, &clock, &config, &playback_secret, &limits);
         charge_counted_bytes(&billing, &playback);
         let app = Arc::new(App {
             store: store.clone(),
@@ -196,6 +195,7 @@ impl Host {
             webhooks,
             clock,
             config,
+            ingest: facts.ingest.clone(),
             limits,
             known: Default::default(),
             key_uses: Default::default(),
@@ -290,6 +290,22 @@ async fn load_pages() -> Result<Arc<Pages>, BootError> {
     pages.map(Arc::new).map_err(|error| BootError::System(std::io::Error::other(error)))
 }
 
+fn playback(
+    store: &Store,
+    live: &Live,
+    clock: &Clock,
+    config: &Arc<Config>,
+    secret: &PlaybackSecret,
+    limits: &api::Limits,
+) -> Arc<Playback> {
+    let keys = limits.invalid_keys.clone();
+    Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), secret, keys)
+}
+
+fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {
+    Ok(IngestAddresses::new(&config.public_url, listener.local_addr()?, listener.secure_addr()?))
+}
+
 fn live_settings(config: &Config) -> Settings {
     Settings {
         reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
@@ -345,8 +361,13 @@ pub async fn run(
     // runs.
     let exe = PathBuf::from(RUNNING_IMAGE);
     let host = Host::start(loaded, command, exe).await?;
+    let mut out = std::io::stdout();
+    let text = banner::render(host.facts(), out.is_terminal());
     // Standard output may be closed; the service still runs.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), banner::render(host.facts()).as_bytes());
+    let _ = out.write_all(text.as_bytes());
+    if let Some(link) = host.facts().first_link.as_ref().filter(|_| !out.is_terminal()) {
+        tracing::info!(file = %link.file.display(), "first run: the link in this file makes the first account");
+    }
     let (http, rtmp) = host.addresses();
     tracing::info!(%http, %rtmp, version = api::VERSION, "ready");
     let drivers = host.app.drivers.clone();

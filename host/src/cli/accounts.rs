@@ -3,16 +3,15 @@
 use std::io::{self, Read as _};
 
 use super::{CliError, open_store, print};
+use crate::first_link::end_first_link;
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
-use satcast_core::ids::{DestinationId, Sats, UnixMillis};
-use satcast_core::secret::{KeyKind, Redacted, key_hash, new_api_key, new_invite_token, new_uid};
+use satcast_core::ids::{DestinationId, Sats};
+use satcast_core::secret::{KeyKind, Redacted, new_api_key, new_uid};
 use satcast_store::{AccountRecord, Actor, Caps, NewAccount, NewKey, Origin, Scopes, Store, StoreError};
+use satcast_web::auth::link::{link_address, new_link};
 use satcast_web::auth::password::{self, PASSWORD_BYTES_MAX};
 use satcast_web::auth::{NAME_CHARS_MAX, account_name};
-
-/// How long a link waits for somebody, in milliseconds.
-const INVITE_LIFE_MS: i64 = 24 * 60 * 60 * 1_000;
 
 pub(super) async fn create(
     config: &Config,
@@ -32,7 +31,9 @@ pub(super) async fn create(
     let store = open_store(config).await?;
     let account = NewAccount { name, password_hash, operator, initial_credit: config.initial_credit() };
     let id = store.create_account(&Origin::command(Clock::system().now()), account).await;
+    let ended = if operator && id.is_ok() { end_first_link(&store, config).await } else { Ok(()) };
     store.close().await;
+    ended.map_err(|error| CliError::Failed(error.to_string()))?;
     print(&format!("{}\n", id?))
 }
 
@@ -118,13 +119,12 @@ fn checked_name(name: &str) -> Result<String, CliError> {
 /// Prints a link by which one account can be made, once and within a day.
 pub(super) async fn invite(config: &Config, operator: bool) -> Result<(), CliError> {
     let store = open_store(config).await?;
-    let (token, origin) = (new_invite_token(), Origin::command(Clock::system().now()));
-    let expires_at = UnixMillis(origin.now.0.saturating_add(INVITE_LIFE_MS));
-    let made = store.create_invite(&origin, &key_hash(token.expose()), operator, expires_at).await;
+    let origin = Origin::command(Clock::system().now());
+    let (token, link) = new_link(origin.now);
+    let made = store.create_invite(&origin, &link.token_hash, operator, link.expires_at).await;
     store.close().await;
     made?;
-    // Behind the `#`, so that neither servers nor logs see the token.
-    print(&format!("{}/setup#{}\n", config.public_base(), token.expose()))
+    print(&format!("{}\n", link_address(config.public_base(), None, token.expose())))
 }
 
 /// Reads a password from standard input, without the line end.

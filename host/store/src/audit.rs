@@ -6,11 +6,9 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use crate::bounds::{Page, TimeRange};
-use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Page, Store, TimeRange};
 use satcast_core::ids::{AccountId, HOUR_MS, KeyId, LoginId, UnixMillis};
 
 /// Largest detail of an entry in bytes of its JSON. A larger one is left out, and the entry records that.
@@ -239,19 +237,25 @@ impl Store {
     /// Commits a change together with its entry, and publishes it on the account's event feed. Changes committed by
     /// another process do not appear on this feed.
     pub(crate) async fn commit_noted(&self, tx: Tx, noted: Noted) -> Result<()> {
+        self.commit_all(tx, vec![noted]).await
+    }
+
+    /// As [`Store::commit_noted`], for a transaction with any number of entries.
+    pub(crate) async fn commit_all(&self, tx: Tx, noted: Vec<Noted>) -> Result<()> {
         let committed = tx.commit().await;
         // Also after an error: a commit whose answer was lost may have succeeded.
         self.has_changed();
         committed?;
-        let Noted(entry) = noted;
-        if let Some(account) = entry.account_id {
-            let data = json!({
-                "auditId": entry.id,
-                "actor": {"type": entry.by.kind(), "id": entry.by.id()},
-                "target": {"type": entry.target_kind, "id": entry.target_id},
-                "detail": entry.detail,
-            });
-            self.0.feed.send(account, &entry.action, entry.at, data);
+        for Noted(entry) in noted {
+            if let Some(account) = entry.account_id {
+                let data = json!({
+                    "auditId": entry.id,
+                    "actor": {"type": entry.by.kind(), "id": entry.by.id()},
+                    "target": {"type": entry.target_kind, "id": entry.target_id},
+                    "detail": entry.detail,
+                });
+                self.0.feed.send(account, &entry.action, entry.at, data);
+            }
         }
         Ok(())
     }

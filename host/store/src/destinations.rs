@@ -3,11 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::audit::{Actor, Change, record};
-use crate::bounds::{Caps, Page};
-use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Caps, Lock, Page, Store};
 use satcast_core::ids::{AccountId, DestinationId, StreamId, UnixMillis};
 use satcast_core::secret::{new_playback_path, new_uid};
 

@@ -74,6 +74,9 @@ pub enum StoreError {
     /// A public key for a destination without playback.
     #[error("destination {0} has no playback; public keys belong to destinations with playback")]
     NoPlayback(DestinationId),
+    /// An operator disabled the account.
+    #[error("the account is disabled; ask the operator of the service")]
+    AccountDisabled,
     /// The password was changed between its check and the login.
     #[error("the password was changed during the login; log in again")]
     PasswordChanged,

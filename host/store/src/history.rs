@@ -1,10 +1,8 @@
 //! History: sessions and their destinations, bytes by hour, charges by time.
 
-use crate::bounds::{Page, TimeRange};
-use crate::engine::lock::Lock;
 use crate::engine::{self, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Page, Store, TimeRange};
 use satcast_core::ids::{AccountId, DestinationId, Msat, Sats, SessionId, StreamId, UnixMillis};
 
 /// The part of one destination in one ended session.

@@ -1,9 +1,8 @@
 //! Idempotent requests: a repeat gets the answer of the first one.
 
-use crate::engine::lock::Lock;
 use crate::engine::{self, Sql};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Store};
 use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_core::secret::{Redacted, new_uid};
 
@@ -22,7 +21,8 @@ pub struct IdempotentRequest {
 /// State of a request with an idempotency key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It is new: run it, then call [`Store::finish_request`] or [`Store::release_request`] with this name.
+    /// It is new: run it, then call [`Store::finish_request`] or [`Store::release_request`] with this name. A repeat of a request
+    /// whose process died has the name of the first one.
     New(String),
     /// It was completed with this answer.
     Done { status: u16, answer: Redacted<Vec<u8>> },
@@ -59,8 +59,10 @@ const INSERT: &str =
     "INSERT INTO idempotency (uid, account_id, request_hash, body_hash, created_ms) VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (account_id, request_hash) DO UPDATE SET uid = excluded.uid, body_hash = excluded.body_hash,
     status = NULL, answer_sealed = NULL, created_ms = excluded.created_ms";
+const AGAIN: &str = "UPDATE idempotency SET created_ms = $2 WHERE uid = $1";
 const FINISH: &str =
     "UPDATE idempotency SET status = $2, answer_sealed = $3 WHERE uid = $1 AND status IS NULL";
+const SUSPEND: &str = "UPDATE idempotency SET created_ms = created_ms - $2 WHERE uid = $1 AND status IS NULL";
 const RELEASE: &str = "DELETE FROM idempotency WHERE uid = $1 AND status IS NULL";
 
 /// Uid, hash of the body, status, sealed answer, time.
@@ -79,10 +81,15 @@ impl Store {
         let find = engine::query_as::<Row>(FIND).bind(account_id.0).bind(&request_hash[..]);
         let known = find.fetch_optional(&mut tx).await.map_err(&failed)?;
         let known = known.filter(|(.., created_ms)| *created_ms > too_old);
-        if let Some(row) = known
-            && let Some(begun) = self.known_request(row, request)?
-        {
-            return Ok(begun);
+        if let Some(row) = known {
+            let uid = row.0.clone();
+            if let Some(begun) = self.known_request(row, request)? {
+                return Ok(begun);
+            }
+            let again = engine::query(AGAIN).bind(&uid).bind(now.0);
+            again.execute(&mut tx).await.map_err(&failed)?;
+            tx.commit().await?;
+            return Ok(Begun::New(uid));
         }
         let count = engine::query_scalar(COUNT).bind(account_id.0).bind(too_old);
         let count: i64 = count.fetch_one(&mut tx).await.map_err(&failed)?;
@@ -102,6 +109,14 @@ impl Store {
         let finish =
             engine::query(FINISH).bind(name).bind(i64::from(status)).bind(self.0.vault.seal(name, answer));
         finish.execute(&mut tx).await.map_err(db("record the answer"))?;
+        tx.commit().await
+    }
+
+    /// Notes that the outcome of a request is unknown: the next try of it runs at once, under the same name.
+    pub async fn suspend_request(&self, name: &str) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let suspend = engine::query(SUSPEND).bind(name).bind(PENDING_MAX_MS);
+        suspend.execute(&mut tx).await.map_err(db("suspend the request"))?;
         tx.commit().await
     }
 

@@ -3,11 +3,9 @@
 use serde_json::json;
 
 use crate::audit::{Actor, Change, record};
-use crate::bounds::{Caps, Page};
-use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Caps, Lock, Page, Store, again};
 use satcast_core::ids::{AccountId, DestinationId, KeyId, LoginId, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_uid};
 
@@ -74,6 +72,8 @@ pub struct KeyRecord {
     pub last_used_at: Option<UnixMillis>,
     /// End of the login session that the key is bound to, unless the session is used.
     pub ends_at: Option<UnixMillis>,
+    /// Whether an operator disabled the account.
+    pub account_disabled: bool,
 }
 
 /// An API key to be stored.
@@ -124,8 +124,8 @@ const INSERT_KEY: &str =
     destination_id, label, created_ms, login_id)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id";
 const SELECT_KEY: &str = "SELECT k.id, k.account_id, k.kind, k.scopes, k.destination_id, k.prefix, k.last4,
-    k.last_used_ms, l.expires_ms FROM api_keys k LEFT JOIN destinations d ON d.id = k.destination_id
-    LEFT JOIN logins l ON l.id = k.login_id
+    k.last_used_ms, l.expires_ms, a.disabled_ms FROM api_keys k JOIN accounts a ON a.id = k.account_id
+    LEFT JOIN destinations d ON d.id = k.destination_id LEFT JOIN logins l ON l.id = k.login_id
     WHERE k.hash = $1 AND k.revoked_ms IS NULL AND d.deleted_ms IS NULL AND (k.login_id IS NULL OR l.id IS NOT NULL)";
 const TOUCH_KEY: &str = "UPDATE api_keys SET last_used_ms = $2
     WHERE id = $1 AND (last_used_ms IS NULL OR last_used_ms < $2)";
@@ -318,6 +318,7 @@ fn key_record(row: &Row) -> Result<KeyRecord> {
         last4: row.try_get("last4").map_err(&failed)?,
         last_used_at: row.try_get::<Option<i64>>("last_used_ms").map_err(&failed)?.map(UnixMillis),
         ends_at: row.try_get::<Option<i64>>("expires_ms").map_err(&failed)?.map(UnixMillis),
+        account_disabled: row.try_get::<Option<i64>>("disabled_ms").map_err(&failed)?.is_some(),
     })
 }
 

@@ -9,7 +9,6 @@ mod accounts;
 mod address;
 mod archives;
 mod audit;
-mod bounds;
 mod charges;
 mod destinations;
 mod engine;
@@ -18,6 +17,7 @@ mod history;
 mod idempotency;
 mod keys;
 mod ledger;
+mod links;
 mod logins;
 mod open;
 mod playback;
@@ -31,7 +31,7 @@ mod tests;
 mod wallets;
 mod webhooks;
 
-pub use accounts::{AccountRecord, NewAccount};
+pub use accounts::{AccountChange, AccountRecord, AccountView, NewAccount};
 pub use address::{Address, Server};
 pub use archives::recoveries::{AskedRecovery, OpenedRecovery, RecoveryBegun};
 pub use archives::state::ArchiveState;
@@ -39,7 +39,6 @@ pub use archives::{
     ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, KnownArchive, Recorded, RecordedDestination,
 };
 pub use audit::{Actor, AuditEntry, AuditFilter, By, Change, Origin};
-pub use bounds::{Caps, Page, TimeRange};
 pub use charges::overage::{
     Decide, HourDecision, HourFacts, HourOutcome, HourTerms, OveragePart, Served, ServingSession,
 };
@@ -54,11 +53,12 @@ pub use idempotency::{Begun, IdempotentRequest};
 pub use keys::{KeyRecord, KeyView, NewKey, Scopes};
 pub use ledger::TransferKind;
 pub use ledger::check::{LedgerFault, LedgerReport};
+pub use links::{LinkRecord, NewLink};
 pub use logins::{LoginRecord, NewLogin};
 pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
 pub use sessions::{NewSession, SessionRecord, Terms};
-pub use store::Store;
+pub use store::{Caps, Page, Store, TimeRange};
 pub use streams::{
     LimitChange, LimitsChange, NewStream, StreamChange, StreamLimits, StreamRecord, StreamView,
 };

@@ -1,20 +1,18 @@
-//! Login sessions, and invite links for new accounts.
+//! Login sessions.
 
 use serde_json::json;
 
-use crate::accounts::{AccountRecord, NewAccount, account_record, insert_account};
-use crate::audit::{self, Actor, By, Change, Origin, record};
-use crate::engine::lock::Lock;
+use crate::accounts::{AccountRecord, END_LOGINS, account_record};
+use crate::audit::{Actor, By, Change, Origin, record};
 use crate::engine::{self, Row, Sql};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::links::END_LINKS;
+use crate::store::{Lock, Store};
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::secret::Redacted;
 
 /// Most sessions of one account; another one ends the oldest.
 pub(crate) const LOGINS_PER_ACCOUNT_MAX: i64 = 50;
-/// Most unused links.
-pub(crate) const INVITES_MAX: i64 = 100;
 
 /// A new session.
 #[derive(Clone, Debug)]
@@ -40,9 +38,11 @@ pub struct LoginRecord {
     pub last_used_at: UnixMillis,
     /// When it expires unless it is used.
     pub expires_at: UnixMillis,
+    /// Whether an operator disabled the account.
+    pub account_disabled: bool,
 }
 
-const PASSWORD_HASH: &str = "SELECT password_hash FROM accounts WHERE id = $1";
+const PASSWORD_HASH: &str = "SELECT password_hash, disabled_ms FROM accounts WHERE id = $1";
 /// Rows that another login is deleting are skipped.
 const PRUNE: Sql = Sql {
     sqlite: "DELETE FROM logins WHERE expires_ms <= $1",
@@ -54,36 +54,39 @@ const INSERT: &str =
     VALUES ($1, $2, $3, $4, $4, $5) RETURNING id";
 const CUT: &str = "DELETE FROM logins WHERE account_id = $1 AND id NOT IN
     (SELECT id FROM logins WHERE account_id = $1 ORDER BY id DESC LIMIT $2)";
-const BY_HASH: &str = "SELECT id, account_id, client, created_ms, last_used_ms, expires_ms FROM logins
-    WHERE token_hash = $1 AND expires_ms > $2";
+macro_rules! select_login {
+    ($rest:literal) => {
+        concat!(
+            "SELECT l.id, l.account_id, l.client, l.created_ms, l.last_used_ms, l.expires_ms, a.disabled_ms ",
+            "FROM logins l JOIN accounts a ON a.id = l.account_id WHERE ",
+            $rest
+        )
+    };
+}
+const BY_HASH: &str = select_login!("l.token_hash = $1 AND l.expires_ms > $2");
 const RENEW: &str = "UPDATE logins SET last_used_ms = $2, expires_ms = $3 WHERE id = $1";
-const OF_ACCOUNT: &str = "SELECT id, account_id, client, created_ms, last_used_ms, expires_ms FROM logins
-    WHERE account_id = $1 AND expires_ms > $2 ORDER BY id DESC";
+const OF_ACCOUNT: &str = select_login!("l.account_id = $1 AND l.expires_ms > $2 ORDER BY l.id DESC");
 const END: &str = "DELETE FROM logins WHERE id = $1 AND account_id = $2 RETURNING id";
-const END_ALL: &str = "DELETE FROM logins WHERE account_id = $1";
-const ACCOUNT: &str = "SELECT id, name, password_hash, operator, created_ms FROM accounts WHERE id = $1";
+const ACCOUNT: &str =
+    "SELECT id, name, password_hash, operator, created_ms, disabled_ms FROM accounts WHERE id = $1";
 const PASSWORD: &str = "UPDATE accounts SET password_hash = $2 WHERE id = $1 RETURNING id";
-const PRUNE_INVITES: &str = "DELETE FROM invites WHERE expires_ms <= $1";
-const COUNT_INVITES: &str = "SELECT COUNT(*) FROM invites";
-const INVITE: &str =
-    "INSERT INTO invites (token_hash, operator, created_ms, expires_ms) VALUES ($1, $2, $3, $4)
-    RETURNING id";
-const USE_INVITE: &str = "DELETE FROM invites WHERE token_hash = $1 AND expires_ms > $2 RETURNING operator";
 
 impl Store {
     /// Starts a session for the account of the origin; deletes expired sessions of all accounts.
     ///
     /// # Errors
-    /// [`StoreError::PasswordChanged`] if the checked hash is no longer the account's.
+    /// [`StoreError::PasswordChanged`] if the checked hash is no longer the account's; [`StoreError::AccountDisabled`].
     pub async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId> {
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let failed = db("begin the login session");
-        if let Some(verified) = &login.verified {
-            let hash = engine::query_scalar(PASSWORD_HASH).bind(account.0).fetch_optional(&mut tx).await;
-            let hash: Option<Option<String>> = hash.map_err(&failed)?;
-            if hash.flatten().as_ref() != Some(verified.expose()) {
-                return Err(StoreError::PasswordChanged);
-            }
+        let known = engine::query_as(PASSWORD_HASH).bind(account.0).fetch_optional(&mut tx).await;
+        let known: Option<(Option<String>, Option<i64>)> = known.map_err(&failed)?;
+        let (hash, disabled_ms) = known.ok_or(StoreError::NotFound("account"))?;
+        if login.verified.as_ref().is_some_and(|verified| hash.as_ref() != Some(verified.expose())) {
+            return Err(StoreError::PasswordChanged);
+        }
+        if disabled_ms.is_some() {
+            return Err(StoreError::AccountDisabled);
         }
         engine::query(PRUNE).bind(origin.now.0).execute(&mut tx).await.map_err(&failed)?;
         let id = engine::query_scalar(INSERT)
@@ -143,7 +146,7 @@ impl Store {
         row.and_then(|row| row.map(account_record).transpose()).map_err(db("read the account"))
     }
 
-    /// Changes the password of an account and ends all its sessions.
+    /// Changes the password of an account, and ends all its sessions and its login link.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -153,67 +156,13 @@ impl Store {
         let changed = engine::query(PASSWORD).bind(actor.account.0).bind(hash.expose());
         let changed = changed.fetch_optional(&mut tx).await.map_err(&failed)?;
         changed.ok_or(StoreError::NotFound("account"))?;
-        let ended = engine::query(END_ALL).bind(actor.account.0).execute(&mut tx).await.map_err(&failed)?;
+        let ended =
+            engine::query(END_LOGINS).bind(actor.account.0).execute(&mut tx).await.map_err(&failed)?;
+        engine::query(END_LINKS).bind(actor.account.0).execute(&mut tx).await.map_err(&failed)?;
         let detail = json!({"endedSessions": ended});
         let change = Change::new("account.password_changed", "account", actor.account.0, detail);
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
-    }
-
-    /// Stores a link that creates one account until `expires_at`.
-    ///
-    /// # Errors
-    /// [`StoreError::CapReached`].
-    pub async fn create_invite(
-        &self,
-        origin: &Origin,
-        hash: &[u8; 32],
-        operator: bool,
-        expires_at: UnixMillis,
-    ) -> Result<()> {
-        let mut tx = self.begin_holding(Lock::Invites).await?;
-        let failed = db("create the link");
-        engine::query(PRUNE_INVITES).bind(origin.now.0).execute(&mut tx).await.map_err(&failed)?;
-        let count: i64 = engine::query_scalar(COUNT_INVITES).fetch_one(&mut tx).await.map_err(&failed)?;
-        if count >= INVITES_MAX {
-            return Err(StoreError::CapReached { what: "unused links", limit: INVITES_MAX });
-        }
-        let id: i64 = engine::query_scalar(INVITE)
-            .bind(&hash[..])
-            .bind(i64::from(operator))
-            .bind(origin.now.0)
-            .bind(expires_at.0)
-            .fetch_one(&mut tx)
-            .await
-            .map_err(&failed)?;
-        let detail = json!({"operator": operator, "expiresAt": expires_at.0});
-        let noted =
-            audit::insert(&mut tx, None, origin, Change::new("invite.created", "invite", id, detail)).await?;
-        self.commit_noted(tx, noted).await
-    }
-
-    /// Creates the account of a link and uses the link up. The link decides whether the account has operator rights.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] for a link that is unknown, used or expired; [`StoreError::NameTaken`], which keeps the
-    /// link.
-    pub async fn use_invite(
-        &self,
-        origin: &Origin,
-        hash: &[u8; 32],
-        mut account: NewAccount,
-    ) -> Result<AccountId> {
-        let mut tx = self.begin().await?;
-        let used: Option<i64> = engine::query_scalar(USE_INVITE)
-            .bind(&hash[..])
-            .bind(origin.now.0)
-            .fetch_optional(&mut tx)
-            .await
-            .map_err(db("use the link"))?;
-        account.operator = used.ok_or(StoreError::NotFound("link"))? != 0;
-        let (id, noted) = insert_account(&mut tx, origin, account).await?;
-        self.commit_noted(tx, noted).await?;
-        Ok(id)
     }
 }
 
@@ -225,5 +174,6 @@ fn login_record(row: &Row) -> sqlx::Result<LoginRecord> {
         created_at: UnixMillis(row.try_get("created_ms")?),
         last_used_at: UnixMillis(row.try_get("last_used_ms")?),
         expires_at: UnixMillis(row.try_get("expires_ms")?),
+        account_disabled: row.try_get::<Option<i64>>("disabled_ms")?.is_some(),
     })
 }

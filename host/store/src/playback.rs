@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 
-use crate::engine::lock::again;
 use crate::engine::{self, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Store, again};
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, KeyId, StreamId, UnixMillis};
 
-/// A destination that viewers can play; neither it nor its stream is deleted.
+/// A destination that viewers can play; neither it nor its stream is deleted, and its account is not disabled.
 #[derive(Clone, PartialEq)]
 pub struct PlaybackRecord {
     pub destination_id: DestinationId,
@@ -59,8 +58,9 @@ macro_rules! select_playback {
         concat!(
             "SELECT d.id, d.uid, d.stream_id, d.kind, s.account_id, s.label, d.playback_path, d.enabled, d.config_sealed",
             $columns_and_tables,
-            " JOIN streams s ON s.id = d.stream_id WHERE d.playback_path IS NOT NULL ",
-            "AND d.deleted_ms IS NULL AND s.deleted_ms IS NULL AND ",
+            " JOIN streams s ON s.id = d.stream_id JOIN accounts a ON a.id = s.account_id ",
+            "WHERE d.playback_path IS NOT NULL AND d.deleted_ms IS NULL AND s.deleted_ms IS NULL ",
+            "AND a.disabled_ms IS NULL AND ",
             $condition
         )
     };

@@ -1,9 +1,8 @@
 //! Live sessions.
 
-use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Store, again};
 use crate::webhooks::events::{session_ended, session_started, stream_bytes};
 use satcast_core::ids::{EndReason, Msat, SessionId, StreamId, UnixMillis};
 

@@ -3,12 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::audit::{Actor, Change, record};
-use crate::bounds::{Caps, Page};
 use crate::destinations::NewDestination;
-use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Caps, Lock, Page, Store};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
 use satcast_core::networks::Networks;
 use satcast_core::secret::{Redacted, key_hash, new_uid};
@@ -34,6 +32,8 @@ pub struct StreamRecord {
     pub limits: StreamLimits,
     /// Networks from which its stream key may be used.
     pub allowed: Networks,
+    /// Whether an operator disabled the account.
+    pub account_disabled: bool,
 }
 
 /// A stream with data for its owner only.
@@ -97,7 +97,8 @@ macro_rules! select_view {
         concat!(
             "SELECT s.id, s.uid, s.account_id, s.label, s.key_sealed, s.max_sats, s.max_duration_minutes, ",
             "s.created_ms, s.allowed_addresses, (SELECT e.end_reason FROM sessions e WHERE e.stream_id = s.id AND e.ended_ms IS NOT NULL ",
-            "ORDER BY e.started_ms DESC, e.id DESC LIMIT 1) AS last_end_reason FROM streams s WHERE ",
+            "ORDER BY e.started_ms DESC, e.id DESC LIMIT 1) AS last_end_reason, a.disabled_ms ",
+            "FROM streams s JOIN accounts a ON a.id = s.account_id WHERE ",
             $rest
         )
     };
@@ -109,9 +110,10 @@ const SELECT_VIEW: &str = select_view!("s.account_id = $1 AND s.id = $2 AND s.de
 macro_rules! select_stream {
     ($condition:literal) => {
         concat!(
-            "SELECT id, account_id, label, max_sats, max_duration_minutes, created_ms, allowed_addresses FROM streams WHERE ",
+            "SELECT s.id, s.account_id, s.label, s.max_sats, s.max_duration_minutes, s.created_ms, ",
+            "s.allowed_addresses, a.disabled_ms FROM streams s JOIN accounts a ON a.id = s.account_id WHERE s.",
             $condition,
-            " AND deleted_ms IS NULL"
+            " AND s.deleted_ms IS NULL"
         )
     };
 }
@@ -368,5 +370,6 @@ fn stream_record(row: &Row) -> sqlx::Result<StreamRecord> {
         },
         // An unreadable list allows no network.
         allowed: Networks::from_text(&allowed).map_err(|error| sqlx::Error::Decode(error.into()))?,
+        account_disabled: row.try_get::<Option<i64>>("disabled_ms")?.is_some(),
     })
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use poem::endpoint::{make, make_sync};
+use poem::error::NotFoundError;
 use poem::web::Redirect;
 use poem::{Endpoint, Request, Response, Route};
 
 use crate::api::{self, App};
 use crate::base::{ApiError, Middleware};
-use crate::pages::Pages;
+use crate::pages::{DASHBOARD_PATHS, Pages};
 use crate::playback::{PREFIX, Playback};
 use crate::watch::{self, Watch};
 
@@ -24,14 +25,21 @@ impl Site {
     pub fn new(app: Arc<App>, pages: Arc<Pages>) -> Self {
         let playback = app.playback.clone();
         let (watch, watched, counted) = (Arc::new(Watch::of(&pages)), playback.clone(), playback.clone());
-        let (assets, reference) = (pages.clone(), pages.clone());
-        let routes = Route::new()
+        let (assets, reference, texts, others) = (pages.clone(), pages.clone(), pages.clone(), pages.clone());
+        let dashboard = DASHBOARD_PATHS.iter().fold(Route::new(), |routes, path| {
+            let pages = pages.clone();
+            routes.at(path, poem::get(make_sync(move |request: Request| pages.dashboard(&request))))
+        });
+        let routes = dashboard
             .at("/watch/:path", poem::get(make(move |request| page(watch.clone(), watched.clone(), request))))
             .at("/watch/:path/viewers", poem::get(make(move |request| viewers(counted.clone(), request))))
             .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))))
             .at("/docs", poem::get(make(move |request| documentation(reference.clone(), request))))
+            .at("/licenses", poem::get(make(move |request| licences(texts.clone(), request))))
             .at("/manual", poem::get(make_sync(|_| Redirect::temporary("/manual/"))))
-            .at("/manual/*path", poem::get(make(move |request| manual(pages.clone(), request))));
+            .at("/manual/*path", poem::get(make(move |request| manual(pages.clone(), request))))
+            // Every other path. `/*` would take `/` as well.
+            .at("/<.+>", make(move |request| unknown(others.clone(), request)));
         Self { middleware: api::endpoint(app, routes), playback }
     }
 }
@@ -68,6 +76,16 @@ async fn asset(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
 /// The API reference.
 async fn documentation(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
     Ok(pages.reference(&request)?)
+}
+
+/// The licences of the packages in the pages.
+async fn licences(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
+    Ok(pages.licences(&request)?)
+}
+
+/// An address that nothing else has.
+async fn unknown(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
+    pages.unknown(&request).ok_or_else(|| NotFoundError.into())
 }
 
 /// A page of the manual.

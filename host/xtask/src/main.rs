@@ -21,6 +21,7 @@ mod setup;
 mod soak;
 mod symbols;
 mod test;
+mod tour;
 mod web;
 mod workspace;
 
@@ -38,6 +39,7 @@ cargo xtask <command>
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
   docs [--release]           write the documents that are made from sources (a check compares them), build the manual
   release VERSION            write VERSION, date its section of the changelog, commit, tag
+  tour                       write the screenshots of docs/dashboard.md with the built dashboard
   dist                       build a release, pack it with its checksum into target/dist
   map [ARGS]                 count lines, files, types and import circles of the product, with --root PATH those of another checkout;
                              with --circles name the files of each circle
@@ -72,6 +74,7 @@ fn dispatch(args: &[String]) -> Result<(), String> {
         "openapi" => openapi::run(rest),
         "docs" => write_docs(build::Profile::from_args(rest)?),
         "release" => release::run(rest),
+        "tour" => none_left(rest).and_then(|()| tour::run()),
         "dist" => none_left(rest).and_then(|()| dist::run()),
         "map" => map::run(rest),
         "bench" => bench::run(rest),

@@ -25,7 +25,7 @@ const FILES: [&str; 5] = [
     "theme/manual.js",
 ];
 /// Images that documents may show.
-const IMAGES: [&str; 2] = ["png", "svg"];
+const IMAGES: [&str; 3] = ["png", "svg", "webp"];
 /// Largest file in bytes: the service starts without its pages when one is larger.
 const FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Files of the repository that the service shows: path and address.

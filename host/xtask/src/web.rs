@@ -44,6 +44,8 @@ pub(crate) fn check() -> Result<(), String> {
         let mut node = process::command("node");
         process::run(node.current_dir(workspace::root().join(SOURCES)).args(arguments))
     };
+    // Writes the types of the API document, which the sources use.
+    node(&["types.mjs"])?;
     node(&["node_modules/typescript/bin/tsc", "--noEmit"])?;
-    node(&["--test", "licences.test.mjs", "watch.test.mjs"])
+    node(&["--test"])
 }

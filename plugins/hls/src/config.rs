@@ -14,24 +14,23 @@ pub const DVR_SECONDS_MAX: u32 = WINDOW_SECONDS_MAX;
 pub const ORIGINS_MAX: usize = 32;
 pub const ORIGIN_BYTES_MAX: usize = 256;
 
-/// Configuration of a destination of type `self-hosted`. Changes apply at once to a live stream. A change of
-/// `lowLatency` starts new segments, and viewers cannot go back beyond that point.
+/// Viewers play the stream on the player page or on your website. Changes apply at once to a live stream.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(extend("x-platform" = {
+#[schemars(extend("x-order" = ["dvrSeconds", "lowLatency", "allowedOrigins"], "x-platform" = {
     "keyframeSeconds": 2, "keyframeSecondsMax": 4, "keyframeWhy": "viewers are at least three keyframe intervals behind", "needsVideo": false
 }))]
 pub struct Config {
-    /// How far back viewers can go, in seconds; 0 = no rewind, and nothing is written to disk.
+    /// How far back viewers can go. 0 turns rewind off, and nothing is written to disk.
     #[serde(default = "dvr_seconds_default", deserialize_with = "integer")]
     #[schemars(with = "u32", extend("maximum" = DVR_SECONDS_MAX))]
     pub dvr_seconds: u32,
-    /// Low latency: viewers are about two seconds behind instead of six or more. Their players request each part of
-    /// half a second, which is four times as many requests.
+    /// Viewers are about two seconds behind instead of six or more, and their players send four times as many
+    /// requests. A change during a live stream starts new segments: viewers cannot go back beyond that point.
     #[serde(default)]
     pub low_latency: bool,
-    /// Origins of sites whose pages may play the stream, as browsers send them: https://example.org or
-    /// https://example.org:8443. Empty = all.
+    /// Websites whose pages may play the stream, such as https://example.org or https://example.org:8443. Leave it
+    /// empty to allow all.
     #[serde(default)]
     #[schemars(extend("maxItems" = ORIGINS_MAX, "x-origins" = true), inner(length(max = ORIGIN_BYTES_MAX)))]
     pub allowed_origins: Vec<String>,

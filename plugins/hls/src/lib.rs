@@ -23,7 +23,6 @@
 //! Invariants: a playlist names only published assets; a name never returns with other bytes; neither media nor the
 //! disk ends an opening with an error; everything held is bounded by `limits`.
 
-mod clock;
 mod config;
 mod disk;
 mod folder;

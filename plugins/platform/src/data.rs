@@ -63,9 +63,9 @@ pub fn platform(name: &str) -> Option<&'static Platform> {
 }
 
 impl Platform {
-    /// Limits and the way to the key, for people.
+    /// Limits, for people.
     pub fn description(&self) -> String {
-        let mut text = format!("Stream to {}. The key: {}.", self.title, self.key_help_text());
+        let mut text = format!("Stream to {}.", self.title);
         // Writing to a String cannot fail.
         let _ = write!(text, " Video: {}", self.video_codecs.join(", "));
         if let Some(kbps) = self.video_kbps_max {
@@ -103,9 +103,9 @@ impl Platform {
     /// Description of the field `server`.
     pub fn server_description(&self) -> String {
         match (&self.server, &self.server_help) {
-            (Some(server), _) => format!(
-                "Address to publish to, without the key. Default: {server}. Any other address is used unchanged."
-            ),
+            (Some(_), _) => {
+                "Address to publish to, without the key. Leave it empty for the usual server.".to_owned()
+            }
             (None, Some(help)) => format!("Address to publish to, without the key. {help}"),
             (None, None) => "Address to publish to, without the key.".to_owned(),
         }

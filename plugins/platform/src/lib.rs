@@ -197,7 +197,8 @@ fn dest_type(platform: &Platform) -> DestType {
     let schema = &mut kind.schema;
     schema["title"] = json!(platform.title);
     schema["description"] = json!(platform.description());
-    schema["properties"]["key"]["description"] = json!(format!("Stream key: {}.", platform.key_help_text()));
+    schema["properties"]["key"]["description"] =
+        json!(format!("Where to find it: {}.", platform.key_help_text()));
     let server = &mut schema["properties"]["server"];
     server["description"] = json!(platform.server_description());
     match &platform.server {
@@ -288,9 +289,11 @@ mod tests {
             notes: Some("On Sundays.".into()),
             ..platform("twitch").unwrap().clone()
         };
-        let text = "Stream to Church TV. The key: ask the sexton (https://a.example). Video: h264, hevc up to 6000 kbit/s, \
-                    a keyframe every 2 s (4 s at most), at most 60 frames per second, no B-frames. Audio: aac up to 320 \
-                    kbit/s. On Sundays.";
-        assert_eq!(dest_type(&church).schema["description"], text);
+        let text = "Stream to Church TV. Video: h264, hevc up to 6000 kbit/s, a keyframe every 2 s (4 s at most), at most 60 \
+                    frames per second, no B-frames. Audio: aac up to 320 kbit/s. On Sundays.";
+        let schema = dest_type(&church).schema;
+        assert_eq!(schema["description"], text);
+        let key = "Where to find it: ask the sexton (https://a.example).";
+        assert_eq!(schema["properties"]["key"]["description"], key);
     }
 }

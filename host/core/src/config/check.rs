@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use super::ingest::is_local;
 use super::{BillingMode, Config, ConfigError, wallet};
 use crate::secret::Vault;
 
@@ -232,10 +233,8 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
     );
     let open = !config.http.listen.ip().is_loopback();
     let https = config.http.https().is_some();
-    let local =
-        config.public_url.host_str().is_some_and(|host| matches!(host, "127.0.0.1" | "localhost" | "[::1]"));
     warn(
-        open && local,
+        open && is_local(&config.public_url),
         "http.listen is open to other machines, but public_url names this one only; set public_url",
     );
     warn(

@@ -6,6 +6,7 @@
 mod archive;
 mod check;
 mod driver;
+mod ingest;
 mod load;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use url::Url;
 
 pub use archive::ARCHIVE_TABLE;
 pub use driver::{DriverSettings, Isolation, ProcessLimits, QueueLimits, SPOOL_MB_DEFAULT};
+pub use ingest::IngestAddresses;
 pub use load::nearest;
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use value::AllowEntry;
@@ -36,6 +38,8 @@ pub const DEFAULT_TOML: &str = include_str!("default.toml");
 const DATABASE_FILE_NAME: &str = "satcast.db";
 /// Name of the key file inside the data folder.
 const KEY_FILE_NAME: &str = "secret.key";
+/// Name of the file inside the data folder with the link that makes the first account.
+const SETUP_LINK_FILE_NAME: &str = "setup-link";
 /// Name of the drivers folder beside the binary.
 const DRIVERS_FOLDER_NAME: &str = "drivers";
 
@@ -328,6 +332,11 @@ impl Config {
         self.data_dir.join(KEY_FILE_NAME)
     }
 
+    /// The file with the link that makes the first account; there is none once an account exists.
+    pub fn setup_link_file(&self) -> PathBuf {
+        self.data_dir.join(SETUP_LINK_FILE_NAME)
+    }
+
     /// The drivers folder, by default beside the running binary.
     pub fn drivers_dir(&self) -> PathBuf {
         let beside_binary = || {
@@ -356,6 +365,17 @@ impl Config {
             BillingMode::Off => Msat(0),
             BillingMode::Credit | BillingMode::Wallet => {
                 Sats(self.billing.low_balance_sats).to_msat().unwrap_or(Msat(0))
+            }
+        }
+    }
+
+    /// Price of an attempt to upload a failed recording again; zero when the service is free of charge.
+    pub fn recovery_fee(&self) -> Msat {
+        match self.billing.mode {
+            BillingMode::Off => Msat(0),
+            // The check refuses prices that would overflow.
+            BillingMode::Credit | BillingMode::Wallet => {
+                Sats(self.pricing.archive_recovery_sats).to_msat().unwrap_or(Msat(0))
             }
         }
     }

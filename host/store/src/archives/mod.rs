@@ -7,11 +7,9 @@ use serde_json::{Value, json};
 
 use crate::archives::state::ArchiveState;
 use crate::audit::{self, Actor, By, Change};
-use crate::bounds::Page;
-use crate::engine::lock::Lock;
 use crate::engine::{self, Query, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Page, Store};
 use crate::webhooks::EventType;
 use crate::webhooks::events::{EVENT_ERROR_CHARS_MAX, emit_of_session};
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};

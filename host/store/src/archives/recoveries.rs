@@ -8,11 +8,10 @@ use serde_json::json;
 use crate::archives::state::ArchiveState;
 use crate::audit::{Actor, Change, record};
 use crate::charges::{KIND_REFUND, Posting, post, reverse, take};
-use crate::engine::lock::Lock;
 use crate::engine::{self, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::balance;
-use crate::store::Store;
+use crate::store::{Lock, Store};
 use satcast_core::ids::{DestinationId, Msat, UnixMillis};
 
 /// A retry that was requested from the driver, and whose answer is not recorded.

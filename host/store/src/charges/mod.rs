@@ -7,12 +7,10 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use crate::bounds::Page;
-use crate::engine::lock::Lock;
 use crate::engine::{self, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::{AMOUNT_MSAT_MAX, balance};
-use crate::store::Store;
+use crate::store::{Lock, Page, Store};
 use crate::webhooks::EventType;
 use crate::webhooks::events::{NewEvent, emit};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
@@ -89,6 +87,8 @@ pub struct StatementEntry {
     /// Above zero if the account received it, below if it paid.
     pub amount: Msat,
     pub session: Option<SessionId>,
+    /// The stream of the session or of the destination.
+    pub stream: Option<StreamId>,
     pub destination: Option<DestinationId>,
     /// The session's minute, from 0.
     pub minute: Option<i64>,
@@ -137,7 +137,8 @@ const STARVED: &str = "SELECT COUNT(*) FROM sessions e JOIN streams s ON s.id = 
     AND e.end_reason = $2
     AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.credit_id = l.id AND t.created_ms >= e.ended_ms - 10000)";
 /// Two lists that an index has in order. A single condition would sort every transfer of the account.
-const STATEMENT: &str = "SELECT * FROM (SELECT t.id, t.created_ms, t.kind, t.amount_msat, t.session_id,
+const STATEMENT: &str = "SELECT own.*, COALESCE(e.stream_id, d.stream_id) FROM (
+    SELECT * FROM (SELECT t.id, t.created_ms, t.kind, t.amount_msat, t.session_id,
     t.destination_id, t.minute, t.hour_ms, t.idem FROM transfers t
     WHERE t.credit_id = (SELECT l.id FROM ledger_accounts l WHERE l.account_id = $1) AND t.id < $2
     ORDER BY t.id DESC LIMIT $3) AS got
@@ -145,7 +146,9 @@ const STATEMENT: &str = "SELECT * FROM (SELECT t.id, t.created_ms, t.kind, t.amo
     t.destination_id, t.minute, t.hour_ms, t.idem FROM transfers t
     WHERE t.debit_id = (SELECT l.id FROM ledger_accounts l WHERE l.account_id = $1) AND t.id < $2
     ORDER BY t.id DESC LIMIT $3) AS paid
-    ORDER BY 1 DESC LIMIT $3";
+    ORDER BY 1 DESC LIMIT $3) AS own
+    LEFT JOIN sessions e ON e.id = own.session_id LEFT JOIN destinations d ON d.id = own.destination_id
+    ORDER BY own.id DESC";
 /// Recordings of an account, deleted ones included, from one id to another.
 const RECORDING_NAMES: &str =
     "SELECT id, file_name FROM archives WHERE account_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id";
@@ -372,8 +375,9 @@ impl Store {
     }
 }
 
-/// Id, time, kind, amount, session, destination, minute, hour, name of the transfer.
-type EntryRow = (i64, i64, String, i64, Option<String>, Option<i64>, Option<i64>, Option<i64>, String);
+/// Id, time, kind, amount, session, destination, minute, hour, name of the transfer, stream.
+type EntryRow =
+    (i64, i64, String, i64, Option<String>, Option<i64>, Option<i64>, Option<i64>, String, Option<i64>);
 
 /// The recording whose retry was paid or refunded by the transfer of this name.
 fn recovered(idem: &str) -> Option<i64> {
@@ -382,7 +386,7 @@ fn recovered(idem: &str) -> Option<i64> {
 }
 
 fn entry(row: EntryRow, names: &HashMap<i64, String>) -> StatementEntry {
-    let (id, at, kind, amount, session, destination, minute, hour, idem) = row;
+    let (id, at, kind, amount, session, destination, minute, hour, idem, stream) = row;
     StatementEntry {
         file_name: recovered(&idem).and_then(|recording| names.get(&recording).cloned()),
         id,
@@ -390,6 +394,7 @@ fn entry(row: EntryRow, names: &HashMap<i64, String>) -> StatementEntry {
         kind,
         amount: Msat(amount),
         session: session.map(SessionId),
+        stream: stream.map(StreamId),
         destination: destination.map(DestinationId),
         minute,
         hour: hour.map(UnixMillis),

@@ -1,13 +1,11 @@
 //! Playback above the allowance. One pass over an account's clock hour is one transaction. The bytes that the pass has
 //! counted, its charges and its waived amounts change together, so that a crash repeats and loses nothing.
 
-use crate::bounds::TimeRange;
 use crate::charges::{self, Posting, Totals};
-use crate::engine::lock::Lock;
 use crate::engine::{self, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::balance;
-use crate::store::Store;
+use crate::store::{Lock, Store, TimeRange};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, UnixMillis};
 
 /// Price of playback above the allowance.

@@ -3,12 +3,11 @@
 //!
 //! Code for one engine is in [`sqlite`] and [`postgres`]. SQLite has one writer, so nothing changes between a read and
 //! a write of one transaction. On PostgreSQL transactions run in parallel: one that decides from what it read takes a
-//! [`lock`] first, usually that of its account.
+//! [`Lock`](crate::store::Lock) first, usually that of its account.
 //!
 //! The few statements that must differ are a [`Sql`] with two texts. Integers are BIGINT and decoded as such, so a sum
 //! needs `CAST(... AS BIGINT)`: PostgreSQL's sums are NUMERIC.
 
-pub(crate) mod lock;
 pub(crate) mod migrations;
 pub(crate) mod owner;
 pub(crate) mod postgres;

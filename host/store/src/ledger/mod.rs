@@ -6,11 +6,10 @@ pub(crate) mod check;
 use serde_json::json;
 use sqlx::error::ErrorKind;
 
-use crate::audit::{Actor, Change, record};
-use crate::engine::lock::Lock;
+use crate::audit::{Actor, Change, Noted, record};
 use crate::engine::{self, Target, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Store};
 use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
 
 /// Purpose of a transfer; the house account on its other side follows from it.
@@ -104,6 +103,18 @@ pub(crate) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
     }
 }
 
+/// Adds prepaid credit inside a transaction; `None` if `idem` was posted before.
+pub(crate) async fn credit(tx: &mut Tx, actor: &Actor, sats: Sats, idem: String) -> Result<Option<Noted>> {
+    let amount = sats.to_msat().ok_or(StoreError::Amount(sats.0))?;
+    let (account_id, now) = (actor.account, actor.now);
+    let transfer = Transfer { account_id, kind: TransferKind::Prepaid, amount, idem, now };
+    if !post(tx, &transfer).await? {
+        return Ok(None);
+    }
+    let change = Change::new("account.credited", "account", account_id.0, json!({"sats": sats.0}));
+    record(tx, actor, change).await.map(Some)
+}
+
 /// The account's balance.
 pub(crate) async fn balance<'a>(on: impl Into<Target<'a>>, account: AccountId) -> Result<Msat> {
     let balance = engine::query_scalar(BALANCE).bind(account.0).fetch_optional(on).await;
@@ -116,16 +127,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::Amount`], [`StoreError::NotFound`].
     pub async fn credit(&self, actor: &Actor, sats: Sats, idem: String) -> Result<()> {
-        let amount = sats.to_msat().ok_or(StoreError::Amount(sats.0))?;
-        let (account_id, now) = (actor.account, actor.now);
-        let transfer = Transfer { account_id, kind: TransferKind::Prepaid, amount, idem, now };
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
-        if !post(&mut tx, &transfer).await? {
-            return tx.commit().await;
-        }
-        let change = Change::new("account.credited", "account", account_id.0, json!({"sats": sats.0}));
-        let noted = record(&mut tx, actor, change).await?;
-        self.commit_noted(tx, noted).await
+        let noted = credit(&mut tx, actor, sats, idem).await?;
+        self.commit_all(tx, noted.into_iter().collect()).await
     }
 
     /// The account's balance.

@@ -17,6 +17,7 @@ const CHILD: &str = "tests::charges::charges_until_killed";
 struct Charging {
     rig: Rig,
     account: AccountId,
+    stream: StreamId,
     session: SessionId,
     destinations: Vec<DestinationId>,
 }
@@ -25,12 +26,12 @@ impl Charging {
     async fn new(credit: i64) -> Self {
         let rig = Rig::new().await;
         let account = rig.account("me", credit).await.unwrap();
-        let (stream_id, destinations) = rig.stream(account, 2).await.unwrap();
+        let (stream, destinations) = rig.stream(account, 2).await.unwrap();
         let session = new_session_id();
         let terms = Terms { price: PRICE, free: 1 };
-        let new = NewSession { id: session.clone(), stream_id, started_at: NOW, terms };
+        let new = NewSession { id: session.clone(), stream_id: stream, started_at: NOW, terms };
         rig.store.begin_session(new).await.unwrap();
-        Self { rig, account, session, destinations }
+        Self { rig, account, stream, session, destinations }
     }
 
     fn charge(&self, minute: u64, slots: &[u32]) -> MinuteCharge {
@@ -155,6 +156,7 @@ async fn a_statement_has_every_entry_once_and_in_pages() {
     let all = store.statement(charging.account, ALL).await.unwrap();
     assert_eq!(all.iter().map(|entry| entry.amount.0).sum::<i64>(), 40_000, "the balance is their sum");
     assert_eq!((all.len(), all[0].minute, all[5].minute), (6, Some(4), None));
+    assert_eq!((all[0].stream, all[5].stream), (Some(charging.stream), None));
     let mut paged = Vec::new();
     for _ in 0..3 {
         let before = paged.last().map(|entry: &crate::StatementEntry| entry.id);

@@ -1,9 +1,9 @@
 //! The ledger: transfers are posted once, in range, immutable, and checked.
 
 use super::*;
-use crate::engine::lock::Lock;
 use crate::ledger::check::check;
 use crate::ledger::{Transfer, TransferKind, post};
+use crate::store::Lock;
 use satcast_core::ids::Sats;
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The store on real databases.
 
+mod accounts;
 mod archives;
 mod audit;
 mod charges;

@@ -10,9 +10,9 @@ use sqlx::postgres::PgConnection;
 use tokio::time::timeout;
 
 use super::*;
-use crate::engine::lock::{TRIES_MAX, again};
 use crate::error::db;
 use crate::ledger::check::check;
+use crate::store::{TRIES_MAX, again};
 use crate::{Address, Charged, MinuteCharge, Owner, Server, Slot};
 
 /// The certificate authority of the server; set in the environment together with its address.

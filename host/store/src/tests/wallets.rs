@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ledger::check::check;
-use crate::{Close, MadeInvoice, NewWallet, NoRefill, RefillPlan, RefillRules, Stage};
+use crate::{AccountChange, Close, MadeInvoice, NewWallet, NoRefill, RefillPlan, RefillRules, Stage};
 
 const RULES: RefillRules =
     RefillRules { threshold: Msat(1_000), amount: Msat(5_000), daily_cap: Msat(9_000) };
@@ -25,6 +25,18 @@ async fn top_up(rig: &Rig, account: AccountId, name: &str) -> i64 {
     let id = rig.store.begin_topup(&by(account), Msat(5_000), NOW, 9).await.unwrap().id;
     assert!(rig.store.invoice_made(id, &made(name), NOW).await.unwrap());
     id
+}
+
+#[tokio::test]
+async fn the_wallet_of_a_disabled_account_is_not_refilled() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    rig.store.connect_wallet(&by(account), wallet()).await.unwrap();
+    let below = async || rig.store.wallets_below(NOW, 0, 9).await.unwrap().len();
+    assert_eq!(below().await, 1);
+    let change = AccountChange { disabled: Some(true), ..AccountChange::default() };
+    rig.store.change_account(&by(account), change).await.unwrap();
+    assert_eq!(below().await, 0);
 }
 
 #[tokio::test]

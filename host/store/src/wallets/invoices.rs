@@ -3,11 +3,10 @@
 use serde_json::json;
 
 use crate::audit::{Actor, By, Change, Noted, record};
-use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::{HOUSE_LIGHTNING, Transfer, TransferKind, balance, post};
-use crate::store::Store;
+use crate::store::{Lock, Store, again};
 use crate::wallets::{RefillRules, WalletFault, cut, refilled};
 use crate::webhooks::EventType;
 use crate::webhooks::events::{NewEvent, emit};

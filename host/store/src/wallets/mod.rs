@@ -9,10 +9,9 @@ pub(crate) mod invoices;
 use serde_json::json;
 
 use crate::audit::{Actor, Change, record};
-use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Target};
 use crate::error::{Result, db};
-use crate::store::Store;
+use crate::store::{Lock, Store};
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::{Redacted, new_uid};
 
@@ -92,8 +91,9 @@ const REFILLED: &str = "SELECT CAST(COALESCE(SUM(amount_msat), 0) AS BIGINT) FRO
     WHERE account_id = $1 AND purpose = 'refill' AND created_ms >= $3 AND state <> 'failed'
     AND (created_ms >= $2 OR settled_ms >= $2)";
 const BELOW: &str = "SELECT c.id, c.account_id FROM wallet_connections c
-    JOIN ledger_accounts l ON l.account_id = c.account_id
-    WHERE c.id > $2 AND c.retry_ms <= $1 AND l.balance_msat < c.threshold_msat ORDER BY c.id LIMIT $3";
+    JOIN ledger_accounts l ON l.account_id = c.account_id JOIN accounts a ON a.id = c.account_id
+    WHERE c.id > $2 AND c.retry_ms <= $1 AND l.balance_msat < c.threshold_msat AND a.disabled_ms IS NULL
+    ORDER BY c.id LIMIT $3";
 const NOTE: &str = "UPDATE wallet_connections SET last_error_code = $2, last_error = $3,
     retry_ms = CASE WHEN retry_ms < $4 THEN $4 ELSE retry_ms END WHERE id = $1";
 /// No invoice is settled this long after it was created.

@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::engine::lock::Lock;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, db};
 use crate::history::SESSION_CHARGES;
-use crate::store::Store;
+use crate::store::{Lock, Store};
 use crate::webhooks::{DeliveryState, EventType};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use satcast_core::secret::new_event_id;

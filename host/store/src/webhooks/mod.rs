@@ -9,11 +9,9 @@ use std::collections::HashMap;
 use serde_json::json;
 
 use crate::audit::{Actor, Change, record};
-use crate::bounds::Page;
-use crate::engine::lock::Lock;
 use crate::engine::{self, Pool, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Page, Store};
 use satcast_core::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
 use satcast_core::secret::{Redacted, Vault, new_uid};
 

@@ -10,10 +10,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::audit::{Actor, Change, record};
-use crate::engine::lock::{Lock, again};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
-use crate::store::Store;
+use crate::store::{Lock, Store, again};
 use crate::webhooks::events::{NewEvent, insert_event};
 use crate::webhooks::{CANCEL, DeliveryState, EventType, secret_binding, url_binding};
 use satcast_core::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};

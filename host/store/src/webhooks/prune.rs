@@ -1,9 +1,8 @@
 //! Deletes old and unwanted webhook data, a bounded part in each transaction, so that other writes run in between.
 
 use crate::engine;
-use crate::engine::lock::again;
 use crate::error::{Result, db};
-use crate::store::Store;
+use crate::store::{Store, again};
 use satcast_core::ids::UnixMillis;
 
 /// Events deleted in one transaction.

@@ -1,18 +1,21 @@
-//! State shared by all handlers: the parts of the service and the rate limits.
+//! State shared by all handlers: the parts of the service, the rate limits, and the cache of public keys (so that polling pages hardly
+//! load the database).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use poem_openapi::Tags;
 use tokio::sync::Semaphore;
 
-use super::known::{KeyUses, KnownKeys};
+use crate::auth::uses::KeyUses;
 use crate::auth::{self, Guesses};
 use crate::base::ApiError;
 use crate::playback::Playback;
 use satcast_archive::Archive;
 use satcast_core::clock::Clock;
-use satcast_core::config::Config;
+use satcast_core::config::{Config, IngestAddresses};
 use satcast_core::ids::{AccountId, KeyId, LoginId};
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
@@ -24,7 +27,7 @@ use satcast_money::wallet::topups::TopUps;
 use satcast_net::http;
 use satcast_net::outbound::Guard;
 use satcast_quota::Quota;
-use satcast_store::{Caps, Store};
+use satcast_store::{Caps, KeyRecord, PlaybackRecord, Store, StoreError};
 use satcast_webhooks::Webhooks;
 
 /// The version of this release.
@@ -48,6 +51,8 @@ pub struct App {
     pub webhooks: Webhooks,
     pub clock: Clock,
     pub config: Arc<Config>,
+    /// The servers for encoders.
+    pub ingest: IngestAddresses,
     pub limits: Limits,
     /// Cache of public keys.
     pub known: KnownKeys,
@@ -222,4 +227,63 @@ pub enum Subject {
     Key(KeyId),
     /// A login session.
     Login(LoginId),
+}
+
+/// How long an answer of the store is used. A change by this process invalidates it at once; a change by another process, such
+/// as a command, is seen after this time.
+pub(super) const FRESH: Duration = Duration::from_secs(5);
+/// Answers kept; when there are more, all are dropped.
+pub(super) const ANSWERS_MAX: usize = 65_536;
+
+/// A key, and the destination of a public one.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) key: KeyRecord,
+    pub(super) destination: Option<PlaybackRecord>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    known: Arc<Known>,
+    said_at: Duration,
+    /// Generation of the store before the query.
+    generation: u64,
+}
+
+/// Cache of the store's answers about keys.
+#[derive(Debug, Default)]
+pub struct KnownKeys {
+    answers: Mutex<HashMap<[u8; 32], Answer>>,
+}
+
+impl KnownKeys {
+    /// The key with this SHA-256. Unknown keys are not cached.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn find(
+        &self,
+        store: &Store,
+        clock: &Clock,
+        hash: [u8; 32],
+    ) -> Result<Option<Arc<Known>>, StoreError> {
+        // Read before the query, so that a change in between makes the answer outdated.
+        let (generation, now) = (store.generation(), clock.monotonic());
+        let is_fresh = |answer: &&Answer| answer.generation == generation && now < answer.said_at + FRESH;
+        if let Some(answer) = self.answers.lock().get(&hash).filter(is_fresh) {
+            return Ok(Some(answer.known.clone()));
+        }
+        let Some(key) = store.key_by_hash(&hash).await? else {
+            self.answers.lock().remove(&hash);
+            return Ok(None);
+        };
+        let destination = store.playback_by_key(key.id).await?;
+        let known = Arc::new(Known { key, destination });
+        let mut answers = self.answers.lock();
+        if answers.len() >= ANSWERS_MAX {
+            answers.clear();
+        }
+        answers.insert(hash, Answer { known: known.clone(), said_at: now, generation });
+        Ok(Some(known))
+    }
 }

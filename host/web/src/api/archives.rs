@@ -18,8 +18,7 @@ use super::null::Null;
 use super::page::{PageRequest, with_link};
 use crate::base::{ApiError, Code, RequestContext};
 use satcast_archive::{DeleteError, RecoveryError};
-use satcast_core::config::BillingMode;
-use satcast_core::ids::{Msat, Sats};
+use satcast_core::ids::Msat;
 use satcast_store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};
 
 /// Continuations of error texts: the effect of a failed driver or store.
@@ -261,11 +260,7 @@ pub(super) fn lost() -> ApiError {
 
 /// The fee of an attempt, after checking that the account can pay it.
 async fn check_funds(app: &App, caller: &Caller) -> std::result::Result<Msat, ApiError> {
-    if app.config.billing.mode == BillingMode::Off {
-        return Ok(Msat(0));
-    }
-    // The configuration refuses prices that would overflow.
-    let fee = Sats(app.config.pricing.archive_recovery_sats).to_msat().ok_or_else(ApiError::internal)?;
+    let fee = app.config.recovery_fee();
     let balance = app.store.balance(caller.account).await?;
     if balance >= fee { Ok(fee) } else { Err(too_little(fee, balance)) }
 }

@@ -112,8 +112,8 @@ impl Caller {
     /// Authenticates the key or session of a management request and counts the request against its limits.
     ///
     /// # Errors
-    /// 401 without a valid key or session, 403 for a public key, a missing scope or a write by cookie without [`CSRF_HEADER`],
-    /// 429 over a limit, 502 from the store.
+    /// 401 without a valid key or session, 403 for a public key, a disabled account, a missing scope or a write by cookie without
+    /// [`CSRF_HEADER`], 429 over a limit, 502 from the store.
     pub async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         Self::within(app, request, Area::Account).await
     }
@@ -185,7 +185,7 @@ async fn permanent_key(
             "A public key cannot be used here; use a permanent key (sk_...)",
         ));
     }
-    app.key_uses.note(&app.store, &key, app.clock.now());
+    app.key_uses.note(&app.store, key.id, app.clock.now());
     let address = context.client;
     Ok(Caller { account: key.account_id, subject: Subject::Key(key.id), scopes: key.scopes, address })
 }
@@ -193,7 +193,8 @@ async fn permanent_key(
 /// The caller behind the token of a login session.
 ///
 /// # Errors
-/// 401 when the session is unknown or has ended, 429 after too many of these, 502 from the store.
+/// 401 when the session is unknown or has ended, 403 when its account is disabled, 429 after too many of these, 502 from the
+/// store.
 pub(super) async fn login(
     app: &App,
     context: &RequestContext,
@@ -205,10 +206,11 @@ pub(super) async fn login(
         false => None,
     };
     let Some(login) = found else {
-        let network = Network::from(context.client);
-        context.count(app.limits.invalid_keys.hit(network, app.clock.monotonic()))?;
-        return Err(ApiError::invalid_session());
+        return Err(count_invalid(app, context, ApiError::invalid_session()));
     };
+    if login.account_disabled {
+        return Err(count_invalid(app, context, ApiError::account_disabled()));
+    }
     renew(app, &login, now);
     let subject = Subject::Login(login.id);
     Ok(Caller { account: login.account_id, subject, scopes: Scopes::ALL, address: context.client })
@@ -233,11 +235,11 @@ pub(super) fn login_end(created_at: UnixMillis, now: UnixMillis) -> UnixMillis {
     UnixMillis(now.0.saturating_add(LOGIN_IDLE_MS).min(created_at.0.saturating_add(LOGIN_LIFE_MS)))
 }
 
-/// The record of a valid key. A key that is unknown, revoked or of a deleted destination counts against the client's
-/// network.
+/// The record of a valid key. A key that is unknown, revoked, of a deleted destination or of a disabled account counts against
+/// the client's network.
 ///
 /// # Errors
-/// `refused` for an invalid key, 429 after too many of these, 502 from the store.
+/// `refused` for an invalid key, 403 when its account is disabled, 429 after too many of these, 502 from the store.
 pub(super) async fn known_key(
     app: &App,
     context: &RequestContext,
@@ -250,6 +252,7 @@ pub(super) async fn known_key(
     };
     let now = app.clock.now();
     match found.filter(|key| key.ends_at.is_none_or(|end| end > now)) {
+        Some(key) if key.account_disabled => Err(count_invalid(app, context, ApiError::account_disabled())),
         Some(key) => Ok(key),
         None => Err(count_invalid(app, context, refused)),
     }

@@ -94,7 +94,7 @@ impl Payer {
             }
             KeyKind::Permanent => {}
         }
-        app.key_uses.note(&app.store, &known, app.clock.now());
+        app.key_uses.note(&app.store, known.id, app.clock.now());
         Ok(Self { account: known.account_id })
     }
 }

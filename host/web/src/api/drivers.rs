@@ -1,6 +1,7 @@
 //! Drivers and the destination types they serve.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use poem::Result;
@@ -96,6 +97,8 @@ pub(super) struct Driver {
     id: String,
     /// Version; empty when it is not known.
     version: String,
+    /// Name of the driver's file in the drivers folder; null when there is none.
+    file: Null<String>,
     /// State of the driver.
     state: DriverState,
     /// Where the driver runs.
@@ -162,10 +165,7 @@ impl DriversApi {
         caller: Caller,
         body: Body<DriverChange>,
     ) -> Result<Json<Driver>> {
-        if !is_operator(&app, &caller).await? {
-            let text = "Only operators may change drivers; use a key or session of an operator account";
-            return Err(ApiError::forbidden(Code::NotOperator, text).into());
-        }
+        operators_only(&app, &caller).await?;
         let DriverChange { driver: id, action } = body.0;
         let (change, done) = match action {
             DriverAction::Enable => (Change::Enable, "driver.enabled"),
@@ -198,6 +198,15 @@ pub(super) async fn is_operator(app: &App, caller: &Caller) -> Result<bool> {
     Ok(account.is_some_and(|account| account.operator))
 }
 
+/// Refuses a caller whose account is not an operator.
+pub(super) async fn operators_only(app: &App, caller: &Caller) -> Result<()> {
+    if is_operator(app, caller).await? {
+        return Ok(());
+    }
+    let text = "Only operators may do this; use a key or session of an operator account";
+    Err(ApiError::forbidden(Code::NotOperator, text).into())
+}
+
 fn schemas(app: &App) -> HashMap<String, TypeSchema> {
     app.drivers.schemas().into_iter().map(|kind| (kind.name.clone(), kind)).collect()
 }
@@ -223,10 +232,12 @@ fn view(driver: Summary, account: Option<AccountId>, schemas: &mut HashMap<Strin
         Some(Isolation::Process) => DriverIsolation::Process,
         None => DriverIsolation::None,
     };
+    let file_name = driver.file.as_deref().and_then(Path::file_name);
     let is_shown = |set_aside: &SetAside| account.is_none_or(|account| account == set_aside.account);
     Driver {
         id: driver.id,
         version: driver.version,
+        file: file_name.map(|name| name.to_string_lossy().into_owned()).into(),
         state,
         isolation,
         error: error.filter(|_| account.is_none()).into(),
@@ -277,6 +288,26 @@ mod tests {
             let named = json!(state.as_str());
             assert_eq!(seen(summary(state, None), true).0.to_json(), Some(named));
         }
+    }
+
+    #[test]
+    fn the_file_has_its_name_without_the_folder() {
+        let summary = Summary {
+            id: "x".into(),
+            file: Some("/srv/drivers/x.so".into()),
+            version: "1".into(),
+            types: Vec::new(),
+            state: State::Loaded,
+            refused: None,
+            isolation: None,
+            crashes: 0,
+            set_aside: Vec::new(),
+        };
+        let seen = |summary: Summary| {
+            view(summary, Some(AccountId(1)), &mut HashMap::new()).to_json().unwrap()["file"].clone()
+        };
+        assert_eq!(seen(Summary { file: None, ..summary.clone() }), Value::Null);
+        assert_eq!(seen(summary), json!("x.so"));
     }
 
     #[test]

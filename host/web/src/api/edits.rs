@@ -10,13 +10,10 @@ use poem_openapi::registry::MetaSchema;
 use poem_openapi::{Object, OpenApi};
 use serde_json::Value;
 
-use super::accept;
-use super::accept::{DestinationInput, delay};
-use super::addresses::addresses;
 use super::app::{App, Tag};
-use super::body::{Body, Kind, NoBody, any_object, body, flag, label};
+use super::body::{Body, Kind, NoBody, addresses, any_object, body, flag, label};
 use super::caller::Caller;
-use super::destinations::Done;
+use super::destinations::{self, DestinationInput, Done, delay};
 use super::null::Null;
 use crate::base::{ApiError, Code};
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
@@ -25,7 +22,7 @@ use satcast_core::secret::new_stream_key;
 use satcast_store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
 
 /// Largest budget of a session in sats: the maximum supply of bitcoin.
-const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;
+pub(super) const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;
 /// Longest duration of a session in minutes: a year.
 const MAX_DURATION_MINUTES_MAX: i64 = 525_600;
 
@@ -214,9 +211,9 @@ impl EditsApi {
         if let Some(sent) = body.0.config {
             let stored = known.config.unwrap_or_default();
             let config = app.drivers.restored_config(&known.kind, &stored, &sent);
-            let config = config.map_err(|refused| accept::config_refused(&refused, ""))?;
+            let config = config.map_err(|refused| destinations::config_refused(&refused, ""))?;
             let input = DestinationInput::new(known.kind, config, body.0.check_store.unwrap_or(true));
-            let accepted = accept::accept(&app, account, input, "").await?;
+            let accepted = destinations::accept(&app, account, input, "").await?;
             change.config = Some(accepted.destination.config);
             trouble = Some(accepted.trouble);
         }

@@ -23,6 +23,7 @@ use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
 use satcast_core::feed::{Event, Seen, Watch};
 use satcast_core::secret::key_hash;
+use satcast_store::KeyRecord;
 
 /// How often an idle event stream sends a comment and checks that its key or session is still valid. A key or session that
 /// another process revoked sees no events after this time; one that this process revoked sees none at once.
@@ -117,10 +118,13 @@ impl Proof {
             Subject::Key(_) => {
                 let now = app.clock.now();
                 let found = app.store.key_by_hash(&self.hash).await;
-                found.map(|found| found.is_some_and(|key| key.ends_at.is_none_or(|end| end > now)))
+                let is_valid =
+                    |key: KeyRecord| !key.account_disabled && key.ends_at.is_none_or(|end| end > now);
+                found.map(|found| found.is_some_and(is_valid))
             }
             Subject::Login(_) => {
-                app.store.login_by_hash(&self.hash, app.clock.now()).await.map(|found| found.is_some())
+                let found = app.store.login_by_hash(&self.hash, app.clock.now()).await;
+                found.map(|found| found.is_some_and(|login| !login.account_disabled))
             }
         };
         held.unwrap_or_else(|error| {

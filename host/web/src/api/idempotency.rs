@@ -1,6 +1,7 @@
-//! `Idempotency-Key`: a repeated POST is not executed again and gets the first response.
+//! `Idempotency-Key`: a repeated POST or PATCH is not executed again and gets the first response.
 //!
-//! Only successes are kept. A refused request changed nothing, so it may be corrected and sent again under the same key.
+//! Only successes are kept. A refused request changed nothing, so it may be corrected and sent again under the same key. After a
+//! fault of the service only the same request may be sent again.
 
 use std::sync::Arc;
 
@@ -27,6 +28,10 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024;
 const ENTRANCES: [&str; 2] = ["/api/auth/login", "/api/auth/setup"];
 /// Marks the response of an earlier request.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Name of a request with an `Idempotency-Key`, the same for each try of it; an extension of the request.
+#[derive(Clone, Debug)]
+pub(super) struct RequestName(pub(super) String);
 
 /// Wraps all operations.
 pub(super) struct Idempotent {
@@ -64,7 +69,10 @@ impl Idempotent {
         // Runs to completion even if the client disconnects: its next attempt needs the response.
         App::to_the_end(async move {
             match store.begin_request(asked).await? {
-                Begun::New(name) => Ok(settle(&store, &name, inner.call(request).await).await),
+                Begun::New(name) => {
+                    request.extensions_mut().insert(RequestName(name.clone()));
+                    Ok(settle(&store, &name, inner.call(request).await).await)
+                }
                 Begun::Done { status, answer } => Ok(Ok(replay(status, answer.into_inner()))),
                 Begun::InProgress => Err(ApiError::conflict(
                     Code::IdempotencyInProgress,
@@ -104,11 +112,11 @@ fn rights(caller: &Caller) -> String {
     format!("{kind}:{}", caller.scopes.to_text())
 }
 
-/// The key of a POST; `None` without one.
+/// The key of a POST or PATCH; `None` without one.
 fn presented(request: &Request) -> std::result::Result<Option<String>, ApiError> {
     let mut values = request.headers().get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    if *request.method() != Method::POST {
+    if !matches!(*request.method(), Method::POST | Method::PATCH) {
         return Ok(None);
     }
     let printable = value.as_bytes().iter().all(|byte| (b' '..=b'~').contains(byte));
@@ -153,7 +161,18 @@ async fn settle(store: &Store, name: &str, outcome: Result<Response>) -> Result<
             response.set_body(answer);
             (recorded, Ok(response))
         }
-        other => (store.release_request(name).await, other),
+        other => {
+            // After a fault of the service, such as a lost database, it is not known what was done.
+            let is_fault = match &other {
+                Ok(response) => response.status().is_server_error(),
+                Err(error) => error.status().is_server_error(),
+            };
+            let recorded = match is_fault {
+                true => store.suspend_request(name).await,
+                false => store.release_request(name).await,
+            };
+            (recorded, other)
+        }
     };
     if let Err(error) = recorded.0 {
         tracing::error!(%error, "cannot record the outcome of a request; a repeat may execute it again");

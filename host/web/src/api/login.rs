@@ -1,5 +1,6 @@
 //! Accounts: log in and out, sessions, password, and creating an account.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,20 +10,21 @@ use poem_openapi::param::Path;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
-use super::app::{App, Tag};
+use super::app::{App, HASHING_WAIT, Tag};
 use super::body::{Body, NoBody, body, text};
 use super::caller::Caller;
 use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS, visitor};
 use super::destinations::Done;
-use super::passwords::{hashed, is_password};
-use crate::auth::password::{PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
+use crate::auth::password::{self, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, PasswordError};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
 use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::config::Config;
 use satcast_core::ids::{AccountId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
 use satcast_core::secret::{Redacted, is_invite_token, key_hash, new_login_token};
-use satcast_store::{AccountRecord, AuditFilter, NewAccount, NewLogin, Page, StoreError, TimeRange};
+use satcast_store::{
+    AccountRecord, AuditFilter, LinkRecord, NewAccount, NewLogin, Page, StoreError, TimeRange,
+};
 
 /// How long a network counts as known to an account after a login from it.
 const USUAL_NETWORKS_MS: i64 = 90 * 24 * 3_600_000;
@@ -42,10 +44,10 @@ body! {
 body! {
     /// An account to create.
     pub(super) struct SetupInput: "SetupRequest" {
-        /// Token of the invite link; required unless registration is open.
+        /// Token of the link, the part after `#`; required unless registration is open.
         token: Option<String> = text().optional(),
-        /// Account name.
-        name: String = text().plain(1, NAME_CHARS_MAX),
+        /// Name of the new account; required unless the link belongs to an account, which keeps its name.
+        name: Option<String> = text().plain(1, NAME_CHARS_MAX).optional(),
         /// Password, at least 8 characters.
         password: String = text().length(PASSWORD_CHARS_MIN, PASSWORD_BYTES_MAX),
     }
@@ -71,6 +73,18 @@ pub(super) struct LoggedIn {
     token: String,
     /// Time at which the session ends if it is not used, Unix milliseconds.
     expires_at: i64,
+    /// Account identifier.
+    account_id: i64,
+    /// Account name.
+    name: String,
+    /// Whether the account is an operator of the service.
+    operator: bool,
+}
+
+/// The account of the caller.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct OwnAccount {
     /// Account identifier.
     account_id: i64,
     /// Account name.
@@ -136,12 +150,13 @@ impl LoginApi {
             note_failure(&app, &context, known);
             return Err(ApiError::invalid_login().into());
         };
-        begin(&app, &context, account.id, account.name, account.operator, stored).await
+        begin(&app, &context, account, stored).await
     }
 
-    /// Create an account
+    /// Use a link, or create an account
     ///
-    /// Requires the token of an invite link (`satcast account invite`) unless registration is open. Also logs in.
+    /// Requires the token of a link unless registration is open. The link of an invitation (`satcast account invite`) or of the
+    /// service's first start makes an account; the login link of an account sets its password. Also logs in.
     #[oai(path = "/setup", method = "post", operation_id = "setUp")]
     async fn set_up(
         &self,
@@ -156,36 +171,51 @@ impl LoginApi {
             let text = "Registration is closed; ask the operator for an invite link";
             return Err(ApiError::forbidden(Code::RegistrationClosed, text).into());
         }
-        let name = account_name(&name).map(str::to_owned).ok_or_else(|| {
-            let text = format!("Field `name` must have 1 to {NAME_CHARS_MAX} printable characters");
-            ApiError::refused(Code::NameRefused, text)
-        })?;
-        if token.as_deref().is_some_and(|token| !is_invite_token(token)) {
-            return Err(ApiError::link_ended().into());
+        let name = name.as_deref().map(checked_name).transpose()?;
+        let owner = match &token {
+            Some(token) => known_link(&app, token).await?.account,
+            None => None,
+        };
+        if owner.is_none() && name.is_none() {
+            return Err(ApiError::refused(
+                Code::NameRefused,
+                "Field `name` is required without a login link",
+            )
+            .into());
         }
         let hash = hashed(&app, password, "password").await?;
         let account = NewAccount {
-            name: name.clone(),
+            name: name.unwrap_or_default(),
             password_hash: Some(hash),
             operator: false,
             initial_credit: app.config.initial_credit(),
         };
-        let (store, origin) = (app.store.clone(), visitor(&app, &context));
+        let (origin, shared) = (visitor(&app, &context), Arc::clone(&app));
         let made = App::to_the_end(async move {
             let made = match token {
-                Some(token) => store.use_invite(&origin, &key_hash(&token), account).await,
-                None => store.create_account(&origin, account).await,
+                Some(token) => shared.store.use_invite(&origin, &key_hash(&token), account).await,
+                None => shared.store.create_account(&origin, account).await,
             };
-            match made {
-                Err(StoreError::NameTaken(_)) => {
-                    Err(ApiError::conflict(Code::NameTaken, "This account name is taken; choose another"))
-                }
-                other => Ok(other?),
+            let id = made.map_err(|error| match error {
+                StoreError::NameTaken(_) => name_taken(),
+                other => other.into(),
+            })?;
+            let account = shared.store.account(id).await?;
+            if account.as_ref().is_some_and(|account| account.operator) {
+                forget_first_link(&shared.config).await;
             }
+            Ok(account)
         });
-        let id = made.await?;
-        let operator = app.store.account(id).await.map_err(ApiError::from)?.is_some_and(|made| made.operator);
-        begin(&app, &context, id, name, operator, None).await
+        let account = made.await?.ok_or_else(ApiError::internal)?;
+        begin(&app, &context, account, None).await
+    }
+
+    /// Read the account of the caller
+    #[oai(path = "/me", method = "get", operation_id = "getOwnAccount")]
+    async fn own_account(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<OwnAccount>> {
+        let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
+        let AccountRecord { id, name, operator, .. } = account.ok_or_else(ApiError::internal)?;
+        Ok(Json(OwnAccount { account_id: id.0, name, operator }))
     }
 
     /// Log out
@@ -261,6 +291,45 @@ impl LoginApi {
     }
 }
 
+/// The trimmed account name.
+///
+/// # Errors
+/// 422 for a name that is not valid.
+pub(super) fn checked_name(name: &str) -> std::result::Result<String, ApiError> {
+    account_name(name).map(str::to_owned).ok_or_else(|| {
+        let text = format!("Field `name` must have 1 to {NAME_CHARS_MAX} printable characters");
+        ApiError::refused(Code::NameRefused, text)
+    })
+}
+
+/// 409: another account has the name.
+pub(super) fn name_taken() -> ApiError {
+    ApiError::conflict(Code::NameTaken, "This account name is taken; choose another")
+}
+
+/// The link with this token.
+///
+/// # Errors
+/// 404 for a link that is unknown, used or expired, 502 from the store.
+async fn known_link(app: &App, token: &str) -> std::result::Result<LinkRecord, ApiError> {
+    let known = match is_invite_token(token) {
+        true => app.store.link(&key_hash(token), app.clock.now()).await?,
+        false => None,
+    };
+    known.ok_or_else(ApiError::link_ended)
+}
+
+/// Removes the file with the link of the service's first start: there is an operator now.
+async fn forget_first_link(config: &Config) {
+    let file = config.setup_link_file();
+    match tokio::fs::remove_file(&file).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, file = %file.display(), "cannot remove the file with the first link");
+        }
+        _ => {}
+    }
+}
+
 /// Whether there was no recent login to the account from this network.
 async fn is_strange(
     app: &App,
@@ -293,23 +362,21 @@ fn note_failure(app: &App, context: &RequestContext, account: Option<AccountId>)
 async fn begin(
     app: &App,
     context: &RequestContext,
-    account_id: AccountId,
-    name: String,
-    operator: bool,
+    account: AccountRecord,
     verified: Option<Redacted<String>>,
 ) -> Result<Response<Json<LoggedIn>>> {
     let (token, origin) = (new_login_token(), visitor(app, context));
     let expires_at = UnixMillis(origin.now.0.saturating_add(LOGIN_IDLE_MS));
     let login = NewLogin { token_hash: key_hash(token.expose()), expires_at, verified };
-    app.store.begin_login(&origin, account_id, login).await.map_err(ApiError::from)?;
+    app.store.begin_login(&origin, account.id, login).await.map_err(ApiError::from)?;
     let cookie = cookie(&app.config, token.expose(), LOGIN_LIFE_MS / 1_000);
     let answer = LoggedIn {
         success: true,
         token: token.into_inner(),
         expires_at: expires_at.0,
-        account_id: account_id.0,
-        name,
-        operator,
+        account_id: account.id.0,
+        name: account.name,
+        operator: account.operator,
     };
     Ok(Response::new(Json(answer)).header("Set-Cookie", cookie))
 }
@@ -318,4 +385,60 @@ async fn begin(
 fn cookie(config: &Config, token: &str, max_age_secs: i64) -> String {
     let secure = if config.public_url.scheme() == "https" { "; Secure" } else { "" };
     format!("{LOGIN_COOKIE}={token}; Path=/; Max-Age={max_age_secs}; HttpOnly; SameSite=Strict{secure}")
+}
+
+// Passwords are hashed and compared on blocking threads, few at once: each takes tens of milliseconds and 19 MiB.
+
+/// A hash that matches no password: an unknown name must take as long as a wrong password.
+const NOBODYS_HASH: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// Hashes a new password; `field` is its name in errors.
+async fn hashed(app: &App, password: String, field: &str) -> std::result::Result<Redacted<String>, ApiError> {
+    let hashed = on_own_thread(app, move || password::hash(&Redacted::new(password))).await?;
+    hashed.map_err(|error| match error {
+        PasswordError::Hash => ApiError::internal(),
+        error => ApiError::refused(Code::PasswordRefused, format!("Field `{field}`: {error}")),
+    })
+}
+
+/// Whether the password matches the stored hash; takes as long when there is none.
+async fn is_password(
+    app: &App,
+    password: Redacted<String>,
+    stored: Option<Redacted<String>>,
+) -> std::result::Result<bool, ApiError> {
+    on_own_thread(app, move || {
+        let real = stored.is_some();
+        let stored = stored.unwrap_or_else(|| Redacted::new(NOBODYS_HASH.to_owned()));
+        password::verify(&password, &stored) && real
+    })
+    .await
+}
+
+async fn on_own_thread<R: Send + 'static>(
+    app: &App,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> std::result::Result<R, ApiError> {
+    let acquired = app.clock.timeout(HASHING_WAIT, app.limits.hashing.clone().acquire_owned()).await;
+    // The semaphore is never closed.
+    let permit = acquired.ok_or_else(ApiError::busy)?.map_err(|_| ApiError::internal())?;
+    let done = tokio::task::spawn_blocking(move || {
+        let result = work();
+        drop(permit);
+        result
+    });
+    done.await.map_err(|_| ApiError::internal())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dummy_hash_is_a_valid_hash() {
+        let stored = Redacted::new(NOBODYS_HASH.to_owned());
+        assert!(argon2::password_hash::phc::PasswordHash::new(stored.expose()).is_ok());
+        assert!(!password::verify(&Redacted::new("hunter2hunter2".into()), &stored));
+    }
 }

@@ -3,8 +3,7 @@
 //! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
 //! the middleware (`base::middleware`), which gives it an id, answers every error in one shape, and writes the access log.
 
-mod accept;
-mod addresses;
+mod accounts;
 mod analytics;
 mod app;
 mod archives;
@@ -21,22 +20,18 @@ mod events;
 mod health;
 mod idempotency;
 mod keys;
-mod known;
 mod login;
 mod metrics;
 mod null;
 mod page;
-mod passwords;
 mod playback;
 mod public;
 mod range;
-mod served;
 mod service;
 mod status;
 mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
-mod viewer;
 mod wallet;
 mod webhooks;
 
@@ -47,12 +42,11 @@ use poem::http::header::{CONTENT_TYPE, HeaderValue};
 use poem::web::Data;
 use poem::{EndpointExt as _, Response, Route, handler};
 
-pub use app::{App, Limits, Subject, VERSION};
+pub use app::{App, KnownKeys, Limits, Subject, VERSION};
 pub use caller::Caller;
 pub use document::{document, document_text};
-pub use known::{KeyUses, KnownKeys};
 
-use self::served::Documents;
+use self::document::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware};
 
@@ -62,7 +56,8 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     let documents = Documents::new(&app.drivers);
     let measured = app.clone();
     let routes = beside
-        .nest("/", service())
+        // Not at "/": it would hide the page there.
+        .nest_no_strip("/api", service())
         .at("/openapi.json", poem::get(make(move |_| json(documents.get()))))
         .at("/metrics", poem::get(make(move |request| metrics::respond(measured.clone(), request))))
         .at("/healthz", poem::get(healthz))

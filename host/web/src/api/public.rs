@@ -8,8 +8,10 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
 use super::app::{App, RATE_STATUS, Tag, VERSION};
+use super::null::Null;
 use crate::auth;
 use crate::base::RequestContext;
+use satcast_core::config::IngestAddresses;
 use satcast_core::networks::Network;
 use satcast_store::Caps;
 
@@ -28,6 +30,29 @@ pub(super) struct Pricing {
     /// Number of free destinations per session.
     #[oai(rename = "FREE_PLATFORMS")]
     free_platforms: i64,
+}
+
+/// Prices of single actions.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct PublicFees {
+    /// Sats per attempt to upload a failed recording again; 0 when the service is free of charge.
+    archive_recovery_sats: i64,
+}
+
+/// Servers for encoders: their addresses without a stream key.
+#[derive(Clone, Debug, Object)]
+pub(super) struct PublicIngest {
+    /// Server for RTMP.
+    rtmp: String,
+    /// Server for RTMP over TLS; null when the service has none.
+    rtmps: Null<String>,
+}
+
+impl From<&IngestAddresses> for PublicIngest {
+    fn from(addresses: &IngestAddresses) -> Self {
+        Self { rtmp: addresses.rtmp.clone(), rtmps: addresses.rtmps.clone().into() }
+    }
 }
 
 /// Limits of the service.
@@ -63,6 +88,10 @@ pub(super) struct PublicLimits {
 pub(super) struct PublicConfig {
     /// Prices.
     pricing: Pricing,
+    /// Prices of single actions.
+    fees: PublicFees,
+    /// Servers for encoders.
+    ingest: PublicIngest,
     /// Limits.
     limits: PublicLimits,
     /// Service version.
@@ -76,7 +105,7 @@ pub(super) struct PublicApi;
 
 #[OpenApi(prefix_path = "/api/public", tag = "Tag::Public")]
 impl PublicApi {
-    /// Read prices, limits and version
+    /// Read prices, limits, servers for encoders and version
     ///
     /// Needs no key; a key that is sent is ignored. Requests over a limit get 409, or 429 with `Retry-After`.
     #[oai(path = "/config", method = "get", operation_id = "getPublicConfig")]
@@ -91,6 +120,8 @@ impl PublicApi {
                 cost_per_platform: pricing.cost_per_platform,
                 free_platforms: pricing.free_platforms,
             },
+            fees: PublicFees { archive_recovery_sats: app.config.recovery_fee().to_sats_floor().0 },
+            ingest: (&app.ingest).into(),
             limits: limits(&app),
             version: VERSION.to_owned(),
             timestamp: app.clock.now().0,

@@ -4,8 +4,8 @@ use poem_openapi::{OpenApi, OpenApiService};
 
 use super::app::VERSION;
 use super::{
-    analytics, archives, audit, cost, destinations, drivers, edits, events, keys, login, public, status,
-    streams, wallet, webhooks,
+    accounts, analytics, archives, audit, cost, destinations, drivers, edits, events, keys, login, public,
+    status, streams, wallet, webhooks,
 };
 
 /// Every group of operations.
@@ -15,7 +15,7 @@ pub(super) fn service() -> OpenApiService<impl OpenApi, ()> {
         edits::EditsApi,
         destinations::DestinationsApi,
         drivers::DriversApi,
-        login::LoginApi,
+        (login::LoginApi, accounts::AccountsApi),
         keys::KeysApi,
         webhooks::WebhooksApi,
         (wallet::WalletApi, wallet::connection::ConnectionApi, wallet::topup::TopUpApi),

@@ -2,26 +2,71 @@
 
 use std::sync::Arc;
 
-use poem::Result;
 use poem::web::Data;
+use poem::{Request, Result};
 use poem_openapi::payload::Json;
 use poem_openapi::types::ToJSON as _;
 use poem_openapi::{Object, OpenApi};
 use serde_json::{Value, json};
 
-use super::app::{App, Tag};
+use super::app::{App, Known, Tag};
 use super::bandwidth::Bandwidth;
+use super::caller::{count_invalid, key_extractor};
 use super::null::Null;
 use super::playback::{live_opening, live_session};
-use super::viewer::Viewer;
-use crate::base::ApiError;
+use crate::auth::presented_key;
+use crate::base::{ApiError, RequestContext};
 use satcast_core::config::Pricing;
 use satcast_core::ids::{Msat, UnixMillis};
+use satcast_core::secret::{Redacted, api_key_kind, key_hash};
 use satcast_plugin_api::Playback;
-use satcast_store::TimeRange;
+use satcast_store::{PlaybackRecord, TimeRange};
 
 /// Longest DVR window.
 const WINDOW_MAX_SECS: i64 = 3_600;
+
+/// The caller of a public operation about one destination, a website or a player: a public key and its destination, which is
+/// enabled.
+#[derive(Clone, Debug)]
+struct Viewer {
+    known: Arc<Known>,
+    key: Redacted<String>,
+}
+
+impl Viewer {
+    /// Authenticates the public key of a request and counts the request against the key's limit.
+    ///
+    /// # Errors
+    /// 400 without a key; 401 for a key that is unknown, revoked or permanent, or whose destination is disabled or deleted;
+    /// 429 over a limit, 502 from the store.
+    async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
+        let context = RequestContext::of(request);
+        let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
+        let refused = ApiError::invalid_public_key;
+        let known = match api_key_kind(key.expose()) {
+            Some(_) => app.known.find(&app.store, &app.clock, key_hash(key.expose())).await?,
+            None => None,
+        };
+        let known = known.ok_or_else(|| count_invalid(app, &context, refused()))?;
+        context.count(app.limits.status.hit(known.key.id, app.clock.monotonic()))?;
+        // A permanent key has no destination.
+        if !known.destination.as_ref().is_some_and(|destination| destination.enabled) {
+            return Err(refused());
+        }
+        app.key_uses.note(&app.store, known.key.id, app.clock.now());
+        Ok(Self { known, key })
+    }
+
+    /// The destination.
+    ///
+    /// # Errors
+    /// 401 without a destination, which [`Viewer::of`] already refuses.
+    fn destination(&self) -> std::result::Result<&PlaybackRecord, ApiError> {
+        self.known.destination.as_ref().ok_or_else(ApiError::invalid_public_key)
+    }
+}
+
+key_extractor!(Viewer);
 
 /// The DVR buffer, in which viewers can rewind.
 #[derive(Clone, Debug, PartialEq, Eq, Object)]

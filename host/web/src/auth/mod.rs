@@ -4,7 +4,9 @@
 //! key and looks the key up in the database. Without a key, the session cookie is used.
 
 mod guesses;
+pub mod link;
 pub mod password;
+pub mod uses;
 
 pub use guesses::{DELAY_MAX, Guesses};
 

@@ -129,6 +129,12 @@ codes! {
     Busy "busy":
         "Too many logins or webhook tests run at the same time.",
         "Try again in a few seconds.";
+    AccountDisabled "account_disabled":
+        "An operator of the service has disabled the account.",
+        "Ask the operator.";
+    OwnAccount "own_account":
+        "An operator has tried to disable its own account.",
+        "Use another operator account.";
     RegistrationClosed "registration_closed":
         "New accounts need an invite link on this service.",
         "Ask the operator for a link.";
@@ -204,6 +210,9 @@ codes! {
         "Try again later; check the store's address and keys.";
 
     // Credit and wallets.
+    CreditRefused "credit_refused":
+        "The credit of an account is not a number of sats in its range.",
+        "Send an amount in the range of the text.";
     InsufficientFunds "insufficient_funds":
         "The account has less credit than the operation costs.",
         "Top up, then try again.";

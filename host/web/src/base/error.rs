@@ -82,6 +82,11 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
+    /// 403: the key, session or password is valid, but an operator disabled the account.
+    pub fn account_disabled() -> Self {
+        Self::forbidden(Code::AccountDisabled, "This account is disabled; ask the operator of the service")
+    }
+
     /// 404: unknown, or owned by another account.
     pub fn not_found(resource: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, Code::NotFound, format!("No such {resource}"))
@@ -356,6 +361,7 @@ impl From<StoreError> for ApiError {
             StoreError::NotFound("link") => Self::link_ended(),
             StoreError::NotFound(what) => Self::not_found(what),
             StoreError::PasswordChanged => Self::invalid_login(),
+            StoreError::AccountDisabled => Self::account_disabled(),
             StoreError::NoPlayback(_) => Self::refused(Code::NoPlayback, sentence(&error.to_string())),
             StoreError::WebhookDisabled => {
                 Self::conflict(Code::WebhookDisabled, sentence(&error.to_string()))

@@ -1,4 +1,4 @@
-//! The middleware around every request: request id, client address, error bodies, headers, access log.
+//! The middleware around every request: request id, client address, error bodies, headers, CORS, access log.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,11 +9,14 @@ use futures_util::FutureExt as _;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use poem::endpoint::{BoxEndpoint, EndpointExt as _};
-use poem::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use poem::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName,
+    HeaderValue, RETRY_AFTER,
+};
 use poem::http::{HeaderMap, Method, StatusCode};
 use poem::{Endpoint, Request, Response, Result};
 
-use super::cors;
 use super::error::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::rate::RateVerdict;
@@ -138,7 +141,7 @@ impl Middleware {
         let context = RequestContext::begin(&request, &self.trusted_proxies);
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         request.extensions_mut().insert(context.clone());
-        let mut response = match cors::preflight(&method, &path) {
+        let mut response = match preflight(&method, &path) {
             Some(response) => response,
             None => self.answer_inside(request, &context, &path).await,
         };
@@ -146,7 +149,7 @@ impl Middleware {
             response.set_body(());
         }
         finish_headers(response.headers_mut(), &context);
-        cors::let_read(&path, response.headers_mut());
+        let_read(&path, response.headers_mut());
         let took = self.clock.monotonic().saturating_sub(started);
         log(&method, &path, response.status(), &context, took.as_millis());
         response
@@ -181,6 +184,47 @@ impl Endpoint for Middleware {
 
     async fn call(&self, request: Request) -> Result<Response> {
         Ok(self.answer(request).await)
+    }
+}
+
+// CORS for public operations, which scripts of any website may call with the key in a header: browsers send a preflight request,
+// and need the headers on every response, including errors. Cookies are not used here, so any origin may read.
+
+/// Path prefix of all public operations.
+const PUBLIC_PREFIX: &str = "/api/public/";
+/// Request headers that a website may send.
+const METHODS: &str = "GET, HEAD";
+const REQUEST_HEADERS: &str = "X-API-Key, Authorization";
+/// Response headers that its scripts may read.
+const RESPONSE_HEADERS: &str = "Retry-After, RateLimit, RateLimit-Policy, X-Request-Id";
+/// How long a browser may cache the preflight response; browsers may use a shorter time.
+const PREFLIGHT_KEPT_SECS: &str = "86400";
+
+/// Whether the path belongs to a public operation.
+pub(crate) fn is_public(path: &str) -> bool {
+    path.starts_with(PUBLIC_PREFIX)
+}
+
+/// The response to a preflight request.
+fn preflight(method: &Method, path: &str) -> Option<Response> {
+    if method != Method::OPTIONS || !is_public(path) {
+        return None;
+    }
+    let mut response = Response::from(());
+    response.set_status(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(REQUEST_HEADERS));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_KEPT_SECS));
+    Some(response)
+}
+
+/// Lets scripts of any website read the response of a public operation.
+fn let_read(path: &str, headers: &mut HeaderMap) {
+    if is_public(path) {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(RESPONSE_HEADERS));
     }
 }
 

@@ -2,7 +2,6 @@
 //! nor pages.
 
 pub(crate) mod codes;
-pub(crate) mod cors;
 pub(crate) mod error;
 pub(crate) mod middleware;
 

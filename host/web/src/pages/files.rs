@@ -20,15 +20,18 @@ const NAME_CHARS_MAX: usize = 128;
 /// Compression level; each file is compressed only once.
 const GZIP_LEVEL: Compression = Compression::best();
 
+/// Media type of texts.
+pub(super) const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// Media types by file extension.
-const TYPES: [(&str, &str); 8] = [
+const TYPES: [(&str, &str); 9] = [
     ("css", "text/css; charset=utf-8"),
     ("html", "text/html; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
     ("json", "application/json"),
     ("png", "image/png"),
     ("svg", "image/svg+xml"),
-    ("txt", "text/plain; charset=utf-8"),
+    ("txt", PLAIN_TEXT),
+    ("webp", "image/webp"),
     ("woff2", "font/woff2"),
 ];
 
@@ -170,6 +173,8 @@ mod tests {
             "assets/script-A1.js",
             "assets/tiny.css",
             "docs.html",
+            "index.html",
+            "licences.txt",
             "manual/drivers/guide.html",
             "manual/index.html",
             "outside.js",

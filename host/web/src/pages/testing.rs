@@ -20,6 +20,8 @@ pub(crate) fn folder() -> TempDir {
     write(&format!("assets/{SCRIPT}"), &"play();\n".repeat(100));
     write("assets/tiny.css", "a{}");
     write("docs.html", "<title>Reference</title>");
+    write("index.html", "<title>Dashboard</title>");
+    write("licences.txt", "one 1.0.0 (MIT)");
     write("manual/index.html", "<title>Manual</title>");
     write("manual/drivers/guide.html", "<title>Guide</title>");
     let page = "<title>{{label}}</title><main data-state=\"{{state}}\"><p>{{headline}}<p>{{advice}}</main>";

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::auth::uses::KeyUses;
 use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, KeyId, StreamId};
@@ -90,11 +91,13 @@ pub(super) struct Accesses {
     drivers: Drivers,
     clock: Clock,
     answers: Mutex<HashMap<Question, Answer>>,
+    /// Beside those of the API: the store keeps the newest use.
+    uses: Arc<KeyUses>,
 }
 
 impl Accesses {
     pub(super) fn new(store: Store, drivers: Drivers, clock: Clock) -> Self {
-        Self { store, drivers, clock, answers: Mutex::default() }
+        Self { store, drivers, clock, answers: Mutex::default(), uses: Arc::default() }
     }
 
     /// The destination, or `None` if the key or path is unknown or no longer valid.
@@ -149,6 +152,9 @@ impl Accesses {
             Question::Path(path) => self.store.playback_by_path(path).await?.map(|record| (None, record)),
         };
         let access = found.map(|(key, record)| Arc::new(Access::of(&self.drivers, key, record)));
+        if let Some(key) = access.as_ref().and_then(|access| access.key) {
+            self.uses.note(&self.store, key, self.clock.now());
+        }
         let mut answers = self.answers.lock();
         // Only guessing clients ask for unknown keys repeatedly: such keys must not evict valid ones.
         let is_guess = access.is_none() && matches!(question, Question::Hash(_));

@@ -2,7 +2,7 @@
 
 use time::{Date, Month};
 
-use super::{Playback, entry, ready};
+use super::{Playback, entry};
 use satcast_drivers::published::Opening;
 
 const DATE: &str = "#EXT-X-PROGRAM-DATE-TIME:";
@@ -20,10 +20,10 @@ impl Playback {
         let facts = opening.assets().playback()?;
         let of = |name: &str| opening.assets().get(name);
         let mut media = of(&facts.entry)?;
-        if let Some(text) = ready::text(&media).filter(|text| entry::is_multivariant(text)) {
+        if let Some(text) = entry::text(&media).filter(|text| entry::is_multivariant(text)) {
             media = of(entry::first(text)?)?;
         }
-        let text = ready::text(&media)?;
+        let text = entry::text(&media)?;
         let age_ms = (self.clock.now().0 - end_ms(text)?).max(0);
         // Drivers of earlier minor versions do not report it.
         let told_ms = opening.assets().hold_back_ms().map(i64::from);

@@ -1,21 +1,18 @@
 //! Playback: HLS over HTTP for viewers of live destinations.
 //!
-//! `/hls/<path>/index.m3u8?apiKey=` is the entry; its playlist leads to `/hls/<path>/t/<token>/<asset>`. The token ([`token`])
-//! replaces key and session, so all other bodies are the same for every viewer. Access is checked at the store at most once a second
-//! per key ([`access`]); assets are served as the opening of the live session published them ([`serve`], [`body`]), and sent bytes are
-//! counted ([`meter`]). A segment costs a MAC, two look-ups and a reference: no store query and no rendering.
+//! `/hls/<path>/index.m3u8?apiKey=` is the entry; its playlist leads to `/hls/<path>/t/<token>/<asset>`. The newest keyframe is at
+//! `/hls/<path>/poster.mp4`. The token ([`token`]) replaces key and session, so all other bodies are the same for every viewer.
+//! Access is checked at the store at most once a second per key ([`access`]); assets are served as the opening of the live session
+//! published them ([`serve`], [`body`]), and sent bytes are counted ([`meter`]). A segment costs a MAC, two look-ups and a reference:
+//! no store query and no rendering.
 
 mod access;
-mod admit;
 mod body;
-mod chain;
 mod entry;
 mod follow;
 mod headers;
 mod latency;
 mod meter;
-mod range;
-mod ready;
 mod route;
 mod serve;
 #[cfg(test)]
@@ -35,7 +32,6 @@ use poem::{Request, Response};
 use tokio::time::MissedTickBehavior;
 
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
-pub(crate) use admit::Admission;
 pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::FLUSH_INTERVAL;
@@ -49,13 +45,13 @@ use headers::Readers;
 use meter::Meter;
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
-use satcast_core::ids::{AccountId, DestinationId};
+use satcast_core::ids::{AccountId, DestinationId, StreamId};
 use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
-use satcast_core::secret::mask_key;
+use satcast_core::secret::{Redacted, mask_key};
 use satcast_drivers::published::Opening;
-use satcast_live::Live;
+use satcast_live::{Live, SessionState};
 use satcast_store::{Store, StoreError};
 use token::{Grant, Mint};
 use viewers::Viewers;
@@ -65,6 +61,17 @@ pub const RATE_PREVIEW: RateRule = RateRule::per_minute("preview", 60);
 
 /// Path prefix of playback.
 pub(crate) const PREFIX: &str = "/hls/";
+
+/// Content and permissions of the player page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// The destination of the player page.
+    pub(crate) destination: DestinationId,
+    /// Label of the stream.
+    pub(crate) label: String,
+    /// Origins whose pages may play; empty = all.
+    pub(crate) origins: Vec<String>,
+}
 
 /// Playback of all destinations.
 pub struct Playback {
@@ -128,6 +135,36 @@ impl Playback {
         let took = self.clock.monotonic().saturating_sub(started);
         log(&request, response.status(), &context, took);
         response
+    }
+
+    /// Checks that `key` gives access to the playback `path`, live or not.
+    ///
+    /// # Errors
+    /// 401 for any other key, 429 after too many of these from one network, 502 from the store.
+    pub(crate) async fn admit(
+        &self,
+        context: &RequestContext,
+        path: &str,
+        key: &Redacted<String>,
+    ) -> Result<Admission, ApiError> {
+        let (access, _) = self.keyed(context, path, key).await?;
+        let (label, origins) = (access.label.clone(), access.origins.clone());
+        Ok(Admission { destination: access.destination, label, origins })
+    }
+
+    /// Whether new media arrived recently or the encoder is reconnecting, and everything that a player fetches first is published: entry,
+    /// media playlist, newest init segment and newest segment. Does not access files.
+    pub fn is_ready(&self, opening: &Opening, session: SessionState) -> bool {
+        let Some(facts) = opening.assets().playback() else { return false };
+        let is_away = session == SessionState::Reconnecting;
+        let is_fresh = facts.fresh_until.is_some_and(|until| is_away || self.clock.monotonic() < until);
+        let is_open = !opening.ended() && !facts.ended;
+        is_open && is_fresh && entry::is_playable(opening.assets()).is_some()
+    }
+
+    /// Error for a stream that has no media yet: offline, or starting, because a session starts before its destinations publish.
+    fn nothing_yet(&self, stream: StreamId) -> ApiError {
+        if self.live.session(stream).is_some() { ApiError::starting() } else { ApiError::offline() }
     }
 
     /// The preview token of a live session, which does not change during the session; `path` is the playback path.

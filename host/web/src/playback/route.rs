@@ -1,7 +1,5 @@
 //! Requests that a destination's driver answers. Requests and responses get the same checks, metering and headers as published assets.
 
-use std::sync::Arc;
-
 use poem::http::header::{CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
 use poem::http::{Method, StatusCode};
 use poem::{Request, Response};
@@ -11,15 +9,12 @@ use satcast_plugin_api::http::Method as HttpMethod;
 use url::form_urlencoded;
 
 use super::Playback;
-use super::access::{Access, Age, Question};
-use super::chain::Chain;
+use super::body::Chain;
 use super::headers::Keep;
 use super::serve::{Answer, Found, Refused, readers};
 use crate::auth::presents_header;
 use crate::base::{ApiError, Code, RequestContext};
-use satcast_core::ids::KeyId;
-use satcast_core::networks::Network;
-use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
+use satcast_core::secret::Redacted;
 use satcast_drivers::published::{Answer as Answered, Unanswered};
 
 /// Query parameters that belong to the host.
@@ -49,28 +44,6 @@ impl Playback {
         let keep = if presents_header(request) { Keep::Preview } else { Keep::Playlist(0) };
         let found = Found { opening, keep, counted: Some(access) };
         Ok((self.ask_driver(request, Audience::Hosted, rest, found).await?, readers))
-    }
-
-    /// The access of a key, if the key belongs to this playback path.
-    pub(super) async fn keyed(
-        &self,
-        context: &RequestContext,
-        path: &str,
-        key: &Redacted<String>,
-    ) -> Result<(Arc<Access>, KeyId), ApiError> {
-        let access = match api_key_kind(key.expose()) {
-            Some(KeyKind::Public) => {
-                self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
-            }
-            Some(KeyKind::Permanent) | None => None,
-        };
-        let Some(access) = access else {
-            context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
-            return Err(ApiError::invalid_public_key());
-        };
-        let key = access.key.filter(|_| access.path == path && access.enabled);
-        let key = key.ok_or_else(ApiError::invalid_public_key)?;
-        Ok((access, key))
     }
 
     /// Sends the request to the driver of an opening.

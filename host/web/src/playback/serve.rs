@@ -1,6 +1,7 @@
 //! Serves playback requests: parses the path, checks access, sends the bytes.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use poem::http::header::{
@@ -10,22 +11,23 @@ use poem::http::header::{
 use poem::http::{Method, StatusCode};
 use poem::{Body, Request, Response};
 use satcast_plugin_api::Audience;
+use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use url::form_urlencoded;
 
 use super::access::{Access, Age, Question};
-use super::body::{ResponseBody, Slice};
-use super::chain::Chain;
+use super::body::{Chain, ResponseBody, Slice};
+use super::entry::{self, text};
 use super::follow::{Current, follow};
-use super::headers::{self, Keep, Readers};
-use super::range::Span;
-use super::ready::text;
+use super::headers::{self, Keep, Readers, Span};
 use super::token::{Grant, Ticket};
-use super::{PREFIX, Playback, entry};
+use super::{PREFIX, Playback};
 use crate::auth::{presented_key, presents_header};
 use crate::base::{ApiError, Code, RequestContext};
-use satcast_core::ids::KeyId;
-use satcast_core::secret::Redacted;
+use satcast_core::ids::{DestinationId, KeyId};
+use satcast_core::networks::Network;
+use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
 use satcast_drivers::published::{Opening, PlaybackFacts, Published};
+use satcast_live::{POSTER_NAME, POSTER_SECS};
 use satcast_net::http::Sent;
 
 /// File name of the entry playlist in the URL.
@@ -70,6 +72,9 @@ enum Wanted<'a> {
     Index {
         path: &'a str,
     },
+    Poster {
+        path: &'a str,
+    },
     /// A path that a driver may answer, requested with a key.
     Asked {
         path: &'a str,
@@ -90,6 +95,7 @@ impl<'a> Wanted<'a> {
         }
         match rest.split_once('/') {
             _ if rest == INDEX => Some(Wanted::Index { path }),
+            _ if rest == POSTER_NAME => Some(Wanted::Poster { path }),
             Some(("t", asset)) => {
                 let (token, name) = asset.split_once('/').filter(|(_, name)| !name.is_empty())?;
                 Some(Wanted::Asset { path, token, name })
@@ -130,7 +136,31 @@ impl Playback {
                 (None, Some(token)) => self.preview_index(request, context, path, &token).await,
                 (None, None) => Err(ApiError::public_key_required().into()),
             },
+            Wanted::Poster { path } => self.poster(request, context, path).await,
         }
+    }
+
+    /// The newest keyframe of a live destination, with the access of its playlist.
+    async fn poster(&self, request: &Request, context: &RequestContext, path: &str) -> Answer {
+        let (access, opening, keep) = match (presented_key(request), preview_token(request)) {
+            (Some(key), _) => {
+                let (access, _) = self.keyed(context, path, &key).await?;
+                let opening = self.live.opening(access.destination);
+                let opening = opening.ok_or_else(|| self.nothing_yet(access.stream))?;
+                let secs = if presents_header(request) { 0 } else { POSTER_SECS };
+                (access, opening, Keep::Playlist(secs))
+            }
+            (None, Some(token)) => {
+                let (access, opening) =
+                    self.preview(context, path, &self.preview_ticket(path, &token)?).await?;
+                (access, opening, Keep::Preview)
+            }
+            (None, None) => return Err(ApiError::public_key_required().into()),
+        };
+        let readers = readers(request, &access)?;
+        let poster = self.live.poster(access.stream).ok_or_else(|| self.nothing_yet(access.stream))?;
+        let counted = (keep != Keep::Preview).then_some(access);
+        Ok((self.deliver(request, poster, Found { opening, keep, counted }).await?, readers))
     }
 
     /// The entry playlist for viewers with a key.
@@ -161,14 +191,18 @@ impl Playback {
         path: &str,
         token: &str,
     ) -> Answer {
-        let ticket = self.mint.read(token, path).filter(|ticket| ticket.grant == Grant::Preview);
-        let ticket = ticket.ok_or_else(ApiError::invalid_public_key)?;
+        let ticket = self.preview_ticket(path, token)?;
         let (access, opening) = self.preview(context, path, &ticket).await?;
         let readers = readers(request, &access)?;
         let facts = facts(&opening)?;
         let name = facts.preview.as_deref().ok_or_else(ApiError::starting)?;
         let found = Found { opening: opening.clone(), keep: Keep::Preview, counted: None };
         Ok((self.entry(request, name, token, found)?, readers))
+    }
+
+    fn preview_ticket(&self, path: &str, token: &str) -> Result<Ticket, ApiError> {
+        let ticket = self.mint.read(token, path).filter(|ticket| ticket.grant == Grant::Preview);
+        ticket.ok_or_else(ApiError::invalid_public_key)
     }
 
     /// Counts a preview request, then checks that the destination is enabled and the session is live.
@@ -247,6 +281,42 @@ impl Playback {
         };
         self.note_viewer(ticket.destination, context.client, request, &response);
         Ok((response, readers))
+    }
+
+    /// Counts the player if the response is a playlist.
+    fn note_viewer(
+        &self,
+        destination: DestinationId,
+        client: IpAddr,
+        request: &Request,
+        response: &Response,
+    ) {
+        let is_playlist = response.headers().get(CONTENT_TYPE).is_some_and(|is| is == PLAYLIST_TYPE);
+        if is_playlist && response.status() == StatusCode::OK && request.method() == Method::GET {
+            self.viewers.saw(destination, client, request.headers(), self.clock.monotonic());
+        }
+    }
+
+    /// The access of a key, if the key belongs to this playback path.
+    pub(super) async fn keyed(
+        &self,
+        context: &RequestContext,
+        path: &str,
+        key: &Redacted<String>,
+    ) -> Result<(Arc<Access>, KeyId), ApiError> {
+        let access = match api_key_kind(key.expose()) {
+            Some(KeyKind::Public) => {
+                self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
+            }
+            Some(KeyKind::Permanent) | None => None,
+        };
+        let Some(access) = access else {
+            context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
+            return Err(ApiError::invalid_public_key());
+        };
+        let key = access.key.filter(|_| access.path == path && access.enabled);
+        let key = key.ok_or_else(ApiError::invalid_public_key)?;
+        Ok((access, key))
     }
 
     /// The access of a token's key, if the key still belongs to this destination.
@@ -373,13 +443,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_three_url_forms_are_parsed() {
+    fn only_the_four_url_forms_are_parsed() {
         assert_eq!(Wanted::parse("/hls/p/index.m3u8"), Some(Wanted::Index { path: "p" }));
+        assert_eq!(Wanted::parse("/hls/p/poster.mp4"), Some(Wanted::Poster { path: "p" }));
         let asset = Wanted::Asset { path: "p", token: "T", name: "a.m4s" };
         assert_eq!(Wanted::parse("/hls/p/t/T/a.m4s"), Some(asset));
         let deep = Wanted::Asset { path: "p", token: "T", name: "a/b" };
         assert_eq!(Wanted::parse("/hls/p/t/T/a/b"), Some(deep), "below a route");
-        for rest in ["media.m3u8", "index.m3u8/", "thumb/1.jpg", "t"] {
+        for rest in ["media.m3u8", "index.m3u8/", "poster.mp4/", "thumb/1.jpg", "t"] {
             let asked = Some(Wanted::Asked { path: "p", rest });
             assert_eq!(Wanted::parse(&format!("/hls/p/{rest}")), asked);
         }

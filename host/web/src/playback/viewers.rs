@@ -15,13 +15,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use poem::Request;
-use poem::Response;
-use poem::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
-use poem::http::{HeaderMap, Method, StatusCode};
-use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use poem::http::HeaderMap;
+use poem::http::header::{HeaderName, HeaderValue, USER_AGENT};
 
-use super::Playback;
 use satcast_core::ids::DestinationId;
 use satcast_core::networks::Network;
 
@@ -171,22 +167,6 @@ impl Viewers {
     /// Number of players of a destination at `now`, at a cost independent of the number.
     pub(super) fn count(&self, destination: DestinationId, now: Duration) -> u64 {
         self.shards.iter().map(|shard| shard.lock().count(destination, now.as_secs())).sum()
-    }
-}
-
-impl Playback {
-    /// Counts the player if the response is a playlist.
-    pub(super) fn note_viewer(
-        &self,
-        destination: DestinationId,
-        client: IpAddr,
-        request: &Request,
-        response: &Response,
-    ) {
-        let is_playlist = response.headers().get(CONTENT_TYPE).is_some_and(|is| is == PLAYLIST_TYPE);
-        if is_playlist && response.status() == StatusCode::OK && request.method() == Method::GET {
-            self.viewers.saw(destination, client, request.headers(), self.clock.monotonic());
-        }
     }
 }
 

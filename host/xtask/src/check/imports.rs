@@ -128,7 +128,7 @@ mod tests {
     fn each_rule_finds_a_breach() {
         let examples = [
             ("plugin-api/media/src/flv.rs", "use std::net::TcpStream;\n"),
-            ("host/web/src/api/streams/mod.rs", "let rows = query(\"SELECT 1\");\n"),
+            ("host/web/src/api/streams.rs", "let rows = query(\"SELECT 1\");\n"),
             ("host/drivers/src/load/mod.rs", "    unsafe { read(pointer) }\n"),
             ("host/live/src/lib.rs", "use std::time::{Duration, Instant};\n"),
             ("host/live/src/lib.rs", "use satcast_core::ids::Msat;\n"),

@@ -30,7 +30,7 @@ const CRATES: [Crate; 11] = [
         order: &["queue", "spool", "hub", "destination", "live", "", "ingest"],
         circles: &[
             (
-                &["live", "session"],
+                &["live", "session", "session::run"],
                 "all sessions are found by their stream, and one that ends takes itself out",
             ),
             (&["queue", "queue::spill"], "the queue and its spool change under one lock"),
@@ -56,7 +56,7 @@ const CRATES: [Crate; 11] = [
             ),
         ],
     },
-    Crate { folder: "host/store", order: &["error", "bounds", "engine", "audit"], circles: &[] },
+    Crate { folder: "host/store", order: &["error", "engine", "store", "audit"], circles: &[] },
     Crate { folder: "host/usage", order: &[], circles: &[] },
     Crate { folder: "host/archive", order: &[], circles: &[] },
     Crate { folder: "host/webhooks", order: &[], circles: &[] },
@@ -76,7 +76,7 @@ const CRATES: [Crate; 11] = [
         order: &["certificates", "http"],
         circles: &[
             (
-                &["http", "http::flow", "http::serving", "http::stall"],
+                &["http", "http::flow", "http::serving"],
                 "a connection is served by the limits of its listener",
             ),
             (
@@ -88,23 +88,10 @@ const CRATES: [Crate; 11] = [
     Crate {
         folder: "host/web",
         order: &["base", "auth", "playback", "pages", "watch", "api", "site"],
-        circles: &[
-            (
-                &["api::body", "api::body::declare", "api::body::kind"],
-                "a body has fields of kinds, and a kind may be a body",
-            ),
-            (
-                &[
-                    "playback",
-                    "playback::admit",
-                    "playback::follow",
-                    "playback::ready",
-                    "playback::serve",
-                    "playback::viewers",
-                ],
-                "Playback is one state, and these files hold the methods that serve from it",
-            ),
-        ],
+        circles: &[(
+            &["playback", "playback::serve"],
+            "Playback is one state, and these files hold the methods that serve from it",
+        )],
     },
     Crate {
         folder: "host",

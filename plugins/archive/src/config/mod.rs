@@ -18,39 +18,42 @@ const FIELD_BYTES_MAX: usize = 512;
 /// Longest retention in days: ten years.
 pub const RETENTION_DAYS_MAX: u32 = 3650;
 
-/// Configuration of a destination of type `cloud-archive`. An empty configuration means the operator's store.
+/// Records the stream and uploads it to an S3-compatible store. A store of your own needs a bucket, an endpoint and both
+/// keys. If this service has a store, leave all of them empty to use it.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(extend("x-address" = "s3://{bucket}/{prefix}"))]
+#[schemars(extend(
+    "x-address" = "s3://{bucket}/{prefix}",
+    "x-order" = ["bucket", "endpoint", "region", "accessKey", "secretKey"]
+))]
 pub struct Config {
-    /// Address of an S3-compatible store, for example https://s3.example.org. Leave out endpoint, bucket and keys to
-    /// use the store of this service.
+    /// Address of your store, for example https://s3.example.org.
     #[serde(default)]
     #[schemars(length(max = 512))]
     pub endpoint: Option<String>,
-    /// Region of the store; default us-east-1.
+    /// Region of your store. Leave it empty for us-east-1.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub region: Option<String>,
-    /// Existing bucket.
+    /// Name of a bucket that exists at your store.
     #[serde(default)]
     #[schemars(length(max = 63))]
     pub bucket: Option<String>,
-    /// Prefix of the names of recordings, for example live/2026.
+    /// Folder for the recordings in your bucket, for example live/2026.
     #[serde(default)]
     #[schemars(length(max = 512))]
     pub prefix: Option<String>,
-    /// Access key id.
+    /// Identifier of a key that may write to the bucket.
     #[serde(default)]
     #[schemars(length(max = 512))]
     pub access_key: Option<String>,
-    /// Secret access key.
+    /// Secret that belongs to the access key.
     #[serde(default)]
     pub secret_key: Option<Secret<String>>,
-    /// Whether the bucket is in the path of addresses (true, for most stores) or before the host name (false).
+    /// Whether addresses have the bucket in their path, as most stores expect, or before the host name.
     #[serde(default)]
     pub force_path_style: Option<bool>,
-    /// Days after which recordings are deleted at the store; left out = never.
+    /// Days after which recordings are deleted at the store. Leave it empty to keep them.
     #[serde(default)]
     #[schemars(range(min = 1, max = 3650))]
     pub retention_days: Option<u32>,
@@ -227,16 +230,16 @@ impl Settings {
 /// A destination's own store lacks this field.
 fn incomplete(missing: &str) -> Error {
     Error::config(format!(
-        "{missing}: is missing; a store of your own needs endpoint, bucket, accessKey and secretKey, and none of \
-         them means the store of this service"
+        "{missing}: is missing; a store of your own needs a bucket, an endpoint and both keys; leave all four empty \
+         to use the store of this service"
     ))
 }
 
 /// Fields of an own store are given without endpoint.
 fn no_own_store() -> Error {
     Error::config(
-        "endpoint: is missing; prefix, region and forcePathStyle are for a store of your own, which needs \
-         endpoint, bucket, accessKey and secretKey",
+        "endpoint: is missing; prefix, region and bucket in the path are for a store of your own, which needs a \
+         bucket, an endpoint and both keys",
     )
 }
 
@@ -246,8 +249,8 @@ pub(crate) type Own = Option<(Target, String)>;
 /// Error for a destination without its own store when the operator has none.
 pub(crate) fn no_operator_store() -> Error {
     Error::config(
-        "endpoint: is missing, and this service has no store of its own; give endpoint, bucket, accessKey and secretKey, or ask \
-         the operator to set endpoint, bucket, access_key and secret_key in [archive]",
+        "endpoint: is missing, and this service has no store of its own; enter the bucket, the endpoint and both keys of \
+         your store, or ask the operator to set endpoint, bucket, access_key and secret_key in [archive]",
     )
 }
 
@@ -269,7 +272,7 @@ fn checked_endpoint(text: &str) -> Result<String, Error> {
         return Err(refuse("must begin with https:// or http://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refuse("must not hold a user or password; give accessKey and secretKey"));
+        return Err(refuse("must not hold a user or password; the keys have fields of their own"));
     }
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
         return Err(refuse("must end with the host or port; the bucket has a field of its own"));

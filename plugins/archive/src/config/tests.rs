@@ -70,18 +70,18 @@ fn refusals_texts() {
     for (said, text) in [
         (
             incomplete("bucket").message,
-            "bucket: is missing; a store of your own needs endpoint, bucket, accessKey and secretKey, and none of \
-             them means the store of this service",
+            "bucket: is missing; a store of your own needs a bucket, an endpoint and both keys; leave all four empty \
+             to use the store of this service",
         ),
         (
             no_own_store().message,
-            "endpoint: is missing; prefix, region and forcePathStyle are for a store of your own, which needs \
-             endpoint, bucket, accessKey and secretKey",
+            "endpoint: is missing; prefix, region and bucket in the path are for a store of your own, which needs a \
+             bucket, an endpoint and both keys",
         ),
         (
             no_operator_store().message,
-            "endpoint: is missing, and this service has no store of its own; give endpoint, bucket, accessKey and \
-             secretKey, or ask the operator to set endpoint, bucket, access_key and secret_key in [archive]",
+            "endpoint: is missing, and this service has no store of its own; enter the bucket, the endpoint and both \
+             keys of your store, or ask the operator to set endpoint, bucket, access_key and secret_key in [archive]",
         ),
         (endpoint(&long), "endpoint: is too long, for example https://s3.example.org"),
         (endpoint("s3"), "endpoint: must be an address, for example https://s3.example.org"),
@@ -91,7 +91,7 @@ fn refusals_texts() {
         ),
         (
             endpoint("https://u:p@a.example"),
-            "endpoint: must not hold a user or password; give accessKey and secretKey, for example \
+            "endpoint: must not hold a user or password; the keys have fields of their own, for example \
              https://s3.example.org",
         ),
         (

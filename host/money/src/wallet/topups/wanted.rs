@@ -30,6 +30,8 @@ pub(super) struct Wanted {
 
 struct Want {
     rate: Msat,
+    /// It was wanted again after its refill began, which may have read the balance before.
+    again: bool,
     outcome: channel::Sender<Option<Outcome>>,
 }
 
@@ -37,13 +39,12 @@ struct Want {
 struct Running<'a> {
     topups: &'a TopUps,
     account: AccountId,
-    rate: Msat,
     outcome: Outcome,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.topups.done(self.account, self.rate, self.outcome);
+        self.topups.done(self.account, self.outcome);
     }
 }
 
@@ -74,7 +75,7 @@ impl TopUps {
             while let Some((account, rate)) = self.next_wanted() {
                 let topups = self.clone();
                 running.spawn(async move {
-                    let mut running = Running { topups: &topups, account, rate, outcome: Outcome::None };
+                    let mut running = Running { topups: &topups, account, outcome: Outcome::None };
                     running.outcome = topups.refill_once(account, rate).await;
                 });
             }
@@ -135,6 +136,7 @@ impl TopUps {
         let mut wanted = self.inner.wanted.lock();
         if let Some(want) = wanted.of.get_mut(&account) {
             want.rate = want.rate.max(rate);
+            want.again = true;
             return Some(want.outcome.subscribe());
         }
         if wanted.of.len() >= WANTED_MAX {
@@ -142,7 +144,7 @@ impl TopUps {
         }
         let outcome = channel::Sender::default();
         let receiver = outcome.subscribe();
-        wanted.of.insert(account, Want { rate, outcome });
+        wanted.of.insert(account, Want { rate, again: false, outcome });
         wanted.queue.push_back(account);
         drop(wanted);
         self.inner.called.notify_one();
@@ -152,14 +154,16 @@ impl TopUps {
     pub(super) fn next_wanted(&self) -> Option<(AccountId, Msat)> {
         let mut wanted = self.inner.wanted.lock();
         let account = wanted.queue.pop_front()?;
-        wanted.of.get(&account).map(|want| (account, want.rate))
+        let want = wanted.of.get_mut(&account)?;
+        want.again = false;
+        Some((account, want.rate))
     }
 
-    pub(super) fn done(&self, account: AccountId, rate: Msat, outcome: Outcome) {
+    pub(super) fn done(&self, account: AccountId, outcome: Outcome) {
         let mut wanted = self.inner.wanted.lock();
-        // A caller that came meanwhile spends more, so the balance may be too small for it.
-        let more = wanted.of.get(&account).is_some_and(|want| want.rate > rate);
-        if more && outcome == Outcome::Enough {
+        // A caller that came meanwhile may have spent since the balance was read, or spends more a minute.
+        let again = wanted.of.get(&account).is_some_and(|want| want.again);
+        if again && outcome == Outcome::Enough {
             wanted.queue.push_back(account);
             drop(wanted);
             return self.inner.called.notify_one();

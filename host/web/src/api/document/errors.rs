@@ -30,6 +30,8 @@ const MORE: &[(&str, &str, &str)] = &[
     ("logOut", "404", "NotFound"),
     ("changePassword", "503", "Busy"),
     ("logIn", "401", "Unauthorized"),
+    // An operator disabled the account.
+    ("logIn", "403", "Forbidden"),
     ("logIn", "502", "StoreFailed"),
     ("logIn", "503", "Busy"),
     ("setUp", "403", "Forbidden"),

@@ -16,13 +16,15 @@ mod union;
 mod webhooks;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 #[cfg(test)]
 pub(super) use self::traits::{is_public, is_secured};
-use crate::base::cors;
-use satcast_drivers::TypeSchema;
+use crate::base::middleware;
+use satcast_drivers::{Drivers, TypeSchema};
 
 /// Order of the groups: as in the specification, then those that it does not have.
 const GROUPS: [&str; 9] =
@@ -72,6 +74,34 @@ pub fn document_text(document: &Value) -> String {
     format!("{document:#}\n")
 }
 
+/// Cache of the current document, which is generated again when the loaded drivers change.
+pub(super) struct Documents {
+    drivers: Drivers,
+    /// The version of the drivers, and the document as JSON.
+    now: Mutex<(u64, Arc<str>)>,
+}
+
+impl Documents {
+    pub(super) fn new(drivers: &Drivers) -> Self {
+        Self { drivers: drivers.clone(), now: Mutex::new(Self::of(drivers)) }
+    }
+
+    /// The document for the current drivers.
+    pub(super) fn get(&self) -> Arc<str> {
+        let mut now = self.now.lock();
+        if now.0 != self.drivers.version() {
+            *now = Self::of(&self.drivers);
+        }
+        now.1.clone()
+    }
+
+    fn of(drivers: &Drivers) -> (u64, Arc<str>) {
+        // Read before the types, so that a change in between causes another generation.
+        let version = drivers.version();
+        (version, document_text(&document(&drivers.schemas())).into())
+    }
+}
+
 /// The `Allow` header of every path: `/api/streams/{id}` gives `DELETE, GET, HEAD`.
 pub(super) fn methods_by_path(document: &Value) -> BTreeMap<String, String> {
     let paths = document["paths"].as_object().into_iter().flatten();
@@ -81,7 +111,7 @@ pub(super) fn methods_by_path(document: &Value) -> BTreeMap<String, String> {
         if names.iter().any(|name| name == "GET") {
             names.push("HEAD".to_owned());
         }
-        if cors::is_public(path) {
+        if middleware::is_public(path) {
             names.push("OPTIONS".to_owned());
         }
         names.sort();

@@ -51,6 +51,7 @@ const LINKS: &[(&str, &str, Sources)] = &[
         &[("id", "$request.path.id"), ("deliveryId", "$response.body#/0/id")],
     ),
     ("listArchives", "deleteArchive", FIRST_LISTED),
+    ("createAccount", "changeAccount", ANSWERED),
     ("createTopUp", "getTopUp", &[("id", "$response.body#/invoiceId")]),
 ];
 const ANSWERED: Sources = &[("id", "$response.body#/id")];

@@ -15,6 +15,8 @@ const EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n#
 const MEDIA_EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1763660700\n\
     #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI=\"i1763660700-0.mp4\"\n\
     #EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:00.000Z\n#EXTINF:2.00000,\n1763660700.m4s\n";
+/// Description of `playback_path`.
+const PATH: &str = "Identifies the self-hosted destination; part of its `url`.";
 /// A path of the service.
 const PREFIX: &str = "/hls/{playback_path}";
 
@@ -22,6 +24,7 @@ const PREFIX: &str = "/hls/{playback_path}";
 pub(super) fn describe(document: &mut Value) {
     let security = document.pointer(LIKE).cloned().unwrap_or_default();
     document["paths"][format!("{PREFIX}/index.m3u8")] = json!({ "get": index(&security) });
+    document["paths"][format!("{PREFIX}/poster.mp4")] = json!({ "get": poster(&security) });
     document["paths"][format!("{PREFIX}/t/{{token}}/{{name}}")] = json!({ "get": below() });
     let responses = &mut document["components"]["responses"];
     responses["NotPlayable"] = not_playable();
@@ -77,14 +80,40 @@ fn index(security: &Value) -> Value {
             404 with `Retry-After` and code `starting` until the first segment is there. With `token` instead of a key: the \
             preview, for one or two viewers, 60 requests a minute.",
         "security": security,
-        "parameters": [
-            path_parameter("playback_path", "Identifies the self-hosted destination; part of its `url`."),
-            {
-                "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
-                "description": "The `playbackToken` of the stream status; instead of a key, it plays the preview."
-            }
-        ],
+        "parameters": [path_parameter("playback_path", PATH), preview_parameter()],
         "responses": responses
+    })
+}
+
+fn poster(security: &Value) -> Value {
+    let mut responses = refusals();
+    responses["200"] = success("An MP4 with one frame, in the codec of the stream.", &["video/mp4"], "");
+    responses["206"] = success("The requested range of it.", &["video/mp4"], "");
+    responses["400"] = reference("KeyRequired");
+    responses["416"] = reference("OutOfRange");
+    json!({
+        "operationId": "getPoster",
+        "tags": ["Public"],
+        "summary": "Show the newest keyframe",
+        "description": "A still of a live stream, for a `<video>` without controls. A new one is made at most every 5 seconds. Bytes are \
+            metered; with `token` instead of a key they are not, and the request counts for the limit of the preview.",
+        "security": security,
+        "parameters": [path_parameter("playback_path", PATH), preview_parameter(), range_parameter("One byte range.")],
+        "responses": responses
+    })
+}
+
+fn preview_parameter() -> Value {
+    json!({
+        "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
+        "description": "The `playbackToken` of the stream status; instead of a key, it plays the preview."
+    })
+}
+
+fn range_parameter(description: &str) -> Value {
+    json!({
+        "name": "Range", "in": "header", "required": false, "schema": {"type": "string"},
+        "description": description
     })
 }
 
@@ -113,10 +142,7 @@ fn below() -> Value {
                 json!({"type": "integer", "minimum": 0})),
             directive("_HLS_part", "Waits for this part of that segment.", json!({"type": "integer", "minimum": 0})),
             directive("_HLS_skip", "Requests a delta update, without the segments that the player already knows.", json!({"type": "string", "enum": ["YES", "v2"]})),
-            {
-                "name": "Range", "in": "header", "required": false, "schema": {"type": "string"},
-                "description": "One byte range; ignored for playlists."
-            }
+            range_parameter("One byte range; ignored for playlists.")
         ],
         "responses": responses
     })
@@ -145,7 +171,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/responses/{name}")})
 }
 
-/// Error responses of both paths.
+/// Error responses of all paths.
 fn refusals() -> Value {
     let names = [
         ("401", "Unauthorized"),

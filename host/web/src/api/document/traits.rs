@@ -32,7 +32,7 @@ impl Traits {
             has_parameters: !parameters.is_empty(),
             is_list: parameters.iter().any(|parameter| parameter["name"] == "cursor"),
             has_body: operation.get("requestBody").is_some(),
-            once: secured && method == "post",
+            once: secured && matches!(method, "post" | "patch"),
         }
     }
 }

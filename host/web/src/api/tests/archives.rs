@@ -137,6 +137,8 @@ async fn a_recovery_is_charged_and_blocks_a_second_one() {
     let lines = rig.get("/api/wallet/ledger").await.ok();
     assert_eq!((&lines[0]["kind"], &lines[0]["amountMsat"]), (&json!("refund"), &json!(360_000)));
     assert_eq!((&lines[0]["fileName"], &lines[1]["fileName"]), (&json!("a.mp4"), &json!("a.mp4")));
+    let stream = rig.get("/api/streams").await.ok()[0]["id"].clone();
+    assert_eq!((&lines[0]["streamKeyId"], &lines[1]["streamKeyId"]), (&stream, &stream));
     assert_eq!(rig.get("/api/wallet/balance").await.ok()["balance"], 400);
 }
 

@@ -93,6 +93,8 @@ async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
             answer.ok(),
             json!({"pricing": {"BANDWIDTH_LIMIT_GB_PER_HOUR": 10, "BANDWIDTH_OVERAGE_SATS_PER_GB": 5,
                                "COST_PER_PLATFORM": 7, "FREE_PLATFORMS": 1},
+                   "fees": {"archiveRecoverySats": 360},
+                   "ingest": {"rtmp": "rtmp://127.0.0.1:1935/live", "rtmps": null},
                    "limits": {"destinationsPerStream": 50, "streamsPerAccount": 1000, "webhooksPerAccount": 20,
                               "keysPerAccount": 70, "readsPerMinute": 300, "writesPerMinute": 60, "statusPerMinute": 60,
                               "loginsPerMinute": 20, "ingestConnectionsPerNetwork": 1024,
@@ -100,6 +102,17 @@ async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
                    "version": crate::api::VERSION, "timestamp": 1_800_000_000_000_i64})
         );
     }
+}
+
+#[tokio::test]
+async fn the_public_configuration_has_the_public_servers_for_encoders_and_no_fees_of_a_free_service() {
+    let rig = Rig::with_config(
+        "public_url = \"https://live.example.com\"\nbilling.mode = \"off\"\n[ingest]\nrtmp_listen = \"0.0.0.0:1940\"",
+    )
+    .await;
+    let answer = rig.get("/api/public/config").await.ok();
+    assert_eq!(answer["ingest"], json!({"rtmp": "rtmp://live.example.com:1940/live", "rtmps": null}));
+    assert_eq!(answer["fees"]["archiveRecoverySats"], 0);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::Rig;
-use crate::api::accept::NOT_ASKED;
+use crate::api::destinations::NOT_ASKED;
 use satcast_core::ids::AccountId;
 
 const TARGET: &str = "rtmp://a.example/live";

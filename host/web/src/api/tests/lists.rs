@@ -56,6 +56,7 @@ async fn drivers_are_listed_with_their_types_and_refused_ones_to_operators() {
     let list = rig.get("/api/drivers").await.ok();
     assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
     assert_eq!((&list[0]["state"], &list[0]["error"]), (&json!("loaded"), &Value::Null));
+    assert_eq!((&list[0]["version"], &list[0]["file"]), (&json!("1.0.0"), &Value::Null), "it is linked in");
     let hosted =
         list[0]["types"].as_array().unwrap().iter().find(|kind| kind["name"] == "self-hosted").unwrap();
     assert_eq!(hosted["playback"], true);

@@ -1,5 +1,6 @@
 //! The API against a real store, real sessions and a driver behind the C table; requests go through the middleware.
 
+mod accounts;
 mod analytics;
 mod archives;
 mod audit;
@@ -17,6 +18,7 @@ mod limits;
 mod lists;
 mod login;
 mod metrics;
+mod poster;
 mod status;
 mod streams;
 mod table;
@@ -45,7 +47,7 @@ use crate::playback::{Playback, PlaybackSecret};
 use satcast_archive::Archive;
 use satcast_archive::testing::{Kept, reports};
 use satcast_core::clock::Clock;
-use satcast_core::config::{Config, Durability, Flags};
+use satcast_core::config::{Config, Durability, Flags, IngestAddresses};
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::{KeyKind, Vault, new_api_key};
 use satcast_drivers::testing;
@@ -241,6 +243,7 @@ impl Rig {
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
             clock,
+            ingest: IngestAddresses::new(&config.public_url, config.ingest.rtmp_listen, None),
             config,
             limits,
             known: Default::default(),

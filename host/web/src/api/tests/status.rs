@@ -35,7 +35,7 @@ impl Hosted {
         format!("apiKey={}", self.key)
     }
 
-    fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &str {
         self.url.split('/').nth_back(1).unwrap()
     }
 }

@@ -156,6 +156,7 @@ async fn a_live_stream_is_active_until_it_is_stopped() {
         |detail: &Value| detail["status"] == "active" && detail["destinations"][0]["state"] != "stopped";
     let detail = until(&rig, &path, forwarding).await;
     assert_eq!((&detail["state"], &detail["startedAt"]), (&json!("live"), &json!(1_800_000_000_000_i64)));
+    assert_eq!(rig.get("/api/streams").await.ok()[0]["startedAt"], detail["startedAt"]);
     let stopped = rig.post(&format!("{path}/stop"), &json!({})).await.ok();
     assert_eq!(stopped, json!({"success": true, "message": "Stop signal sent"}));
     assert_eq!(publisher.closed().await.code, "NetStream.Unpublish.Success");

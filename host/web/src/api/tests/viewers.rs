@@ -59,7 +59,7 @@ async fn a_missing_key_is_400_and_an_invalid_or_permanent_one_401() {
         assert_eq!(text, REFUSED);
     };
     // Changes by another process are seen after a while.
-    let a_while = || rig.app.clock.advance(crate::api::known::FRESH);
+    let a_while = || rig.app.clock.advance(crate::api::app::FRESH);
     intruder.enable_destination(hosted.destination, false).await;
     rig.status(&hosted.key).await.ok();
     a_while();

@@ -49,12 +49,13 @@ async fn cost_statistics_history_and_balance_come_from_the_same_entries() {
     assert_eq!(entries.as_array().unwrap().len(), 4);
     let newest = json!({
         "id": 4, "createdAt": now.0, "kind": "minute", "amountMsat": -2_000, "sessionId": session.as_str(),
-        "destinationId": hosted.destination, "minute": 2, "hourStart": null, "fileName": null
+        "destinationId": hosted.destination, "minute": 2, "hourStart": null, "fileName": null,
+        "streamKeyId": hosted.stream
     });
     assert_eq!(entries[0], newest);
     let oldest = json!({
         "id": 1, "createdAt": now.0, "kind": "prepaid", "amountMsat": 100_000, "sessionId": null,
-        "destinationId": null, "minute": null, "hourStart": null, "fileName": null
+        "destinationId": null, "minute": null, "hourStart": null, "fileName": null, "streamKeyId": null
     });
     assert_eq!(entries[3], oldest);
 }
@@ -73,7 +74,7 @@ async fn the_ledger_is_paged_available_as_csv_and_private() {
     let first = rig.get(&format!("{LEDGER}?limit=2&format=csv")).await;
     assert!(first.header("content-type").starts_with("text/csv"), "{}", first.header("content-type"));
     assert_eq!(first.text.lines().count(), 3, "{}", first.text);
-    assert!(first.text.contains(",prepaid,3000,3.000,,,,,"), "{}", first.text);
+    assert!(first.text.contains(",prepaid,3000,3.000,,,,,,"), "{}", first.text);
     let link = first.header("link").to_owned();
     let next = link.split(['<', '>']).nth(1).unwrap().split_once("/api").unwrap().1;
     assert!(next.contains("format=csv"), "{next}");

@@ -27,8 +27,7 @@ use satcast_store::StatementEntry;
 /// Error for an invalid amount.
 const NOT_SATS: &str = "must be a whole number of sats";
 /// Header line of a statement as CSV.
-const CSV_HEAD: &str =
-    "id,createdAt,time,kind,amountMsat,amountSats,sessionId,destinationId,minute,hourStart,fileName\r\n";
+const CSV_HEAD: &str = "id,createdAt,time,kind,amountMsat,amountSats,sessionId,destinationId,minute,hourStart,fileName,streamKeyId\r\n";
 
 /// The account's balance.
 #[derive(Clone, Debug, Object)]
@@ -67,6 +66,8 @@ pub(super) struct LedgerEntry {
     hour_start: Null<i64>,
     /// Recording whose recovery was charged or refunded; null for other entries.
     file_name: Null<String>,
+    /// Identifier of the stream key of the session or destination, also of a deleted one; null if the entry belongs to none.
+    stream_key_id: Null<i64>,
 }
 
 impl From<StatementEntry> for LedgerEntry {
@@ -81,6 +82,7 @@ impl From<StatementEntry> for LedgerEntry {
             minute: Null(entry.minute),
             hour_start: Null(entry.hour.map(|hour| hour.0)),
             file_name: Null(entry.file_name),
+            stream_key_id: Null(entry.stream.map(|id| id.0)),
         }
     }
 }
@@ -236,7 +238,7 @@ fn csv(entries: &[StatementEntry]) -> String {
         let sats = MSAT_PER_SAT.unsigned_abs();
         let written = writeln!(
             text,
-            "{},{},{},{},{amount},{sign}{}.{:03},{},{},{},{},{}\r",
+            "{},{},{},{},{amount},{sign}{}.{:03},{},{},{},{},{},{}\r",
             entry.id,
             entry.at,
             iso(entry.at.0),
@@ -248,6 +250,7 @@ fn csv(entries: &[StatementEntry]) -> String {
             number(entry.minute),
             number(entry.hour.map(|hour| hour.0)),
             quoted(entry.file_name.as_deref().unwrap_or_default()),
+            number(entry.stream.map(|id| id.0)),
         );
         // Writing to a string cannot fail.
         debug_assert!(written.is_ok());
@@ -268,7 +271,7 @@ fn iso(millis: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use satcast_core::ids::{DestinationId, Msat, SessionId, UnixMillis};
+    use satcast_core::ids::{DestinationId, Msat, SessionId, StreamId, UnixMillis};
 
     #[test]
     fn a_statement_as_csv_has_exact_amounts() {
@@ -278,6 +281,7 @@ mod tests {
             kind: "minute".to_owned(),
             amount: Msat(-2_005),
             session: Some(SessionId("ses_a".to_owned())),
+            stream: Some(StreamId(5)),
             destination: Some(DestinationId(3)),
             minute: Some(0),
             hour: None,
@@ -288,6 +292,7 @@ mod tests {
             amount: Msat(999),
             kind: "prepaid".to_owned(),
             session: None,
+            stream: None,
             destination: None,
             minute: None,
             ..charge.clone()
@@ -301,9 +306,9 @@ mod tests {
         let text = csv(&[charge, credit, recovery]);
         let lines: Vec<&str> = text.split("\r\n").collect();
         assert_eq!(lines[0], CSV_HEAD.trim_end());
-        assert_eq!(lines[1], "7,1800000000123,2027-01-15T08:00:00.123Z,minute,-2005,-2.005,ses_a,3,0,,");
-        assert_eq!(lines[2], "1,1800000000123,2027-01-15T08:00:00.123Z,prepaid,999,0.999,,,,,");
-        assert!(lines[3].ends_with(r#",recovery,999,0.999,,,,,"a, ""b"".mp4""#), "{}", lines[3]);
+        assert_eq!(lines[1], "7,1800000000123,2027-01-15T08:00:00.123Z,minute,-2005,-2.005,ses_a,3,0,,,5");
+        assert_eq!(lines[2], "1,1800000000123,2027-01-15T08:00:00.123Z,prepaid,999,0.999,,,,,,");
+        assert!(lines[3].ends_with(r#",recovery,999,0.999,,,,,"a, ""b"".mp4","#), "{}", lines[3]);
         assert_eq!(lines[4], "", "the last line is terminated");
     }
 

@@ -23,6 +23,20 @@ async fn a_viewer_with_a_key_follows_the_entry_to_the_segments() {
 }
 
 #[tokio::test]
+async fn playback_records_the_use_of_its_key() {
+    let rig = Rig::new().await;
+    rig.get(&rig.index()).await.ok();
+    let hash = satcast_core::secret::key_hash(&rig.key);
+    let used = loop {
+        if let Some(used) = rig.app.store.key_by_hash(&hash).await.unwrap().unwrap().last_used_at {
+            break used;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(used, START);
+}
+
+#[tokio::test]
 async fn every_form_of_the_key_is_accepted_and_the_first_one_counts() {
     let rig = Rig::new().await;
     let index = format!("/hls/{}/index.m3u8", rig.path);

@@ -157,6 +157,7 @@ impl Rig {
 
             guard: Guard::new(&[]).unwrap(),
             clock,
+            ingest: config::IngestAddresses::new(&service.public_url, service.ingest.rtmp_listen, None),
             config: service,
             limits,
             known: Default::default(),

@@ -131,10 +131,14 @@ async fn players_are_counted_by_playlist_requests_with_a_key() {
 }
 
 #[tokio::test]
-async fn reference_and_manual_are_served_beside_the_api() {
+async fn the_pages_are_served_beside_the_api() {
     let rig = Rig::new().await;
     for (path, text) in [
+        ("/", "<title>Dashboard</title>"),
+        ("/setup?account=ann", "<title>Dashboard</title>"),
+        ("/streams/7", "<title>Dashboard</title>"),
         ("/docs", "<title>Reference</title>"),
+        ("/licenses", "one 1.0.0 (MIT)"),
         ("/manual/", "<title>Manual</title>"),
         ("/manual/drivers/guide.html", "<title>Guide</title>"),
     ] {
@@ -147,4 +151,13 @@ async fn reference_and_manual_are_served_beside_the_api() {
     for path in ["/manual/none.html", "/manual/%2e%2e/docs.html", "/manual/..%2fdocs.html", "/docs/"] {
         assert_eq!(rig.get(path).await.status, 404, "{path}");
     }
+    for path in ["/index.html", "/nothing", "/streams/", "/streams/7/8", "/api", "/api/nothing"] {
+        let answer = rig.get(path).await;
+        assert_eq!((answer.status, answer.header("content-type")), (404, "application/json"), "{path}");
+    }
+    for path in ["/index.html", "/nothing", "/streams/", "/streams/7/8"] {
+        let page = rig.ask("GET", path, &[("Accept", "text/html,*/*;q=0.8")]).await;
+        assert_eq!((page.status, page.text()), (404, "<title>Dashboard</title>"), "{path}");
+    }
+    rig.get("/api/public/config").await.ok();
 }

@@ -301,11 +301,26 @@ async fn a_higher_rate_during_a_check_queues_the_account_again() {
     let mut outcome = rig.topups.want(rig.account(), Msat(0)).unwrap();
     let (account, rate) = rig.topups.next_wanted().unwrap();
     assert!(rig.topups.want(account, Msat(50_000)).is_some(), "five minutes cost more than the balance");
-    rig.topups.done(account, rate, rig.topups.refill_once(account, rate).await);
+    rig.topups.done(account, rig.topups.refill_once(account, rate).await);
     assert_eq!(*outcome.borrow_and_update(), None, "no outcome before the check with the new rate");
     let (account, rate) = rig.topups.next_wanted().unwrap();
-    rig.topups.done(account, rate, rig.topups.refill_once(account, rate).await);
+    rig.topups.done(account, rig.topups.refill_once(account, rate).await);
     assert_eq!(*outcome.borrow(), Some(Outcome::Credited));
+}
+
+/// The charge may have come after the check read the balance.
+#[tokio::test]
+async fn a_charge_during_a_check_queues_the_account_again() {
+    let rig = Rig::new(150).await;
+    let _outcome = rig.topups.want(rig.account(), Msat(0)).unwrap();
+    let (account, rate) = rig.topups.next_wanted().unwrap();
+    let checked = rig.topups.refill_once(account, rate).await;
+    assert_eq!(checked, Outcome::Enough);
+    let _outcome = rig.topups.want(account, rate).unwrap();
+    rig.topups.done(account, checked);
+    assert!(rig.topups.next_wanted().is_some());
+    rig.topups.done(account, checked);
+    assert!(rig.topups.next_wanted().is_none(), "once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,6 +49,8 @@ pub(super) enum About {
     TopUp,
     /// A resource of the service, for operators.
     Operated,
+    /// Another account, for operators.
+    Account,
 }
 
 /// Creates a body for a resource.
@@ -84,6 +86,14 @@ use About::{Operated, Stream, TopUp, Webhook};
 use Takes::{Account, Anything, Nothing, PublicKey, Session, Webhooks};
 
 pub(super) const ROWS: &[Row] = &[
+    Row::of("listAccounts", Account, Operated),
+    Row::of("createAccount", Account, Operated)
+        .body(|it| json!({"name": it.name, "credit": 100}))
+        .refused(|it| json!({"name": it.name, "credit": -1})),
+    Row::of("changeAccount", Account, About::Account)
+        .body(|_| json!({"credit": 100, "disabled": true, "loginLink": true}))
+        .refused(|_| json!({"credit": 0})),
+    Row::of("getOwnAccount", Account, All),
     Row::of("listArchives", Account, All),
     Row::of("recoverArchive", Account, Archive).body(|it| json!({"fileName": it.name})),
     Row::of("deleteArchive", Account, Archive),

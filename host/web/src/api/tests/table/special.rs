@@ -21,7 +21,7 @@ use satcast_core::ids::{AccountId, Msat};
 use satcast_core::secret::new_invite_token;
 use satcast_drivers::{ChangeError, LINKED_IN};
 use satcast_money::wallet::lightning::Fault;
-use satcast_store::{AuditFilter, Page, Scopes};
+use satcast_store::{AccountChange, AuditFilter, Page, Scopes};
 
 /// Most concurrent webhook tests.
 const TESTS_OF_ACCOUNT: usize = 4;
@@ -36,6 +36,7 @@ impl World {
                 self.broken_driver(operation, row).await
             }
             "changeDriver" => self.drivers(operation, row).await,
+            "listAccounts" | "createAccount" | "changeAccount" => self.accounts(operation, row).await,
             "createKey" => self.cap(operation, row, "keys_per_account = 2").await,
             "createWebhook" => self.cap(operation, row, "webhooks_per_account = 1").await,
             "redeliverWebhookDelivery" => self.disabled_webhook(operation, row).await,
@@ -74,6 +75,25 @@ impl World {
         let call = Call::new(operation, row, &Resource::nothing(), Credential::Owner);
         world.send(call).await.error(403, "not_operator");
         self.absorb(&world);
+    }
+
+    /// Accounts that are unknown, the own one or have the name already, and callers that are not operators.
+    async fn accounts(&self, operation: &Operation, row: &Row) {
+        let own = Resource { id: self.rig.account.0, ..self.resource(row.about).await };
+        if operation.id == "changeAccount" {
+            let unknown = Resource { id: i64::MAX, ..own.clone() };
+            let call = Call::new(operation, row, &unknown, Credential::Owner);
+            self.send(call).await.error(404, "not_found");
+            let call = Call::new(operation, row, &own, Credential::Owner);
+            self.send(call).await.error(409, "own_account");
+        }
+        if operation.id == "createAccount" {
+            let taken = Resource { name: "owner".into(), ..own.clone() };
+            let call = Call::new(operation, row, &taken, Credential::Owner);
+            self.send(call).await.error(409, "name_taken");
+        }
+        let call = Call::new(operation, row, &own, Credential::Stranger);
+        self.send(call).await.error(403, "not_operator");
     }
 
     async fn one(&self, operation: &Operation, row: &Row) -> Call {
@@ -238,7 +258,18 @@ impl World {
         };
         let secret = "hunter2hunter2";
         match operation.id {
-            "logIn" => refused(json!({"name": "owner", "password": secret}), 401, "invalid_login").await,
+            "logIn" => {
+                refused(json!({"name": "owner", "password": secret}), 401, "invalid_login").await;
+                let disable = |disabled| {
+                    let change = AccountChange { disabled: Some(disabled), ..Default::default() };
+                    let (store, actor) = (self.rig.app.store.clone(), self.actor());
+                    async move { store.change_account(&actor, change).await.unwrap() }
+                };
+                let call = self.one(operation, row).await;
+                disable(true).await;
+                self.send(call).await.error(403, "account_disabled");
+                disable(false).await;
+            }
             "setUp" => {
                 refused(json!({"name": "eve", "password": secret}), 403, "registration_closed").await;
                 let unknown = new_invite_token().into_inner();

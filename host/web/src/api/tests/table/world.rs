@@ -192,6 +192,10 @@ impl World {
                 rig.intruder().await.promote(rig.account).await;
                 Resource::new(0)
             }
+            About::Account => {
+                rig.intruder().await.promote(rig.account).await;
+                Resource::new(rig.account(new_invite_token().expose()).await.0.0)
+            }
             About::Stream => Resource::new(rig.stream().await),
             About::DestinationOfStream => {
                 let id = rig.stream().await;

@@ -1,6 +1,4 @@
-//! Stream keys: create, list, read, stop, delete.
-
-mod view;
+//! Stream keys: create, list, read, stop, delete, and how they are shown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,23 +8,23 @@ use poem::Result;
 use poem::web::Data;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
-use poem_openapi::{Object, OpenApi, Union};
+use poem_openapi::{Enum, Object, OpenApi, Union};
 use serde_json::json;
 
-use super::accept;
-use super::accept::DestinationInput;
-use super::addresses::addresses;
 use super::app::{App, Tag};
-use super::body::{Body, NoBody, body, label, list};
+use super::body::{Body, NoBody, addresses, body, label, list};
 use super::caller::Caller;
-use super::destinations::{self, Done};
+use super::destinations::{self, Destination, DestinationInput, Done};
+use super::health::StreamHealth;
+use super::null::Null;
 use super::page::{PageRequest, with_link};
+use super::playback::StreamPlayback;
 use crate::base::ApiError;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
-use satcast_store::{Change, NewStream, Page, StreamLimits, StreamView};
-use view::{Limits, Status, Stream, StreamDetail};
+use satcast_live::{SessionSnapshot, SessionState};
+use satcast_store::{Change, DestinationView, NewStream, Page, StreamLimits, StreamView};
 
 /// Longest time that a stop request waits for the end of the session.
 const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
@@ -40,6 +38,162 @@ body! {
         destinations: Vec<DestinationInput> = list().or(json!([])),
         /// Addresses or CIDR networks from which the stream key may be used; empty for all.
         allowed_addresses "allowedAddresses": Networks = addresses().or(json!([])),
+    }
+}
+
+/// Whether a session runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase")]
+pub(super) enum Status {
+    /// No session runs.
+    Idle,
+    /// A session runs.
+    Active,
+}
+
+/// State of a stream key, in more detail than `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "StreamState")]
+pub(super) enum State {
+    /// No session runs.
+    Idle,
+    /// The encoder sends media.
+    Live,
+    /// The encoder disconnected and may return within the reconnect window.
+    Reconnecting,
+    /// The session is ending.
+    Stopping,
+}
+
+/// Hard limits. A limit that is not set is absent.
+#[derive(Clone, Copy, Debug, Object)]
+#[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
+pub(super) struct Limits {
+    /// Largest cost of one session in sats.
+    max_sats: Option<i64>,
+    /// Longest duration of one session in minutes.
+    max_duration_minutes: Option<i64>,
+}
+
+impl From<StreamLimits> for Limits {
+    fn from(limits: StreamLimits) -> Self {
+        Self { max_sats: limits.max_sats, max_duration_minutes: limits.max_duration_minutes }
+    }
+}
+
+/// A stream key in a list.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct Stream {
+    /// Stream key identifier.
+    id: i64,
+    /// The key for publishing; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// Whether a session runs.
+    status: Status,
+    /// State of the stream key, in more detail.
+    state: State,
+    /// Why the last session ended; null before the end of the first session.
+    last_end_reason: Null<String>,
+    /// Creation time, Unix milliseconds.
+    created_at: i64,
+    /// Start of the running session, Unix milliseconds; absent when idle.
+    #[oai(skip_serializing_if_is_none)]
+    started_at: Option<i64>,
+}
+
+impl Stream {
+    /// `session` must have been looked up before `view` was read: the end reason is stored before the session is removed, so if the
+    /// session is gone, `view` has the reason.
+    fn of(session: Option<&SessionSnapshot>, view: StreamView) -> Self {
+        let (status, state, started_at) = stream_state(session);
+        Self {
+            id: view.stream.id.0,
+            stream_key: view.stream_key.into_inner(),
+            label: view.stream.label,
+            status,
+            state,
+            last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
+            created_at: view.stream.created_at.0,
+            started_at,
+        }
+    }
+}
+
+/// A stream key with its destinations.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct StreamDetail {
+    /// Stream key identifier.
+    id: i64,
+    /// The key for publishing; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// Whether a session runs.
+    status: Status,
+    /// State of the stream key, in more detail.
+    state: State,
+    /// Why the last session ended; null before the end of the first session.
+    last_end_reason: Null<String>,
+    /// Creation time, Unix milliseconds.
+    created_at: i64,
+    /// Start of the running session, Unix milliseconds; absent when idle.
+    #[oai(skip_serializing_if_is_none)]
+    started_at: Option<i64>,
+    /// Hard limits.
+    limits: Limits,
+    /// Destinations, newest first.
+    destinations: Vec<Destination>,
+    /// Playback of the self-hosted destinations, newest first.
+    playback: Vec<StreamPlayback>,
+    /// Health of the stream; null unless the encoder is connected.
+    health: Null<StreamHealth>,
+    /// Networks from which the stream key may be used; empty for all.
+    allowed_addresses: Vec<String>,
+}
+
+impl StreamDetail {
+    /// As [`Stream::of`], with its destinations.
+    fn of(
+        app: &App,
+        session: Option<&SessionSnapshot>,
+        view: StreamView,
+        destinations: &[DestinationView],
+    ) -> Self {
+        let (status, state, started_at) = stream_state(session);
+        Self {
+            id: view.stream.id.0,
+            stream_key: view.stream_key.into_inner(),
+            label: view.stream.label,
+            status,
+            state,
+            last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
+            created_at: view.stream.created_at.0,
+            started_at,
+            limits: view.stream.limits.into(),
+            destinations: destinations.iter().map(|record| Destination::of(app, record)).collect(),
+            playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
+            health: StreamHealth::of(app, view.stream.id).into(),
+            allowed_addresses: view.stream.allowed.to_texts(),
+        }
+    }
+}
+
+/// `status`, `state` and start time of a stream.
+fn stream_state(session: Option<&SessionSnapshot>) -> (Status, State, Option<i64>) {
+    match session {
+        None => (Status::Idle, State::Idle, None),
+        Some(session) => {
+            let state = match session.state {
+                SessionState::Live => State::Live,
+                SessionState::Reconnecting => State::Reconnecting,
+                SessionState::Stopping => State::Stopping,
+            };
+            (Status::Active, state, Some(session.started_at.0))
+        }
     }
 }
 
@@ -143,7 +297,9 @@ impl StreamsApi {
         // Concurrently, because each check may wait for a store.
         let accepting = destinations.into_iter().enumerate().map(|(index, destination)| {
             let (app, account) = (&app, caller.account);
-            async move { accept::accept(app, account, destination, &format!("destinations[{index}].")).await }
+            async move {
+                destinations::accept(app, account, destination, &format!("destinations[{index}].")).await
+            }
         });
         let accepted = futures_util::future::join_all(accepting).await.into_iter();
         let accepted = accepted.collect::<std::result::Result<Vec<_>, ApiError>>()?;

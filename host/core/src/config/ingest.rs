@@ -1,0 +1,70 @@
+//! Addresses for encoders.
+
+use std::net::SocketAddr;
+
+use url::Url;
+
+/// The RTMP application that encoders publish to.
+const RTMP_APP: &str = "live";
+
+/// Servers for encoders: their addresses without a stream key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngestAddresses {
+    pub rtmp: String,
+    /// RTMP over TLS; `None` when it is not served.
+    pub rtmps: Option<String>,
+}
+
+impl IngestAddresses {
+    /// Addresses of the listeners of a service with this `public_url`.
+    ///
+    /// Encoders connect to the host of `public_url`, at the port of the listener. If that host is this machine only, they connect to
+    /// the address of the listener, unless it accepts on every address.
+    pub fn new(public_url: &Url, rtmp: SocketAddr, rtmps: Option<SocketAddr>) -> Self {
+        let address = |scheme: &str, listener: SocketAddr| match public_url.host_str() {
+            Some(host) if !is_local(public_url) || listener.ip().is_unspecified() => {
+                format!("{scheme}://{host}:{}/{RTMP_APP}", listener.port())
+            }
+            _ => format!("{scheme}://{listener}/{RTMP_APP}"),
+        };
+        Self { rtmp: address("rtmp", rtmp), rtmps: rtmps.map(|listener| address("rtmps", listener)) }
+    }
+}
+
+/// Whether a URL reaches this machine only.
+pub(super) fn is_local(url: &Url) -> bool {
+    matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rtmp(public_url: &str, listener: &str) -> String {
+        IngestAddresses::new(&public_url.parse().unwrap(), listener.parse().unwrap(), None).rtmp
+    }
+
+    #[test]
+    fn encoders_get_the_address_that_they_can_reach() {
+        for (public_url, listener, expected) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:1935", "rtmp://127.0.0.1:1935/live"),
+            ("http://127.0.0.1:8080", "192.0.2.7:1940", "rtmp://192.0.2.7:1940/live"),
+            ("http://localhost:8080", "0.0.0.0:1935", "rtmp://localhost:1935/live"),
+            ("http://[::1]:8080", "[::]:1935", "rtmp://[::1]:1935/live"),
+            ("https://live.example.com", "0.0.0.0:1935", "rtmp://live.example.com:1935/live"),
+            ("https://live.example.com", "10.0.0.5:1940", "rtmp://live.example.com:1940/live"),
+            ("https://[2001:db8::7]:8443", "[::]:1935", "rtmp://[2001:db8::7]:1935/live"),
+        ] {
+            assert_eq!(rtmp(public_url, listener), expected, "{public_url} with {listener}");
+        }
+    }
+
+    #[test]
+    fn rtmps_has_its_own_port() {
+        let public_url = "https://live.example.com".parse().unwrap();
+        let [rtmp, rtmps] = ["0.0.0.0:1935", "0.0.0.0:1936"].map(|listener| listener.parse().unwrap());
+        let addresses = IngestAddresses::new(&public_url, rtmp, Some(rtmps));
+        assert_eq!(addresses.rtmps.as_deref(), Some("rtmps://live.example.com:1936/live"));
+        assert_eq!(IngestAddresses::new(&public_url, rtmp, None).rtmps, None);
+    }
+}
