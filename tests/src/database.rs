@@ -78,6 +78,15 @@ impl Database {
         });
     }
 
+    /// Runs statements, for a state that takes days to come by itself.
+    ///
+    /// # Panics
+    /// When the database refuses one.
+    pub fn write(&mut self, statements: String) {
+        let written = sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut self.connection);
+        self.runtime.block_on(written).expect("statements that the database takes");
+    }
+
     /// Makes `each` events, and a delivery of each of them to every webhook that is due at `due_ms`.
     ///
     /// # Panics

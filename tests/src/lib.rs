@@ -32,6 +32,7 @@ pub mod caller;
 pub mod clients;
 pub mod coded;
 pub mod crowd;
+pub mod dashboard;
 pub mod database;
 pub mod encoder;
 pub mod figures;

@@ -59,6 +59,15 @@ impl Player {
         Self::run("watch.mjs", &[])
     }
 
+    /// Starts a browser for the dashboard of the service at `base`; [`crate::dashboard::Dashboard`] has its steps.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn launch_for_dashboard(base: &str) -> Self {
+        Self::run("dashboard.mjs", &[base])
+    }
+
     /// Starts a browser and plays `url` in it; gives when the first frame was shown.
     ///
     /// # Panics
@@ -239,7 +248,7 @@ fn seen_by(script: &str, arguments: &[&OsStr]) -> Result<Value, String> {
 }
 
 /// Folder of screenshots, below cargo's output.
-fn shots() -> PathBuf {
+pub(crate) fn shots() -> PathBuf {
     let folder = scratch().join("shots");
     std::fs::create_dir_all(&folder).expect("a folder for screenshots");
     folder

@@ -12,6 +12,7 @@ use crate::wait;
 
 /// Longest wait for the rest of a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+const ACCEPTED: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
 /// A request of a webhook: its headers, names in lower case, and its body as text.
 #[derive(Clone, Debug)]
@@ -36,10 +37,11 @@ impl Received {
     }
 }
 
-/// Answers every request with 204 and records it; ends with the process.
+/// Answers every request with 204, unless it was told to refuse, and records it; ends with the process.
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
+    reply: Arc<Mutex<String>>,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
@@ -53,17 +55,31 @@ impl Receiver {
         let wanted = address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         let listener = TcpListener::bind(wanted).expect("a port for the receiver");
         let address = listener.local_addr().expect("the receiver's address");
+        let reply = Arc::new(Mutex::new(ACCEPTED.to_owned()));
         let received = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&received);
+        let (told, noted) = (Arc::clone(&reply), Arc::clone(&received));
         std::thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 // An incomplete request is ignored.
-                if let Some(request) = take(socket) {
+                if let Some(request) = take(socket, &told) {
                     noted.lock().push(request);
                 }
             }
         });
-        Self { address, received }
+        Self { address, reply, received }
+    }
+
+    /// Answers every request with `status` and `body` from now on.
+    pub fn refuse(&self, status: u16, body: &str) {
+        let length = body.len();
+        *self.reply.lock() = format!(
+            "HTTP/1.1 {status} Refused\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+    }
+
+    /// Answers with 204 again from now on.
+    pub fn recover(&self) {
+        *self.reply.lock() = ACCEPTED.to_owned();
     }
 
     /// Where webhooks are to be sent.
@@ -98,7 +114,7 @@ impl Receiver {
     }
 }
 
-fn take(mut socket: TcpStream) -> Option<Received> {
+fn take(mut socket: TcpStream, reply: &Mutex<String>) -> Option<Received> {
     socket.set_read_timeout(Some(REQUEST_LIMIT)).ok()?;
     let mut reader = BufReader::new(socket.try_clone().ok()?);
     let mut headers = Map::new();
@@ -114,6 +130,7 @@ fn take(mut socket: TcpStream) -> Option<Received> {
     let length = headers.get("content-length")?.as_str()?.parse().ok()?;
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    socket.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").ok()?;
+    let reply = reply.lock().clone();
+    socket.write_all(reply.as_bytes()).ok()?;
     Some(Received { path, headers, body: String::from_utf8(body).ok()? })
 }

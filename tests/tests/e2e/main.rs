@@ -19,6 +19,7 @@ mod control;
 mod crash;
 mod crowded;
 mod cycles;
+mod dashboard;
 mod document;
 mod documents;
 mod drivers;

@@ -4,6 +4,7 @@ use std::process::Output;
 
 use satcast_tests::api::Api;
 use satcast_tests::service::{ACCOUNT, Service, Setup};
+use serde_json::json;
 
 /// Exit codes: 2 for a wrong configuration, 1 for anything that goes wrong later.
 const CONFIGURATION: i32 = 2;
@@ -46,6 +47,27 @@ fn the_printed_configuration_is_a_valid_file() {
     let text = service.run(&["config"]);
     std::fs::write(service.folder().join("satcast.toml"), text).expect("a configuration file");
     let _ = service.run(&["check-config"]);
+}
+
+#[test]
+fn the_link_of_the_first_start_makes_an_operator_and_stays_out_of_the_log() {
+    let mut service = Setup::default().stopped();
+    service.start();
+    let file = service.folder().join("data/setup-link");
+    let link = std::fs::read_to_string(&file).expect("the link of the first start");
+    let place = format!("{}/setup#", service.base());
+    let token = link.trim().strip_prefix(&place).unwrap_or_else(|| panic!("{link} is not below {place}"));
+    let log = service.log();
+    assert!(log.contains("setup-link") && !log.contains(token), "{log}");
+    let visitor = Api::new(&service.base(), None);
+    let body = json!({ "token": token, "name": "me", "password": "correct horse battery" });
+    let made = visitor.post("/api/auth/setup", &body).ok();
+    assert_eq!(made["operator"], true, "{made}");
+    assert!(!file.exists(), "the link was used");
+    visitor.post("/api/auth/setup", &body).assert_error(404, Some("not_found"));
+    let _ = service.stop();
+    service.start();
+    assert!(!file.exists(), "there is an account");
 }
 
 #[test]
@@ -94,9 +116,11 @@ fn a_data_folder_and_a_port_belong_to_one_service() {
 fn the_first_start_says_how_to_begin() {
     let service = Setup::default().start();
     let log = service.log();
-    for needed in
-        ["account create", "key create", &service.base(), &format!("rtmp://{}/live", service.rtmp_address())]
-    {
+    for needed in [
+        "data/setup-link",
+        &format!("{}/docs", service.base()),
+        &format!("rtmp://{}/live", service.rtmp_address()),
+    ] {
         assert!(log.contains(needed), "the first start does not mention {needed}:\n{log}");
     }
     assert!(!log.contains('\u{1b}'), "colours in a file");

@@ -30,7 +30,10 @@ const NEVER: &[(&str, &str)] = &[
     ),
     ("createTopUp", "the same"),
     ("getTopUp", "the same"),
-    ("changeDriver", "for accounts that operate the service, which this one does not"),
+    ("changeDriver", "for operators, which this account is not"),
+    ("listAccounts", "the same"),
+    ("createAccount", "the same"),
+    ("changeAccount", "the same"),
     (
         "followEvents",
         "its answer never ends, so that it is not asked; the test of events holds it against the document",
