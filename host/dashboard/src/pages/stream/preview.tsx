@@ -261,7 +261,7 @@ function usePosition(video: RefObject<HTMLVideoElement | null>, engine: Engine |
       setNow(null);
       return undefined;
     }
-    const follow = (): void => setNow(positionOf(element, engine));
+    const follow = (): void => setNow(placeOf(element, engine));
     const timer = setInterval(follow, FOLLOW_MS);
     const events = ['play', 'pause', 'seeked', 'volumechange', 'loadeddata'];
     events.forEach((name) => element.addEventListener(name, follow));
@@ -273,7 +273,7 @@ function usePosition(video: RefObject<HTMLVideoElement | null>, engine: Engine |
   return now;
 }
 
-function positionOf(video: HTMLVideoElement, engine: Engine): Position {
+function placeOf(video: HTMLVideoElement, engine: Engine): Position {
   const { currentTime: at, paused, muted, readyState, seekable } = video;
   const { start, live } = engine.timeline() ?? { start: at, live: at };
   const edge = seekable.length > 0 ? seekable.end(seekable.length - 1) : live;
