@@ -282,6 +282,7 @@ export const de: Messages = {
     page: 'Player-Seite',
     open: 'Player-Seite öffnen',
     embed: 'Code zum Einbetten des Players',
+    viewers: 'Zuschauer jetzt',
   },
   login: {
     title: 'Anmelden',
@@ -431,6 +432,7 @@ export const de: Messages = {
     noAttempts: 'Es wurde noch nichts gesendet.',
     newestAttempts: (count) => `Die neuesten ${count} Versuche.`,
     answer: 'Antwort des Empfängers',
+    body: 'Inhalt (JSON)',
     resend: 'Noch einmal senden',
     resent: (event) => `${event} wird noch einmal gesendet.`,
     verify: 'Zustellungen prüfen',

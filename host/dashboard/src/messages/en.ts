@@ -284,6 +284,7 @@ export const en = {
     page: 'Player page',
     open: 'Open player page',
     embed: 'Code to embed the player',
+    viewers: 'Viewers now',
   },
   login: {
     title: 'Log in',
@@ -433,6 +434,7 @@ export const en = {
     noAttempts: 'Nothing was sent yet.',
     newestAttempts: (count: number) => `The newest ${count} attempts.`,
     answer: 'Answer of the receiver',
+    body: 'Body (JSON)',
     resend: 'Send again',
     resent: (event: string) => `${event} is sent again.`,
     verify: 'Verify deliveries',

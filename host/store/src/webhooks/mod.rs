@@ -189,6 +189,8 @@ pub struct DeliveryView {
     pub created_at: UnixMillis,
     /// When the next attempt is due; `None` if there is none.
     pub due_at: Option<UnixMillis>,
+    /// The exact body that is signed and sent.
+    pub body: String,
     /// Attempts, oldest first.
     pub attempts: Vec<AttemptView>,
 }
@@ -211,7 +213,7 @@ const ENABLE: &str = "UPDATE webhooks SET enabled = 1, disabled_reason = NULL, f
 const ROTATE: &str = "UPDATE webhooks SET old_secret_sealed = secret_sealed,
     old_secret_until_ms = CASE WHEN secret_sealed IS NULL THEN NULL ELSE $3 END, secret_sealed = $2
     WHERE id = $1 RETURNING old_secret_until_ms";
-const DELIVERIES: &str = "SELECT d.id, e.uid, e.type, d.state, d.due_ms, d.created_ms
+const DELIVERIES: &str = "SELECT d.id, e.uid, e.type, e.body, d.state, d.due_ms, d.created_ms
     FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id
     WHERE d.webhook_id = $1 AND d.id < $2 AND ($3 IS NULL OR d.state = $3) ORDER BY d.id DESC LIMIT $4";
 const ATTEMPTS: &str = "SELECT a.delivery_id, a.at_ms, a.duration_ms, a.status, a.ok, a.answer, a.error
@@ -427,6 +429,7 @@ fn delivery_view(row: &Row) -> Result<DeliveryView> {
     let state = DeliveryState::parse(&state);
     let state = state.ok_or(StoreError::Unreadable { what: "webhook_deliveries.state" })?;
     let due: i64 = row.try_get("due_ms").map_err(&failed)?;
+    let body: Vec<u8> = row.try_get("body").map_err(&failed)?;
     Ok(DeliveryView {
         id: DeliveryId(row.try_get("id").map_err(&failed)?),
         event_id: row.try_get("uid").map_err(&failed)?,
@@ -434,6 +437,7 @@ fn delivery_view(row: &Row) -> Result<DeliveryView> {
         state,
         created_at: UnixMillis(row.try_get("created_ms").map_err(&failed)?),
         due_at: (state == DeliveryState::Pending).then_some(UnixMillis(due)),
+        body: String::from_utf8(body).map_err(|_| StoreError::Unreadable { what: "webhook_events.body" })?,
         attempts: Vec::new(),
     })
 }

@@ -25,6 +25,8 @@ pub(super) struct StreamPlayback {
     preview_token: Null<String>,
     /// Whether a player can start now.
     hls_ready: bool,
+    /// Players that loaded a playlist in the last 30 seconds, counted as in the stream status; null when the stream is not live.
+    viewers: Null<i64>,
 }
 
 impl StreamPlayback {
@@ -39,6 +41,7 @@ impl StreamPlayback {
             |opening: &&Arc<Opening>| opening.assets().playback().is_none_or(|facts| facts.preview.is_some());
         let token = opening.as_ref().filter(has_preview);
         let token = token.map(|opening| app.playback.preview_token(opening, path));
+        let viewers = live.as_ref().map(|_| viewers(app, record.id));
         Some(Self {
             destination_id: record.id.0,
             preview_url: token.as_ref().map(|token| format!("{url}?token={token}")).into(),
@@ -47,6 +50,7 @@ impl StreamPlayback {
             hls_ready: live
                 .zip(opening)
                 .is_some_and(|(live, opening)| app.playback.is_ready(&opening, live.state)),
+            viewers: viewers.into(),
         })
     }
 }
@@ -54,6 +58,11 @@ impl StreamPlayback {
 /// The live session of a stream as viewers see it: a session that is ending has ended for them.
 pub(super) fn live_session(app: &App, stream: StreamId) -> Option<SessionSnapshot> {
     app.live.session(stream).filter(|session| session.state != SessionState::Stopping)
+}
+
+/// Players of a destination that loaded a playlist in the last 30 seconds.
+pub(super) fn viewers(app: &App, destination: DestinationId) -> i64 {
+    i64::try_from(app.playback.viewers(destination)).unwrap_or(i64::MAX)
 }
 
 /// The published assets of a destination in this session; `None` while the driver is being opened.

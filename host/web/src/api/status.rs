@@ -13,7 +13,7 @@ use super::app::{App, Known, Tag};
 use super::bandwidth::Bandwidth;
 use super::caller::{count_invalid, key_extractor};
 use super::null::Null;
-use super::playback::{live_opening, live_session};
+use super::playback::{live_opening, live_session, viewers};
 use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
 use satcast_core::config::Pricing;
@@ -176,7 +176,7 @@ impl StreamStatus {
             hls_url: Null(Some(format!("{}?apiKey={}", app.playback_url(path), viewer.key.expose()))),
             started_at: Null(Some(session.started_at.to_secs_floor())),
             started_at_ms: Null(Some(session.started_at.0)),
-            viewers: i64::try_from(app.playback.viewers(destination.destination_id)).unwrap_or(i64::MAX),
+            viewers: viewers(app, destination.destination_id),
             latency_ms: opening.as_ref().and_then(|opening| app.playback.latency_ms(opening)).into(),
             playback_token: token.into(),
             dvr: facts.map_or(Dvr::NONE, |facts| Dvr::of(&facts)),

@@ -94,8 +94,11 @@ async fn session_events_have_data_and_cost_of_the_session() {
     assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered; 2]);
     let last = rig.view(webhook).await.last_delivery.unwrap();
     assert_eq!((last.at, last.status, last.ok), (UnixMillis(end), Some(204), true));
-    let attempt = rig.log(webhook).await[0].attempts[0].clone();
-    assert_eq!((attempt.status, attempt.ok, attempt.error), (Some(204), true, None));
+    let log = rig.log(webhook).await;
+    let attempt = &log[0].attempts[0];
+    assert_eq!((attempt.status, attempt.ok, attempt.error.as_deref()), (Some(204), true, None));
+    let bodies: Vec<&[u8]> = log.iter().map(|delivery| delivery.body.as_bytes()).collect();
+    assert_eq!(bodies, [&ended.body[..], &started.body[..]], "the bytes that were signed");
 }
 
 #[tokio::test]

@@ -228,7 +228,10 @@ fn the_preview_plays_and_rewinds() {
     });
     page.click("button", text("preview.start"));
     see_motion(&mut page);
-    let _ = Viewer::of(&address).index();
+    // The preview does not count.
+    see_viewers(&mut page, &api, &stream, 0);
+    let _ = Viewer::of(&address).media();
+    see_viewers(&mut page, &api, &stream, 1);
 
     until_api("a window to go back in", WINDOW_LIMIT, || {
         let back = page.field(text("preview.position"));
@@ -257,6 +260,18 @@ fn the_preview_plays_and_rewinds() {
         if poster["width"].as_u64() > Some(0) { Ok(()) } else { Err(poster.to_string()) }
     });
     page.finish();
+}
+
+/// Waits until the page and the API have this number of viewers of the first destination. A viewer counts for 30 s.
+#[track_caller]
+fn see_viewers(page: &mut Dashboard, api: &Api, stream: &Stream, count: i64) {
+    let part = card(text("stream.destinations"));
+    until_api("the viewers of the API", FIGURES_LIMIT, || {
+        let known = api.stream(stream)["playback"][0]["viewers"].as_i64();
+        let shown = page.figure(&part, text("playback.viewers")).and_then(|shown| digits(&shown));
+        let is_same = (known, shown) == (Some(count), Some(count));
+        if is_same { Ok(()) } else { Err(format!("{shown:?} shown, {known:?} by the API")) }
+    });
 }
 
 /// Makes the public key of the destination that was added last; gives the playback address of the page.

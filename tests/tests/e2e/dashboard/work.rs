@@ -138,6 +138,8 @@ fn webhooks_are_tested_fail_and_are_sent_again() {
     see_state(&mut page, &dialog(), "failed");
     assert_eq!(page.read("dialog .attempts .badge"), ["500"]);
     assert_eq!(page.read("dialog .attempts pre"), ["out of order"]);
+    let body = page.field(text("webhook.body"));
+    assert_eq!(failed["body"], body.as_str());
 
     receiver.recover();
     page.click("button", text("webhook.resend"));
@@ -149,6 +151,7 @@ fn webhooks_are_tested_fail_and_are_sent_again() {
     assert_eq!(Verifier::Rust.accepts(&secret, &received), [true, true, true]);
     assert_eq!(received[2].headers["webhook-id"], received[1].headers["webhook-id"]);
     assert_eq!(received[2].headers["webhook-id"], failed["eventId"]);
+    assert_eq!((&received[1].body, &received[2].body), (&body, &body), "the page has the signed body");
     service.assert_not_logged(&[("the secret", secret.as_str())]);
     page.finish();
 }

@@ -1,13 +1,14 @@
 import { answer, api, once, type Schema } from '../../api';
+import { number } from '../../format';
 import { t } from '../../i18n';
 import { useAction } from '../../resource';
 import { useKeys } from '../../store';
-import { Button, CopyField, ErrorNote, LinkButton, Loaded, toast } from '../../ui';
+import { Button, CopyField, ErrorNote, Figures, LinkButton, Loaded, toast } from '../../ui';
 
-/** Public key, addresses and the code to embed of a destination that viewers can play. */
+/** Viewers while live, public key, addresses and the code to embed of a destination that viewers can play. */
 export function Playback({ playback }: { playback: Schema<'StreamPlayback'> }) {
   const keys = useKeys();
-  const { destinationId } = playback;
+  const { destinationId, viewers } = playback;
   const creating = useAction(async (attempt: string) => {
     const body = { type: 'public', destinationId, label: t().playback.label } as const;
     await answer(api.POST('/api/keys', { body, params: once(attempt) }));
@@ -16,6 +17,7 @@ export function Playback({ playback }: { playback: Schema<'StreamPlayback'> }) {
   });
   return (
     <div class="stack sunken">
+      {viewers !== null && <Figures items={[[t().playback.viewers, number(viewers)]]} />}
       <Loaded of={keys} rows={2}>
         {({ items }) => {
           const key = items.find((each) => each.type === 'public' && each.destinationId === destinationId)?.key;

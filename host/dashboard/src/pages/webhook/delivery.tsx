@@ -20,10 +20,10 @@ interface Props {
   onClose: () => void;
 }
 
-/** One delivery: its attempts with the receiver's answers, and the button that sends it again. */
+/** One delivery: its attempts with the receiver's answers, its body, and the button that sends it again. */
 export function DeliveryDialog({ webhook, delivery, reload, onClose }: Props) {
   const texts = t().webhook;
-  const { id: deliveryId, type, eventId, state, createdAt, nextAttemptAt, attempts } = delivery;
+  const { id: deliveryId, type, eventId, state, createdAt, nextAttemptAt, body, attempts } = delivery;
   const sending = useAction(async (key) => {
     const params = { path: { id: webhook.id, deliveryId }, ...once(key) };
     await withKey((headers) => answer(api.POST('/api/webhooks/{id}/deliveries/{deliveryId}/redeliver', { headers, params })));
@@ -58,6 +58,7 @@ export function DeliveryDialog({ webhook, delivery, reload, onClose }: Props) {
           </li>
         ))}
       </ul>
+      <CopyField label={texts.body} value={body} long />
       <ErrorNote failure={sending.failure} />
       <DialogActions>
         <Button onClick={onClose}>{t().ui.close}</Button>

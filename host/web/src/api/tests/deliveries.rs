@@ -64,11 +64,15 @@ async fn a_test_returns_its_result_and_is_in_the_delivery_log() {
     let event = log[0]["eventId"].as_str().unwrap().to_owned();
     let now = 1_800_000_000_000_i64;
     let error = "the receiver answered 302; redirects are not followed";
+    let id = bad.rsplit('/').next().unwrap();
+    let body = format!(
+        r#"{{"id":"{event}","type":"test.ping","timestamp":"2027-01-15T08:00:00.000Z","data":{{"webhookId":{id}}}}}"#
+    );
     assert_eq!(
         log,
         json!([{"id": 2, "eventId": event, "type": "test.ping", "state": "failed", "createdAt": now,
-                "nextAttemptAt": null, "attempts": [{"at": now, "durationMs": 0, "status": 302, "ok": false,
-                "answer": "", "error": error}]}])
+                "nextAttemptAt": null, "body": body, "attempts": [{"at": now, "durationMs": 0, "status": 302,
+                "ok": false, "answer": "", "error": error}]}])
     );
     assert_eq!(rig.get(&format!("{bad}/deliveries?state=delivered")).await.ok(), json!([]));
     assert_eq!(rig.get(&format!("{bad}/deliveries?state=failed")).await.ok(), log);

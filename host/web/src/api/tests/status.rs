@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use poem::Request;
+use poem::http::StatusCode;
 use satcast_media::{Codec, Packet};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Asset, AssetBody, Audience, Playback};
@@ -77,6 +78,19 @@ impl Rig {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("the destination got no opening");
+    }
+
+    /// Loads the playlists, as a player with the key does.
+    async fn play(&self, hosted: &Hosted) {
+        let folder = format!("/hls/{}", hosted.path());
+        let index = self.load(&format!("{folder}/index.m3u8?{}", hosted.query())).await;
+        self.load(&format!("{folder}/{}", index.lines().next_back().unwrap())).await;
+    }
+
+    async fn load(&self, uri: &str) -> String {
+        let mut response = self.app.playback.answer(Request::builder().uri_str(uri).finish()).await;
+        assert_eq!(response.status(), StatusCode::OK, "{uri}");
+        response.take_body().into_string().await.unwrap()
     }
 
     async fn add_bandwidth(&self, hosted: &Hosted, bytes: u64) {
@@ -259,16 +273,20 @@ async fn owners_see_the_playback_url_and_the_preview_of_a_live_stream() {
     let detail = rig.get(&path).await.ok();
     assert_eq!(detail["destinations"][1]["url"], hosted.url);
     let idle = json!([{"destinationId": hosted.destination, "url": hosted.url, "previewUrl": null,
-                       "previewToken": null, "hlsReady": false}]);
+                       "previewToken": null, "hlsReady": false, "viewers": null}]);
     assert_eq!(detail["playback"], idle);
 
     let (_publisher, opening) = rig.go_live(&hosted).await;
     rig.make_playable(&opening, 12_000, 60_000);
     let token = rig.app.playback.preview_token(&opening, hosted.path());
-    let live = json!([{"destinationId": hosted.destination, "url": hosted.url,
+    let mut live = json!([{"destinationId": hosted.destination, "url": hosted.url,
                        "previewUrl": format!("{}?token={token}", hosted.url), "previewToken": token,
-                       "hlsReady": true}]);
+                       "hlsReady": true, "viewers": 0}]);
     assert_eq!(rig.get(&path).await.ok()["playback"], live);
+    rig.play(&hosted).await;
+    live[0]["viewers"] = json!(1);
+    assert_eq!(rig.get(&path).await.ok()["playback"], live);
+    assert_eq!(rig.status(&hosted.key).await.ok()["viewers"], 1);
     let without = Playback { preview: None, ..opening.assets().playback().unwrap().playback.clone() };
     opening.assets().set_playback(without, rig.app.clock.monotonic());
     let shown = rig.get(&path).await.ok();

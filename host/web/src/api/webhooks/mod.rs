@@ -25,7 +25,7 @@ use satcast_core::ids::{DeliveryId, WebhookId};
 use satcast_core::secret::new_webhook_secret;
 use satcast_webhooks::TestError;
 
-/// Most deliveries of one page: each may hold parts of several responses.
+/// Most deliveries of one page: each has its body, and may have parts of several responses.
 const DELIVERIES_MAX: u32 = 100;
 
 /// Operations on webhooks.

@@ -162,6 +162,8 @@ pub(super) struct Delivery {
     created_at: i64,
     /// Time of the next attempt, Unix milliseconds; null when none is planned.
     next_attempt_at: Null<i64>,
+    /// Body of the request, exactly as it is signed and sent.
+    body: String,
     /// The newest 20 attempts, oldest first.
     attempts: Vec<Attempt>,
 }
@@ -176,6 +178,7 @@ impl From<DeliveryView> for Delivery {
             state: state.unwrap_or(State::Failed),
             created_at: view.created_at.0,
             next_attempt_at: view.due_at.map(|due| due.0).into(),
+            body: view.body,
             attempts: view.attempts.into_iter().map(Attempt::from).collect(),
         }
     }
