@@ -19,7 +19,7 @@ pub const POSTER_NAME: &str = "poster.mp4";
 /// A poster is made at most once in this time, in seconds.
 pub const POSTER_SECS: u32 = 5;
 /// There is no poster of a larger keyframe: slow readers hold it in memory, which no budget counts.
-const KEYFRAME_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const KEYFRAME_BYTES_MAX: usize = 1024 * 1024;
 
 impl Live {
     /// The poster of a stream; `None` without a session, without video, before the first keyframe of its encoder, and

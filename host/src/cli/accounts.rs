@@ -33,8 +33,8 @@ pub(super) async fn create(
     let id = store.create_account(&Origin::command(Clock::system().now()), account).await;
     let ended = if operator && id.is_ok() { end_first_link(&store, config).await } else { Ok(()) };
     store.close().await;
-    ended.map_err(|error| CliError::Failed(error.to_string()))?;
-    print(&format!("{}\n", id?))
+    print(&format!("{}\n", id?))?;
+    ended.map_err(|error| CliError::Failed(error.to_string()))
 }
 
 pub(super) async fn credit(config: &Config, name: &str, sats: i64) -> Result<(), CliError> {

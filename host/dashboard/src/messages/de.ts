@@ -64,6 +64,7 @@ export const de: Messages = {
       network: 'Der Dienst hat nicht geantwortet. Prüfen Sie die Verbindung; die Seite behält die letzten Daten.',
       timeout: 'Der Dienst hat zu lange gebraucht. Versuchen Sie es noch einmal.',
       unreadable: 'Die Antwort des Dienstes ist nicht lesbar. Versuchen Sie es noch einmal. Wenn das nicht hilft, fragen Sie den Betreiber.',
+      idempotency_key_reused: 'Ein früherer Versuch mit anderen Werten wurde vielleicht ausgeführt. Sehen Sie nach, und versuchen Sie es dann noch einmal.',
     },
   },
   problems: {

@@ -63,6 +63,7 @@ export const en = {
       network: 'The service did not answer. Check your connection; the page keeps the last data.',
       timeout: 'The service took too long to answer. Try again.',
       unreadable: 'The answer of the service cannot be read. Try again; if it stays, tell the operator.',
+      idempotency_key_reused: 'An earlier try with other values may have been done. Look whether it was, then try again.',
     },
   },
   problems: {

@@ -54,7 +54,7 @@ function NextTry({ at }: { at: number }) {
   );
 }
 
-/** The text of the service, or ours where no answer came. */
+/** The text of the service, or ours where no answer came or the text is for programs. */
 export function explain({ code, message }: Failure): string {
   const { local } = t().errors;
   return code in local ? local[code as keyof typeof local] : message;

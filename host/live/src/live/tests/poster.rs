@@ -3,7 +3,7 @@
 use satcast_plugin_api::AssetBody;
 
 use super::*;
-use crate::poster::POSTER_SECS;
+use crate::poster::{KEYFRAME_BYTES_MAX, POSTER_SECS};
 
 /// An H.264 configuration of 1280 by 720.
 const RECORD: &[u8] =
@@ -52,6 +52,23 @@ async fn a_poster_is_the_newest_keyframe_and_made_once_in_its_time() {
     publisher.push(&mut vec![frame(0, false, 4)]);
     rig.clock.advance(AGE);
     assert!(rig.poster().is_none(), "no keyframe yet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_keyframe_has_no_poster() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    let config = Packet::configuration(Codec::H264, Bytes::from_static(RECORD));
+    let keyframe = |at_ms: i64, size| {
+        let at = at_ms * NANOS_PER_MILLI;
+        Packet::media(Codec::H264, true, at, at, Bytes::from(vec![1; size]))
+    };
+    publisher.push(&mut vec![config, keyframe(0, KEYFRAME_BYTES_MAX)]);
+    rig.until_session(SessionState::Live).await;
+    assert!(rig.poster().is_some());
+    publisher.push(&mut vec![keyframe(33, KEYFRAME_BYTES_MAX + 1)]);
+    rig.clock.advance(AGE);
+    assert!(rig.poster().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
