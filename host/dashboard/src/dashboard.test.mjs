@@ -192,6 +192,14 @@ test('destinations of one type are numbered from the oldest', async () => {
   assert.deepEqual(namesOf(destinations, types), names);
 });
 
+test('a refusal of an encoder is news for ten minutes', async () => {
+  const { recentRefusal } = await load('ingest');
+  const refusals = [{ at: 1_000_000 }, { at: 5_000 }];
+  assert.equal(recentRefusal(refusals, 1_599_999), refusals[0]);
+  assert.equal(recentRefusal(refusals, 1_600_000), undefined);
+  assert.equal(recentRefusal([], 0), undefined);
+});
+
 test('an error of a field names it and the reason', async () => {
   const { refusalOf } = await load('refusal');
   const of = (message) => refusalOf({ message });

@@ -13,6 +13,8 @@ export type DestinationType = Schema<'DestinationType'>;
 /** How often figures are read, in milliseconds, as in `Options`. */
 interface Figures {
   every?: number;
+  /** As `every`, while the stream is idle; default: no reads. */
+  idle?: number;
   fresh?: number;
 }
 
@@ -33,7 +35,7 @@ export function useStreams(): Resource<Listed<Stream>> {
 }
 
 /** A stream with its destinations, with new figures while it is live: every few seconds, or in a list less often. */
-export function useStream(id: number, { every = FIGURES_MS, ...rest }: Figures = {}): Resource<StreamDetail> {
+export function useStream(id: number, { every = FIGURES_MS, idle, ...rest }: Figures = {}): Resource<StreamDetail> {
   const load = async () => {
     const detail = await answer(api.GET('/api/streams/{id}', { params: { path: { id } } }));
     record(detail);
@@ -43,7 +45,7 @@ export function useStream(id: number, { every = FIGURES_MS, ...rest }: Figures =
     on: ['stream.', 'destination.'],
     about: ({ data }) => (data['streamId'] ?? id) === id,
     apply: applyToDetail,
-    every: ({ status }) => (status === 'active' ? every : undefined),
+    every: ({ status }) => (status === 'active' ? every : idle),
     ...rest,
   });
 }

@@ -7,7 +7,7 @@
 //! - [`backfill`]: gives a recording that is added to a live stream the media of the DVR window.
 //! - [`live`]: all sessions of the service; [`shown`]: their public state.
 //! - [`poster`]: the newest keyframe of a stream as a video of one frame.
-//! - [`entry`]: which encoder may publish, and which must wait.
+//! - [`entry`]: which encoder may publish, and which must wait; [`refusals`]: the newest refusals.
 //! - [`session`]: one session and the task that owns its life.
 //! - [`health`]: measures the encoder's media and compares it with the requirements of platforms.
 //! - [`ingest`], above all of these: the RTMP and RTMPS ports. The other modules know nothing of RTMP.
@@ -30,6 +30,7 @@ mod poster;
 mod queue;
 #[cfg(test)]
 mod queue_tests;
+mod refusals;
 mod session;
 mod shown;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
 pub use live::{HEARTBEAT, Live, SHUTDOWN_WAIT, Settings};
 pub use poster::{POSTER_NAME, POSTER_SECS};
+pub use refusals::EncoderRefusal;
 pub use session::Publisher;
 pub use shown::{
     Delayed, DestState, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,

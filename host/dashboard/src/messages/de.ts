@@ -184,6 +184,7 @@ export const de: Messages = {
       reconnecting: 'Der Encoder ist weg. Die Sitzung wartet auf ihn, und die Ziele bleiben verbunden.',
       stopping: 'Die Sitzung endet. Die Ziele erhalten noch die letzten Daten.',
     },
+    refused: (at, error) => `Ihr Encoder wurde um ${at} abgelehnt: ${error}`,
     ended: (reason) => `Die letzte Sitzung endete: ${reason}`,
     cooldown: 'Ein Encoder, der es immer weiter versucht, wird abgelehnt. Stoppen Sie ihn, warten Sie die Sperrzeit ab (meist eine Minute), und starten Sie ihn neu.',
     raise: 'Erhöhen Sie die Grenze, sonst endet die nächste Sitzung genauso. Der Encoder kann dann sofort wieder senden.',

@@ -186,6 +186,7 @@ export const en = {
       reconnecting: 'The encoder is away. The session waits for it, and destinations stay connected.',
       stopping: 'The session ends. Destinations take the last data.',
     },
+    refused: (at: string, error: string) => `Your encoder was refused at ${at}: ${error}`,
     ended: (reason: string) => `The last session ended: ${reason}`,
     cooldown: 'An encoder that keeps trying is refused. Stop the encoder, wait for the cooldown (one minute by default), and start it again.',
     raise: 'Raise the limit, or the next session ends in the same way. The encoder can then start again at once.',

@@ -36,6 +36,9 @@ pub trait Admission: Send + Sync + 'static {
         via: Via,
         address: IpAddr,
     ) -> impl Future<Output = Result<Self::Publisher, Status>> + Send;
+
+    /// An encoder with the key of the stream was refused with this status: at its publish request, or because it sends nothing usable.
+    fn refused(&self, stream: StreamId, status: &Status);
 }
 
 /// Takes the packets of one encoder. Dropping it means that the encoder has left.
@@ -56,6 +59,10 @@ impl Admission for Live {
     async fn publish(&self, stream: StreamRecord, via: Via, address: IpAddr) -> Result<Publisher, Status> {
         let refused = Live::publish_from(self, stream, via, Some(address)).await;
         refused.map_err(|refused| Status { code: refused.code, reason: refused.reason })
+    }
+
+    fn refused(&self, stream: StreamId, status: &Status) {
+        self.note_refusal(stream, status.code, &status.reason);
     }
 }
 
@@ -130,9 +137,9 @@ pub(super) enum Denied {
     /// No stream has this key. Counts against the encoder's address.
     UnknownKey,
     /// The key is valid, but its owner allows other addresses only. Counts against the encoder's address.
-    WrongAddress,
+    WrongAddress(StreamId),
     /// The key is valid, but its stream cannot be published now.
-    Refused(Status),
+    Refused(StreamId, Status),
     /// The service could not decide; the text is for the operator's log.
     Unavailable(String),
 }
@@ -147,17 +154,18 @@ pub(super) async fn admit<A: Admission>(
 ) -> Result<Admitted<A::Publisher>, Denied> {
     let found = store.stream_by_key_hash(&key.hash()).await;
     let stream = found.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
-    if !stream.allowed.allow(address) {
-        return Err(Denied::WrongAddress);
-    }
     let (account, id) = (stream.account_id, stream.id);
-    let publisher = admission.publish(stream, via, address).await.map_err(Denied::Refused)?;
+    if !stream.allowed.allow(address) {
+        return Err(Denied::WrongAddress(id));
+    }
+    let publisher = admission.publish(stream, via, address).await;
+    let publisher = publisher.map_err(|status| Denied::Refused(id, status))?;
     // A replaced key ends the session of that moment. The second look-up refuses an encoder that entered with the old key after that.
     let current = store.stream_by_key_hash(&key.hash()).await;
     let current =
         current.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
     if !current.allowed.allow(address) {
-        return Err(Denied::WrongAddress);
+        return Err(Denied::WrongAddress(id));
     }
     Ok(Admitted { account, stream: id, publisher })
 }

@@ -181,12 +181,15 @@ impl<A: Admission> Connection<A> {
                 self.wrong_key(deadline).await?;
                 Err(self.refuse(id, Status::unknown_key(), "unknown stream key".to_owned(), mask))
             }
-            Err(Denied::WrongAddress) => {
+            Err(Denied::WrongAddress(stream)) => {
                 self.wrong_key(deadline).await?;
+                let status = Status::wrong_address();
+                self.shared.admission.refused(stream, &status);
                 let reason = "the stream key may not be used from this address".to_owned();
-                Err(self.refuse(id, Status::wrong_address(), reason, mask))
+                Err(self.refuse(id, status, reason, mask))
             }
-            Err(Denied::Refused(status)) => {
+            Err(Denied::Refused(stream, status)) => {
+                self.shared.admission.refused(stream, &status);
                 let reason = status.reason.clone();
                 Err(self.refuse(id, status, reason, mask))
             }
@@ -321,6 +324,9 @@ impl<A: Admission> Connection<A> {
             debug!(peer = %self.peer, "connection closed: {end}");
         }
         if let Some(status) = end.status() {
+            if let (End::Unusable(_), Some((_, stream))) = (&end, self.publishes) {
+                self.shared.admission.refused(stream, &status);
+            }
             self.wire.session.end_publish(status.code, &status.reason);
         }
         if end.is_polite() {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::health::{Figures, Health, Issue};
+use super::refusals::{EncoderRefusal, Refusals};
 use super::session::{Command, Session};
 use super::shown::{
     Delayed, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,
@@ -67,6 +68,7 @@ pub(super) struct Inner {
     pub(super) troubles: Arc<Troubles<DestinationId, String>>,
     /// Streams whose last encoder sent no supported track, and the issues of its tracks.
     pub(super) unusable: Troubles<StreamId, Vec<Issue>>,
+    refusals: Refusals,
     pub(super) marks: Marks,
     /// Runtime of the session tasks. The thread of the encoder may end before the session.
     pub(super) runtime: tokio::runtime::Handle,
@@ -115,6 +117,7 @@ impl Live {
             spools: Arc::default(),
             troubles: Arc::default(),
             unusable: Troubles::default(),
+            refusals: Refusals::default(),
             marks: Marks::new(),
             runtime: tokio::runtime::Handle::current(),
         };
@@ -157,6 +160,17 @@ impl Live {
         };
         let live = self.find(stream).and_then(|session| session.health(self.inner.clock.monotonic()));
         live.or_else(unusable)
+    }
+
+    /// An encoder with the key of a stream was refused with this status.
+    pub fn note_refusal(&self, stream: StreamId, code: &'static str, reason: &str) {
+        let refusal = EncoderRefusal { at: self.inner.clock.now(), code, reason: reason.to_owned() };
+        self.inner.refusals.note(stream, refusal);
+    }
+
+    /// The last refusals of encoders with the key of a stream, newest first. They are lost at a restart.
+    pub fn refusals(&self, stream: StreamId) -> Vec<EncoderRefusal> {
+        self.inner.refusals.of(stream)
     }
 
     /// The live sessions of an account, oldest first.

@@ -23,7 +23,7 @@ use crate::base::ApiError;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
-use satcast_live::{SessionSnapshot, SessionState};
+use satcast_live::{self as live, SessionSnapshot, SessionState};
 use satcast_store::{Change, DestinationView, NewStream, Page, StreamLimits, StreamView};
 
 /// Longest time that a stop request waits for the end of the session.
@@ -153,6 +153,25 @@ pub(super) struct StreamDetail {
     health: Null<StreamHealth>,
     /// Networks from which the stream key may be used; empty for all.
     allowed_addresses: Vec<String>,
+    /// The newest 5 refusals of encoders that sent the stream key, newest first. A restart of the service forgets them.
+    refusals: Vec<EncoderRefusal>,
+}
+
+/// The refusal of an encoder that sent the right stream key.
+#[derive(Clone, Object)]
+struct EncoderRefusal {
+    /// Time of the refusal, Unix milliseconds.
+    at: i64,
+    /// RTMP status code that the encoder got.
+    code: String,
+    /// Text that the encoder got.
+    error: String,
+}
+
+impl From<live::EncoderRefusal> for EncoderRefusal {
+    fn from(refusal: live::EncoderRefusal) -> Self {
+        Self { at: refusal.at.0, code: refusal.code.to_owned(), error: refusal.reason }
+    }
 }
 
 impl StreamDetail {
@@ -178,6 +197,7 @@ impl StreamDetail {
             playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
             health: StreamHealth::of(app, view.stream.id).into(),
             allowed_addresses: view.stream.allowed.to_texts(),
+            refusals: app.live.refusals(view.stream.id).into_iter().map(EncoderRefusal::from).collect(),
         }
     }
 }

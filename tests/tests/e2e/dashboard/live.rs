@@ -324,7 +324,22 @@ fn the_cost_equals_the_api_and_a_limit_stops_the_stream() {
     let history = api.get("/api/stream-history").ok();
     let costs = history.as_array().into_iter().flatten().filter_map(|entry| entry["totalCostSats"].as_i64());
     assert_eq!(costs.sum::<i64>(), FIRST_MINUTE_SATS, "{history}");
+
+    let mut late = publish(&service.ingest_url(&stream.key));
+    assert!(!late.wait(LIVE_LIMIT).success(), "{}", late.log());
+    see_refusal(&mut page, &api, &stream);
     page.finish();
+}
+
+/// Waits until the page shows the newest refusal of the API. The clock of the browser is in UTC.
+#[track_caller]
+fn see_refusal(page: &mut Dashboard, api: &Api, stream: &Stream) {
+    let newest = api.stream(stream)["refusals"][0].clone();
+    assert_eq!(newest["code"], "NetStream.Publish.Denied", "{newest}");
+    let at = newest["at"].as_i64().expect("the time of the refusal") / 1000;
+    assert!(now_secs().abs_diff(at) <= LIVE_LIMIT.as_secs(), "{newest}");
+    let clock = format!("{:02}:{:02}:{:02}", at / 3600 % 24, at / 60 % 60, at % 60);
+    page.see_text(text_with("stream.refused", json!([clock, newest["error"]])));
 }
 
 /// Waits until two destinations were charged and the page shows the figures of the API; gives the session.

@@ -1,10 +1,11 @@
 import { useState } from 'preact/hooks';
 import { answer, api, once } from '../../api';
+import { time } from '../../format';
 import { t } from '../../i18n';
 import { useAction, type Resource } from '../../resource';
 import { navigate } from '../../router';
 import type { PageProps } from '../../routes';
-import { useConfig, useStream, type StreamDetail } from '../../store';
+import { FIGURES_MS, useConfig, useStream, type StreamDetail } from '../../store';
 import {
   AreaField,
   Button,
@@ -22,7 +23,7 @@ import {
   TextField,
   toast,
 } from '../../ui';
-import { ffmpegLine, ffmpegShown } from '../../ingest';
+import { ffmpegLine, ffmpegShown, recentRefusal } from '../../ingest';
 import { Cost } from './cost';
 import { Destinations } from './destinations';
 import { Health } from './health';
@@ -30,7 +31,8 @@ import { Preview } from './preview';
 
 export default function View({ params }: PageProps) {
   const id = Number(params['id']);
-  const stream = useStream(id);
+  // Refusals of encoders have no events.
+  const stream = useStream(id, { idle: FIGURES_MS });
   const above = { href: '/', text: t().nav.streams };
   if (stream.failure?.status === 404) {
     return (
@@ -186,6 +188,7 @@ function Encoder({ stream, reload }: Props) {
   };
   return (
     <Card title={isIdle ? texts.waiting : texts.encoder} actions={<Button onClick={() => ask(true)}>{texts.rotate}</Button>}>
+      <Refused stream={stream} />
       {isIdle && <LastEnd stream={stream} />}
       {isIdle && <p>{texts.waitingText}</p>}
       <Loaded of={config} rows={1}>
@@ -206,6 +209,16 @@ function Encoder({ stream, reload }: Props) {
       )}
     </Card>
   );
+}
+
+/** Why an encoder was refused a short time ago. */
+function Refused({ stream: { refusals } }: { stream: StreamDetail }) {
+  const refusal = recentRefusal(refusals, Date.now());
+  return refusal ? (
+    <Note kind="warning">
+      <p>{t().stream.refused(time(refusal.at), refusal.error)}</p>
+    </Note>
+  ) : null;
 }
 
 /** The limits that end a session, by reason. */

@@ -51,6 +51,7 @@ struct FakeLive {
     pushes: mpsc::UnboundedSender<Vec<Packet>>,
     close: watch::Sender<Option<Status>>,
     publishers: Arc<AtomicUsize>,
+    refused: Arc<Mutex<Vec<(StreamId, Status)>>>,
 }
 
 #[derive(Debug)]
@@ -77,6 +78,10 @@ impl Admission for FakeLive {
                 Ok(FakePublisher(self.clone()))
             }
         }
+    }
+
+    fn refused(&self, stream: StreamId, status: &Status) {
+        self.refused.lock().push((stream, status.clone()));
     }
 }
 
@@ -135,6 +140,7 @@ impl Service {
             pushes,
             close: watch::Sender::new(None),
             publishers: Arc::default(),
+            refused: Arc::default(),
         };
         let clock = Clock::manual(UnixMillis(1_700_000_000_000));
         let settings =
@@ -178,6 +184,11 @@ impl Service {
 
     fn publishers(&self) -> usize {
         self.live.publishers.load(Ordering::SeqCst)
+    }
+
+    /// The refusals of encoders with the right key so far.
+    fn refused(&self) -> Vec<(StreamId, Status)> {
+        self.live.refused.lock().clone()
     }
 
     /// Waits for `count` packets; returns them with the number of pushes.

@@ -16,6 +16,7 @@ async fn a_wrong_key_gets_a_reason() {
     let (mut encoder, answer) = Encoder::publish(service.address, &wrong_key()).await;
     assert_eq!(answer, rejected("NetStream.Publish.Denied", UNKNOWN_KEY));
     assert_eq!(encoder.event().await, None, "and the connection ends");
+    assert!(service.refused().is_empty(), "the key belongs to no stream");
 }
 
 #[test]
@@ -48,11 +49,29 @@ async fn a_key_of_a_deleted_stream_is_unknown() {
 async fn the_sessions_refusal_reaches_the_encoder() {
     let service = Service::quick().await;
     let status = Status::new("NetStream.Publish.BadName", "another encoder publishes this stream");
-    service.behave(Behaviour::Refuse(status));
+    service.behave(Behaviour::Refuse(status.clone()));
     let (_, answer) = Encoder::publish(service.address, &service.key).await;
     assert_eq!(answer, rejected("NetStream.Publish.BadName", "another encoder publishes this stream"));
     service.behave(Behaviour::Accept);
     let _encoder = Encoder::publishing(&service).await;
+    assert_eq!(service.refused(), [(service.stream, status)]);
+}
+
+#[tokio::test]
+async fn an_encoder_that_sends_nothing_usable_is_refused() {
+    let service = Service::quick().await;
+    let mut encoder = Encoder::publishing(&service).await;
+    // Messages of four bytes on the publishing stream: Sorenson H.263 video, and MP3 audio.
+    for (kind, body) in [(9_u8, *b"\x12abc"), (8, *b"\x2fabc")] {
+        let header = [4, 0, 0, 0, 0, 0, 4, kind, 1, 0, 0, 0];
+        encoder.socket.write_all(&[&header[..], &body[..]].concat()).await.unwrap();
+    }
+    let answer = encoder.event().await;
+    let refused = service.refused();
+    let [(stream, status)] = &refused[..] else { panic!("{refused:?} after {answer:?}") };
+    assert_eq!((*stream, status.code), (service.stream, "NetStream.Publish.Denied"));
+    assert_eq!(answer, rejected(status.code, &status.reason));
+    service.no_publisher_is_left().await;
 }
 
 #[tokio::test]
@@ -184,6 +203,8 @@ async fn a_key_from_an_address_that_is_not_allowed_is_refused_and_counts_as_wron
         let (_, answer) = Encoder::publish(service.address, &service.key).await;
         assert_eq!(answer, rejected("NetStream.Publish.Denied", reason));
     }
+    let wrong = (service.stream, Status::new("NetStream.Publish.Denied", reason));
+    assert_eq!(service.refused(), [wrong.clone(), wrong]);
     drop(publishing);
     service.no_publisher_is_left().await;
     service.clock.advance(Duration::from_millis(KNOWN_NETWORK_MS));
@@ -199,5 +220,6 @@ async fn a_key_that_is_replaced_during_admission_is_refused() {
     service.behave(Behaviour::Replace(service.store.clone()));
     let (_, answer) = Encoder::publish(service.address, &service.key).await;
     assert_eq!(answer, rejected("NetStream.Publish.Denied", UNKNOWN_KEY));
+    assert!(service.refused().is_empty(), "the old key belongs to no stream");
     service.no_publisher_is_left().await;
 }

@@ -121,7 +121,22 @@ async fn an_idle_stream_reads_as_documented() {
         detail,
         json!({"id": id, "streamKey": key, "label": "test", "status": "idle", "state": "idle",
                "lastEndReason": null, "createdAt": 1_800_000_000_000_i64, "limits": {}, "destinations": [],
-               "playback": [], "health": null, "allowedAddresses": []})
+               "playback": [], "health": null, "allowedAddresses": [], "refusals": []})
+    );
+}
+
+#[tokio::test]
+async fn refusals_of_encoders_are_shown_newest_first() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    for (code, reason) in [("NetStream.Publish.Denied", "one"), ("NetStream.Publish.BadName", "two")] {
+        rig.app.live.note_refusal(StreamId(id), code, reason);
+    }
+    let at = 1_800_000_000_000_i64;
+    assert_eq!(
+        rig.get(&format!("/api/streams/{id}")).await.ok()["refusals"],
+        json!([{"at": at, "code": "NetStream.Publish.BadName", "error": "two"},
+               {"at": at, "code": "NetStream.Publish.Denied", "error": "one"}])
     );
 }
 
