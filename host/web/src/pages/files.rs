@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::{DirEntry, File as OpenFile};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -17,7 +18,7 @@ pub const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 const DEPTH_MAX: usize = 4;
 /// Longest name of a file or folder.
 const NAME_CHARS_MAX: usize = 128;
-/// Compression level; each file is compressed only once.
+/// Compression level; each file is compressed once, when it is first wanted so.
 const GZIP_LEVEL: Compression = Compression::best();
 
 /// Media type of texts.
@@ -66,8 +67,19 @@ pub enum PagesError {
 pub(super) struct File {
     pub(super) content_type: &'static str,
     pub(super) plain: Bytes,
-    /// `None` if compression does not make it smaller.
-    pub(super) gzip: Option<Bytes>,
+    gzip: OnceLock<Option<Bytes>>,
+}
+
+impl File {
+    fn new(content_type: &'static str, plain: Bytes) -> Self {
+        Self { content_type, plain, gzip: OnceLock::new() }
+    }
+
+    /// The compressed bytes; `None` if compression does not make it smaller. The first call compresses, which takes up to 0.1 s
+    /// for the largest file: all of them would delay each start of the service.
+    pub(super) fn gzip(&self) -> Option<&Bytes> {
+        self.gzip.get_or_init(|| packed(&self.plain)).as_ref()
+    }
 }
 
 /// Files by path: `assets/docs-A1.js`.
@@ -105,8 +117,7 @@ fn add(files: &mut Files, folder: &Path, prefix: &str, depth: usize) -> Result<(
             return Err(PagesError::TooMany { path: folder.to_owned() });
         }
         let plain = Bytes::from(bounded(&entry.path())?);
-        let gzip = packed(&plain);
-        files.insert(path, File { content_type, plain, gzip });
+        files.insert(path, File::new(content_type, plain));
     }
     Ok(())
 }
@@ -183,8 +194,8 @@ mod tests {
         assert_eq!(names, expected);
         let script = &found[&format!("assets/{SCRIPT}")];
         assert_eq!(script.content_type, "text/javascript; charset=utf-8");
-        assert!(script.gzip.as_ref().is_some_and(|packed| packed.len() < script.plain.len()));
-        assert!(found["assets/tiny.css"].gzip.is_none(), "compressed, it would be larger");
+        assert!(script.gzip().is_some_and(|packed| packed.len() < script.plain.len()));
+        assert!(found["assets/tiny.css"].gzip().is_none(), "compressed, it would be larger");
     }
 
     #[test]

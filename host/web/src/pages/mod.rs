@@ -183,7 +183,7 @@ fn prefers_page(request: &Request) -> bool {
 }
 
 fn response(request: &Request, file: &File, cache: HeaderValue) -> Response {
-    let packed = file.gzip.as_ref().filter(|_| accepts_gzip(request.headers()));
+    let packed = file.gzip().filter(|_| accepts_gzip(request.headers()));
     let mut response = Response::from(packed.unwrap_or(&file.plain).clone());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type));
