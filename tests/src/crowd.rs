@@ -1,4 +1,4 @@
-//! Many viewers that read as fast as they can, at little cost: the kernel discards the bodies.
+//! Many viewers that read as fast as they can, or at a steady pace, at little cost: the kernel discards the bodies.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -19,6 +19,8 @@ const HEAD_BYTES_MAX: usize = 4096;
 const DISCARD_BYTES: usize = 256 * 1024;
 /// A viewer needs little stack.
 const STACK_BYTES: usize = 512 * 1024;
+/// Open files for the largest crowds, where the system allows it.
+const OPEN_FILES_WANTED: u64 = 16 * 1024;
 
 /// Viewers per source address: servers limit the connections of each address.
 const VIEWERS_PER_ADDRESS: usize = 250;
@@ -60,6 +62,21 @@ impl Crowd {
     /// When there is nothing to ask for or no thread can be started.
     #[must_use]
     pub fn start(address: SocketAddr, viewers: usize, paths: &Paths) -> Self {
+        Self::begin(address, viewers, paths, None)
+    }
+
+    /// The same, each viewer once in `every`, and not all at the same moment.
+    ///
+    /// # Panics
+    /// When there is nothing to ask for or no thread can be started.
+    #[must_use]
+    pub fn paced(address: SocketAddr, viewers: usize, paths: &Paths, every: Duration) -> Self {
+        Self::begin(address, viewers, paths, Some(every))
+    }
+
+    fn begin(address: SocketAddr, viewers: usize, paths: &Paths, every: Option<Duration>) -> Self {
+        // Where the limit is too low, connections fail and are counted.
+        let _ = rlimit::increase_nofile_limit(OPEN_FILES_WANTED);
         let counts = Arc::new(Counts {
             over: AtomicBool::default(),
             bytes: AtomicU64::default(),
@@ -67,14 +84,18 @@ impl Crowd {
             failures: AtomicU64::default(),
             times: std::array::from_fn(|_| AtomicU64::default()),
         });
+        let began = Instant::now();
         let start = |number: usize| {
-            let (counts, paths) = (Arc::clone(&counts), Arc::clone(paths));
-            let first = number * paths.read().len() / viewers.max(1);
-            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            let at = number * paths.read().len() / viewers.max(1);
             let from = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + (number / VIEWERS_PER_ADDRESS) as u32);
-            thread
-                .spawn(move || view(from, address, number, first, &paths, &counts))
-                .expect("a thread for a viewer")
+            let pace = every.map(|every| {
+                let first = began + every.mul_f64(number as f64 / viewers as f64);
+                Pace { every, next: first }
+            });
+            let (paths, counts) = (Arc::clone(paths), Arc::clone(&counts));
+            let viewer = Viewer { from, address, number, at, pace, paths, counts };
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            thread.spawn(move || viewer.run()).expect("a thread for a viewer")
         };
         let threads = (0..viewers).map(start).collect();
         Self { counts, threads }
@@ -137,45 +158,67 @@ impl Drop for Crowd {
     }
 }
 
-fn view(from: Ipv4Addr, address: SocketAddr, number: usize, first: usize, paths: &Paths, counts: &Counts) {
-    let (mut at, answers) = (first, &counts.answers[number]);
-    while !counts.over.load(Ordering::Relaxed) {
-        if connected(from, address, &mut at, paths, counts, answers).is_err() {
-            counts.failures.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(100));
-        }
+/// When a viewer asks.
+struct Pace {
+    every: Duration,
+    next: Instant,
+}
+
+impl Pace {
+    /// Waits for the time of the next request.
+    fn wait(&mut self) {
+        std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        self.next += self.every;
     }
 }
 
-/// A connection from one of the loopback addresses.
-fn connect_from(from: Ipv4Addr, address: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((from, 0)).into())?;
-    socket.connect(&address.into())?;
-    Ok(socket.into())
-}
-
-fn connected(
+struct Viewer {
     from: Ipv4Addr,
     address: SocketAddr,
-    at: &mut usize,
-    paths: &Paths,
-    counts: &Counts,
-    answers: &AtomicU64,
-) -> std::io::Result<()> {
-    let mut socket = connect_from(from, address)?;
-    socket.set_read_timeout(Some(READ_LIMIT))?;
-    socket.set_nodelay(true)?;
-    let mut discarded = vec![0; DISCARD_BYTES];
-    while !counts.over.load(Ordering::Relaxed) {
+    number: usize,
+    /// Place of the next path.
+    at: usize,
+    pace: Option<Pace>,
+    paths: Paths,
+    counts: Arc<Counts>,
+}
+
+impl Viewer {
+    fn run(mut self) {
+        while !self.counts.over.load(Ordering::Relaxed) {
+            if self.connected().is_err() {
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+
+    /// Asks over one connection until the end.
+    fn connected(&mut self) -> std::io::Result<()> {
+        let mut socket = connect_from(self.from, self.address)?;
+        socket.set_read_timeout(Some(READ_LIMIT))?;
+        socket.set_nodelay(true)?;
+        let mut discarded = vec![0_u8; DISCARD_BYTES];
+        loop {
+            if let Some(pace) = &mut self.pace {
+                pace.wait();
+            }
+            if self.counts.over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.ask(&mut socket, &mut discarded)?;
+        }
+    }
+
+    fn ask(&mut self, socket: &mut TcpStream, discarded: &mut [u8]) -> std::io::Result<()> {
         let path = {
-            let paths = paths.read();
-            paths.get(*at % paths.len().max(1)).cloned().unwrap_or_default()
+            let paths = self.paths.read();
+            paths.get(self.at % paths.len().max(1)).cloned().unwrap_or_default()
         };
-        *at += 1;
-        let asked = Instant::now();
-        socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes())?;
-        let (status, mut left, had) = head(&mut socket)?;
+        self.at += 1;
+        let (counts, asked) = (&self.counts, Instant::now());
+        socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address).as_bytes())?;
+        let (status, mut left, had) = head(socket)?;
         counts.bytes.fetch_add(had, Ordering::Relaxed);
         counts.failures.fetch_add(u64::from(status != 200), Ordering::Relaxed);
         while left > 0 {
@@ -188,9 +231,17 @@ fn connected(
             counts.bytes.fetch_add(got, Ordering::Relaxed);
         }
         counts.took(asked.elapsed());
-        answers.fetch_add(1, Ordering::Relaxed);
+        counts.answers[self.number].fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
-    Ok(())
+}
+
+/// A connection from one of the loopback addresses.
+fn connect_from(from: Ipv4Addr, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
 }
 
 /// Status, bytes of the body to come, and those that came with the head.

@@ -55,20 +55,20 @@ impl Hosted {
         Self::by(&service.api(), service, label, config)
     }
 
-    /// `count` streams with the default settings, created with several keys, because each may write 60 times a minute.
+    /// `count` streams with the same configuration, created with several keys, because each may write 60 times a minute.
     ///
     /// # Panics
     /// When one is refused.
     #[track_caller]
     #[must_use]
-    pub fn many(service: &Service, count: usize) -> Vec<Self> {
+    pub fn many(service: &Service, count: usize, config: &Value) -> Vec<Self> {
         let mut api = service.api();
         let make = |number: usize| {
             if number > 0 && number.is_multiple_of(STREAMS_PER_KEY) {
                 let key = service.run(&["key", "create", "--account", ACCOUNT, "--type", "permanent"]);
                 api = service.api().with_key(Some(key.trim()));
             }
-            Self::by(&api, service, &format!("stream {number}"), &json!({}))
+            Self::by(&api, service, &format!("stream {number}"), config)
         };
         (0..count).map(make).collect()
     }

@@ -16,8 +16,8 @@
 //! * [`reader`]: pastes the shell blocks of the documents
 //! * [`scene`], [`author`]: hostile drivers next to a stream that must lose nothing; the steps of a driver's author
 //! * [`source`], [`flv`], [`record`]: the media, and the comparison of two copies
-//! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: tools of the benchmarks (viewers; publishers and servers with
-//!   stamped frames; a peer; repeats and medians)
+//! * [`crowd`], [`load`], [`node_media_server`], [`peer`], [`figures`]: tools of the benchmarks (viewers; publishers and servers with
+//!   stamped frames; peers; results and their tables)
 //! * [`said`]: the texts that tests match because no code or state exists
 //! * [`process`], [`usage`], [`ports`], [`wait`], [`soak`]: child processes that always end, resources of a process, free ports, bounded
 //!   waits, rounds
@@ -48,6 +48,7 @@ pub mod nginx;
 pub mod node_media_server;
 pub mod nwc;
 pub mod obs;
+pub mod peer;
 pub mod player;
 pub mod playlist;
 pub mod ports;

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -23,6 +23,8 @@ pub struct Received {
     pub headers: Map<String, Value>,
     /// The received body.
     pub body: String,
+    /// When it was answered.
+    pub at: Instant,
 }
 
 impl Received {
@@ -100,6 +102,12 @@ impl Receiver {
         self.received.lock().len()
     }
 
+    /// When each of them was answered.
+    #[must_use]
+    pub fn times(&self) -> Vec<Instant> {
+        self.received.lock().iter().map(|received| received.at).collect()
+    }
+
     /// Waits until `count` requests came.
     ///
     /// # Panics
@@ -132,5 +140,5 @@ fn take(mut socket: TcpStream, reply: &Mutex<String>) -> Option<Received> {
     reader.read_exact(&mut body).ok()?;
     let reply = reply.lock().clone();
     socket.write_all(reply.as_bytes()).ok()?;
-    Some(Received { path, headers, body: String::from_utf8(body).ok()? })
+    Some(Received { path, headers, body: String::from_utf8(body).ok()?, at: Instant::now() })
 }

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use satcast_tests::api::Api;
 use satcast_tests::database::Database;
-use satcast_tests::figures::{Options, summary};
+use satcast_tests::figures::Options;
+use satcast_tests::figures::results::{OURS, Results};
 use satcast_tests::hosted::Hosted;
 use satcast_tests::service::Setup;
 
@@ -14,7 +15,7 @@ const ENTRIES: i64 = 1_000_000;
 const FIRST_MS: i64 = 1_735_689_600_000;
 const MINUTE_MS: i64 = 60_000;
 
-pub(crate) fn run(options: Options) {
+pub(crate) fn run(options: Options, results: &mut Results) {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "bench");
     let rare = Hosted::new(&service, "rare");
@@ -23,7 +24,6 @@ pub(crate) fn run(options: Options) {
     database.make_history(&hosted.stream, hosted.destination, ENTRIES / 2, FIRST_MS, MINUTE_MS);
     database.make_history(&rare.stream, rare.destination, 5, FIRST_MS, MINUTE_MS);
     println!("\n{ENTRIES} entries of history made in {:.1} s", began.elapsed().as_secs_f64());
-    println!("milliseconds until the answer arrives, {} repeats; median (range)", options.repeats);
     let middle = FIRST_MS + ENTRIES / 4 * MINUTE_MS;
     let (day, rare) = (24 * 60 * MINUTE_MS, rare.stream.id);
     let requests = [
@@ -40,8 +40,10 @@ pub(crate) fn run(options: Options) {
         ("bandwidth, all", "/api/bandwidth/usage?filter=all".to_owned()),
     ];
     for (name, path) in requests {
-        let times: Vec<f64> = (0..options.repeats).map(|_| time(&service.api(), &path)).collect();
-        println!("{name:>20}  {:>28}", summary(&times));
+        for repeat in 0..options.repeats {
+            let row = format!("history, {name}");
+            results.note(&row, "answer_ms", OURS, repeat, time(&service.api(), &path));
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! CPU cost of many viewers that read as fast as they can: segments of the live edge, segments of the window, and the playlist of an
 //! hour.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,25 +10,31 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use satcast_tests::crowd::{Crowd, Paths};
 use satcast_tests::encoder::Publish;
-use satcast_tests::figures::{Options, Pairs, median};
+use satcast_tests::figures::results::{OURS, Results};
+use satcast_tests::figures::{Options, turns};
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::http::split_url;
 use satcast_tests::nginx::Nginx;
+use satcast_tests::peer::Peer;
 use satcast_tests::process::Process;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
 use satcast_tests::wait::seconds;
 
 const VIEWERS: [usize; 3] = [50, 200, 1000];
+/// Viewers of the short form.
+const FEW_VIEWERS: [usize; 1] = [200];
+/// nginx serves the files with sendfile, hyper from its memory.
+const SIDES: [&str; 3] = [OURS, "nginx", "hyper"];
 /// Segments that viewers go through in turn.
 const SEGMENTS: usize = 3;
 /// Distance from the newest segment at which segments are no longer in the service's memory.
 const OLD_SEGMENTS: usize = 20;
-/// The window that is filled before the measurements, and the factor to real time of filling it.
+/// The window that is filled before the measurements, except in the short form, and the factor to real time of filling it.
 const FILLED_SECONDS: u64 = 3_660;
 const FASTER: u32 = 40;
-/// File name of the playlist of an hour for nginx.
+/// File name of the playlist for nginx.
 const PLAYLIST: &str = "hour.m3u8";
 const WARM_UP: Duration = Duration::from_secs(2);
 
@@ -49,14 +54,6 @@ impl What {
             Self::Newest => "newest",
             Self::Old => "old",
             Self::Playlist => "playlist",
-        }
-    }
-
-    /// Least of nginx's bytes for each CPU second.
-    fn target(self) -> f64 {
-        match self {
-            Self::Newest | Self::Playlist => 0.95,
-            Self::Old => 0.40,
         }
     }
 
@@ -83,80 +80,76 @@ struct Figure {
     starved: f64,
 }
 
-pub(crate) fn run(source: &Source, options: Options, measurements: &[What]) {
+pub(crate) fn run(source: &Source, options: Options, measurements: &[What], results: &mut Results) {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "bench");
     let url = service.ingest_url(&hosted.stream.key);
-    let mut filling = Publish::of(source).faster(FASTER).endless().seconds(FILLED_SECONDS).to(&url);
-    filling.finish(seconds(FILLED_SECONDS / u64::from(FASTER) * 4));
+    if !options.short {
+        let mut filling = Publish::of(source).faster(FASTER).endless().seconds(FILLED_SECONDS).to(&url);
+        filling.finish(seconds(FILLED_SECONDS / u64::from(FASTER) * 4));
+    }
     let _encoder = Publish::of(source).endless().to(&url);
     let mut viewer = hosted.viewer(seconds(30));
-    let media = viewer.media_when("the encoder that goes on", seconds(60), |media| {
-        media.segments.iter().rev().take(OLD_SEGMENTS + SEGMENTS).all(|segment| !segment.discontinuity)
+    let wanted = if measurements.contains(&What::Old) { OLD_SEGMENTS + SEGMENTS } else { SEGMENTS };
+    let media = viewer.media_when("segments of one encoder", seconds(90), |media| {
+        let mut newest = media.segments.iter().rev().take(wanted);
+        media.segments.len() >= wanted && newest.all(|segment| !segment.discontinuity)
     });
-    println!("\na window of {} segments", media.segments.len());
-    // The same bytes for nginx.
-    let folder = tempfile::tempdir().expect("a folder for nginx");
+    println!("a window of {} segments", media.segments.len());
+    // The same bytes for the peers.
+    let folder = tempfile::tempdir().expect("a folder for the peers");
     let files = copies(&mut viewer, folder.path());
+    let crowds: &[usize] = if options.short { &FEW_VIEWERS } else { &VIEWERS };
 
     // Measured first, because the memory of an earlier crowd is not released.
-    memory(&service, &mut viewer);
-    println!(
-        "\nGbit for each CPU second of the server (nginx: the same bytes, sendfile), p99 of whole answers, and viewers that \
-         got none"
-    );
-    println!(
-        "{:>8} {:>7}  {:>24}  {:>24}  {:>24}  {:>9}  {:>9}  {:>7}  {:>7}",
-        "", "viewers", "satcast", "nginx", "ratio", "p99 ms", "nginx's", "starved", "nginx's"
-    );
+    for &viewers in crowds {
+        let kib = memory(&service, &mut viewer, viewers);
+        results.note(&format!("viewers newest {viewers}"), "kib_per_viewer", OURS, 0, kib);
+    }
     for &what in measurements {
         let theirs: Paths = Arc::new(RwLock::new(if what == What::Playlist {
             vec![format!("/{PLAYLIST}")]
         } else {
             files.clone()
         }));
-        for viewers in VIEWERS {
-            let case = Case { what, viewers, options };
-            case.run(&service, &mut viewer, folder.path(), &theirs);
+        for &viewers in crowds {
+            let case = Case { what, viewers, options, folder: folder.path(), theirs: &theirs };
+            case.run(&service, &mut viewer, results);
         }
     }
 }
 
-struct Case {
+struct Case<'a> {
     what: What,
     viewers: usize,
     options: Options,
+    /// What the peers serve, and the paths of it.
+    folder: &'a Path,
+    theirs: &'a Paths,
 }
 
-impl Case {
-    fn run(&self, service: &Service, viewer: &mut Viewer, folder: &Path, theirs: &Paths) {
-        let mut pairs = Pairs::default();
-        let (ours_seen, theirs_seen) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+impl Case<'_> {
+    fn run(&self, service: &Service, viewer: &mut Viewer, results: &mut Results) {
+        let row = format!("viewers {} {}", self.what.name(), self.viewers);
         for repeat in 0..self.options.repeats {
-            pairs.measure(
-                repeat,
-                || note(&ours_seen, self.satcast(service, viewer)),
-                || {
-                    let nginx = Nginx::serving(folder);
-                    note(&theirs_seen, self.measure(nginx.process(), nginx.address(), theirs))
-                },
-            );
+            for side in turns(repeat, SIDES.len()).map(|turn| SIDES[turn]) {
+                println!("{row}, repeat {}: {side}", repeat + 1);
+                let figure = match side {
+                    OURS => self.satcast(service, viewer),
+                    "nginx" => {
+                        let nginx = Nginx::serving(self.folder);
+                        self.measure(nginx.process(), nginx.address(), self.theirs)
+                    }
+                    _ => {
+                        let hyper = Peer::start(side, &self.folder.to_string_lossy());
+                        self.measure(hyper.process(), hyper.address(), self.theirs)
+                    }
+                };
+                results.note(&row, "gbit_per_cpu_s", side, repeat, figure.rate);
+                results.note(&row, "p99_ms", side, repeat, figure.p99_ms);
+                results.note(&row, "starved", side, repeat, figure.starved);
+            }
         }
-        let [ours, theirs, ratio] = pairs.summaries();
-        let (name, viewers) = (self.what.name(), self.viewers);
-        let seen = |figures: &RefCell<Vec<Figure>>, of: fn(&Figure) -> f64| {
-            median(&figures.borrow().iter().map(of).collect::<Vec<f64>>())
-        };
-        let [our_p99, their_p99] =
-            [&ours_seen, &theirs_seen].map(|figures| seen(figures, |figure| figure.p99_ms));
-        let [our_starved, their_starved] =
-            [&ours_seen, &theirs_seen].map(|figures| seen(figures, |figure| figure.starved));
-        println!(
-            "{name:>8} {viewers:>7}  {ours:>24}  {theirs:>24}  {ratio:>24}  {our_p99:>9.1}  {their_p99:>9.1}  \
-             {our_starved:>7}  {their_starved:>7}"
-        );
-        let verdict = if pairs.ratio() >= self.what.target() { "met" } else { "MISSED" };
-        println!("{:>16}  target: at least {:.2} of nginx: {verdict}", "", self.what.target());
     }
 
     fn satcast(&self, service: &Service, viewer: &mut Viewer) -> Figure {
@@ -191,12 +184,6 @@ impl Case {
     }
 }
 
-fn note(seen: &RefCell<Vec<Figure>>, figure: Figure) -> f64 {
-    let rate = figure.rate;
-    seen.borrow_mut().push(figure);
-    rate
-}
-
 /// Writes the newest segments and the playlist into `folder`; gives the paths of the segments.
 fn copies(viewer: &mut Viewer, folder: &Path) -> Vec<String> {
     let media = viewer.media();
@@ -212,20 +199,14 @@ fn copies(viewer: &mut Viewer, folder: &Path) -> Vec<String> {
     chunks.iter().map(|chunk| write(&chunk.entry.name, &chunk.bytes)).collect()
 }
 
-/// Prints the memory cost of a busy viewer.
-fn memory(service: &Service, viewer: &mut Viewer) {
+/// The memory cost of a busy viewer, in KiB.
+fn memory(service: &Service, viewer: &mut Viewer, viewers: usize) -> f64 {
     let (address, _) = split_url(&service.base());
-    for viewers in VIEWERS {
-        let paths: Paths = Arc::new(RwLock::new(What::Newest.paths(viewer)));
-        let before = service.process().resident_kib();
-        let crowd = Crowd::start(address, viewers, &paths);
-        std::thread::sleep(WARM_UP);
-        let busy = service.process().resident_kib();
-        drop(crowd);
-        println!(
-            "KiB of memory for each of {viewers} busy viewers: {} ({} MiB in all)",
-            busy.saturating_sub(before) / viewers as u64,
-            busy / 1024
-        );
-    }
+    let paths: Paths = Arc::new(RwLock::new(What::Newest.paths(viewer)));
+    let before = service.process().resident_kib();
+    let crowd = Crowd::start(address, viewers, &paths);
+    std::thread::sleep(WARM_UP);
+    let busy = service.process().resident_kib();
+    drop(crowd);
+    busy.saturating_sub(before) as f64 / viewers as f64
 }

@@ -19,6 +19,9 @@ const STAMP_AT: usize = 8;
 const STAMP_MAGIC: [u8; 4] = *b"St4m";
 const STAMP_BYTES: usize = 20;
 
+/// First byte of an audio frame. That of a video frame belongs to its length and is 0.
+const AUDIO_BEGIN: u8 = 0x21;
+
 /// Configuration of H.264 at 1280 x 720, as x264 writes it.
 const VIDEO_CONFIG: &[u8] = &[
     0x01, 0x42, 0xc0, 0x1f, 0xff, 0xe1, 0x00, 0x17, 0x67, 0x42, 0xc0, 0x1f, 0xda, 0x01, 0x40, 0x16, 0xec,
@@ -58,6 +61,28 @@ impl Stamp {
         place.starts_with(&STAMP_MAGIC).then_some(())?;
         Some(Self { stream: word(4)?, number: word(8)?, sent: Duration::from_micros(micros) })
     }
+
+    /// All stamps in the bytes of a file in which frames lie whole, such as an MP4, with whether each is of a video frame.
+    pub fn all(bytes: &[u8]) -> impl Iterator<Item = (bool, Self)> + '_ {
+        let words = bytes.windows(STAMP_MAGIC.len()).enumerate();
+        let places = words.filter(|(_, word)| **word == STAMP_MAGIC);
+        places.filter_map(move |(place, _)| {
+            let frame = bytes.get(place.checked_sub(STAMP_AT)?..)?;
+            Some((frame[0] != AUDIO_BEGIN, Self::read(frame)?))
+        })
+    }
+}
+
+/// Numbers of the last frames of a stream: audio and video.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Last([Option<u32>; 2]);
+
+impl Last {
+    /// Takes the next frame; gives how many are missing before it, and `None` when it came before.
+    pub fn take(&mut self, is_video: bool, number: u32) -> Option<u64> {
+        let last = self.0[usize::from(is_video)].replace(number);
+        last.map_or(Some(0), |last| number.checked_sub(last)?.checked_sub(1).map(u64::from))
+    }
 }
 
 /// The next frame of a track, with its number.
@@ -91,7 +116,7 @@ impl Frame {
         let (codec, number, size, first) = match self {
             Self::Video(number) if self.is_key() => (Codec::H264, number, SIZES[0], 0x65),
             Self::Video(number) => (Codec::H264, number, SIZES[1], 0x41),
-            Self::Audio(number) => (Codec::Aac, number, SIZES[2], 0x21),
+            Self::Audio(number) => (Codec::Aac, number, SIZES[2], AUDIO_BEGIN),
         };
         let mut payload = vec![0x5a; size];
         if codec == Codec::H264 {
@@ -177,5 +202,26 @@ mod tests {
         }
         assert_eq!(Stamp::read(&[0; 100]), None);
         assert_eq!(Stamp::read(&STAMP_MAGIC), None);
+    }
+
+    #[test]
+    fn stamps_are_found_in_a_file() {
+        let mut file = vec![0; 5];
+        for frame in [Frame::Video(60), Frame::Audio(9), Frame::Video(61)] {
+            file.extend_from_slice(&frame.packet(3, 0, Duration::ZERO).payload);
+        }
+        file.extend_from_slice(&STAMP_MAGIC);
+        let found: Vec<(bool, u32, u32)> =
+            Stamp::all(&file).map(|(is_video, stamp)| (is_video, stamp.stream, stamp.number)).collect();
+        assert_eq!(found, [(true, 3, 60), (false, 3, 9), (true, 3, 61)]);
+        assert_eq!(Stamp::all(&STAMP_MAGIC).count(), 0);
+    }
+
+    #[test]
+    fn missing_and_repeated_frames_are_seen_for_each_track() {
+        let mut last = Last::default();
+        let frames = [(true, 10), (false, 3), (true, 11), (true, 14), (true, 14), (true, 2), (false, 4)];
+        let taken = frames.map(|(is_video, number)| last.take(is_video, number));
+        assert_eq!(taken, [Some(0), Some(0), Some(0), Some(2), None, None, Some(0)]);
     }
 }

@@ -5,9 +5,14 @@
 //! * [`frames`]: the stamp, the frames and their rhythm
 //! * [`publishers`]: the senders
 //! * [`sinks`]: the receivers
+//! * [`servers`]: the relay servers between them; [`measure`]: one of them under one load
+//! * [`webhooks`]: events for many webhooks
 //!
 //! Both sides speak RTMP with the project's own sessions over real sockets, and never decode anything.
 
 pub mod frames;
+pub mod measure;
 pub mod publishers;
+pub mod servers;
 pub mod sinks;
+pub mod webhooks;

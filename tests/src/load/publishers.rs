@@ -42,6 +42,8 @@ struct Shared {
     over: AtomicBool,
     /// Frames sent by all streams.
     frames: AtomicU64,
+    /// Bytes of frames since the newest keyframe, of all streams.
+    gop_bytes: AtomicU64,
     /// When each stream sent its first packet, on the clock of both sides.
     begun: Mutex<Vec<Option<Duration>>>,
     failure: Mutex<Option<String>>,
@@ -82,6 +84,13 @@ impl Publishers {
         self.shared.frames.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the frames since the newest keyframe of each stream, of all streams together: a server that keeps the GOP for new
+    /// destinations holds at least these.
+    #[must_use]
+    pub fn gop_bytes(&self) -> u64 {
+        self.shared.gop_bytes.load(Ordering::Relaxed)
+    }
+
     /// When a stream sent its first packet; `None` before.
     #[must_use]
     pub fn begun(&self, stream: usize) -> Option<Duration> {
@@ -118,6 +127,8 @@ fn publish(clock: Instant, ingests: &[Ingest], shared: &Shared) -> Result<(), St
                 shared.begun.lock()[number] = stream.begun.map(|begun| begun - clock);
             }
         }
+        let gop_bytes = streams.iter().map(|stream| stream.gop_bytes).sum();
+        shared.gop_bytes.store(gop_bytes, Ordering::Relaxed);
         let next = streams.iter().map(Stream::next).min().filter(|_| streams.len() == ingests.len());
         let earliest = now + ROUND;
         let wake = next.map_or(earliest, |next| next.max(earliest));
@@ -140,6 +151,7 @@ struct Stream {
     begun: Option<Instant>,
     told: bool,
     listened: Instant,
+    gop_bytes: u64,
 }
 
 impl Stream {
@@ -155,7 +167,7 @@ impl Stream {
             ..ClientConfig::default()
         });
         let (rhythm, listened) = (Rhythm::default(), Instant::now());
-        Ok(Self { number, socket, session, rhythm, begun: None, told: false, listened })
+        Ok(Self { number, socket, session, rhythm, begun: None, told: false, listened, gop_bytes: 0 })
     }
 
     /// Time of the next round.
@@ -175,6 +187,8 @@ impl Stream {
             while begun + self.rhythm.next().due() <= now {
                 let packet = self.rhythm.take().packet(self.number, 0, clock.elapsed());
                 self.session.send(&packet).map_err(|error| error.to_string())?;
+                let kept = if packet.keyframe { 0 } else { self.gop_bytes };
+                self.gop_bytes = kept + packet.payload.len() as u64;
                 sent += 1;
             }
         }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use super::frames::Stamp;
+use super::frames::{Last, Stamp};
 use crate::ports::Port;
 
 /// Bytes of one read. A block smaller than a keyframe costs a copy of the frame, a larger one costs memory for each connection.
@@ -30,8 +30,9 @@ struct Route {
     publishes: u64,
     /// When the first frame came, on the clock of both sides.
     first: Option<Duration>,
-    /// Number of the last frame of each track.
-    last: [Option<u32>; 2],
+    /// When the last frame came.
+    newest: Duration,
+    last: Last,
 }
 
 /// Sums over all routes.
@@ -72,6 +73,14 @@ pub struct Sinks {
     shared: Arc<Shared>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Tally {
+    /// Frames lost, repeated or misrouted, and connections lost.
+    #[must_use]
+    pub fn wrong(&self) -> u64 {
+        self.lost + self.repeated + self.misrouted + self.reconnected
+    }
 }
 
 impl Sinks {
@@ -125,6 +134,13 @@ impl Sinks {
     #[must_use]
     pub fn silent(&self) -> usize {
         self.shared.state.lock().routes.iter().filter(|route| route.first.is_none()).count()
+    }
+
+    /// Number of routes on which no frame came for longer than `limit`.
+    #[must_use]
+    pub fn stopped(&self, limit: Duration) -> usize {
+        let since = self.shared.clock.elapsed().saturating_sub(limit);
+        self.shared.state.lock().routes.iter().filter(|route| route.newest < since).count()
     }
 
     /// Starts to record latencies.
@@ -254,16 +270,15 @@ impl Shared {
             return;
         };
         let route = &mut routes[route];
-        let track = usize::from(packet.kind() == Kind::Video);
-        if track == 1 && route.first.is_none() {
+        let is_video = packet.kind() == Kind::Video;
+        route.newest = came;
+        if is_video && route.first.is_none() {
             route.first = Some(came);
         }
-        match route.last[track] {
-            Some(last) if stamp.number <= last => tally.repeated += 1,
-            Some(last) => tally.lost += u64::from(stamp.number - last - 1),
-            None => {}
+        match route.last.take(is_video, stamp.number) {
+            Some(missing) => tally.lost += missing,
+            None => tally.repeated += 1,
         }
-        route.last[track] = Some(stamp.number);
         tally.frames += 1;
         if *measuring {
             let took = came.saturating_sub(stamp.sent).as_micros();

@@ -1,33 +1,52 @@
 //! The servers, each set to relay every stream to the same name at each sink.
 
-use satcast_tests::api::stream_of;
-use satcast_tests::load::publishers::Ingest;
-use satcast_tests::load::sinks::Sinks;
-use satcast_tests::nginx::Nginx;
-use satcast_tests::node_media_server::NodeMediaServer;
-use satcast_tests::process::Process;
-use satcast_tests::service::{ACCOUNT, Service, Setup};
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
-use crate::cases::Case;
+use super::publishers::Ingest;
+use super::sinks::Sinks;
+use crate::api::stream_of;
+use crate::figures::results::OURS;
+use crate::nginx::Nginx;
+use crate::node_media_server::NodeMediaServer;
+use crate::process::Process;
+use crate::service::{ACCOUNT, Service, Setup};
 
 /// Streams made with one API key: each may write 60 times a minute.
 const STREAMS_PER_KEY: usize = 50;
 
+/// How many streams go to how many destinations each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Streams.
+    pub streams: usize,
+    /// Destinations of each.
+    pub destinations: usize,
+    /// Time between reads of an encoder in milliseconds, where it is not Satcast's default.
+    pub read_batch_ms: Option<u64>,
+}
+
 /// Which server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The service under test.
     Satcast,
+    /// nginx with its RTMP module.
     Nginx,
+    /// node-media-server.
     NodeMediaServer,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Satcast, Self::Nginx, Self::NodeMediaServer];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Satcast, Self::Nginx, Self::NodeMediaServer];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in the results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Satcast => "satcast",
+            Self::Satcast => OURS,
             Self::Nginx => "nginx-rtmp",
             Self::NodeMediaServer => "node-media-server",
         }
@@ -35,12 +54,14 @@ impl Kind {
 }
 
 /// A running server.
-pub(crate) struct Running {
+#[derive(Debug)]
+pub struct Running {
     server: Server,
     /// The ingests of the streams, in their order.
-    pub(crate) ingests: Vec<Ingest>,
+    pub ingests: Vec<Ingest>,
 }
 
+#[derive(Debug)]
 enum Server {
     Satcast(Box<Service>),
     Nginx(Nginx),
@@ -48,23 +69,30 @@ enum Server {
 }
 
 impl Running {
-    pub(crate) fn start(kind: Kind, case: &Case, sinks: &Sinks) -> Self {
+    /// Starts a server that relays every stream of the load to every sink.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(kind: Kind, load: Load, sinks: &Sinks) -> Self {
         match kind {
-            Kind::Satcast => satcast(case, sinks),
+            Kind::Satcast => satcast(load, sinks),
             Kind::Nginx => {
                 let nginx = Nginx::relaying(&sinks.urls());
-                let ingests = named(case, nginx.address());
+                let ingests = named(load, nginx.address());
                 Self { server: Server::Nginx(nginx), ingests }
             }
             Kind::NodeMediaServer => {
                 let server = NodeMediaServer::relaying(&sinks.urls());
-                let ingests = named(case, server.address());
+                let ingests = named(load, server.address());
                 Self { server: Server::NodeMediaServer(server), ingests }
             }
         }
     }
 
-    pub(crate) fn process(&self) -> &Process {
+    /// The process, to measure it.
+    #[must_use]
+    pub fn process(&self) -> &Process {
         match &self.server {
             Server::Satcast(service) => service.process(),
             Server::Nginx(nginx) => nginx.process(),
@@ -74,20 +102,20 @@ impl Running {
 }
 
 /// For servers that keep the name of a stream.
-fn named(case: &Case, address: std::net::SocketAddr) -> Vec<Ingest> {
+fn named(load: Load, address: SocketAddr) -> Vec<Ingest> {
     let ingest = |stream| Ingest { address, app: "live".into(), name: Sinks::name(stream) };
-    (0..case.streams).map(ingest).collect()
+    (0..load.streams).map(ingest).collect()
 }
 
-fn satcast(case: &Case, sinks: &Sinks) -> Running {
+fn satcast(load: Load, sinks: &Sinks) -> Running {
     let mut setup = Setup::default();
-    if let Some(wait) = case.read_batch_ms {
+    if let Some(wait) = load.read_batch_ms {
         setup = setup.set("SATCAST_INGEST__READ_BATCH_MS", &wait.to_string());
     }
     let service = setup.start();
     let mut api = service.api();
     let mut ingests = Vec::new();
-    for stream in 0..case.streams {
+    for stream in 0..load.streams {
         if stream > 0 && stream.is_multiple_of(STREAMS_PER_KEY) {
             let key = service.run(&["key", "create", "--account", ACCOUNT, "--type", "permanent"]);
             api = api.with_key(Some(key.trim()));

@@ -3,46 +3,74 @@
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use satcast_tests::figures::median;
-use satcast_tests::load::publishers::Publishers;
-use satcast_tests::load::sinks::{Sinks, Tally};
-use satcast_tests::wait::{self, seconds};
 
-use crate::cases::Case;
-use crate::servers::{Kind, Running};
+use super::publishers::Publishers;
+use super::servers::{Kind, Load, Running};
+use super::sinks::{Sinks, Tally};
+use crate::figures::median;
+use crate::wait::{self, seconds};
 
 /// Time from the first frame on the last route to the beginning of the window.
 const WARM_UP: Duration = Duration::from_secs(3);
 const BEGIN_LIMIT: Duration = seconds(60);
 /// Least share of the frames at the sinks. With less the server did not keep up, and its figures are not comparable.
 const SERVED_SHARE_MIN: f64 = 0.9;
+/// A route without a frame for this time has lost all of them.
+const SILENCE_MAX: Duration = seconds(2);
 
 /// Results of one measurement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// CPU seconds of the server for each stream-minute.
-    pub(crate) cpu: f64,
+    pub cpu: f64,
     /// The same of the load: publishers, sinks and all.
-    pub(crate) own_cpu: f64,
+    pub own_cpu: f64,
     /// Latency from sending to the sink, half of the frames.
-    pub(crate) p50_ms: f64,
+    pub p50_ms: f64,
     /// The same for 99 of 100.
-    pub(crate) p99_ms: f64,
+    pub p99_ms: f64,
     /// From a stream's first packet to the first frame at a destination: median of all routes.
-    pub(crate) first_ms: f64,
+    pub first_ms: f64,
     /// The longest of all routes.
-    pub(crate) first_worst_ms: f64,
+    pub first_worst_ms: f64,
     /// Memory that the streams added, for each stream.
-    pub(crate) resident_kib: f64,
+    pub resident_kib: f64,
+    /// The same without the frames since the newest keyframe, which a server keeps for new destinations.
+    pub beyond_gop_kib: f64,
+    /// Frames that the sinks received in the window.
+    pub frames: f64,
     /// Frames lost, repeated or misrouted, and connections lost.
-    pub(crate) wrong: u64,
+    pub wrong: u64,
+}
+
+impl Figures {
+    /// All of them with their names in the results.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, f64); 10] {
+        [
+            ("cpu", self.cpu),
+            ("p50_ms", self.p50_ms),
+            ("p99_ms", self.p99_ms),
+            ("first_ms", self.first_ms),
+            ("first_worst_ms", self.first_worst_ms),
+            ("kib_per_stream", self.resident_kib),
+            ("kib_beyond_gop", self.beyond_gop_kib),
+            ("frames", self.frames),
+            ("wrong", self.wrong as f64),
+            ("load_cpu", self.own_cpu),
+        ]
+    }
 }
 
 /// Measures `kind` once.
-pub(crate) fn measure(kind: Kind, case: &Case, window: Duration) -> Figures {
+///
+/// # Panics
+/// When it does not keep up, or Satcast loses, repeats or misroutes a frame.
+#[must_use]
+pub fn measure(kind: Kind, load: Load, window: Duration) -> Figures {
     let clock = Instant::now();
-    let sinks = Sinks::start(clock, case.streams, case.destinations);
-    let running = Running::start(kind, case, &sinks);
+    let sinks = Sinks::start(clock, load.streams, load.destinations);
+    let running = Running::start(kind, load, &sinks);
     let resident_before = running.process().resident_kib();
     let publishers = Publishers::start(clock, running.ingests.clone());
     wait::until("a frame over every route", BEGIN_LIMIT, || match (publishers.frames(), sinks.silent()) {
@@ -55,16 +83,18 @@ pub(crate) fn measure(kind: Kind, case: &Case, window: Duration) -> Figures {
     let (before, began) = (Reading::of(&running, &publishers, &sinks), Instant::now());
     std::thread::sleep(window);
     let (after, took) = (Reading::of(&running, &publishers, &sinks), began.elapsed());
-    let resident = running.process().resident_kib();
+    let (resident, gop_bytes) = (running.process().resident_kib(), publishers.gop_bytes());
 
-    let sent = (after.sent - before.sent) as f64 * case.destinations as f64;
+    let sent = (after.sent - before.sent) as f64 * load.destinations as f64;
     let got = (after.got - before.got) as f64;
     let name = kind.name();
     assert!(got >= SERVED_SHARE_MIN * sent, "{name} did not keep up: {got} of {sent} frames came");
-    let tally = sinks.tally();
-    assert!(kind != Kind::Satcast || wrong(&tally) == 0, "{name} was wrong: {}", Wrong(&tally));
-    let first = first(case, &publishers, &sinks);
-    let minutes = took.as_secs_f64() / 60.0 * case.streams as f64;
+    let (tally, stopped) = (sinks.tally(), sinks.stopped(SILENCE_MAX));
+    assert!(kind != Kind::Satcast || stopped == 0, "{name} sent nothing more on {stopped} routes");
+    assert!(kind != Kind::Satcast || tally.wrong() == 0, "{name} was wrong: {}", Wrong(&tally));
+    let first = first(load, &publishers, &sinks);
+    let minutes = took.as_secs_f64() / 60.0 * load.streams as f64;
+    let resident_kib = resident.saturating_sub(resident_before) as f64 / load.streams as f64;
     let [p50_ms, p99_ms] = latencies(tally.latencies.clone());
     Figures {
         cpu: (after.cpu - before.cpu).as_secs_f64() / minutes,
@@ -73,8 +103,10 @@ pub(crate) fn measure(kind: Kind, case: &Case, window: Duration) -> Figures {
         p99_ms,
         first_ms: median(&first),
         first_worst_ms: first.iter().copied().fold(0.0, f64::max),
-        resident_kib: resident.saturating_sub(resident_before) as f64 / case.streams as f64,
-        wrong: wrong(&tally),
+        resident_kib,
+        beyond_gop_kib: resident_kib - gop_bytes as f64 / 1024.0 / load.streams as f64,
+        frames: got,
+        wrong: tally.wrong(),
     }
 }
 
@@ -98,10 +130,6 @@ impl Reading {
     }
 }
 
-fn wrong(tally: &Tally) -> u64 {
-    tally.lost + tally.repeated + tally.misrouted + tally.reconnected
-}
-
 /// Prints the faults as text.
 struct Wrong<'a>(&'a Tally);
 
@@ -114,12 +142,12 @@ impl std::fmt::Display for Wrong<'_> {
 }
 
 /// Milliseconds from the first packet of a stream to the first frame at each of its destinations.
-fn first(case: &Case, publishers: &Publishers, sinks: &Sinks) -> Vec<f64> {
+fn first(load: Load, publishers: &Publishers, sinks: &Sinks) -> Vec<f64> {
     let of_stream = |stream: usize| {
         let begun = publishers.begun(stream).expect("every stream has begun");
         sinks.first(stream).into_iter().flatten().map(move |first| first.saturating_sub(begun))
     };
-    (0..case.streams).flat_map(of_stream).map(|took| took.as_secs_f64() * 1000.0).collect()
+    (0..load.streams).flat_map(of_stream).map(|took| took.as_secs_f64() * 1000.0).collect()
 }
 
 /// The latency of half and of 99 of 100 frames, in milliseconds.
