@@ -12,6 +12,8 @@ use nix::sys::socket::{MsgFlags, recv};
 use parking_lot::RwLock;
 use socket2::{Domain, Socket, Type};
 
+use crate::usage;
+
 const READ_LIMIT: Duration = Duration::from_secs(30);
 /// Longest head of an answer.
 const HEAD_BYTES_MAX: usize = 4096;
@@ -19,8 +21,6 @@ const HEAD_BYTES_MAX: usize = 4096;
 const DISCARD_BYTES: usize = 256 * 1024;
 /// A viewer needs little stack.
 const STACK_BYTES: usize = 512 * 1024;
-/// Open files for the largest crowds, where the system allows it.
-const OPEN_FILES_WANTED: u64 = 16 * 1024;
 
 /// Viewers per source address: servers limit the connections of each address.
 const VIEWERS_PER_ADDRESS: usize = 250;
@@ -75,8 +75,7 @@ impl Crowd {
     }
 
     fn begin(address: SocketAddr, viewers: usize, paths: &Paths, every: Option<Duration>) -> Self {
-        // Where the limit is too low, connections fail and are counted.
-        let _ = rlimit::increase_nofile_limit(OPEN_FILES_WANTED);
+        usage::allow_many_files();
         let counts = Arc::new(Counts {
             over: AtomicBool::default(),
             bytes: AtomicU64::default(),

@@ -4,6 +4,19 @@ use std::collections::BTreeMap;
 use std::fs::{read_dir, read_link, read_to_string};
 use std::path::PathBuf;
 
+/// Open files for the largest crowds of the benchmarks.
+const OPEN_FILES_WANTED: u64 = 65_536;
+
+/// Lets this process, and those that it starts, open as many files as the largest crowd needs, or as many as the system allows.
+pub fn allow_many_files() {
+    let wanted = OPEN_FILES_WANTED;
+    let (soft, hard) = rlimit::getrlimit(rlimit::Resource::NOFILE).unwrap_or_default();
+    // Only root may raise the hard limit. Where all fails, connections fail and are counted.
+    if rlimit::setrlimit(rlimit::Resource::NOFILE, soft.max(wanted), hard.max(wanted)).is_err() {
+        let _ = rlimit::increase_nofile_limit(wanted);
+    }
+}
+
 /// The resources of one process at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
