@@ -43,7 +43,11 @@ cargo xtask <command>
   dist                       build a release, pack it with its checksum into target/dist
   map [ARGS]                 count lines, files, types and import circles of the product, with --root PATH those of another checkout;
                              with --circles name the files of each circle
-  bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
+  bench all [--short]        every row that has a goal beside other servers, with --repeats N and --seconds S; --short: a minute
+  bench growth [NAME]        CPU, memory and p99 from one stream, viewer, webhook ... to many, with the law of each
+  bench NAME [ARGS]          relay, playback, api, archive, webhooks, boundary: whole servers; money: the database; parts: micro-benchmarks
+  bench compare BEFORE AFTER two files of results, which the commands above leave in target/bench
+  bench page FILE...         write the tables of docs/benchmarks.md from files of results
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred, ten minutes of playback, sanitizers
   soak fuzz [EXECUTIONS]     every fuzz target so many times (default 10000000)
 ";
