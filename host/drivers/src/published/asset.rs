@@ -17,6 +17,7 @@ use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Asset, AssetBody, Error, HttpRequest, SegmentPosition};
 use satcast_quota::Permit;
 
+use super::cache::Slot;
 use super::versions::Coming;
 
 /// Compression of playlists: saves four times as many bytes per microsecond as level 9 (research on 1800 entries).
@@ -32,6 +33,8 @@ pub struct Published {
     /// Its media type is printable.
     asset: Asset,
     gzip: OnceLock<Option<Bytes>>,
+    /// Of a file.
+    slot: Option<Arc<Slot>>,
     /// Counts the memory of its part names; bytes in memory have a permit of their own.
     _permit: Option<Permit<i64>>,
 }
@@ -46,12 +49,18 @@ impl Deref for Published {
 
 impl Published {
     pub(crate) fn new(asset: Asset, permit: Option<Permit<i64>>) -> Self {
-        Self { asset, gzip: OnceLock::new(), _permit: permit }
+        let slot = matches!(asset.body, AssetBody::File { .. }).then(Arc::default);
+        Self { asset, gzip: OnceLock::new(), slot, _permit: permit }
     }
 
     /// An asset of the host itself, which no driver's budget counts.
     pub fn uncounted(asset: Asset) -> Self {
         Self::new(asset, None)
+    }
+
+    /// The place of a file in the [cache](super::Cache); `None` for anything else.
+    pub fn slot(&self) -> Option<&Arc<Slot>> {
+        self.slot.as_ref()
     }
 
     pub fn is_playlist(&self) -> bool {

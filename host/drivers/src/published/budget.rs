@@ -7,10 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::Error;
-use satcast_quota::{Full, Key, Permit, Quota};
+use satcast_quota::{Full, Permit, Quota};
 
 use super::asset::ByName;
 
@@ -23,23 +22,6 @@ pub(crate) struct Budget {
     quota: OnceLock<Quota<i64>>,
     /// Openings that have ended and are kept for viewers, oldest first, with their accounts.
     ended: Mutex<VecDeque<(i64, Weak<ByName>)>>,
-}
-
-/// Memory that is counted until its last reader has dropped it.
-struct Counted<K: Key> {
-    bytes: Bytes,
-    _permit: Permit<K>,
-}
-
-impl<K: Key> AsRef<[u8]> for Counted<K> {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// The same bytes, counted until the last reference is dropped.
-pub(crate) fn counted<K: Key + Send + 'static>(permit: Permit<K>, bytes: Bytes) -> Bytes {
-    Bytes::from_owner(Counted { bytes, _permit: permit })
 }
 
 impl Budget {
@@ -102,6 +84,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
+    use bytes::Bytes;
     use satcast_plugin_api::{Asset, AssetBody, Audience, Followed};
 
     use super::*;

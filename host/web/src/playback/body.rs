@@ -1,5 +1,7 @@
 //! Response bodies of assets: memory is sliced without a copy, files are read in frames, and several slices can follow each other.
 //!
+//! Files that several viewers want are read once into the shared [`Cache`] and sent like memory. The others are read in frames.
+//!
 //! Frames are small, so that aborted responses are counted precisely. Frames from files are smaller, because a slow viewer holds
 //! the frame's memory; a frame of shared memory holds only the asset. File bytes in the kernel's page cache are read at once, others
 //! by a thread that may wait for the disk. If a file is gone or has become shorter, the body ends with an error, which closes the
@@ -22,10 +24,11 @@ use satcast_plugin_api::AssetBody;
 use tokio::task::JoinHandle;
 
 use super::meter::Count;
-use satcast_drivers::published::{Opening, Published};
+use satcast_core::ids::AccountId;
+use satcast_drivers::published::{Cache, Opening, Published};
 
-/// Most bytes of one frame read from a file.
-pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of one frame read from a file. Each frame costs a read, a write and often a wake-up.
+pub const FRAME_BYTES_MAX: usize = 128 * 1024;
 /// Most bytes of one frame of shared memory. Each frame is a separate write that wakes the viewer, so larger frames cost less. The
 /// last frame is counted when it is handed out, so an aborted response may be counted up to one frame too high.
 pub const MEMORY_FRAME_BYTES_MAX: usize = 256 * 1024;
@@ -103,10 +106,12 @@ impl Slice {
 fn path_of(asset: &Published) -> io::Result<&Path> {
     match &asset.body {
         AssetBody::File { path, .. } => Ok(path),
-        AssetBody::Memory(_) | AssetBody::Open { .. } | AssetBody::Parts(_) => {
-            Err(io::Error::other("not a file"))
-        }
+        AssetBody::Memory(_) | AssetBody::Open { .. } | AssetBody::Parts(_) => Err(not_a_file()),
     }
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::other("not a file")
 }
 
 /// Links are not followed, and opening something other than a file does not block.
@@ -119,6 +124,15 @@ fn open_cached(path: &Path) -> Option<File> {
 
 fn open_waiting(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, OPEN, Mode::empty())?.into())
+}
+
+/// All bytes of an asset in a file, by one read. Blocks.
+fn read_whole(asset: &Published) -> io::Result<Vec<u8>> {
+    let AssetBody::File { path, offset, len, .. } = &asset.body else { return Err(not_a_file()) };
+    let file = whole(open_waiting(path)?, offset.checked_add(*len).ok_or_else(shorter)?)?;
+    let mut bytes = vec![0; usize::try_from(*len).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, *offset)?;
+    Ok(bytes)
 }
 
 fn whole(file: File, end: u64) -> io::Result<File> {
@@ -301,11 +315,17 @@ impl Chain {
         Some(Self { parts, size })
     }
 
-    /// `len` bytes from `first`; the range must be within the chain.
+    /// `len` bytes from `first`; the range must be within the chain. `shared`: the cache for files that several viewers
+    /// want, and the account whose part of it they use.
     ///
     /// # Errors
     /// The first file is gone, too short, or cannot be read.
-    pub(super) async fn cut(&self, mut first: u64, mut len: u64) -> io::Result<Vec<Slice>> {
+    pub(super) async fn cut(
+        &self,
+        mut first: u64,
+        mut len: u64,
+        shared: Shared<'_>,
+    ) -> io::Result<Vec<Slice>> {
         let mut slices = Vec::with_capacity(self.parts.len());
         for (part, size) in &self.parts {
             let from = first.min(*size);
@@ -313,7 +333,12 @@ impl Chain {
             first -= from;
             len -= here;
             if here > 0 {
-                slices.extend(Slice::of(part, from, here));
+                let bytes = in_memory(part, *size, shared).await;
+                let range = |bytes: Bytes| {
+                    let range = usize::try_from(from).ok()?..usize::try_from(from + here).ok()?;
+                    Some(Slice::Memory(bytes.slice(range)))
+                };
+                slices.extend(bytes.and_then(range).or_else(|| Slice::of(part, from, here)));
             }
         }
         if let Some(first) = slices.first_mut() {
@@ -321,6 +346,16 @@ impl Chain {
         }
         Ok(slices)
     }
+}
+
+/// The cache and the account that its bytes count for; `None` where each request reads the file.
+pub(super) type Shared<'a> = Option<(&'a Arc<Cache>, AccountId)>;
+
+/// All bytes of an asset in a file that several viewers want.
+async fn in_memory(asset: &Arc<Published>, size: u64, shared: Shared<'_>) -> Option<Bytes> {
+    let ((cache, account), slot) = (shared?, asset.slot()?);
+    let read = asset.clone();
+    cache.bytes(slot, account, size, move || read_whole(&read)).await
 }
 
 /// An asset with its size; `None` if it consists of other assets.

@@ -50,7 +50,7 @@ use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_core::secret::{Redacted, mask_key};
-use satcast_drivers::published::Opening;
+use satcast_drivers::published::{CACHE_BYTES_MAX, Cache, Opening};
 use satcast_live::{Live, SessionState};
 use satcast_store::{Store, StoreError};
 use token::{Grant, Mint};
@@ -81,6 +81,8 @@ pub struct Playback {
     mint: Mint,
     accesses: Arc<Accesses>,
     meter: Arc<Meter>,
+    /// Segments of the DVR windows that several viewers want.
+    cache: Arc<Cache>,
     viewers: Viewers,
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
     /// Shared with the API, so that guesses at both count together.
@@ -112,6 +114,7 @@ impl Playback {
             mint: Mint::new(secret),
             accesses: Arc::new(Accesses::new(store.clone(), drivers, clock.clone())),
             meter: Arc::new(Meter::new(store, clock.clone())),
+            cache: Cache::new(CACHE_BYTES_MAX),
             viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,

@@ -83,7 +83,7 @@ impl Playback {
             }
             // Failures are not metered.
             found.counted = None;
-            let cut = chain.cut(0, chain.size).await;
+            let cut = chain.cut(0, chain.size, None).await;
             let slices = cut.map_err(|error| self.unreadable(&error, &found.opening))?;
             let mut response = self.response(request, &asset, &found, slices);
             response.set_status(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));

@@ -366,7 +366,11 @@ impl Playback {
             Span::Part { first, len } => (first, len),
             Span::OutOfBounds => return Err(Refused::out_of_bounds(chain.size)),
         };
-        let slices = chain.cut(first, len).await.map_err(|error| self.unreadable(&error, &found.opening))?;
+        // Previews are few, and answers of drivers are made for one request.
+        let shared = found.counted.as_ref().filter(|_| *request.method() == Method::GET);
+        let shared = shared.map(|access| (&self.cache, access.account));
+        let cut = chain.cut(first, len, shared).await;
+        let slices = cut.map_err(|error| self.unreadable(&error, &found.opening))?;
         let mut response = self.response(request, &asset, &found, slices);
         let headers = response.headers_mut();
         if is_media {

@@ -13,7 +13,8 @@ use satcast_plugin_api::{Asset, AssetBody, Error, Playback, SegmentPosition};
 use satcast_quota::Permit;
 
 use super::asset::{ByName, Handler, Published, memory_bytes, placed};
-use super::budget::{Budget, counted};
+use super::budget::Budget;
+use super::counted::counted;
 use super::versions::{Coming, Versions, Waiter};
 
 const CONTENT_TYPE_BYTES_MAX: usize = 128;

@@ -128,6 +128,33 @@ async fn files_that_are_gone_or_shorter_are_not_found() {
 }
 
 #[tokio::test]
+async fn a_file_that_two_viewers_want_is_sent_from_memory() {
+    let rig = Rig::new().await;
+    let bytes = noise(300_020);
+    let file = &bytes[10..300_010];
+    rig.file("file.m4s", &bytes);
+    let (target, preview) = (rig.asset("file.m4s").await, rig.preview_asset("file.m4s"));
+    for _ in 0..3 {
+        assert_eq!(rig.get(&preview).await.ok(), file);
+        assert_eq!(rig.ask("HEAD", &target, &[]).await.status, 200);
+    }
+    assert_eq!(rig.get(&target).await.ok(), file);
+    assert_eq!(rig.playback.cache.bytes_taken(), 0, "previews, HEAD and a single viewer take no memory");
+    let part = rig.ask("GET", &target, &[("Range", "bytes=5-9")]).await;
+    assert_eq!((part.status, &part.body[..]), (206, &file[5..10]));
+    assert_eq!(rig.playback.cache.bytes_taken(), 300_000, "read whole");
+    std::fs::remove_file(rig.folder.path().join("file.m4s")).unwrap();
+    let all = (0..20).map(|_| rig.get(&target));
+    for answer in futures_util::future::join_all(all).await {
+        assert_eq!(answer.ok(), file);
+    }
+    // A new asset of the same name is another file.
+    rig.file("file.m4s", &noise(2_020));
+    assert_eq!(rig.get(&target).await.ok().len(), 2_000);
+    assert_eq!(rig.playback.cache.bytes_taken(), 0, "replaced assets take their bytes with them");
+}
+
+#[tokio::test]
 async fn a_missing_file_of_a_later_part_aborts_the_response() {
     let rig = Rig::new().await;
     rig.file("late.m4s", &noise(10_000));
