@@ -40,9 +40,12 @@ pub(crate) struct Limits {
     /// The disk counts as healthy only after this time without a failure for lack of space. While the disk size limits
     /// the window, the disk is full again each time the spare files are used up.
     pub(crate) full_cooldown: Duration,
-    /// Newest segments that stay in memory, written or not. With groups of three segments and two more being collected,
-    /// this also covers the newest group of the preview.
+    /// Newest segments, the live edge: no limit removes them, and they may be listed without a file. With groups of
+    /// three segments and two more being collected, this also covers the newest group of the preview.
     pub(crate) edge_segments: usize,
+    /// Newest segments that stay in memory although they have a file: players at the live edge ask for the newest one
+    /// alone. The host keeps older ones in memory while several viewers want them.
+    pub(crate) memory_segments: usize,
     /// Older listed segments without a file; beyond this number the window is shortened.
     pub(crate) unwritten_segments_max: usize,
     /// The same in bytes.
@@ -67,6 +70,7 @@ impl Default for Limits {
             spare_files: 8,
             full_cooldown: Duration::from_secs(300),
             edge_segments: 6,
+            memory_segments: 1,
             unwritten_segments_max: 30,
             unwritten_bytes_max: 64 * 1024 * 1024,
             memory_bytes_max: 128 * 1024 * 1024,

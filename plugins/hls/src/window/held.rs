@@ -1,6 +1,7 @@
 //! Segments that are published, oldest first.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ pub(super) enum Stored {
     /// In memory, and being written.
     Writing,
     /// In memory and in a file.
-    Both(SegmentFile),
+    Both(Arc<SegmentFile>),
     /// In a file that the host serves.
     File,
     /// In memory only: the host refused the file.

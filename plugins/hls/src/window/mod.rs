@@ -2,8 +2,8 @@
 //! caller passes the time since the opening's start with every call and does the writing.
 //!
 //! The life of a segment: published from memory, written, listed (without its file when the disk is slow), handed over
-//! as a file when [`Limits::edge_segments`] newer ones exist, removed from the playlist when the window rolls,
-//! withdrawn when its grace time is over. On a full disk the oldest files are removed without a grace time, so that the
+//! as a file with its parts when [`Limits::memory_segments`] newer ones exist, removed from the playlist when the window
+//! rolls, withdrawn when its grace time is over. On a full disk the oldest files are removed without a grace time, so that the
 //! disk size limits the window.
 //!
 //! Invariant: the host has every asset that a published playlist names. So assets are published before, and withdrawn
@@ -20,6 +20,7 @@ mod rolling;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -213,7 +214,7 @@ impl Window {
         match outcome {
             Ok(file) => {
                 if let Some(held) = held {
-                    held.stored = Stored::Both(file);
+                    held.stored = Stored::Both(Arc::new(file));
                 }
                 let caught_up = self.unwritten().0 == 0;
                 self.health.worked(caught_up, now, &self.limits, host);

@@ -1,6 +1,7 @@
 //! Parts: published as they come, and withdrawn some time after their segment replaced them in the playlist.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_media::playlist::part_name;
@@ -8,6 +9,7 @@ use satcast_media::segment::Part;
 use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use super::{MAX_AGE_SECS, Window};
+use crate::folder::SegmentFile;
 use crate::host::Host;
 
 #[derive(Debug)]
@@ -16,6 +18,8 @@ struct HeldPart {
     /// Number of its segment.
     sequence: u64,
     bytes: usize,
+    /// Its bytes are not in the file of its segment yet.
+    in_memory: bool,
     /// No longer in the playlist; withdrawn at this time.
     left: Option<Duration>,
 }
@@ -53,7 +57,7 @@ impl Parts {
 
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        self.all.iter().map(|part| part.bytes).sum()
+        self.all.iter().filter(|part| part.in_memory).map(|part| part.bytes).sum()
     }
 
     /// When the oldest part is to be withdrawn.
@@ -107,7 +111,7 @@ impl Window {
         }
         let (sequence, bytes) = (part.sequence, part.bytes.len());
         self.parts.next += 1;
-        self.parts.all.push_back(HeldPart { number, sequence, bytes, left: None });
+        self.parts.all.push_back(HeldPart { number, sequence, bytes, in_memory: true, left: None });
         if !part.is_last {
             self.roll(now, host);
         }
@@ -118,6 +122,30 @@ impl Window {
     pub(super) fn lose_parts(&mut self) {
         if let Some(lists) = self.lists.as_mut().filter(|_| self.parts.on) {
             lists.drop_parts();
+        }
+    }
+
+    /// The parts of a segment become ranges of its file, which they keep. A segment that lost a part has other bytes: its
+    /// parts stay in memory.
+    pub(super) fn hand_over_parts(&mut self, index: usize, file: &Arc<SegmentFile>, host: &impl Host) {
+        let segment = &self.held.all[index].segment;
+        let Some(known) = self.inits.get(segment.init_id) else { return };
+        let (first, sequence) = (self.parts.first, segment.sequence);
+        let mut own: Vec<_> = self.parts.all.iter_mut().filter(|part| part.sequence == sequence).collect();
+        if own.iter().map(|part| part.bytes as u64).sum::<u64>() != file.bytes() {
+            return;
+        }
+        let mut offset = 0;
+        for part in &mut own {
+            let (path, len) = (file.relative(), part.bytes as u64);
+            let body = AssetBody::File { path, offset, len, keep: Some(Box::new(file.clone())) };
+            offset += len;
+            let name = part_name(first, part.number);
+            let asset = Asset::new(&name, known.content_type(), Audience::Hosted, body).max_age(MAX_AGE_SECS);
+            let published = host.publish(asset);
+            let published =
+                published.inspect_err(|error| tracing::warn!(%error, name, "the host refuses a part"));
+            part.in_memory = published.is_err();
         }
     }
 

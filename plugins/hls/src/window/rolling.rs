@@ -172,19 +172,20 @@ impl Window {
         }
     }
 
-    /// Replaces memory by the file in the host for segments that are no longer at the live edge.
+    /// Replaces memory by the file in the host for segments, and their parts, that few players ask for any more.
     fn hand_over(&mut self, host: &impl Host) {
-        for index in 0..self.held.behind_edge(self.limits.edge_segments) {
+        for index in 0..self.held.behind_edge(self.limits.memory_segments) {
             let held = &mut self.held.all[index];
             if held.place == Place::Gone || !matches!(held.stored, Stored::Both(_)) {
                 continue;
             }
             let Stored::Both(file) = std::mem::replace(&mut held.stored, Stored::Stuck) else { continue };
             let (path, len) = (file.relative(), file.bytes());
-            let body = AssetBody::File { path, offset: 0, len, keep: Some(Box::new(file)) };
+            let body = AssetBody::File { path, offset: 0, len, keep: Some(Box::new(file.clone())) };
             // If the host refuses, the file is returned, and the memory stays published.
             if self.publish_body(&self.held.all[index].segment, body, host).is_ok() {
                 self.held.all[index].handed_over();
+                self.hand_over_parts(index, &file, host);
             }
         }
     }

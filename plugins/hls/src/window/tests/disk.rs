@@ -43,7 +43,7 @@ fn a_broken_disk_shortens_the_window_and_the_live_edge_goes_on() {
     assert_eq!(opening.host.events(), [EVENT_DEGRADED, EVENT_RECOVERED]);
     opening.run(100);
     assert_eq!(opening.listed(), (114..250).collect::<Vec<_>>(), "the window grows again");
-    assert_eq!(opening.host.segment_memory(), 6000);
+    assert_eq!(opening.host.segment_memory(), 1000);
 }
 
 #[test]

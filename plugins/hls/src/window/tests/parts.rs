@@ -133,6 +133,40 @@ fn parts_stay_published_for_three_targets_after_they_left_the_playlist() {
 }
 
 #[test]
+fn parts_become_ranges_of_the_file_of_their_segment() {
+    let mut opening = Opening::parted(60);
+    (0..4).for_each(|_| opening.parts_and_segment());
+    // The newest segment and its four parts.
+    assert_eq!((opening.host.segment_memory(), opening.window.parts.bytes()), (2000, 1000));
+    let file = 2_u64.to_be_bytes().repeat(125);
+    for number in 8..12 {
+        let name = part_name(FIRST, number);
+        let first = (number as usize - 8) * 250;
+        assert!(opening.host.is_file(&name) && opening.host.bytes(&name) == file[first..first + 250]);
+    }
+    assert!(!opening.host.is_file(&part_name(FIRST, 12)));
+    // A segment whose part was refused has bytes that its parts do not have.
+    opening.part(0);
+    opening.host.refuses.set(Some("-17.m4s"));
+    opening.part(1);
+    opening.host.refuses.set(None);
+    opening.segment();
+    opening.write();
+    opening.parts_and_segment();
+    assert!(opening.host.is_file(&segment_name(FIRST + 4)) && !opening.host.is_file(&part_name(FIRST, 16)));
+    assert_eq!(opening.host.segment_memory(), 2250);
+}
+
+#[test]
+fn parts_stay_in_memory_without_a_file() {
+    let mut opening = Opening::parted(60);
+    opening.disk = Disk::Refuses;
+    (0..3).for_each(|_| opening.parts_and_segment());
+    assert_eq!((opening.host.segment_memory(), opening.window.parts.bytes()), (6000, 3000));
+    assert_eq!(opening.host.bytes(&part_name(FIRST, 1)), [1; 250]);
+}
+
+#[test]
 fn a_refused_part_costs_only_the_parts_of_its_segment() {
     let mut opening = Opening::parted(60);
     (0..3).for_each(|_| opening.parts_and_segment());

@@ -39,16 +39,16 @@ fn a_segment_is_written_then_listed() {
 }
 
 #[test]
-fn the_newest_stay_in_memory_and_the_others_are_files() {
+fn the_newest_stays_in_memory_and_the_others_are_files() {
     let mut opening = Opening::with(3600);
     opening.run(20);
     assert_eq!(opening.listed(), (0..20).collect::<Vec<_>>());
     for number in 0..20 {
-        assert_eq!(opening.host.is_file(&name(number)), number < 14, "{number}");
+        assert_eq!(opening.host.is_file(&name(number)), number < 19, "{number}");
         assert_eq!(opening.host.bytes(&name(number)), number.to_be_bytes().repeat(125), "{number}");
     }
     assert_eq!(opening.files(), 20);
-    assert_eq!(opening.host.segment_memory(), 6000);
+    assert_eq!(opening.host.segment_memory(), 1000);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn an_hour_is_an_hour_and_everything_is_bounded() {
         opening.host.names().iter().filter(|name| name.starts_with('p') && name.ends_with(".m4s")).count();
     assert!((10..=16).contains(&groups), "{groups} groups of the preview");
     assert_eq!(opening.host.names().len(), 1844 + groups + 1 + 4);
-    assert_eq!(opening.host.segment_memory(), 6 * 8);
+    assert_eq!(opening.host.segment_memory(), 8);
     assert_eq!(opening.host.events(), [""; 0]);
 }
 
