@@ -27,12 +27,28 @@ const GZIP_LEVEL: u32 = 4;
 pub(super) const ASSETS_MAX: usize = 8192;
 const ASSET_MEMORY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// The live edge of a playlist, as its reader finds it in the text.
+#[derive(Debug, Default)]
+pub struct Edge {
+    /// The first playlist that it lists; `None` for a playlist of segments.
+    pub playlist: Option<String>,
+    /// The newest segment.
+    pub segment: Option<String>,
+    /// The init segment of the newest segment.
+    pub init: Option<String>,
+    /// Wall time of the end of the newest media, in milliseconds since 1970.
+    pub end_ms: Option<i64>,
+    /// Distance from the end that players keep, in milliseconds.
+    pub distance_ms: Option<i64>,
+}
+
 /// A published asset, or an answer of a driver, which is sent like one.
 #[derive(Debug)]
 pub struct Published {
     /// Its media type is printable.
     asset: Asset,
     gzip: OnceLock<Option<Bytes>>,
+    edge: OnceLock<Option<Edge>>,
     /// Of a file.
     slot: Option<Arc<Slot>>,
     /// Counts the memory of its part names; bytes in memory have a permit of their own.
@@ -50,7 +66,7 @@ impl Deref for Published {
 impl Published {
     pub(crate) fn new(asset: Asset, permit: Option<Permit<i64>>) -> Self {
         let slot = matches!(asset.body, AssetBody::File { .. }).then(Arc::default);
-        Self { asset, gzip: OnceLock::new(), slot, _permit: permit }
+        Self { asset, gzip: OnceLock::new(), edge: OnceLock::new(), slot, _permit: permit }
     }
 
     /// An asset of the host itself, which no driver's budget counts.
@@ -70,6 +86,15 @@ impl Published {
     /// The gzip form of a playlist, made at the first request. `None` for anything else, and when it is not smaller.
     pub fn gzip(&self) -> Option<Bytes> {
         self.gzip.get_or_init(|| self.compress()).clone()
+    }
+
+    /// The live edge of a playlist in memory, which `read` finds at the first request. `None` for anything else.
+    pub fn edge(&self, read: impl FnOnce(&str) -> Edge) -> Option<&Edge> {
+        let edge = self.edge.get_or_init(|| match &self.body {
+            AssetBody::Memory(bytes) if self.is_playlist() => std::str::from_utf8(bytes).ok().map(read),
+            _ => None,
+        });
+        edge.as_ref()
     }
 
     fn compress(&self) -> Option<Bytes> {

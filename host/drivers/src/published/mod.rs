@@ -18,7 +18,7 @@ mod openings;
 mod versions;
 
 pub(crate) use asset::placed;
-pub use asset::{Answer, Answering, Handler, Published, Unanswered};
+pub use asset::{Answer, Answering, Edge, Handler, Published, Unanswered};
 pub use assets::{Assets, PlaybackFacts};
 pub(crate) use budget::Budget;
 pub use cache::{CACHE_BYTES_MAX, Cache, Slot};

@@ -1,11 +1,9 @@
-//! The playlists of a destination: the entry of a viewer, which is the published playlist with a token in front of every URI; the media
-//! playlist, and what a player fetches first.
-
-use std::sync::Arc;
+//! The text of playlists: the entry of a viewer, which is the published playlist with a token in front of every URI, and the names that
+//! a playlist lists.
 
 use satcast_plugin_api::AssetBody;
 
-use satcast_drivers::published::{Assets, Published};
+use satcast_drivers::published::Published;
 
 /// Puts `t/<token>/` in front of every URI of a playlist: lines that are not tags, and `URI` attributes of tags. All URIs below
 /// the entry are relative, so no other playlist is rewritten.
@@ -67,45 +65,11 @@ fn uri_of(tag: &str) -> Option<&str> {
     Some(rest.split_once('"')?.0)
 }
 
-/// The media playlist that players load.
-pub(super) fn media(assets: &Assets) -> Option<Arc<Published>> {
-    let entry = hosted(assets, &assets.playback()?.entry)?;
-    let text = text(&entry)?;
-    if is_multivariant(text) { hosted(assets, first(text)?) } else { Some(entry) }
-}
-
-/// Entry, media playlist, newest init segment and newest segment are published.
-pub(super) fn is_playable(assets: &Assets) -> Option<()> {
-    let media = media(assets)?;
-    let (init, segment) = newest(self::text(&media)?)?;
-    for name in init.into_iter().chain([segment]) {
-        is_there(assets, &*hosted(assets, name)?)?;
-    }
-    Some(())
-}
-
-/// An asset that viewers with a key may fetch.
-fn hosted(assets: &Assets, name: &str) -> Option<Arc<Published>> {
-    assets.get(name).filter(|asset| asset.audience.is_hosted())
-}
-
 /// The text of a playlist.
 pub(super) fn text(asset: &Published) -> Option<&str> {
     match &asset.body {
         AssetBody::Memory(bytes) if asset.is_playlist() => std::str::from_utf8(bytes).ok(),
         _ => None,
-    }
-}
-
-fn is_there(assets: &Assets, asset: &Published) -> Option<()> {
-    match &asset.body {
-        AssetBody::Memory(bytes) => (!bytes.is_empty()).then_some(()),
-        // The file is not checked, because a hanging disk must not block the caller. The driver keeps it while it is published.
-        AssetBody::File { len, .. } | AssetBody::Open { len, .. } => (*len > 0).then_some(()),
-        AssetBody::Parts(names) => names.iter().try_for_each(|name| {
-            let part = assets.get(name).filter(|part| !matches!(part.body, AssetBody::Parts(_)))?;
-            is_there(assets, &part)
-        }),
     }
 }
 

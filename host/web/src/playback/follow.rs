@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use url::form_urlencoded;
 
-use super::entry;
+use super::{edge, entry};
 use crate::base::{ApiError, Code};
 use satcast_drivers::published::{Opening, Published, longest_wait};
 
@@ -177,7 +177,7 @@ fn is_startable(opening: &Opening) -> bool {
     if opening.has_begun() {
         return true;
     }
-    let media = entry::media(opening.assets());
+    let media = edge::media(opening.assets());
     let Some(playlist) = media.as_deref().and_then(entry::text) else { return true };
     let mut segments = playlist.lines().filter(|line| line.starts_with("#EXTINF:"));
     let has_enough = segments.by_ref().take(START_SEGMENTS).count() == START_SEGMENTS;

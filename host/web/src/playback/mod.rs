@@ -8,6 +8,7 @@
 
 mod access;
 mod body;
+mod edge;
 mod entry;
 mod follow;
 mod headers;
@@ -162,7 +163,7 @@ impl Playback {
         let is_away = session == SessionState::Reconnecting;
         let is_fresh = facts.fresh_until.is_some_and(|until| is_away || self.clock.monotonic() < until);
         let is_open = !opening.ended() && !facts.ended;
-        is_open && is_fresh && entry::is_playable(opening.assets()).is_some()
+        is_open && is_fresh && edge::is_playable(opening.assets()).is_some()
     }
 
     /// Error for a stream that has no media yet: offline, or starting, because a session starts before its destinations publish.
