@@ -36,8 +36,8 @@ impl Store {
         &self.0.feed
     }
 
-    /// Increases with every change of account data and every count of bytes through this store. While it is unchanged,
-    /// data that was read before is current, except for changes by other processes.
+    /// Increases with every change of account data, every count of bytes and every charge for them through this
+    /// store. While it is unchanged, data that was read before is current, except for changes by other processes.
     pub fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)
     }

@@ -1,12 +1,15 @@
 //! Creation, recognition, hashing, encryption and masking of secrets.
 //!
-//! This is the service's only source of randomness. A secret lives in a [`Redacted`], which cannot be printed
+//! This is the service's only source of randomness for secrets. A secret lives in a [`Redacted`], which cannot be printed
 //! by accident. [`Vault`] encrypts secrets that are shown again; all others are kept as a hash only.
 
 mod mask;
 mod vault;
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -28,8 +31,11 @@ const KEY_CHECKSUM_CHARS: usize = 6;
 const SESSION_ID_CHARS: usize = 22;
 /// Random characters of a playback path: 131 bits.
 const PLAYBACK_PATH_CHARS: usize = 22;
-/// Random characters of a request id: 95 bits.
+/// Characters of a request id: 95 bits.
 const REQUEST_ID_CHARS: usize = 16;
+/// Characters made of one hash of 64 bits.
+const REQUEST_ID_PART_CHARS: usize = 8;
+const REQUEST_ID_PREFIX: &str = "req_";
 /// Largest random byte that maps to base62 without bias (4 x 62).
 const BASE62_BYTE_LIMIT: u8 = 248;
 /// Prefix of stream keys.
@@ -219,9 +225,22 @@ pub fn new_playback_path() -> String {
     random_base62(PLAYBACK_PATH_CHARS)
 }
 
-/// A new request id, shown in `X-Request-Id`, error bodies and the access log.
+/// A new request id, shown in `X-Request-Id`, error bodies and the access log. It is unique and no secret, so a number is
+/// hashed with a random key of this process: asking the system for each id costs more than many answers.
 pub fn new_request_id() -> String {
-    format!("req_{}", random_base62(REQUEST_ID_CHARS))
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let mut id = String::with_capacity(REQUEST_ID_PREFIX.len() + REQUEST_ID_CHARS);
+    id.push_str(REQUEST_ID_PREFIX);
+    for part in 0..REQUEST_ID_CHARS / REQUEST_ID_PART_CHARS {
+        let mut rest = KEY.hash_one((number, part));
+        for _ in 0..REQUEST_ID_PART_CHARS {
+            id.push(char::from(BASE62[(rest % 62) as usize]));
+            rest /= 62;
+        }
+    }
+    id
 }
 
 /// A random name for one ledger posting or one database row.
@@ -239,6 +258,16 @@ pub fn key_hash(key: &str) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn request_ids_have_the_documented_form_and_differ() {
+        let ids: std::collections::HashSet<String> = (0..10_000).map(|_| new_request_id()).collect();
+        assert_eq!(ids.len(), 10_000);
+        for id in ids {
+            let rest = id.strip_prefix(REQUEST_ID_PREFIX).unwrap();
+            assert!(rest.len() == REQUEST_ID_CHARS && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        }
+    }
 
     #[test]
     fn new_keys_have_the_documented_form_and_differ() {

@@ -151,7 +151,12 @@ impl Store {
         decide: Decide<'_>,
     ) -> Result<HourOutcome> {
         let tx = self.begin_holding(Lock::Account(account)).await?;
-        bill(tx, account, hour, terms, (now, self.0.low_balance), decide).await
+        let billed = bill(tx, account, hour, terms, (now, self.0.low_balance), decide).await;
+        // Also after an error: a commit whose answer was lost may have succeeded.
+        if !billed.as_ref().is_ok_and(|outcome| outcome.decision.parts.is_empty()) {
+            self.has_changed();
+        }
+        billed
     }
 
     /// Charges of the account for playback in the clock hours that overlap `range`.

@@ -27,6 +27,8 @@ const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const REFERRER_POLICY: HeaderName = HeaderName::from_static("referrer-policy");
+/// Headers that the middleware and the listener add: room for them is made once.
+const HEADERS_MORE: usize = 10;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 /// Longest path in the access log.
 const LOGGED_PATH_CHARS_MAX: usize = 200;
@@ -105,6 +107,9 @@ impl RequestContext {
 /// The outermost endpoint. It never fails: every error and panic inside becomes a response.
 pub struct Middleware {
     inner: BoxEndpoint<'static, Response>,
+    /// An operation that pages poll, with its path. A GET goes to it at once: the way through the routes costs several times as much
+    /// as its answer.
+    polled: Option<(&'static str, BoxEndpoint<'static, Response>)>,
     clock: Clock,
     trusted_proxies: Vec<IpNet>,
     methods: BTreeMap<String, String>,
@@ -130,9 +135,27 @@ impl Middleware {
     {
         Self {
             inner: inner.map_to_response().boxed(),
+            polled: None,
             clock,
             trusted_proxies: trusted_proxies.to_vec(),
             methods,
+        }
+    }
+
+    /// Sends every GET of exactly `path` to `endpoint`.
+    pub(crate) fn with_polled<E>(mut self, path: &'static str, endpoint: E) -> Self
+    where
+        E: Endpoint + 'static,
+        E::Output: poem::IntoResponse,
+    {
+        self.polled = Some((path, endpoint.map_to_response().boxed()));
+        self
+    }
+
+    fn endpoint(&self, method: &Method, path: &str) -> &BoxEndpoint<'static, Response> {
+        match &self.polled {
+            Some((polled, endpoint)) if *polled == path && *method == Method::GET => endpoint,
+            _ => &self.inner,
         }
     }
 
@@ -156,7 +179,8 @@ impl Middleware {
     }
 
     async fn answer_inside(&self, request: Request, context: &RequestContext, path: &str) -> Response {
-        match AssertUnwindSafe(self.inner.call(request)).catch_unwind().await {
+        let endpoint = self.endpoint(request.method(), path);
+        match AssertUnwindSafe(endpoint.call(request)).catch_unwind().await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => self.error_response(&ApiError::from_poem(&error), context, path),
             Err(_) => {
@@ -230,6 +254,7 @@ fn let_read(path: &str, headers: &mut HeaderMap) {
 
 /// Headers of every response: request id, rate limit, and protections against content sniffing, caching and referrer leaks.
 fn finish_headers(headers: &mut HeaderMap, context: &RequestContext) {
+    headers.reserve(HEADERS_MORE);
     headers.insert(NOSNIFF, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -238,10 +263,14 @@ fn finish_headers(headers: &mut HeaderMap, context: &RequestContext) {
 
 /// One line per request, without the query string, which may hold a key.
 fn log(method: &Method, path: &str, status: StatusCode, context: &RequestContext, took_ms: u128) {
-    let path = logged_path(path);
     let (request_id, client, status) = (&context.id, &context.client, status.as_u16());
     // Polling pages and probes would flood the log.
-    if status < 400 && matches!(*method, Method::GET | Method::HEAD) {
+    let is_quiet = status < 400 && matches!(*method, Method::GET | Method::HEAD);
+    if is_quiet && !tracing::enabled!(target: "satcast::access", tracing::Level::DEBUG) {
+        return;
+    }
+    let path = logged_path(path);
+    if is_quiet {
         tracing::debug!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
     } else {
         tracing::info!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use tokio::sync::RwLock;
 
 use satcast_core::clock::Clock;
-use satcast_core::ids::{AccountId, DestinationId, UnixMillis};
+use satcast_core::ids::{AccountId, DestinationId, Msat, UnixMillis};
 use satcast_net::http::Sent;
-use satcast_store::{Bandwidth, Store, StoreError};
+use satcast_store::{Bandwidth, Store, StoreError, TimeRange};
 
 /// Interval of flushes to the store, which bounds the loss after a crash.
 pub const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ pub const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest wait of a reader for a running flush.
 const MOVING_WAIT: Duration = Duration::from_millis(250);
 
-/// Most accounts in the cache of stored bytes; when there are more, all are dropped.
+/// Most accounts in the cache of stored use; when there are more, all are dropped.
 const STORED_MAX: usize = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,13 +48,23 @@ pub(super) struct Meter {
     stored: Mutex<HashMap<AccountId, Stored>>,
 }
 
-/// Stored bytes of an account in an hour.
+/// Playback of an account in a clock hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HourUse {
+    /// Bytes sent to viewers.
+    pub bytes: u64,
+    /// Charges for them.
+    pub charged: Msat,
+}
+
+/// Stored use of an account in an hour.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     hour: UnixMillis,
-    bytes: u64,
+    used: HourUse,
     /// Generation of the store before the query.
     generation: u64,
+    said_at: Duration,
 }
 
 impl Meter {
@@ -113,11 +123,11 @@ impl Meter {
             .retain(|_, counter| Arc::get_mut(counter).is_none_or(|counter| *counter.0.get_mut() > 0));
     }
 
-    /// Bytes of the account in the current clock hour, stored or not.
+    /// Use of the account in the current clock hour, with bytes that are not stored yet.
     ///
     /// # Errors
     /// The store failed.
-    pub(super) async fn used_this_hour(&self, account: AccountId) -> Result<u64, StoreError> {
+    pub(super) async fn this_hour(&self, account: AccountId) -> Result<HourUse, StoreError> {
         let hour = self.clock.now().hour_start();
         // A hanging database must not block the status: bytes of a running flush may then be counted twice.
         let _still = tokio::time::timeout(MOVING_WAIT, self.moving.read()).await;
@@ -131,24 +141,30 @@ impl Meter {
             .filter(here)
             .map(|(_, counter)| counter.0.load(Ordering::Relaxed))
             .sum();
-        Ok(stored.saturating_add(waiting))
+        Ok(HourUse { bytes: stored.bytes.saturating_add(waiting), ..stored })
     }
 
-    /// Stored bytes; queried again after every change.
-    async fn stored(&self, account: AccountId, hour: UnixMillis) -> Result<u64, StoreError> {
-        let generation = self.store.generation();
+    /// Stored use; queried again after every change, and after some seconds for changes by other processes.
+    async fn stored(&self, account: AccountId, hour: UnixMillis) -> Result<HourUse, StoreError> {
+        let (generation, now) = (self.store.generation(), self.clock.monotonic());
         let known = || self.stored.lock();
-        let is_true = |stored: &Stored| stored.hour == hour && stored.generation == generation;
+        let is_true = |stored: &Stored| {
+            let is_fresh = now < stored.said_at + FLUSH_INTERVAL;
+            stored.hour == hour && stored.generation == generation && is_fresh
+        };
         if let Some(stored) = known().get(&account).copied().filter(is_true) {
-            return Ok(stored.bytes);
+            return Ok(stored.used);
         }
         let bytes = self.store.bandwidth_of_hour(account, hour).await?;
+        let range = TimeRange { from: Some(hour), to: None };
+        let charged = self.store.overage_charges(account, range).await?;
+        let used = HourUse { bytes, charged };
         let mut stored = known();
         if stored.len() >= STORED_MAX {
             stored.clear();
         }
-        stored.insert(account, Stored { hour, bytes, generation });
-        Ok(bytes)
+        stored.insert(account, Stored { hour, used, generation, said_at: now });
+        Ok(used)
     }
 
     /// Bytes that are not stored yet.

@@ -35,7 +35,7 @@ use tokio::time::MissedTickBehavior;
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
 pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
-pub use meter::FLUSH_INTERVAL;
+pub use meter::{FLUSH_INTERVAL, HourUse};
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
@@ -176,12 +176,12 @@ impl Playback {
         self.mint.token(Grant::Preview, opening.destination, opening.session.as_str(), path)
     }
 
-    /// Bytes sent to viewers of an account in the current clock hour.
+    /// Bytes sent to viewers of an account in the current clock hour, and the charges for them.
     ///
     /// # Errors
     /// The store failed.
-    pub async fn used_this_hour(&self, account: AccountId) -> Result<u64, StoreError> {
-        self.meter.used_this_hour(account).await
+    pub async fn this_hour(&self, account: AccountId) -> Result<HourUse, StoreError> {
+        self.meter.this_hour(account).await
     }
 
     /// Number of players of a destination that loaded a playlist within [`SEEN`].

@@ -53,7 +53,7 @@ impl Rig {
     }
 
     async fn used(&self) -> u64 {
-        self.app.playback.used_this_hour(self.account).await.unwrap()
+        self.app.playback.this_hour(self.account).await.unwrap().bytes
     }
 }
 

@@ -138,7 +138,7 @@ async fn bytes_of_a_failed_flush_are_kept() {
     let mut intruder = rig.intruder().await;
     intruder.hide_bandwidth(true).await;
     rig.playback.flush_meter().await;
-    assert!(rig.playback.used_this_hour(rig.account).await.is_err());
+    assert!(rig.playback.this_hour(rig.account).await.is_err());
     rig.get(&rig.index()).await.ok();
     intruder.hide_bandwidth(false).await;
     assert_eq!(rig.used().await, 2 * index);

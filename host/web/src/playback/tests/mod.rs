@@ -309,7 +309,7 @@ impl Rig {
     }
 
     async fn used(&self) -> u64 {
-        self.playback.used_this_hour(self.account).await.unwrap()
+        self.playback.this_hour(self.account).await.unwrap().bytes
     }
 }
 
