@@ -2,9 +2,10 @@
 //! load the database).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use poem_openapi::Tags;
 use tokio::sync::Semaphore;
@@ -16,7 +17,7 @@ use crate::playback::Playback;
 use satcast_archive::Archive;
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, IngestAddresses};
-use satcast_core::ids::{AccountId, KeyId, LoginId};
+use satcast_core::ids::{AccountId, KeyId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_drivers::Drivers;
@@ -27,7 +28,7 @@ use satcast_money::wallet::topups::TopUps;
 use satcast_net::http;
 use satcast_net::outbound::Guard;
 use satcast_quota::Quota;
-use satcast_store::{Caps, KeyRecord, PlaybackRecord, Store, StoreError};
+use satcast_store::{Caps, PlaybackRecord, Store, StoreError};
 use satcast_webhooks::Webhooks;
 
 /// The version of this release.
@@ -235,11 +236,13 @@ pub(super) const FRESH: Duration = Duration::from_secs(5);
 /// Answers kept; when there are more, all are dropped.
 pub(super) const ANSWERS_MAX: usize = 65_536;
 
-/// A key, and the destination of a public one.
+/// A public key and its destination.
 #[derive(Debug)]
 pub(super) struct Known {
-    pub(super) key: KeyRecord,
-    pub(super) destination: Option<PlaybackRecord>,
+    pub(super) key: KeyId,
+    pub(super) destination: PlaybackRecord,
+    /// The status while the stream is offline, and the clock hour that it was made in.
+    pub(super) offline: OnceLock<(UnixMillis, Bytes)>,
 }
 
 #[derive(Debug)]
@@ -250,14 +253,14 @@ struct Answer {
     generation: u64,
 }
 
-/// Cache of the store's answers about keys.
+/// Cache of the store's answers about public keys.
 #[derive(Debug, Default)]
 pub struct KnownKeys {
     answers: Mutex<HashMap<[u8; 32], Answer>>,
 }
 
 impl KnownKeys {
-    /// The key with this SHA-256. Unknown keys are not cached.
+    /// The public key with this SHA-256. Unknown keys are not cached.
     ///
     /// # Errors
     /// The store failed.
@@ -273,12 +276,11 @@ impl KnownKeys {
         if let Some(answer) = self.answers.lock().get(&hash).filter(is_fresh) {
             return Ok(Some(answer.known.clone()));
         }
-        let Some(key) = store.key_by_hash(&hash).await? else {
+        let Some((key, destination)) = store.playback_by_key_hash(&hash).await? else {
             self.answers.lock().remove(&hash);
             return Ok(None);
         };
-        let destination = store.playback_by_key(key.id).await?;
-        let known = Arc::new(Known { key, destination });
+        let known = Arc::new(Known { key, destination, offline: OnceLock::new() });
         let mut answers = self.answers.lock();
         if answers.len() >= ANSWERS_MAX {
             answers.clear();

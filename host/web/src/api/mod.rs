@@ -65,7 +65,9 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
         .data(app.clone());
     let routes = idempotency::Idempotent::new(routes, app.clone());
     let methods = document::methods_by_path(&document);
+    let polled = status::Polled::new(app.clone());
     Middleware::new(routes, app.clock.clone(), &app.config.http.trusted_proxies, methods)
+        .with_polled(status::PATH, make(move |request| polled.clone().respond(request)))
 }
 
 async fn json(text: Arc<str>) -> poem::Result<Response> {

@@ -1,9 +1,18 @@
 //! The stream status, which websites poll to know when to show a player.
+//!
+//! A GET does not go through the routes ([`Middleware::with_polled`](crate::base::Middleware)), and its answer is text that
+//! is made once: of a stream that is offline, once for a key; of a live stream, at most ten times a second for all keys,
+//! and when the stream changes. Only the key of the caller is put in.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
+use parking_lot::Mutex;
+use poem::http::header::{CONTENT_TYPE, HeaderValue};
 use poem::web::Data;
-use poem::{Request, Result};
+use poem::{Request, Response, Result};
 use poem_openapi::payload::Json;
 use poem_openapi::types::ToJSON as _;
 use poem_openapi::{Object, OpenApi};
@@ -17,10 +26,23 @@ use super::playback::{live_opening, live_session, viewers};
 use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
 use satcast_core::config::Pricing;
-use satcast_core::ids::{Msat, UnixMillis};
-use satcast_core::secret::{Redacted, api_key_kind, key_hash};
+use satcast_core::ids::{DestinationId, Msat, UnixMillis};
+use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
+use satcast_drivers::published::Opening;
+use satcast_live::{SessionSnapshot, SessionState};
 use satcast_plugin_api::Playback;
-use satcast_store::{PlaybackRecord, TimeRange};
+use satcast_store::PlaybackRecord;
+
+/// Path of the operation.
+pub(super) const PATH: &str = "/api/public/stream/status";
+/// How long the text of a live stream is used, unless the stream changes.
+pub(super) const BUILT_FOR: Duration = Duration::from_millis(100);
+/// Most live streams whose text is kept; when there are more, all are dropped.
+const BUILT_MAX: usize = 4_096;
+/// As poem-openapi declares and sends it.
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+/// The one field that has the caller's key.
+const URL_FIELD: &str = "hlsUrl";
 
 /// Longest DVR window.
 const WINDOW_MAX_SECS: i64 = 3_600;
@@ -44,25 +66,17 @@ impl Viewer {
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
         let refused = ApiError::invalid_public_key;
         let known = match api_key_kind(key.expose()) {
-            Some(_) => app.known.find(&app.store, &app.clock, key_hash(key.expose())).await?,
-            None => None,
+            Some(KeyKind::Public) => app.known.find(&app.store, &app.clock, key_hash(key.expose())).await?,
+            // A permanent key has no destination.
+            Some(KeyKind::Permanent) | None => None,
         };
         let known = known.ok_or_else(|| count_invalid(app, &context, refused()))?;
-        context.count(app.limits.status.hit(known.key.id, app.clock.monotonic()))?;
-        // A permanent key has no destination.
-        if !known.destination.as_ref().is_some_and(|destination| destination.enabled) {
+        context.count(app.limits.status.hit(known.key, app.clock.monotonic()))?;
+        if !known.destination.enabled {
             return Err(refused());
         }
-        app.key_uses.note(&app.store, known.key.id, app.clock.now());
+        app.key_uses.note(&app.store, known.key, app.clock.now());
         Ok(Self { known, key })
-    }
-
-    /// The destination.
-    ///
-    /// # Errors
-    /// 401 without a destination, which [`Viewer::of`] already refuses.
-    fn destination(&self) -> std::result::Result<&PlaybackRecord, ApiError> {
-        self.known.destination.as_ref().ok_or_else(ApiError::invalid_public_key)
     }
 }
 
@@ -157,33 +171,154 @@ impl StreamStatus {
         }
     }
 
-    async fn of(app: &App, viewer: Viewer) -> std::result::Result<Self, ApiError> {
-        let destination = viewer.destination()?;
+    /// The status of a live stream, without `hlsUrl`.
+    async fn live(
+        app: &App,
+        destination: &PlaybackRecord,
+        session: &SessionSnapshot,
+        opening: Option<&Arc<Opening>>,
+    ) -> std::result::Result<Self, ApiError> {
         let (now, pricing) = (app.clock.now(), &app.config.pricing);
-        let offline = Self::offline(destination.label.clone(), now, pricing);
-        let Some(session) = live_session(app, destination.stream_id) else { return Ok(offline) };
-        let opening = live_opening(app, destination.destination_id, &session);
-        let path = &destination.playback_path;
-        let token = opening.as_ref().map(|opening| app.playback.preview_token(opening, path));
-        let facts = opening.as_ref().and_then(|opening| opening.assets().playback());
-        let hour = TimeRange { from: Some(now.hour_start()), to: None };
-        let charged = app.store.overage_charges(destination.account_id, hour).await?;
-        let used_bytes = app.playback.used_this_hour(destination.account_id).await?;
+        let token = opening.map(|opening| app.playback.preview_token(opening, &destination.playback_path));
+        let facts = opening.and_then(|opening| opening.assets().playback());
+        let used = app.playback.this_hour(destination.account_id).await?;
         Ok(Self {
             is_live: true,
-            hls_ready: opening.as_ref().is_some_and(|opening| app.playback.is_ready(opening, session.state)),
-            // A valid key needs no escaping in a query string.
-            hls_url: Null(Some(format!("{}?apiKey={}", app.playback_url(path), viewer.key.expose()))),
+            hls_ready: opening.is_some_and(|opening| app.playback.is_ready(opening, session.state)),
             started_at: Null(Some(session.started_at.to_secs_floor())),
             started_at_ms: Null(Some(session.started_at.0)),
             viewers: viewers(app, destination.destination_id),
-            latency_ms: opening.as_ref().and_then(|opening| app.playback.latency_ms(opening)).into(),
+            latency_ms: opening.and_then(|opening| app.playback.latency_ms(opening)).into(),
             playback_token: token.into(),
             dvr: facts.map_or(Dvr::NONE, |facts| Dvr::of(&facts)),
-            bandwidth: Bandwidth::of(used_bytes, charged, now, pricing),
-            ..offline
+            bandwidth: Bandwidth::of(used.bytes, used.charged, now, pricing),
+            ..Self::offline(destination.label.clone(), now, pricing)
         })
     }
+
+    async fn of(app: &App, viewer: &Viewer) -> std::result::Result<Self, ApiError> {
+        let destination = &viewer.known.destination;
+        let Some(session) = live_session(app, destination.stream_id) else {
+            return Ok(Self::offline(destination.label.clone(), app.clock.now(), &app.config.pricing));
+        };
+        let opening = live_opening(app, destination.destination_id, &session);
+        let live = Self::live(app, destination, &session, opening.as_ref()).await?;
+        // A valid key needs no escaping in a query string.
+        let url = format!("{}?apiKey={}", app.playback_url(&destination.playback_path), viewer.key.expose());
+        Ok(Self { hls_url: Null(Some(url)), ..live })
+    }
+
+    /// Its text without the first brace and `hlsUrl`.
+    fn rest(&self) -> String {
+        let mut value = self.to_json().unwrap_or_default();
+        value.as_object_mut().and_then(|fields| fields.remove(URL_FIELD));
+        value.to_string().split_off(1)
+    }
+}
+
+/// What the text of a live stream was made of. A change of any of it makes a new text at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    /// Number of the [`BUILT_FOR`] interval: time, viewers and latency.
+    interval: u128,
+    /// Account data, bytes and charges.
+    generation: u64,
+    state: SessionState,
+    started_at: UnixMillis,
+    /// Addresses of the opening and of its last playback facts.
+    published: Option<(usize, Option<usize>)>,
+}
+
+impl Seen {
+    fn of(app: &App, session: &SessionSnapshot, opening: Option<&Arc<Opening>>) -> Self {
+        let published = opening.map(|opening| {
+            let facts = opening.assets().playback();
+            (Arc::as_ptr(opening).addr(), facts.map(|facts| Arc::as_ptr(&facts).addr()))
+        });
+        Self {
+            interval: app.clock.monotonic().as_millis() / BUILT_FOR.as_millis(),
+            generation: app.store.generation(),
+            state: session.state,
+            started_at: session.started_at,
+            published,
+        }
+    }
+}
+
+/// The text of a live stream, around the key of the caller.
+#[derive(Debug)]
+struct Built {
+    seen: Seen,
+    before: String,
+    after: String,
+}
+
+impl Built {
+    fn new(seen: Seen, url: String, status: &StreamStatus) -> Self {
+        let mut before = format!("{{\"{URL_FIELD}\":{}", Value::String(url + "?apiKey="));
+        // The quotation mark behind the address.
+        before.pop();
+        Self { seen, before, after: format!("\",{}", status.rest()) }
+    }
+
+    fn with(&self, key: &str) -> Bytes {
+        [self.before.as_str(), key, self.after.as_str()].concat().into()
+    }
+}
+
+/// The operation for pages that poll.
+#[derive(Debug)]
+pub(super) struct Polled {
+    app: Arc<App>,
+    built: Mutex<HashMap<DestinationId, Arc<Built>>>,
+}
+
+impl Polled {
+    pub(super) fn new(app: Arc<App>) -> Arc<Self> {
+        Arc::new(Self { app, built: Mutex::default() })
+    }
+
+    pub(super) async fn respond(self: Arc<Self>, request: Request) -> Result<Response> {
+        let viewer = Viewer::of(&self.app, &request).await?;
+        let mut response = Response::from(self.text(&viewer).await?);
+        response.headers_mut().insert(CONTENT_TYPE, JSON);
+        Ok(response)
+    }
+
+    async fn text(&self, viewer: &Viewer) -> std::result::Result<Bytes, ApiError> {
+        let (app, destination) = (&*self.app, &viewer.known.destination);
+        let Some(session) = live_session(app, destination.stream_id) else {
+            return Ok(offline_text(app, &viewer.known));
+        };
+        let opening = live_opening(app, destination.destination_id, &session);
+        let seen = Seen::of(app, &session, opening.as_ref());
+        let is_same = |built: &&Arc<Built>| built.seen == seen;
+        let known = self.built.lock().get(&destination.destination_id).filter(is_same).cloned();
+        if let Some(built) = known {
+            return Ok(built.with(viewer.key.expose()));
+        }
+        let status = StreamStatus::live(app, destination, &session, opening.as_ref()).await?;
+        let url = app.playback_url(&destination.playback_path);
+        let built = Arc::new(Built::new(seen, url, &status));
+        let mut all = self.built.lock();
+        if all.len() >= BUILT_MAX && !all.contains_key(&destination.destination_id) {
+            all.clear();
+        }
+        all.insert(destination.destination_id, built.clone());
+        drop(all);
+        Ok(built.with(viewer.key.expose()))
+    }
+}
+
+/// The text of a stream that is offline. It changes with the clock hour alone, as long as the key is known.
+fn offline_text(app: &App, known: &Known) -> Bytes {
+    let now = app.clock.now();
+    let build = || -> Bytes {
+        let status = StreamStatus::offline(known.destination.label.clone(), now, &app.config.pricing);
+        format!("{{\"{URL_FIELD}\":null,{}", status.rest()).into()
+    };
+    let (hour, text) = known.offline.get_or_init(|| (now.hour_start(), build()));
+    if *hour == now.hour_start() { text.clone() } else { build() }
 }
 
 /// Public operations on streams.
@@ -197,7 +332,7 @@ impl StatusApi {
     /// to a video player once `hlsReady` is true. Scripts of any website may call this.
     #[oai(path = "/stream/status", method = "get", operation_id = "getStreamStatus")]
     async fn status(&self, app: Data<&Arc<App>>, viewer: Viewer) -> Result<Json<StreamStatus>> {
-        Ok(Json(StreamStatus::of(&app, viewer).await?))
+        Ok(Json(StreamStatus::of(&app, &viewer).await?))
     }
 }
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use poem::Request;
-use poem::http::StatusCode;
+use poem::http::{Method, StatusCode};
 use satcast_media::{Codec, Packet};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Asset, AssetBody, Audience, Playback};
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
+use crate::api::status::BUILT_FOR;
 use satcast_core::ids::{DestinationId, EndReason, HOUR_MS, Sats, StreamId};
 use satcast_core::secret::{KeyKind, new_session_id};
 use satcast_drivers::published::Opening;
@@ -207,6 +208,41 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
     );
     rig.app.live.stop(StreamId(hosted.stream), EndReason::Stopped).await;
     assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_000_000));
+}
+
+#[tokio::test]
+async fn an_offline_stream_shows_the_current_hour() {
+    let rig = Rig::new().await;
+    let hosted = rig.hosted().await;
+    rig.app.clock.advance(Duration::from_secs(3_599));
+    assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_000_000));
+    rig.app.clock.advance(Duration::from_secs(2));
+    assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_003_600));
+}
+
+#[tokio::test]
+async fn keys_of_one_live_stream_share_its_answer_and_not_their_keys() {
+    let rig = Rig::new().await;
+    let hosted = rig.hosted().await;
+    let destination = Some(hosted.destination);
+    let other = rig.key(rig.account, KeyKind::Public, Scopes::NONE, destination).await;
+    let (_publisher, opening) = rig.go_live(&hosted).await;
+    let (own, others) = (rig.status(&hosted.key).await.ok(), rig.status(&other).await.ok());
+    let expected = |key: &str| json!(format!("{}?apiKey={key}", hosted.url));
+    assert_eq!((&own["hlsUrl"], &others["hlsUrl"]), (&expected(&hosted.key), &expected(&other)));
+    assert_eq!(own["startedAtMs"], others["startedAtMs"]);
+    // Facts of the driver and counted bytes are seen at once, viewers soon.
+    rig.make_playable(&opening, 12_000, 60_000);
+    assert_eq!(rig.status(&other).await.ok()["hlsReady"], true);
+    rig.add_bandwidth(&hosted, 1_230_000_000).await;
+    assert_eq!(rig.status(&other).await.ok()["bandwidth"]["usedGB"], "1.23");
+    rig.play(&hosted).await;
+    rig.app.clock.advance(BUILT_FOR);
+    assert_eq!(rig.status(&other).await.ok()["viewers"], 1);
+    let head = Request::builder().method(Method::HEAD).uri_str(STATUS).header("X-API-Key", &other);
+    let head = rig.send(head.finish()).await;
+    assert_eq!((head.status, head.text.as_str()), (StatusCode::OK, ""));
+    assert_eq!(head.header("content-type"), rig.status(&other).await.header("content-type"));
 }
 
 #[tokio::test]
