@@ -137,8 +137,14 @@ impl Openings {
         let newest_first = all.get(&destination)?.iter().rev();
         let mut of_session =
             newest_first.filter(|opening| opening.session.as_str() == session && !opening.is_over(now));
-        let has_it = of_session.clone().find(|opening| opening.assets.get(name).is_some());
-        has_it.or_else(|| of_session.next()).cloned()
+        let newest = of_session.next()?;
+        let mut older = of_session.peekable();
+        // Nearly always: nothing to choose from.
+        if older.peek().is_none() {
+            return Some(newest.clone());
+        }
+        let has_it = |opening: &&Arc<Opening>| opening.assets.get(name).is_some();
+        std::iter::once(newest).chain(older).find(has_it).or(Some(newest)).cloned()
     }
 }
 

@@ -34,6 +34,9 @@ use satcast_net::http::Sent;
 const INDEX: &str = "index.m3u8";
 /// Longest caching of the entry, which carries a token of the session.
 const INDEX_MAX_AGE_SECS: u32 = 1;
+/// Headers of most responses: room for them is made once.
+const HEADERS: usize = 14;
+
 /// An error response.
 #[derive(Debug)]
 pub(super) struct Refused {
@@ -400,6 +403,7 @@ impl Playback {
         let body = ResponseBody::new(slices, count);
         let mut response = Response::default();
         let headers = response.headers_mut();
+        headers.reserve(HEADERS);
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.left()));
         headers.insert(CACHE_CONTROL, headers::cache_control(found.keep));
         if let Ok(content_type) = HeaderValue::from_str(&asset.content_type)
