@@ -47,7 +47,7 @@ enum State {
     Held(Bytes),
 }
 
-/// What a request does.
+/// The next step of a request.
 enum Step {
     Send(Bytes),
     Wait(watch::Receiver<()>),

@@ -216,7 +216,7 @@ impl StreamStatus {
     }
 }
 
-/// What the text of a live stream was made of. A change of any of it makes a new text at once.
+/// The state that a live stream's text was made of. A change of any of it makes a new text at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     /// Number of the [`BUILT_FOR`] interval: time, viewers and latency.

@@ -18,7 +18,7 @@ const TARGET: &str = "#EXT-X-TARGETDURATION:";
 /// Target durations that a player stays behind a playlist without an explicit hold-back (RFC 8216, 6.3.3).
 const TARGETS_BEHIND: f64 = 3.0;
 
-/// What a playlist says about its newest media; read once for each version.
+/// The live edge of a playlist; its text is read once for each version.
 pub(super) fn of(playlist: &Published) -> Option<&Edge> {
     playlist.edge(|text| {
         if entry::is_multivariant(text) {
