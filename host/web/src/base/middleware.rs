@@ -321,6 +321,9 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAdd
 
 #[cfg(test)]
 mod tests {
+    use poem::endpoint::make_sync;
+    use satcast_core::ids::UnixMillis;
+
     use super::*;
 
     #[test]
@@ -343,6 +346,26 @@ mod tests {
         let long: &'static str =
             Box::leak(format!("198.51.100.1{}", ", 10.0.0.9".repeat(16)).into_boxed_str());
         assert_eq!(client("10.0.0.1", &[long]), "10.0.0.9", "only a limited number of hops is read");
+    }
+
+    #[tokio::test]
+    async fn only_a_get_of_the_polled_path_skips_the_routes() {
+        let (routes, polled) = (make_sync(|_| "routes"), make_sync(|_| "polled"));
+        let clock = Clock::manual(UnixMillis(0));
+        let middleware = Middleware::new(routes, clock, &[], BTreeMap::new()).with_polled("/a", polled);
+        for (method, uri, expected) in [
+            (Method::GET, "/a", "polled"),
+            (Method::GET, "/a?key=x", "polled"),
+            (Method::GET, "/a/", "routes"),
+            (Method::GET, "/ab", "routes"),
+            (Method::POST, "/a", "routes"),
+            (Method::HEAD, "/a", ""),
+        ] {
+            let request = Request::builder().method(method.clone()).uri_str(uri).finish();
+            let mut response = middleware.answer(request).await;
+            assert!(response.headers().contains_key(REQUEST_ID));
+            assert_eq!(response.take_body().into_string().await.unwrap(), expected, "{method} {uri}");
+        }
     }
 
     #[test]
