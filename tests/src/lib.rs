@@ -11,7 +11,7 @@
 //! * [`tls`]: certificate authorities and the certificates they sign
 //! * [`http`], [`playlist`], [`hls`], [`player`]: viewers (every byte counted; strict parsing; in a browser)
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself to check the received media
-//! * [`lnbits`], [`nwc`]: third-party wallets; [`s3`]: an object store
+//! * [`lnbits`], [`nwc`]: third-party wallets; [`s3`] (with `checksums`): an object store
 //! * [`clients`]: third-party tools and generated clients for the committed API document
 //! * [`reader`]: pastes the shell blocks of the documents
 //! * [`scene`], [`author`]: hostile drivers next to a stream that must lose nothing; the steps of a driver's author
@@ -29,6 +29,7 @@ pub mod api;
 pub mod author;
 pub mod boxes;
 pub mod caller;
+mod checksums;
 pub mod clients;
 pub mod coded;
 pub mod crowd;

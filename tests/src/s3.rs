@@ -1,4 +1,4 @@
-//! An S3 server in the test's own process that checks signatures and can fail on request.
+//! An S3 server in the test's own process that checks signatures and checksums, and can fail on request.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+
+use crate::checksums::Checksums;
 
 /// Access key id with permission.
 pub const ACCESS_KEY: &str = "testkey";
@@ -142,18 +144,19 @@ fn collect(bucket: &Path, folder: &Path, keys: &mut Vec<String>) {
 
 async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of ours");
+    let checksums = Arc::new(Checksums::default());
     while let Ok((socket, _)) = listener.accept().await {
         if health.load(Ordering::SeqCst) == GONE {
             continue;
         }
-        let (service, health) = (service.clone(), Arc::clone(&health));
+        let (service, health, checksums) = (service.clone(), Arc::clone(&health), Arc::clone(&checksums));
         let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let (service, health) = (service.clone(), Arc::clone(&health));
+            let (service, health, checksums) = (service.clone(), Arc::clone(&health), Arc::clone(&checksums));
             async move {
                 if health.load(Ordering::SeqCst) == GONE {
                     return Err(std::io::Error::other("gone"));
                 }
-                Ok(answer(&service, &health, request).await)
+                Ok(answer(&service, &checksums, &health, request).await)
             }
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), answer));
@@ -162,6 +165,7 @@ async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>
 
 async fn answer(
     service: &S3Service,
+    checksums: &Checksums,
     health: &AtomicU16,
     request: Request<hyper::body::Incoming>,
 ) -> Response<s3s::Body> {
@@ -178,6 +182,8 @@ async fn answer(
     if request.uri().path().split('/').nth(1) != Some(BUCKET) {
         return refused(StatusCode::NOT_FOUND, "NoSuchBucket");
     }
-    let answer = service.call(request.map(s3s::Body::from)).await;
-    answer.unwrap_or_else(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"))
+    checksums
+        .answer(service, request)
+        .await
+        .unwrap_or_else(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"))
 }

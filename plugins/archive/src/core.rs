@@ -18,6 +18,7 @@ use crate::limits::Limits;
 use crate::names;
 use crate::outside::Outside;
 use crate::table::{Item, Table};
+use crate::upload::blocks::Blocks;
 use crate::upload::permits::{Client, Permits};
 use crate::upload::sockets::Sockets;
 use crate::upload::store::Store;
@@ -61,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) requests: Permits,
     /// One for each MiB of parts in memory.
     pub(crate) memory: Permits,
+    pub(crate) blocks: Arc<Blocks>,
     operator: Operator,
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) started: Instant,
@@ -83,6 +85,7 @@ impl Core {
             table: Arc::new(Table::open(data, &limits, outside.clone())?),
             requests: Permits::new(limits.requests_at_once),
             memory: Permits::new(limits.parts_mib),
+            blocks: Arc::default(),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
             started: Instant::now(),
             wanted: Wanted::default(),

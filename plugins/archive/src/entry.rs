@@ -4,6 +4,7 @@ use satcast_plugin_api::driver::About;
 use satcast_plugin_api::{Class, Error};
 use serde::{Deserialize, Serialize};
 
+use crate::crc::Crc;
 use crate::limits::{ERROR_CHARS_MAX, STALE_MAX};
 
 /// Current version; see [`version1`](crate::version1) for the earlier one.
@@ -26,6 +27,10 @@ pub(crate) struct Entry {
     pub(crate) at_store: Option<AtStore>,
     /// Whole bytes on disk. For a running recording only the file tells.
     pub(crate) bytes: u64,
+    /// Checksums of its first parts, computed when they were written. Those of other parts are computed when they are
+    /// read. Version 0.1.0 of the driver kept none.
+    #[serde(default)]
+    pub(crate) crcs: Vec<Crc>,
     pub(crate) duration_ms: u64,
     /// Retries that were requested, and whether the store opened the upload of the last one.
     pub(crate) attempt: u32,
@@ -74,8 +79,8 @@ pub(crate) struct AtStore {
     pub(crate) upload: Option<Upload>,
     /// Ids of earlier uploads of the same key that must still be aborted.
     pub(crate) stale: Vec<String>,
-    /// Expected checksum of the whole object, set before the store is asked to complete it. The answer may have been
-    /// lost.
+    /// Expected checksum of the whole object, an ETag or a CRC-64/NVME, set before the store is asked to complete it.
+    /// The answer may have been lost.
     pub(crate) sum: Option<String>,
     /// Its destination was given another store, and the recording stays in the first one.
     pub(crate) stays: bool,
@@ -90,6 +95,17 @@ pub(crate) struct Upload {
     pub(crate) parts: Vec<String>,
     /// Each ETag was the MD5 of its part.
     pub(crate) has_sums: bool,
+    /// The store opened it for parts with a CRC-64/NVME.
+    #[serde(default)]
+    pub(crate) takes_crcs: bool,
+}
+
+/// The answer of a store that has opened an upload.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) id: String,
+    /// As in [`Upload`].
+    pub(crate) takes_crcs: bool,
 }
 
 /// State of a recording.
@@ -153,6 +169,7 @@ impl Entry {
             bucket: Bucket::Operators(None),
             at_store: None,
             bytes: 0,
+            crcs: Vec::new(),
             duration_ms: 0,
             attempt: 0,
             attempt_opened: false,
@@ -166,6 +183,11 @@ impl Entry {
 
     pub(crate) fn upload(&self) -> Option<&Upload> {
         self.at_store.as_ref().and_then(|at_store| at_store.upload.as_ref())
+    }
+
+    /// Expected checksum of the whole object, once the store was asked to complete it.
+    pub(crate) fn sum(&self) -> Option<&str> {
+        self.at_store.as_ref().and_then(|at_store| at_store.sum.as_deref())
     }
 
     /// Number of parts that the store has.
@@ -183,9 +205,10 @@ impl Entry {
     }
 
     /// Notes the upload that the store has opened.
-    pub(crate) fn open_upload(&mut self, key: &str, id: String) {
+    pub(crate) fn open_upload(&mut self, key: &str, opened: Opened) {
+        let Opened { id, takes_crcs } = opened;
         let at_store = self.at_store.get_or_insert_with(|| AtStore::new(key.to_owned()));
-        at_store.upload = Some(Upload { id, parts: Vec::new(), has_sums: true });
+        at_store.upload = Some(Upload { id, parts: Vec::new(), has_sums: true, takes_crcs });
         at_store.has_begun = true;
     }
 
@@ -221,8 +244,7 @@ mod tests {
         entry.abandon_upload();
         entry.at_store = Some(AtStore::new("k".into()));
         for number in 0..STALE_MAX + 3 {
-            let upload = Upload { id: number.to_string(), parts: Vec::new(), has_sums: true };
-            entry.at_store.as_mut().unwrap().upload = Some(upload);
+            entry.open_upload("k", Opened { id: number.to_string(), takes_crcs: true });
             entry.abandon_upload();
         }
         entry.abandon_upload();

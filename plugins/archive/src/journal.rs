@@ -15,7 +15,7 @@ use crate::entry::{Entry, VERSION};
 use crate::names::stem;
 use crate::version1;
 
-/// Largest journal file that is read; the ETags of 10,000 parts need less than half of it.
+/// Largest journal file that is read; the ETags and checksums of 10,000 parts need less than half of it.
 const ENTRY_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Reserve for a full disk: no upload continues without its journal, and uploads are what frees space.
 const RESERVE_BYTES: usize = 1024 * 1024;
@@ -164,7 +164,7 @@ mod tests {
 
     fn entry(number: u32) -> Entry {
         let mut entry = Entry::new(format!("label/2026-11-22T081500Z-s-{number}.mp4"), 1);
-        let upload = Upload { id: "u".into(), parts: vec!["\"e\"".into()], has_sums: true };
+        let upload = Upload { id: "u".into(), parts: vec!["\"e\"".into()], has_sums: true, takes_crcs: true };
         entry.at_store = Some(AtStore { upload: Some(upload), ..AtStore::new("k".into()) });
         entry
     }

@@ -102,6 +102,7 @@ pub(crate) async fn keep(core: &Arc<Core>) {
     give_up_copies(core).await;
     forget_old(core).await;
     core.table.keep_reserve();
+    core.blocks.trim();
 }
 
 fn millis(duration: Duration) -> i64 {

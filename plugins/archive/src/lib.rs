@@ -19,14 +19,15 @@
 //! when the next upload of the recording is opened; for stores that cannot list uploads, a bucket rule should abort old
 //! ones.
 //!
-//! Invariants: the local copy stays until the store has confirmed the whole object; an object is never overwritten; a
-//! kill at any point leads to one whole object; keys of stores are in no log, error or file; everything held is bounded
-//! by `limits`.
+//! Invariants: the local copy stays until the store has confirmed the whole object; a copy that is not as it was
+//! recorded is not uploaded (`crc`); an object is never overwritten; a kill at any point leads to one whole object; keys
+//! of stores are in no log, error or file; everything held is bounded by `limits`.
 
 mod actions;
 mod boxes;
 mod config;
 mod core;
+mod crc;
 mod cut;
 mod destination;
 mod disk;
@@ -72,7 +73,7 @@ impl Driver for Archive {
     /// A disk that stalls for a while loses nothing of a recording.
     const LOSSLESS: bool = true;
 
-    /// Parts are hashed on these threads: one part, and the others go on.
+    /// A connection keeps one thread busy when the store is fast; the others go on.
     const WORKERS: usize = 2;
 
     fn types() -> Vec<DestType> {

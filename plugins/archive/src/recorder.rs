@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::config::Own;
 use crate::core::Core;
+use crate::crc::Growing;
 use crate::cut::{CutEvent, Cutter};
 use crate::disk::{blocking, remove_if_there, sync_folder};
 use crate::entry::Entry;
@@ -170,6 +171,7 @@ struct Open {
     item: Arc<Item>,
     file: Arc<File>,
     bytes: u64,
+    crcs: Growing,
     duration_ms: u64,
     syncing: Option<JoinHandle<()>>,
     synced: Instant,
@@ -183,6 +185,8 @@ impl Open {
         entry.about.clone_from(&order.about);
         entry.retention_days = order.retention_days;
         entry.bucket = core.bucket(&order.own);
+        let mut crcs = Growing::default();
+        entry.crcs = crcs.add(&init);
         let item = core.table.enter(entry, init.len() as u64)?;
         let (task_core, entered) = (core.clone(), item.clone());
         let path = core.table.path(&item.file_name);
@@ -210,6 +214,7 @@ impl Open {
                     item,
                     file: Arc::new(file),
                     bytes,
+                    crcs,
                     duration_ms: 0,
                     syncing: None,
                     synced,
@@ -231,13 +236,15 @@ impl Open {
             ));
         }
         self.item.reserve(end)?;
-        let (task_core, file) = (core.clone(), self.file.clone());
+        let (task_core, file, mut crcs) = (core.clone(), self.file.clone(), self.crcs.clone());
         let written = blocking(move || {
             check_disk(task_core.table.spool(), task_core.limits.free_min, bytes.len() as u64)?;
-            task_core.outside.write_at(&file, &bytes, at)
+            task_core.outside.write_at(&file, &bytes, at)?;
+            let completed = crcs.add(&bytes);
+            Ok((crcs, completed))
         });
-        written.await.map_err(|error| stopped(&error.message))?;
-        self.bytes = end;
+        let (crcs, completed) = written.await.map_err(|error| stopped(&error.message))?;
+        (self.bytes, self.crcs) = (end, crcs);
         self.duration_ms = u64::try_from(end_ns / 1_000_000).unwrap_or(0);
         let is_reported = self.reported.is_none_or(|reported| reported.elapsed() >= core.limits.report_every);
         if is_reported {
@@ -245,6 +252,7 @@ impl Open {
         }
         core.table.touch(&self.item, is_reported, |data| {
             data.entry.bytes = end;
+            data.entry.crcs.extend(completed);
             data.entry.duration_ms = self.duration_ms;
         });
         self.sync(core);
@@ -278,6 +286,7 @@ impl Open {
         }
         let closed = core.table.change(&self.item, |data| {
             data.is_live = false;
+            data.entry.crcs.extend(self.crcs.last());
             data.entry.close();
         });
         if let Err(error) = closed.await {

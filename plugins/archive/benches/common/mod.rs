@@ -3,10 +3,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use nix::time::{ClockId, clock_gettime};
 use s3s::auth::SimpleAuth;
@@ -16,6 +19,11 @@ use satcast_plugin_api::Codec;
 use satcast_plugin_api::driver::About;
 use satcast_plugin_api::testkit::{TestDestination, Testkit, config, media};
 use serde_json::{Value, json};
+
+#[path = "../../../../tests/src/checksums.rs"]
+mod checksums;
+
+use checksums::Checksums;
 
 /// Video frames of 23.6 kB, every sixtieth a keyframe of 100 kB; about 47 AAC packets of 427 bytes a second.
 pub(crate) const FRAME_BYTES: usize = 23_600;
@@ -81,12 +89,18 @@ fn serve() {
     let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(&root).expect("a store"));
     builder.set_auth(SimpleAuth::from_single("key", "secret"));
     let service = builder.build();
+    let checksums = Arc::new(Checksums::default());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("{} {}", listener.local_addr().expect("an address"), root.display());
         while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service.clone()));
+            let (service, checksums) = (service.clone(), checksums.clone());
+            let answer = service_fn(move |request: hyper::Request<Incoming>| {
+                let (service, checksums) = (service.clone(), checksums.clone());
+                async move { checksums.answer(&service, request).await }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), answer));
         }
     });
 }

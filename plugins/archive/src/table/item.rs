@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::entry::{Entry, Owner, State, Trouble};
 use crate::full::{SPOOL_FULL, stopped};
 use crate::limits::CUT_WAIT;
-use crate::parts;
+use crate::parts::{self, Part};
 use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
 
 /// Error of a deleted recording.
@@ -172,6 +172,15 @@ impl Data {
 
     fn local_bytes(&self) -> u64 {
         if self.has_copy() { self.entry.bytes } else { 0 }
+    }
+
+    /// Part `index` of a recording that is to be uploaded, if it is complete.
+    pub(crate) fn part(&self, index: usize) -> Option<Part> {
+        match self.entry.state {
+            State::Recording { .. } => parts::ready(index, self.entry.bytes, false),
+            State::Uploading { .. } => parts::ready(index, self.entry.bytes, true),
+            _ => None,
+        }
     }
 
     /// Counts the local copy at its current size. While it grows, its bytes are reserved before.

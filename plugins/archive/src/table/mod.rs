@@ -356,6 +356,7 @@ impl Table {
             data.before = None;
             let entry = &mut data.entry;
             (entry.bucket, entry.at_store) = (Bucket::Operators(None), None);
+            entry.crcs = Vec::new();
             entry.state = State::Gone { is_deleted: true };
         })
         .await?;

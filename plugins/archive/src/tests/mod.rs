@@ -1,13 +1,14 @@
 //! The driver without its contract, against a server that checks signatures.
 
 mod actions;
+mod checked;
 mod encoded;
 mod failures;
 mod fair;
 mod follow;
 mod full;
 mod killed;
-mod kit;
+pub(crate) mod kit;
 mod limits;
 pub(crate) mod media;
 mod played;

@@ -20,8 +20,8 @@ fn stream() -> Vec<satcast_media::Packet> {
     video_of(AVC, 0, 500, 50, 40_000)
 }
 
-/// Kills the driver when the store was asked for the `number`th time: before it hears of it, or when it has done it and the answer
-/// has not come. Between two requests at most one journal file is written, so that these are all states there are. True when the
+/// Kills the driver when the store was asked for the `number`th time: before it hears of it, or when it has done it and the
+/// answer has not come. The journal is written beside the requests, so it may not have the latest answers yet. True when the
 /// upload was over before.
 fn killed_at(number: u64, is_done_first: bool) -> bool {
     let mut kit = Kit::new();

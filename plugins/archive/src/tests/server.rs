@@ -1,4 +1,4 @@
-//! An S3 server in this process that checks signatures, with a script in front of it.
+//! An S3 server in this process that checks signatures and checksums, with a script in front of it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,6 +20,11 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use tokio::net::TcpListener;
 
 use crate::limits::{ETAG_BYTES_MAX, TOKEN_BYTES_MAX};
+
+#[path = "../../../../tests/src/checksums.rs"]
+mod checksums;
+
+use checksums::Checksums;
 
 pub(crate) const ACCESS_KEY: &str = "testkey";
 pub(crate) const SECRET_KEY: &str = "verysecretvalue";
@@ -64,6 +69,17 @@ pub(crate) enum Act {
     Slow(u64),
 }
 
+/// What the store does with checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Support {
+    /// It compares and repeats them.
+    Full,
+    /// It does not know their headers and ignores them.
+    Ignores,
+    /// It does not know their headers and refuses them.
+    Refuses,
+}
+
 type Script = Box<dyn FnMut(u64, Ask) -> Act + Send>;
 
 /// The server; it ends with its runtime.
@@ -78,6 +94,8 @@ struct Shared {
     asked: Mutex<Vec<Ask>>,
     count: AtomicU64,
     store: S3Service,
+    checksums: Checksums,
+    support: Mutex<Support>,
     root: PathBuf,
 }
 
@@ -109,6 +127,8 @@ impl Server {
             asked: Mutex::default(),
             count: AtomicU64::new(0),
             store: builder.build(),
+            checksums: Checksums::default(),
+            support: Mutex::new(Support::Full),
             root: root.path().to_path_buf(),
         });
         let serving = shared.clone();
@@ -127,6 +147,10 @@ impl Server {
         *self.shared.script.lock() = Box::new(script);
         self.shared.count.store(0, Ordering::SeqCst);
         self.shared.asked.lock().clear();
+    }
+
+    pub(crate) fn support(&self, support: Support) {
+        *self.shared.support.lock() = support;
     }
 
     /// Handles the first `times` requests of a kind as given.
@@ -251,6 +275,18 @@ fn upload_list(shared: &Shared, query: &str) -> Response<s3s::Body> {
     Response::new(s3s::Body::from(text))
 }
 
+/// What the store makes of a request.
+async fn stored(shared: &Shared, request: Request<Bytes>) -> Answered {
+    let has_checksum = request.headers().keys().any(|name| name.as_str().starts_with("x-amz-checksum-"));
+    let support = *shared.support.lock();
+    let answer = match support {
+        Support::Refuses if has_checksum => return Ok(refusal(400, "InvalidArgument")),
+        Support::Full => shared.checksums.answer(&shared.store, request.map(Full::new)).await,
+        Support::Ignores | Support::Refuses => shared.store.call(request.map(s3s::Body::from)).await,
+    };
+    answer.map_err(|_| std::io::Error::other("the store failed"))
+}
+
 type Answered = Result<Response<s3s::Body>, std::io::Error>;
 
 async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
@@ -289,8 +325,7 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
         _ => {}
     }
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let request = Request::from_parts(head, s3s::Body::from(body));
-    let answer = shared.store.call(request).await.map_err(|_| std::io::Error::other("the store failed"))?;
+    let answer = stored(&shared, Request::from_parts(head, body)).await?;
     if ask == Ask::List && answer.status() == StatusCode::NOT_IMPLEMENTED {
         return Ok(upload_list(&shared, &query));
     }

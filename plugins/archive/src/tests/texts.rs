@@ -7,9 +7,10 @@ use satcast_plugin_api::{Class, Error};
 
 use crate::disk::disk_failed;
 use crate::keeper::{COPIES_TOO_LARGE, COPY_EXPIRED, copy_deleted};
+use crate::parts::part;
 use crate::table::item::{AGAIN, DELETED, STAYS};
 use crate::upload::fault::{Fault, Kind};
-use crate::upload::send::lost;
+use crate::upload::send::{changed, damaged, lost, unproved};
 use crate::upload::sockets::{half_answer, silent};
 use crate::upload::tls::{no_handshake, not_believed};
 
@@ -49,6 +50,20 @@ fn uploads_texts() {
             Kind::Final,
             local,
             "the local copy of the recording cannot be read: no file",
+        ),
+        (
+            damaged(part(2).unwrap()),
+            Kind::Final,
+            local,
+            "part 3 of the local copy is not as it was recorded: the disk or another program has changed it; ask the operator to \
+             check the disk",
+        ),
+        (changed(), Kind::Other, remote, "the store received other bytes than were sent"),
+        (
+            unproved(),
+            Kind::Other,
+            remote,
+            "the store stopped confirming the checksums of parts, so a part is sent again",
         ),
         (
             silent("a.example", second),

@@ -43,6 +43,9 @@ pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
                 // The machine lost data that the store has: the object must match the local copy.
                 data.entry.abandon_upload();
             }
+            // The machine may have lost other media than the end, too. What the store does not have is taken as it is.
+            let sent = data.entry.parts();
+            data.entry.crcs.truncate(sent);
             data.entry.bytes = whole.bytes;
             data.entry.duration_ms = whole.duration_ms;
             data.entry.close();
@@ -54,7 +57,8 @@ pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
 /// Opens an upload at the store.
 pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let (store, key) = core.store(item)?;
-    match store.find(&key).await {
+    let sum = item.data().entry.sum().map(str::to_owned);
+    match store.find(&key, sum.as_deref()).await {
         Ok(None) => {}
         // An earlier attempt made the object, and its answer was lost.
         Ok(Some(found)) if complete::is_ours(item, &found) => {
@@ -77,13 +81,13 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
         end_unknown(item, &store, &key).await;
     }
     let labels = Labels::of(&item.data().entry);
-    let id = store.open(&key, &labels).await?;
-    if id.is_empty() || id.len() > TOKEN_BYTES_MAX {
+    let opened = store.open(&key, &labels).await?;
+    if opened.id.is_empty() || opened.id.len() > TOKEN_BYTES_MAX {
         return Err(Fault::remote("the store opened an upload without a usable id"));
     }
     core.table
         .change(item, |data| {
-            data.entry.open_upload(&key, id);
+            data.entry.open_upload(&key, opened);
             data.entry.attempt_opened = true;
             // The first part will show whether the recovery lasts.
             data.entry.clear_trouble();

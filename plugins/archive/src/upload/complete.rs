@@ -8,8 +8,10 @@ use super::ending::tidy;
 use super::fault::{Fault, Kind};
 use super::restart::{restart, unknown_upload};
 use super::store::{Found, Store, bare, header_text};
-use super::sums::{composite, is_composite};
+use super::sums::{composite, is_composite, is_crc};
 use crate::core::Core;
+use crate::crc::Crc;
+use crate::disk::blocking;
 use crate::entry::{AtStore, State};
 use crate::limits::SAVE_RETRY;
 use crate::table::{Data, Item};
@@ -17,20 +19,29 @@ use crate::table::{Data, Item};
 /// Makes one object of the parts, and has the store confirm it.
 pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let (store, key) = core.store(item)?;
-    let (upload, bytes) = {
+    let (upload, crcs, bytes) = {
         let data = item.data();
-        (data.entry.upload().cloned(), data.entry.bytes)
+        (data.entry.upload().cloned(), data.entry.crcs.clone(), data.entry.bytes)
     };
     let Some(upload) = upload else { return Ok(()) };
     let count = upload.parts.len();
-    let sum = composite(upload.parts.iter().map(|etag| bare(etag))).filter(|_| upload.has_sums);
+    let by_etag = composite(upload.parts.iter().map(|etag| bare(etag))).filter(|_| upload.has_sums);
+    let crc = match by_etag.is_none() && upload.takes_crcs {
+        // Many parts take a while.
+        true => blocking(move || Ok(Crc::of_file(&crcs, bytes))).await?,
+        false => None,
+    };
+    let sum = by_etag.or(crc.map(Crc::text));
     let fits = |found: &Found| {
-        let other =
-            found.etag.as_ref().is_some_and(|etag| is_composite(etag, count) && sum.as_ref() != Some(etag));
-        found.bytes == bytes && !(other && sum.is_some())
+        let differs = sum.as_deref().is_some_and(|sum| {
+            let theirs = found.sums.like(sum);
+            // An ETag of another form says nothing: the store may have encrypted the object.
+            theirs.is_some_and(|theirs| theirs != sum && (is_crc(sum) || is_composite(theirs, count)))
+        });
+        found.bytes == bytes && !differs
     };
     // Saved before the request: if the answer is lost, the object is recognised by it, however much later.
-    let is_noted = item.data().entry.at_store.as_ref().is_some_and(|at_store| at_store.sum == sum);
+    let is_noted = item.data().entry.sum() == sum.as_deref();
     if !is_noted {
         let note = |data: &mut Data| {
             if let Some(at_store) = &mut data.entry.at_store {
@@ -39,10 +50,10 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
         };
         core.table.change(item, note).await?;
     }
-    match store.complete(&key, &upload.id, upload.parts.clone()).await {
-        Ok(etag) => {
-            let is_proved = etag.is_some() && etag == sum;
-            match store.find(&key).await {
+    match store.complete(&key, &upload.id, upload.parts.clone(), crc).await {
+        Ok(sums) => {
+            let is_proved = sum.as_deref().is_some_and(|sum| sums.like(sum) == Some(sum));
+            match store.find(&key, sum.as_deref()).await {
                 Ok(Some(found)) if fits(&found) => done(core, item, &store, &key).await,
                 Ok(found) => {
                     let has = found.map_or(0, |found| found.bytes);
@@ -59,7 +70,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
             }
         }
         Err(fault) if fault.kind == Kind::Network => Err(fault),
-        Err(fault) => match store.find(&key).await {
+        Err(fault) => match store.find(&key, sum.as_deref()).await {
             // The object was made, and the answer was lost.
             Ok(Some(found)) if is_ours(item, &found) => done(core, item, &store, &key).await,
             Ok(Some(_)) => Err(Fault::taken(&key)),
@@ -76,8 +87,8 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
 pub(super) fn is_ours(item: &Item, found: &Found) -> bool {
     let data = item.data();
     let entry = &data.entry;
-    let is_it = match entry.at_store.as_ref().and_then(|at_store| at_store.sum.as_ref()) {
-        Some(sum) => found.etag.as_ref() == Some(sum),
+    let is_it = match entry.sum().and_then(|sum| Some(found.sums.like(sum)? == sum)) {
+        Some(is_it) => is_it,
         None => found.session.is_some() && found.session == Some(header_text(&entry.about.session_id)),
     };
     // A running recording has no object yet.
@@ -89,6 +100,7 @@ pub(super) async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key:
     tidy(core, item, store).await;
     let ready = |data: &mut Data| {
         data.failed_at = None;
+        data.entry.crcs = Vec::new();
         data.entry.at_store = Some(AtStore { has_begun: true, ..AtStore::new(key.to_owned()) });
         data.entry.state = State::Done { url: store.url(key) };
     };

@@ -30,7 +30,7 @@ async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     }
     let (store, key) = core.store(item)?;
     let session = header_text(&item.data().entry.about.session_id);
-    match store.find(&key).await? {
+    match store.find(&key, None).await? {
         Some(found) if found.session.as_ref() == Some(&session) => store.delete(&key).await,
         Some(_) => {
             tracing::warn!(

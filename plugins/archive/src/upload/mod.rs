@@ -5,6 +5,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod begin;
+pub(crate) mod blocks;
 mod complete;
 pub(crate) mod ending;
 pub(crate) mod fault;
@@ -14,9 +15,9 @@ mod restart;
 pub(crate) mod send;
 pub(crate) mod sockets;
 pub(crate) mod store;
-mod sums;
+pub(crate) mod sums;
 pub(crate) mod tls;
-mod wire;
+pub(crate) mod wire;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -30,8 +31,7 @@ use self::fault::{Fault, Kind};
 use self::permits::Taken;
 use crate::core::Core;
 use crate::entry::{State, Trouble};
-use crate::limits::{ASKED_OPEN_MAX, PARTS_OF_ONE};
-use crate::parts::{self, Part};
+use crate::limits::ASKED_OPEN_MAX;
 use crate::table::{Data, Item};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +44,8 @@ pub(crate) enum Step {
     Forget,
     /// Have the store open an upload.
     Open,
-    /// Send these parts.
-    Send(Vec<Part>),
+    /// Send the parts that are complete.
+    Send,
     /// Make an object of the parts.
     Complete,
     /// It is deleted: abort the open uploads at the store.
@@ -66,14 +66,11 @@ pub(crate) fn step(data: &Data) -> Step {
     if is_closed && entry.bytes == 0 {
         return Step::Forget;
     }
-    let done = entry.parts();
-    let parts = (done..done + PARTS_OF_ONE).map_while(|index| parts::ready(index, entry.bytes, is_closed));
-    let parts: Vec<Part> = parts.collect();
-    match (entry.upload(), parts.is_empty()) {
+    match (entry.upload(), data.part(entry.parts())) {
         // From the first bytes on, so that a refusal shows at once and not when the first part is complete.
         (None, _) if entry.bytes > 0 => Step::Open,
-        (Some(_), false) => Step::Send(parts),
-        (Some(_), true) if is_closed => Step::Complete,
+        (Some(_), Some(_)) => Step::Send,
+        (Some(_), None) if is_closed => Step::Complete,
         _ => Step::Wait,
     }
 }
@@ -124,10 +121,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
                 return Ok(());
             }
             Step::Open => open(core, item).await?,
-            Step::Send(parts) => {
-                send::send(core, item, parts).await?;
-                attempts.progressed();
-            }
+            Step::Send => send::send(core, item, attempts).await?,
             Step::Complete => {
                 let _permit = permit(core, item).await;
                 complete::complete(core, item).await?;
@@ -263,7 +257,12 @@ mod tests {
         let mut entry = Entry::new("a/b.mp4".into(), 0);
         (entry.state, entry.bytes) = (state, bytes);
         entry.at_store = parts.map(|parts| {
-            let upload = Upload { id: "u".into(), parts: vec![String::new(); parts], has_sums: true };
+            let upload = Upload {
+                id: "u".into(),
+                parts: vec![String::new(); parts],
+                has_sums: true,
+                takes_crcs: true,
+            };
             AtStore { upload: Some(upload), ..AtStore::new("k".into()) }
         });
         let item = Item::new(entry, is_live);
@@ -273,7 +272,6 @@ mod tests {
 
     #[test]
     fn every_state_has_its_step() {
-        let part = |index: u64, bytes| Part { index: index as usize, offset: index * 8 * MIB, bytes };
         let recording = || State::Recording { trouble: None };
         let uploading = || State::Uploading { trouble: None, failing_ms: 0 };
         let failed = State::Failed { trouble: Trouble::new(&Error::internal("no")), has_copy: true };
@@ -281,11 +279,11 @@ mod tests {
             (recording(), true, 0, None, Step::Wait),
             (recording(), true, 1, None, Step::Open),
             (recording(), true, 7 * MIB, Some(0), Step::Wait),
-            (recording(), true, 9 * MIB, Some(0), Step::Send(vec![part(0, 8 * MIB)])),
+            (recording(), true, 9 * MIB, Some(0), Step::Send),
             (recording(), true, 9 * MIB, Some(1), Step::Wait),
-            (recording(), true, 30 * MIB, Some(1), Step::Send(vec![part(1, 8 * MIB), part(2, 8 * MIB)])),
+            (recording(), true, 30 * MIB, Some(1), Step::Send),
             (recording(), false, 9 * MIB, Some(1), Step::Repair),
-            (uploading(), false, 9 * MIB, Some(1), Step::Send(vec![part(1, MIB)])),
+            (uploading(), false, 9 * MIB, Some(1), Step::Send),
             (uploading(), false, 9 * MIB, Some(2), Step::Complete),
             (uploading(), false, 1, None, Step::Open),
             (uploading(), false, 0, None, Step::Forget),

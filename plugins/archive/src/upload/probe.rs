@@ -53,6 +53,6 @@ async fn look(core: &Core, target: Target) -> Result<(), Fault> {
     let key = names::key(&target.prefix, NAME);
     let store = Store::new(target, core.sockets.clone());
     let labels = Labels { title: String::new(), session: "check".to_owned(), started: String::new() };
-    let id = store.open(&key, &labels).await?;
-    store.abort(&key, &id).await
+    let opened = store.open(&key, &labels).await?;
+    store.abort(&key, &opened.id).await
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::fault::{Fault, Kind};
 use super::store::{Labels, Store};
 use crate::core::Core;
+use crate::entry::Opened;
 use crate::limits::RESTARTS_MAX;
 use crate::table::Item;
 
@@ -23,7 +24,7 @@ pub(super) async fn unknown_upload(
         Kind::Refused if item.refused() > 1 => {
             let labels = Labels::of(&item.data().entry);
             match store.open(key, &labels).await {
-                Ok(id) => restart(core, item, fault, Some((key, id))).await,
+                Ok(opened) => restart(core, item, fault, Some((key, opened))).await,
                 Err(_) => fault,
             }
         }
@@ -31,19 +32,19 @@ pub(super) async fn unknown_upload(
     }
 }
 
-/// Restarts the upload, with an already open one (its key and id) if there is one. Always a fault, so that a pause
+/// Restarts the upload, with an already open one and its key if there is one. Always a fault, so that a pause
 /// comes first.
 pub(super) async fn restart(
     core: &Arc<Core>,
     item: &Arc<Item>,
     fault: Fault,
-    opened: Option<(&str, String)>,
+    opened: Option<(&str, Opened)>,
 ) -> Fault {
     tracing::warn!(recording = item.file_name, reason = %fault, "the store lost what was uploaded; it is sent again");
     let restarts = core.table.change(item, |data| {
         data.entry.abandon_upload();
-        if let Some((key, id)) = opened {
-            data.entry.open_upload(key, id);
+        if let Some((key, opened)) = opened {
+            data.entry.open_upload(key, opened);
         }
         data.restarts += 1;
         data.refusals = 0;

@@ -1,16 +1,17 @@
 //! A bucket of an S3-compatible store, through `object_store`, over our own sockets.
 //!
-//! What is proved: each part is signed with the SHA-256 of its bytes, so a store that checks signatures takes none that changed on
-//! the way; the ETag of each part is compared with its MD5 while the store's ETags are MD5s (they are not with some kinds of
-//! encryption); at the end size and ETag of the whole object are asked for and compared.
+//! What is proved: the store compares each part, and at the end the object, with a CRC-64/NVME that was computed when the
+//! recording was written, and repeats it in its answers. A store that repeats none is not believed for that: the ETag of
+//! each part is compared with its MD5 while the store's ETags are MD5s (they are not with some kinds of encryption). At
+//! the end size and checksum of the whole object are asked for and compared. The signature covers the SHA-256 of a part,
+//! except over TLS once the store has repeated a checksum of this upload.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::{Method, Request};
-use object_store::aws::{AmazonS3Builder, AwsAuthorizer, AwsCredential};
+use http::{HeaderName, HeaderValue, Method, Request, header};
+use object_store::aws::AmazonS3Builder;
 use object_store::client::HttpRequestBody;
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
@@ -24,9 +25,11 @@ use url::Url;
 
 use super::fault::{Fault, Kind};
 use super::sockets::Sockets;
-use super::wire::{Client, Wire};
+use super::sums::is_crc;
+use super::wire::{CRC, Client, Extra, Payload, Wire, element, sign};
 use crate::config::Target;
-use crate::entry::Entry;
+use crate::crc::Crc;
+use crate::entry::{Entry, Opened};
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::names;
 
@@ -34,13 +37,31 @@ use crate::names;
 const SESSION: &str = "session";
 /// Most open uploads of one key that are read.
 const UPLOADS_MAX: usize = 100;
+/// Says with which checksum the parts of an upload will come.
+const ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
+/// Asks for the checksum of an object.
+const MODE: HeaderName = HeaderName::from_static("x-amz-checksum-mode");
+
+/// Checksums of an object, as the store says them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Without quotation marks.
+    etag: Option<String>,
+    crc: Option<String>,
+}
+
+impl Sums {
+    /// The checksum of the same kind as `sum`, which is an ETag or a CRC-64/NVME.
+    pub(crate) fn like(&self, sum: &str) -> Option<&str> {
+        if is_crc(sum) { self.crc.as_deref() } else { self.etag.as_deref() }
+    }
+}
 
 /// An object in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) bytes: u64,
-    /// Without quotation marks.
-    pub(crate) etag: Option<String>,
+    pub(crate) sums: Sums,
     /// The session in its metadata.
     pub(crate) session: Option<String>,
 }
@@ -64,16 +85,25 @@ impl Labels {
     }
 }
 
+/// A part on its way.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) bytes: PutPayload,
+    pub(crate) payload: Payload,
+    /// For a store that compares it with what arrives.
+    pub(crate) crc: Option<Crc>,
+}
+
 /// A bucket and how to get in.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
-    target: Target,
+    target: Arc<Target>,
     sockets: Arc<Sockets>,
 }
 
 impl Store {
     pub(crate) fn new(target: Target, sockets: Arc<Sockets>) -> Self {
-        Store { target, sockets }
+        Store { target: Arc::new(target), sockets }
     }
 
     /// `s3://bucket/key`.
@@ -81,25 +111,46 @@ impl Store {
         format!("s3://{}/{key}", self.target.bucket)
     }
 
-    /// The object `key`, if it exists.
-    pub(crate) async fn find(&self, key: &str) -> Result<Option<Found>, Fault> {
-        let client = self.client()?;
+    pub(crate) fn is_tls(&self) -> bool {
+        self.target.endpoint.starts_with("https://")
+    }
+
+    /// The object `key`, if it exists. `sum`: its expected checksum. Only if it is a CRC-64/NVME the store is asked for
+    /// one, because a store that knows none might refuse the question.
+    pub(crate) async fn find(&self, key: &str, sum: Option<&str>) -> Result<Option<Found>, Fault> {
+        let mut extra = Extra::default();
+        if sum.is_some_and(is_crc) {
+            extra = extra.header(MODE, HeaderValue::from_static("ENABLED"));
+        }
+        let client = self.client_with(extra)?;
         let options = GetOptions { head: true, ..GetOptions::default() };
         match client.run(client.s3.get_opts(&path(key)?, options)).await {
             Ok(found) => {
                 let session = found.attributes.get(&Attribute::Metadata(SESSION.into()));
                 let session = session.map(|session| session.to_string());
                 let etag = found.meta.e_tag.map(|etag| bare(&etag).to_owned());
-                Ok(Some(Found { bytes: found.meta.size, etag, session }))
+                let sums = Sums { etag, crc: client.crc() };
+                Ok(Some(Found { bytes: found.meta.size, sums, session }))
             }
             Err(fault) if fault.kind == Kind::Missing => Ok(None),
             Err(fault) => Err(fault),
         }
     }
 
-    /// Opens an upload and returns its id.
-    pub(crate) async fn open(&self, key: &str, labels: &Labels) -> Result<String, Fault> {
-        let client = self.client()?;
+    /// Opens an upload for parts with a CRC-64/NVME. A store that does not take the request so is asked without it.
+    pub(crate) async fn open(&self, key: &str, labels: &Labels) -> Result<Opened, Fault> {
+        let extra = Extra::default().header(ALGORITHM, HeaderValue::from_static("CRC64NVME"));
+        match self.open_with(extra, key, labels).await {
+            Err(Fault { kind: Kind::Unknown | Kind::Other, .. }) => {
+                let id = self.open_with(Extra::default(), key, labels).await?;
+                Ok(Opened { id, takes_crcs: false })
+            }
+            opened => opened.map(|id| Opened { id, takes_crcs: true }),
+        }
+    }
+
+    async fn open_with(&self, extra: Extra, key: &str, labels: &Labels) -> Result<String, Fault> {
+        let client = self.client_with(extra)?;
         let mut attributes = Attributes::new();
         attributes.insert(Attribute::ContentType, "video/mp4".into());
         for (name, value) in
@@ -123,14 +174,7 @@ impl Store {
         let mut request = Request::new(HttpRequestBody::empty());
         *request.uri_mut() =
             url.as_str().parse().map_err(|_| Fault::internal("a request has an invalid address"))?;
-        let credential = AwsCredential {
-            key_id: target.access_key.clone(),
-            secret_key: target.secret_key.clone(),
-            token: None,
-        };
-        AwsAuthorizer::new(&credential, "s3", &target.region)
-            .try_authorize(&mut request, None)
-            .map_err(|_| Fault::internal("a request could not be signed"))?;
+        sign(target, &mut request, Payload::Short)?;
         let answer = self.sockets.exchange(request).await?;
         match answer.status().is_success() {
             true => Ok(upload_ids(answer.body(), key)),
@@ -138,47 +182,52 @@ impl Store {
         }
     }
 
-    /// Sends part `index` (from 0); returns its ETag as the store wrote it.
+    /// Sends part `index` (from 0), with its checksum if there is one; returns its ETag as the store wrote it, and the
+    /// checksum that the store repeats.
     pub(crate) async fn part(
         &self,
         key: &str,
         upload: &str,
         index: usize,
-        bytes: Vec<Bytes>,
-    ) -> Result<String, Fault> {
-        let client = self.client()?;
-        let payload = PutPayload::from_iter(bytes);
+        part: Sending,
+    ) -> Result<(String, Option<String>), Fault> {
+        let Sending { bytes, payload, crc } = part;
+        let client = self.client_with(Extra { payload, ..with_crc(crc)? })?;
         let upload = upload.to_owned();
-        let part = client.run(client.s3.put_part(&path(key)?, &upload, index, payload)).await?;
-        Ok(part.content_id)
+        let part = client.run(client.s3.put_part(&path(key)?, &upload, index, bytes)).await?;
+        Ok((part.content_id, client.crc()))
     }
 
-    /// Makes one object of the parts if none of this name exists; returns its ETag without quotation marks. A store
-    /// without conditional requests is asked without the condition: the absence was checked before the upload was
-    /// opened.
+    /// Makes one object of the parts if none of this name exists, which the store compares with `crc` if there is one;
+    /// returns its checksums. A store without conditional requests is asked without the condition: the absence was
+    /// checked before the upload was opened.
     pub(crate) async fn complete(
         &self,
         key: &str,
         upload: &str,
         parts: Vec<String>,
-    ) -> Result<Option<String>, Fault> {
+        crc: Option<Crc>,
+    ) -> Result<Sums, Fault> {
         let parts: Vec<PartId> = parts.into_iter().map(|content_id| PartId { content_id }).collect();
-        match self.complete_if(true, key, upload, parts.clone()).await {
-            Err(fault) if fault.kind == Kind::Unknown => self.complete_if(false, key, upload, parts).await,
+        let extra = with_crc(crc)?;
+        // The library supports the condition only for its own copies.
+        let conditional = extra.clone().header(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
+        match self.complete_with(conditional, key, upload, parts.clone()).await {
+            Err(fault) if fault.kind == Kind::Unknown => self.complete_with(extra, key, upload, parts).await,
             outcome => outcome,
         }
     }
 
-    async fn complete_if(
+    async fn complete_with(
         &self,
-        is_conditional: bool,
+        extra: Extra,
         key: &str,
         upload: &str,
         parts: Vec<PartId>,
-    ) -> Result<Option<String>, Fault> {
-        let client = self.client_with(is_conditional)?;
+    ) -> Result<Sums, Fault> {
+        let client = self.client_with(extra)?;
         let done = client.run(client.s3.complete_multipart(&path(key)?, &upload.to_owned(), parts)).await?;
-        Ok(done.e_tag.map(|etag| bare(&etag).to_owned()))
+        Ok(Sums { etag: done.e_tag.map(|etag| bare(&etag).to_owned()), crc: client.crc() })
     }
 
     /// Aborts an upload. An unknown one counts as aborted.
@@ -233,15 +282,15 @@ impl Store {
 
     /// A client for one request, which keeps the store's answer.
     fn client(&self) -> Result<Client, Fault> {
-        self.client_with(false)
+        self.client_with(Extra::default())
     }
 
-    /// `is_conditional`: the request to complete requires that no object exists.
-    fn client_with(&self, is_conditional: bool) -> Result<Client, Fault> {
+    fn client_with(&self, extra: Extra) -> Result<Client, Fault> {
         let target = &self.target;
         let endpoint = self.virtual_host().unwrap_or_else(|| target.endpoint.clone());
         let place = self.place().into();
-        let wire = Wire { sockets: self.sockets.clone(), place, is_conditional, fault: Arc::default() };
+        let sockets = self.sockets.clone();
+        let wire = Wire { sockets, target: target.clone(), place, extra, seen: Arc::default() };
         let s3 = AmazonS3Builder::new()
             .with_endpoint(endpoint)
             .with_region(&target.region)
@@ -249,6 +298,8 @@ impl Store {
             .with_access_key_id(&target.access_key)
             .with_secret_access_key(&target.secret_key)
             .with_virtual_hosted_style_request(!target.path_style)
+            // The wire signs, because it adds headers.
+            .with_skip_signature(true)
             .with_allow_http(true)
             .with_client_options(ClientOptions::new().with_allow_http(true))
             // One object, one request: not every store supports bulk deletion.
@@ -262,6 +313,17 @@ impl Store {
     }
 }
 
+/// A request with this checksum.
+fn with_crc(crc: Option<Crc>) -> Result<Extra, Fault> {
+    let mut extra = Extra::default();
+    if let Some(crc) = crc {
+        let value = HeaderValue::try_from(crc.text())
+            .map_err(|_| Fault::internal("a checksum is not valid in a request"))?;
+        extra = extra.header(CRC, value);
+    }
+    Ok(extra)
+}
+
 fn path(key: &str) -> Result<Path, Fault> {
     Path::parse(key).map_err(|_| Fault::internal("a recording has an invalid name"))
 }
@@ -269,11 +331,7 @@ fn path(key: &str) -> Result<Path, Fault> {
 /// Ids of exactly this key in a store's list of open uploads.
 fn upload_ids(document: &[u8], key: &str) -> Vec<String> {
     let text = String::from_utf8_lossy(document);
-    let field = |block: &str, name: &str| {
-        let (_, rest) = block.split_once(&format!("<{name}>"))?;
-        let (value, _) = rest.split_once(&format!("</{name}>"))?;
-        Some(value.to_owned())
-    };
+    let field = |block: &str, name: &str| element(block.as_bytes(), name);
     let blocks = text.split("<Upload>").skip(1);
     let of_key = blocks.filter(|block| field(block, "Key").as_deref() == Some(key));
     let ids = of_key.filter_map(|block| field(block, "UploadId"));

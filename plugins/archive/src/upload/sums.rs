@@ -1,4 +1,4 @@
-//! Checksums of parts and of objects made of parts.
+//! Checksums by MD5, for stores without CRC-64/NVME, of parts and of objects made of parts.
 
 use md5::{Digest as _, Md5};
 
@@ -24,6 +24,11 @@ pub(crate) fn composite<'a>(etags: impl IntoIterator<Item = &'a str>) -> Option<
 pub(crate) fn is_composite(etag: &str, count: usize) -> bool {
     let Some((sum, number)) = etag.split_once('-') else { return false };
     bytes(sum).is_some() && number.parse() == Ok(count)
+}
+
+/// Whether a checksum of an object is the base64 of a CRC-64/NVME and not an ETag of the form of [`composite`].
+pub(crate) fn is_crc(sum: &str) -> bool {
+    !sum.contains('-')
 }
 
 /// Whether it looks like an MD5.
@@ -59,5 +64,6 @@ mod tests {
         assert!(is_composite(&whole, 2) && !is_composite(&whole, 3), "{whole}");
         assert_eq!(composite(["no md5"]), None);
         assert!(is_md5(sums[0]) && !is_md5("x") && !is_composite("abc", 1));
+        assert!(!is_crc(&whole) && is_crc("rosUhgp5mIg="));
     }
 }

@@ -1,7 +1,10 @@
-//! How fast a recording goes up, beside a plain multipart upload of the same file by `object_store` to the same store.
+//! How fast a recording is uploaded and what that costs, beside a plain multipart upload of the same file by
+//! `object_store` to the same store.
 //!
-//! `cargo bench -p satcast-driver-archive --bench upload`. The plain one has parts of the same size, as many at one time, and reads
-//! them from the disk too; it proves nothing of what came, and would not go on after a crash.
+//! `cargo bench -p satcast-driver-archive --bench archive [-- --repeats N]`. The plain one has parts of the same size, as
+//! many at a time, and reads them from the disk too; it signs them, checks nothing of what arrived, and would not
+//! continue after a crash. The store is a process of its own. Each ratio is made inside one repeat, and the order
+//! changes with each, because the machine's speed drifts.
 
 mod common;
 
@@ -33,6 +36,7 @@ use satcast_plugin_api::{Error, driver_entry};
 
 driver_entry!(entry, Archive);
 
+const REPEATS: usize = 5;
 /// About 600 MB.
 const MINUTES: i64 = 13;
 /// As the driver's: bytes of a part, and parts at one time.
@@ -59,7 +63,7 @@ impl HttpService for Plain {
     }
 }
 
-/// A speed with what it cost.
+/// One upload.
 struct Run {
     bytes: u64,
     wall: Duration,
@@ -67,18 +71,12 @@ struct Run {
 }
 
 impl Run {
-    fn megabytes_a_second(&self) -> f64 {
-        self.bytes as f64 / 1e6 / self.wall.as_secs_f64()
+    fn gigabits_a_second(&self) -> f64 {
+        self.bytes as f64 * 8.0 / 1e9 / self.wall.as_secs_f64()
     }
 
-    fn show(&self, what: &str) {
-        println!(
-            "{what}: {:.0} MB in {:.2?}, {:.0} MB/s, {:.2?} of CPU for a GB",
-            self.bytes as f64 / 1e6,
-            self.wall,
-            self.megabytes_a_second(),
-            self.cpu.div_f64(self.bytes as f64 / 1e9)
-        );
+    fn cpu_seconds_a_gigabyte(&self) -> f64 {
+        self.cpu.as_secs_f64() / (self.bytes as f64 / 1e9)
     }
 }
 
@@ -144,24 +142,59 @@ fn copy(kit: &Testkit) -> PathBuf {
     copy
 }
 
-fn main() {
-    if is_store() {
-        return;
-    }
-    let store = Store::start();
+/// Ours and the plain one, of the same recording. Each repeat has a driver of its own, without kept connections.
+fn repeat(store: &Store, number: usize) -> (Run, Run) {
     let options = Options { settings: store.settings(), data_dir: None };
     let kit = Testkit::start_with(entry, options).expect("the driver starts");
     kit.fail(HostCall::Connect, Error::network("the store is down"));
     record(&kit, TYPE, MINUTES);
     let file = copy(&kit);
-    let first = plain(&store, &file, "first");
-    let ours = ours(&kit);
-    let second = plain(&store, &file, "second");
-    first.show("plain");
-    ours.show("ours");
-    second.show("plain again");
-    let both = (first.megabytes_a_second() + second.megabytes_a_second()) / 2.0;
-    println!("ours to plain: {:.2}", ours.megabytes_a_second() / both);
+    let name = format!("plain{number}");
+    let runs = if number.is_multiple_of(2) {
+        let plain = plain(store, &file, &name);
+        (ours(&kit), plain)
+    } else {
+        let ours = ours(&kit);
+        (ours, plain(store, &file, &name))
+    };
     kit.shut_down();
     std::fs::remove_file(file).expect("it is this bench's own");
+    runs
+}
+
+/// `--repeats N` of the command line; cargo's own options are passed over.
+fn repeats() -> usize {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--repeats").skip(1);
+    arguments.next().map_or(REPEATS, |number| number.parse().expect("--repeats needs a number"))
+}
+
+/// Median, least and greatest.
+fn summary(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    let (middle, last) = (values.len() / 2, values.len() - 1);
+    let median = if values.len().is_multiple_of(2) {
+        (values[middle - 1] + values[middle]) / 2.0
+    } else {
+        values[middle]
+    };
+    format!("{median:.3} ({:.3}-{:.3})", values[0], values[last])
+}
+
+fn show(what: &str, runs: &[(Run, Run)], value: impl Fn(&Run) -> f64) {
+    let (ours, plain): (Vec<f64>, Vec<f64>) =
+        runs.iter().map(|(ours, plain)| (value(ours), value(plain))).unzip();
+    let ratios = ours.iter().zip(&plain).map(|(ours, plain)| ours / plain).collect();
+    println!("archive: {what}, ours {}", summary(ours));
+    println!("archive: {what}, plain object_store {}", summary(plain));
+    println!("archive: {what}, ours to plain {}", summary(ratios));
+}
+
+fn main() {
+    if is_store() {
+        return;
+    }
+    let store = Store::start();
+    let runs: Vec<(Run, Run)> = (0..repeats().max(1)).map(|number| repeat(&store, number)).collect();
+    show("Gbit/s", &runs, Run::gigabits_a_second);
+    show("CPU seconds for a GB", &runs, Run::cpu_seconds_a_gigabyte);
 }
