@@ -27,6 +27,8 @@ pub struct AacConfig {
     pub object_type: u8,
     /// Sample rate of the core in hertz.
     pub sample_rate: u32,
+    /// Channel configuration (ISO/IEC 14496-3, table 1.19), 0 to 15.
+    pub channel_configuration: u8,
     /// Channels of the core, or 0 if only the bitstream has the number.
     pub channels: u8,
     /// Output sample rate in hertz when spectral band replication is signalled at the start (HE-AAC).
@@ -41,15 +43,19 @@ impl AacConfig {
     /// # Errors
     /// [`CodecError::Truncated`] or [`CodecError::Field`].
     pub fn parse(record: &[u8]) -> Result<Self, CodecError> {
-        let mut bits = BitReader::plain(record);
-        let mut object_type = object_type(&mut bits)?;
+        Self::read(&mut BitReader::plain(record))
+    }
+
+    /// Reads the same fields, and leaves `bits` after the frame length flag.
+    pub(crate) fn read(bits: &mut BitReader<'_>) -> Result<Self, CodecError> {
+        let mut object_type = object_type(bits)?;
         let signalled_type = object_type;
-        let sample_rate = sample_rate(&mut bits)?;
-        let channels = CHANNELS[bits.bits(4)? as usize];
+        let sample_rate = sample_rate(bits)?;
+        let channel_configuration = bits.bits(4)? as u8;
         let mut extension_sample_rate = None;
         if object_type == OBJECT_SBR || object_type == OBJECT_PS {
-            extension_sample_rate = Some(self::sample_rate(&mut bits)?);
-            object_type = self::object_type(&mut bits)?;
+            extension_sample_rate = Some(self::sample_rate(bits)?);
+            object_type = self::object_type(bits)?;
         }
         if object_type == 0 {
             return Err(CodecError::Field("audio object type"));
@@ -61,10 +67,16 @@ impl AacConfig {
             signalled_type,
             object_type,
             sample_rate,
-            channels,
+            channel_configuration,
+            channels: CHANNELS[usize::from(channel_configuration)],
             extension_sample_rate,
             frame_samples,
         })
+    }
+
+    /// Index of the sample rate (ISO/IEC 14496-3, table 1.18); `None` for a rate that is not in the table.
+    pub(crate) fn rate_index(&self) -> Option<u8> {
+        SAMPLE_RATES.iter().position(|rate| *rate == self.sample_rate).map(|index| index as u8)
     }
 }
 
@@ -96,6 +108,7 @@ mod tests {
                 signalled_type,
                 object_type,
                 sample_rate,
+                channel_configuration: channels,
                 channels,
                 extension_sample_rate,
                 frame_samples: 1024,
@@ -109,6 +122,13 @@ mod tests {
         assert_eq!(AacConfig::parse(&[0x17, 0x80, 0x5d, 0xc0, 0x30]), config(2, 48_000, 6, None));
         // Frame length flag set.
         assert_eq!(AacConfig::parse(&[0x11, 0x94]).map(|config| config.frame_samples), Ok(960));
+        assert_eq!(
+            AacConfig::parse(&[0x11, 0xb8]).map(|config| (config.channel_configuration, config.channels)),
+            Ok((7, 8))
+        );
+        let index = |record: &[u8]| AacConfig::parse(record).map(|config| config.rate_index());
+        assert_eq!([index(&[0x11, 0x90]), index(&[0x17, 0x80, 0x5d, 0xc0, 0x30])], [Ok(Some(3)); 2]);
+        assert_eq!(index(&[0x17, 0x80, 0x5d, 0xc8, 0x30]), Ok(None));
         // Object type by escape: 31, 10 = 42 (USAC).
         assert_eq!(AacConfig::parse(&[0xf9, 0x46, 0x40]).map(|config| config.object_type), Ok(42));
     }

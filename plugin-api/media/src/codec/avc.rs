@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-use super::{BitReader, CodecError, PARAMETER_SETS_MAX, VideoSize, take, take_array, take_nal, vui_transfer};
+use super::nal::{next_prefixed, push_prefixed};
+use super::{
+    BitReader, CodecError, PARAMETER_SETS_MAX, VideoSize, push_nals, take, take_array, take_nal, vui_transfer,
+};
 
 /// Profiles whose parameter set has chroma and scaling fields (ISO/IEC 14496-10, 7.3.2.1.1).
 const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
@@ -54,9 +57,100 @@ impl<'a> AvcConfig<'a> {
     }
 }
 
-/// NAL unit types (ISO/IEC 14496-10, table 7-1).
-const NAL_SPS: u8 = 7;
-const NAL_DELIMITER: u8 = 9;
+/// NAL unit types (ISO/IEC 14496-10, table 7-1): a slice of an IDR picture, supplemental information, sequence and
+/// picture parameter set, access unit delimiter.
+pub(crate) const NAL_IDR: u8 = 5;
+pub(crate) const NAL_SEI: u8 = 6;
+pub(crate) const NAL_SPS: u8 = 7;
+pub(crate) const NAL_PPS: u8 = 8;
+pub(crate) const NAL_DELIMITER: u8 = 9;
+
+/// Payload type of a recovery point (annex D.1.1).
+const SEI_RECOVERY_POINT: u32 = 6;
+/// Most sequence parameter sets in a record: the field has five bits.
+const SPS_MAX: usize = 31;
+
+/// Type of a NAL unit, which is not empty.
+pub(crate) fn nal_type(nal: &[u8]) -> u8 {
+    nal.first().map_or(0, |first| first & 0x1f)
+}
+
+/// Writes an avcC body from parameter sets, with length prefixes of four bytes.
+///
+/// # Errors
+/// [`CodecError::TooMany`]; [`CodecError::Field`] if a list is empty or a set is too long; any error of a set that
+/// cannot be read.
+pub(crate) fn record(sps: &[Vec<u8>], pps: &[Vec<u8>]) -> Result<Vec<u8>, CodecError> {
+    if sps.len() > SPS_MAX || pps.len() > PARAMETER_SETS_MAX {
+        return Err(CodecError::TooMany);
+    }
+    let (Some(first), false) = (sps.first(), pps.is_empty()) else {
+        return Err(CodecError::Field("empty parameter set list"));
+    };
+    let [_, profile, compatibility, level] = *first.first_chunk().ok_or(CodecError::Truncated)?;
+    let mut record = vec![1, profile, compatibility, level, 0xff, 0xe0 | sps.len() as u8];
+    push_nals(&mut record, sps)?;
+    record.push(pps.len() as u8);
+    push_nals(&mut record, pps)?;
+    if HIGH_PROFILES.contains(&u32::from(profile)) {
+        let mut bits = BitReader::nal(first);
+        bits.skip(32)?;
+        bits.ue()?;
+        let chroma = bits.ue()?;
+        if chroma == 3 {
+            bits.skip(1)?;
+        }
+        let [luma_depth, chroma_depth] = [bits.ue()?, bits.ue()?];
+        if chroma > 3 || luma_depth.max(chroma_depth) > 7 {
+            return Err(CodecError::Field("chroma format"));
+        }
+        record.extend_from_slice(&[
+            0xfc | chroma as u8,
+            0xf8 | luma_depth as u8,
+            0xf8 | chroma_depth as u8,
+            0,
+        ]);
+    }
+    Ok(record)
+}
+
+/// Number of a picture parameter set (7.3.2.2).
+pub(crate) fn pps_id(pps: &[u8]) -> Option<u32> {
+    BitReader::nal(pps.get(1..)?).ue().ok()
+}
+
+/// Whether supplemental information says that decoding can start at this access unit without later ones (annex
+/// D.1.8): encoders with open GOPs have such access units in place of IDR pictures.
+pub(crate) fn is_recovery_point(sei: &[u8]) -> bool {
+    recovery_frames(sei) == Ok(0)
+}
+
+/// recovery_frame_cnt of the first recovery point.
+fn recovery_frames(sei: &[u8]) -> Result<u32, CodecError> {
+    let mut bits = BitReader::nal(sei.get(1..).unwrap_or_default());
+    // The stop bit and its zeros take the last byte, and end the loop as a message that is cut off.
+    loop {
+        let (kind, bytes) = (sei_number(&mut bits)?, sei_number(&mut bits)?);
+        if kind == SEI_RECOVERY_POINT {
+            return bits.ue();
+        }
+        for _ in 0..bytes {
+            bits.skip(8)?;
+        }
+    }
+}
+
+/// A number as bytes of 255 and one that is smaller (7.3.2.3.1).
+fn sei_number(bits: &mut BitReader<'_>) -> Result<u32, CodecError> {
+    let mut number = 0u32;
+    loop {
+        let part = bits.bits(8)?;
+        number = number.saturating_add(part);
+        if part != 255 {
+            return Ok(number);
+        }
+    }
+}
 
 /// Longest parameter sets that are repeated in keyframes, in bytes. Those of encoders have less than a hundred bytes.
 pub const IN_BAND_BYTES_MAX: usize = 4096;
@@ -67,8 +161,7 @@ pub fn in_band(record: &[u8]) -> Option<Bytes> {
     let config = AvcConfig::parse(record).ok().filter(|config| config.nal_length_bytes == 4)?;
     let mut sets = Vec::new();
     for nal in config.sps.iter().chain(&config.pps) {
-        sets.extend_from_slice(&u32::try_from(nal.len()).ok()?.to_be_bytes());
-        sets.extend_from_slice(nal);
+        push_prefixed(&mut sets, nal);
     }
     (sets.len() <= IN_BAND_BYTES_MAX).then(|| Bytes::from(sets))
 }
@@ -78,15 +171,13 @@ pub fn in_band(record: &[u8]) -> Option<Bytes> {
 pub fn with_parameter_sets(sets: &[u8], unit: &Bytes) -> Bytes {
     let mut delimiter_end = 0;
     let mut rest = &unit[..];
-    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
-        let length = u32::from_be_bytes(*length) as usize;
-        let Some(nal) = behind.get(..length).filter(|nal| !nal.is_empty()) else { break };
-        match nal[0] & 0x1f {
+    while let Ok(Some(nal)) = next_prefixed(&mut rest, 4) {
+        let end = unit.len() - rest.len();
+        match nal_type(nal) {
             NAL_SPS => return unit.clone(),
-            NAL_DELIMITER if rest.len() == unit.len() => delimiter_end = 4 + length,
+            NAL_DELIMITER if end == 4 + nal.len() => delimiter_end = end,
             _ => {}
         }
-        rest = &behind[length..];
     }
     Bytes::from([&unit[..delimiter_end], sets, &unit[delimiter_end..]].concat())
 }

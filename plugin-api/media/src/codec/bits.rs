@@ -3,7 +3,7 @@
 use super::CodecError;
 
 /// Reads bits, optionally without emulation prevention bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct BitReader<'a> {
     rest: &'a [u8],
     byte: u8,
@@ -68,6 +68,11 @@ impl<'a> BitReader<'a> {
         self.bits(count % 32).map(drop)
     }
 
+    /// Bits that are left; for plain bytes only, because emulation prevention bytes count too.
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len() * 8 + self.bits_left as usize
+    }
+
     /// Unsigned Exp-Golomb number, at most 2^32 - 2.
     pub(crate) fn ue(&mut self) -> Result<u32, CodecError> {
         let mut zeros = 0;
@@ -96,8 +101,10 @@ mod tests {
         let mut reader = BitReader::plain(&[0b1010_0101, 0xff, 0, 1, 2, 3]);
         assert_eq!(reader.bits(3), Ok(0b101));
         assert_eq!(reader.bits(7), Ok(0b001_0111));
+        assert_eq!(reader.left(), 38);
         assert_eq!(reader.skip(6), Ok(()));
         assert_eq!(reader.bits(32), Ok(0x0001_0203));
+        assert_eq!(reader.left(), 0);
         assert_eq!(reader.bits(0), Ok(0));
         assert_eq!(reader.bits(1), Err(CodecError::Truncated));
     }

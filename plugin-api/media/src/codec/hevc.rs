@@ -1,9 +1,69 @@
 //! HEVCDecoderConfigurationRecord (ISO/IEC 14496-15, 8.3.3.1) and the sequence parameter set.
 
-use super::{BitReader, CodecError, PARAMETER_SETS_MAX, VideoSize, take_array, take_nal};
+use super::{BitReader, CodecError, PARAMETER_SETS_MAX, VideoSize, push_nals, take_array, take_nal};
 
 /// NAL unit type of a sequence parameter set.
 pub const NAL_SPS: u8 = 33;
+
+/// Further NAL unit types (ISO/IEC 23008-2, table 7-1): video and picture parameter set, access unit delimiter.
+pub(crate) const NAL_VPS: u8 = 32;
+pub(crate) const NAL_PPS: u8 = 34;
+pub(crate) const NAL_DELIMITER: u8 = 35;
+/// Types of pictures at which decoding can start: BLA, IDR and CRA. Their slices have no other types.
+pub(crate) const NAL_RANDOM_ACCESS: std::ops::RangeInclusive<u8> = 16..=21;
+
+/// Type of a NAL unit.
+pub(crate) fn nal_type(nal: &[u8]) -> u8 {
+    nal.first().map_or(0, |first| (first >> 1) & 0x3f)
+}
+
+/// Number of a picture parameter set (7.3.2.3.1).
+pub(crate) fn pps_id(pps: &[u8]) -> Option<u32> {
+    BitReader::nal(pps.get(2..)?).ue().ok()
+}
+
+/// Number of a video parameter set (7.3.2.1).
+pub(crate) fn vps_id(vps: &[u8]) -> Option<u32> {
+    vps.get(2).map(|byte| u32::from(byte >> 4))
+}
+
+/// Writes an hvcC body from parameter sets, with length prefixes of four bytes. The fields that only describe how a
+/// stream may be decoded in parallel, and its frame rate, say "unknown".
+///
+/// # Errors
+/// [`CodecError::TooMany`]; [`CodecError::Field`] if a list is empty or a set is too long; any error of a set that
+/// cannot be read.
+pub(crate) fn record(vps: &[Vec<u8>], sps: &[Vec<u8>], pps: &[Vec<u8>]) -> Result<Vec<u8>, CodecError> {
+    if vps.len() + sps.len() + pps.len() > PARAMETER_SETS_MAX {
+        return Err(CodecError::TooMany);
+    }
+    let (Some(first), false, false) = (sps.first(), vps.is_empty(), pps.is_empty()) else {
+        return Err(CodecError::Field("empty parameter set list"));
+    };
+    let mut record = vec![1];
+    let mut bits = BitReader::nal(first);
+    bits.skip(16 + 8)?;
+    for _ in 0..PROFILE_BITS / 8 {
+        record.push(bits.bits(8)? as u8);
+    }
+    let mut bits = BitReader::nal(first);
+    let head = read_head(&mut bits)?;
+    let [luma_depth, chroma_depth] = [bits.ue()?, bits.ue()?];
+    if luma_depth.max(chroma_depth) > 7 {
+        return Err(CodecError::Field("bit depth"));
+    }
+    record.extend_from_slice(&[0xf0, 0, 0xfc, 0xfc | head.chroma as u8]);
+    record.extend_from_slice(&[0xf8 | luma_depth as u8, 0xf8 | chroma_depth as u8, 0, 0]);
+    // Layers are counted from one here; lengths of four bytes are written as three.
+    record.push(((head.sub_layers as u8 + 1) & 7) << 3 | u8::from(head.nested) << 2 | 3);
+    record.push(3);
+    for (nal_type, sets) in [(NAL_VPS, vps), (NAL_SPS, sps), (NAL_PPS, pps)] {
+        // All sets of the type are here and none in the access units.
+        record.extend_from_slice(&[0x80 | nal_type, 0, sets.len() as u8]);
+        push_nals(&mut record, sets)?;
+    }
+    Ok(record)
+}
 
 /// One NAL unit of the record with its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,24 +148,37 @@ impl<'a> HevcConfig<'a> {
 /// # Errors
 /// Any [`CodecError`].
 pub fn video_size(sps: &[u8]) -> Result<VideoSize, CodecError> {
-    size_then_tail(&mut BitReader::nal(sps)).map(|(size, _)| size)
+    read_head(&mut BitReader::nal(sps)).map(|head| head.size)
 }
 
 /// Transfer characteristics in a sequence parameter set NAL unit; `None` if absent.
 pub fn transfer(sps: &[u8]) -> Option<u32> {
     let mut bits = BitReader::nal(sps);
-    let (_, sub_layers) = size_then_tail(&mut bits).ok()?;
-    super::hevc_tail::transfer(&mut bits, sub_layers).ok().flatten()
+    let head = read_head(&mut bits).ok()?;
+    super::hevc_tail::transfer(&mut bits, head.sub_layers).ok().flatten()
 }
 
-/// Reads a parameter set up to its bit depths; returns the size and the number of sub-layers after the first.
-fn size_then_tail(bits: &mut BitReader<'_>) -> Result<(VideoSize, u32), CodecError> {
+/// Bits of the general part of profile_tier_level (7.3.3): profile, compatibility, constraints and level.
+const PROFILE_BITS: u32 = 96;
+
+/// A sequence parameter set up to its bit depths.
+struct Head {
+    size: VideoSize,
+    /// Chroma format, 0 to 3.
+    chroma: u32,
+    /// Sub-layers after the first, 0 to 7.
+    sub_layers: u32,
+    /// Sub-layers are nested: a decoder can change between them at any picture.
+    nested: bool,
+}
+
+fn read_head(bits: &mut BitReader<'_>) -> Result<Head, CodecError> {
     if (bits.bits(16)? >> 9) & 0x3f != u32::from(NAL_SPS) {
         return Err(CodecError::Field("nal unit type"));
     }
     bits.skip(4)?;
     let sub_layers = bits.bits(3)?;
-    bits.skip(1)?;
+    let nested = bits.flag()?;
     skip_profile_tier_level(bits, sub_layers)?;
     bits.ue()?;
     let chroma = bits.ue()?;
@@ -121,12 +194,12 @@ fn size_then_tail(bits: &mut BitReader<'_>) -> Result<(VideoSize, u32), CodecErr
         let [left, right, top, bottom] = [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?].map(u64::from);
         crop = ((left + right) * unit_x, (top + bottom) * unit_y);
     }
-    Ok((VideoSize::cropped(coded, crop)?, sub_layers))
+    Ok(Head { size: VideoSize::cropped(coded, crop)?, chroma, sub_layers, nested })
 }
 
 /// profile_tier_level (ISO/IEC 23008-2, 7.3.3) with `sub_layers` sub-layers after the first, at most 7.
 fn skip_profile_tier_level(bits: &mut BitReader<'_>, sub_layers: u32) -> Result<(), CodecError> {
-    bits.skip(96)?;
+    bits.skip(PROFILE_BITS)?;
     let mut present = [(false, false); 8];
     for slot in present.iter_mut().take(sub_layers as usize) {
         *slot = (bits.flag()?, bits.flag()?);

@@ -9,9 +9,10 @@ pub mod avc;
 mod bits;
 pub mod hevc;
 mod hevc_tail;
+pub(crate) mod nal;
 pub mod opus;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use bits::BitReader;
 
@@ -99,4 +100,14 @@ fn take_array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], CodecError> {
 fn take_nal<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], CodecError> {
     let bytes = u16::from_be_bytes(take_array(rest)?);
     take(rest, usize::from(bytes))
+}
+
+/// Appends NAL units with a 16-bit length prefix each.
+fn push_nals(record: &mut Vec<u8>, sets: &[Vec<u8>]) -> Result<(), CodecError> {
+    for set in sets {
+        let bytes = u16::try_from(set.len()).map_err(|_| CodecError::Field("parameter set length"))?;
+        record.extend_from_slice(&bytes.to_be_bytes());
+        record.extend_from_slice(set);
+    }
+    Ok(())
 }

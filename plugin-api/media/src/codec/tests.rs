@@ -26,7 +26,7 @@ const AVC: [(&str, (u32, u32)); 4] = [
     ),
 ];
 
-const HEVC: [(&str, (u32, u32)); 2] = [
+pub(crate) const HEVC: [(&str, (u32, u32)); 2] = [
     (
         concat!(
             "0101600000009000000000005df000fcfdf8f800000f03a00001001840010c01ffff01600000030090000003",
@@ -91,6 +91,55 @@ fn hevc_records_give_their_fields_and_video_size() {
         assert_eq!(types, [32, 33, 34]);
         assert_eq!((config.profile, config.nal_length_bytes, config.high_tier), (1, 4, false));
         assert_eq!(config.video_size(), size(expected));
+    }
+}
+
+#[test]
+fn records_written_from_their_parameter_sets_are_the_same() {
+    let owned = |sets: &[&[u8]]| sets.iter().map(|set| set.to_vec()).collect::<Vec<_>>();
+    for (text, _) in AVC {
+        let record = hex(text);
+        let config = AvcConfig::parse(&record).expect("valid");
+        let (sps, pps) = (owned(&config.sps), owned(&config.pps));
+        assert_eq!(avc::record(&sps, &pps), Ok(record));
+        assert_eq!(avc::record(&[], &pps), Err(CodecError::Field("empty parameter set list")));
+        assert_eq!(avc::record(&sps, &[]), Err(CodecError::Field("empty parameter set list")));
+        assert_eq!(avc::record(&[vec![0x67, 100]], &pps), Err(CodecError::Truncated));
+        assert_eq!(avc::record(&vec![sps[0].clone(); 32], &pps), Err(CodecError::TooMany));
+        let long = [vec![0x68; 1 << 16]];
+        assert_eq!(avc::record(&sps, &long), Err(CodecError::Field("parameter set length")));
+        assert_eq!(avc::pps_id(&pps[0]), Some(0));
+    }
+    for (text, _) in HEVC {
+        let record = hex(text);
+        let config = HevcConfig::parse(&record).expect("valid");
+        let [vps, sps, pps] = [0, 1, 2].map(|index: usize| owned(&[config.parameter_sets[index].nal]));
+        assert_eq!(hevc::record(&vps, &sps, &pps), Ok(record));
+        assert_eq!(hevc::record(&[], &sps, &pps), Err(CodecError::Field("empty parameter set list")));
+        assert_eq!(hevc::record(&vps, &sps[..0], &pps), Err(CodecError::Field("empty parameter set list")));
+        assert_eq!(hevc::record(&vps, &[sps[0][..9].to_vec()], &pps), Err(CodecError::Truncated));
+        let many = vec![pps[0].clone(); super::PARAMETER_SETS_MAX - 1];
+        assert_eq!(hevc::record(&vps, &sps, &many), Err(CodecError::TooMany));
+        assert_eq!((hevc::vps_id(&vps[0]), hevc::pps_id(&pps[0])), (Some(0), Some(0)));
+    }
+}
+
+#[test]
+fn recovery_points_are_found_behind_other_messages() {
+    let table: [(&[u8], bool); 7] = [
+        // Type 6, one byte: count 0, exact match, not a broken link.
+        (&[6, 6, 1, 0xc4, 0x80], true),
+        (&[6, 1, 2, 9, 9, 6, 1, 0xc4, 0x80], true),
+        // A type of 255 + 1 before it.
+        (&[6, 255, 1, 0, 6, 1, 0xc4, 0x80], true),
+        // Count 1.
+        (&[6, 6, 1, 0x4c, 0x80], false),
+        (&[6, 5, 200, 0, 0x80], false),
+        (&[6, 255, 255, 255], false),
+        (&[6], false),
+    ];
+    for (sei, expected) in table {
+        assert_eq!(avc::is_recovery_point(sei), expected, "{sei:?}");
     }
 }
 
