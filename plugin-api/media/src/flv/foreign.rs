@@ -1,4 +1,4 @@
-//! Names of FLV codecs that Satcast does not support, so that an error can name the codec to change in the encoder.
+//! Names of codecs that Satcast does not support, so that an error can name the codec to change in the encoder.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::Kind;
 
-/// The codec of a tag that [`super::demux`] skips.
+/// The codec of a tag that [`super::demux`] skips, or of a stream that [`crate::ts::Demuxer`] skips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForeignCodec {
     /// Kind of its track.
@@ -22,6 +22,8 @@ enum Id {
     Number(u8),
     /// The FourCC of an Enhanced RTMP tag.
     FourCc([u8; 4]),
+    /// The common name, for transport streams: there a codec has no number of its own.
+    Name(&'static str),
 }
 
 impl ForeignCodec {
@@ -40,6 +42,11 @@ impl ForeignCodec {
             (number != supported && body.len() > 1).then_some(Id::Number(number))?
         };
         Some(Self { kind, id })
+    }
+
+    /// A codec by its common name.
+    pub(crate) fn named(kind: Kind, name: &'static str) -> Self {
+        Self { kind, id: Id::Name(name) }
     }
 }
 
@@ -79,6 +86,7 @@ impl fmt::Display for ForeignCodec {
             (_, Id::FourCc([b'a', b'c', b'-', b'3'])) => "AC-3",
             (_, Id::FourCc([b'e', b'c', b'-', b'3'])) => "E-AC-3",
             (_, Id::FourCc([b'f', b'L', b'a', b'C'])) => "FLAC",
+            (_, Id::Name(name)) => name,
             (_, Id::Number(number)) => return write!(f, "number {number} of FLV"),
             // The publisher chose the bytes: escaping keeps control characters away from terminals.
             (_, Id::FourCc(fourcc)) => return write!(f, "{}", fourcc.escape_ascii()),

@@ -4,13 +4,15 @@
 
 use std::path::PathBuf;
 
-use crate::common::{Random, programme, run};
+use crate::common::{MS, Random, programme, run};
 use bytes::Bytes;
 use satcast_media::fmp4::{
     AUDIO_TRACK_ID, Sample, TrackConfig, TrackRun, VIDEO_TRACK_ID, init_segment, media_segment,
 };
 use satcast_media::fuzz;
 use satcast_media::rtmp::amf0::{Value, encode_all};
+use satcast_media::ts::{Muxer, PACKET_BYTES};
+use satcast_media::{Codec, Kind, Packet};
 
 /// Mutations of each corpus file.
 const MUTATIONS: usize = 200;
@@ -51,6 +53,66 @@ fn fragmented(composed: bool) -> Vec<u8> {
     [&init[..], &segment, &segment].concat()
 }
 
+/// The first byte of a transport stream: blocks of 185 bytes, which cut every packet.
+const TS_STEP: u8 = 23;
+
+/// A codec configuration of x265.
+const HEVC: &[u8] =
+    b"\x01\x01\x60\0\0\0\x90\0\0\0\0\0\x5d\xf0\0\xfc\xfd\xf8\xf8\0\0\x0f\x03\xa0\0\x01\0\x18\x40\x01\
+      \x0c\x01\xff\xff\x01\x60\0\0\x03\0\x90\0\0\x03\0\0\x03\0\x5d\x95\x98\x09\xa1\0\x01\0\x2b\x42\x01\
+      \x01\x01\x60\0\0\x03\0\x90\0\0\x03\0\0\x03\0\x5d\xa0\x02\x80\x80\x2d\x16\x59\x59\xa4\x93\x2b\xc0\
+      \x5a\x02\0\0\x03\0\x02\0\0\x03\0\x3c\x10\xa2\0\x01\0\x07\x44\x01\xc1\x72\xb4\x62\x40";
+
+/// Frames of 40 ms of a video and an audio track.
+fn transport_stream(tracks: [(Codec, &'static [u8]); 2]) -> Vec<u8> {
+    let mut muxer = Muxer::default();
+    let mut bytes = vec![TS_STEP];
+    for (codec, record) in tracks {
+        let config = Packet::configuration(codec, Bytes::from_static(record));
+        muxer.push(&config, &mut bytes).expect("a configuration");
+    }
+    for (frame, (codec, _)) in (0..12u8).flat_map(|frame| tracks.map(|track| (frame, track))) {
+        let is_video = codec.kind() == Kind::Video;
+        let keyframe = is_video && frame % 6 == 0;
+        let mut payload = vec![frame | 1; if keyframe { 400 } else { 40 }];
+        payload[0] = match (codec, keyframe) {
+            (Codec::Hevc, true) => 38,
+            (Codec::Hevc, false) => 2,
+            (Codec::H264, true) => 0x65,
+            (Codec::H264, false) => 0x41,
+            _ => 0xfc,
+        };
+        if is_video {
+            payload = [&(payload.len() as u32).to_be_bytes()[..], &payload].concat();
+        }
+        let time = i64::from(frame) * 40 * MS;
+        muxer.push(&Packet::media(codec, keyframe, time, time, payload.into()), &mut bytes).expect("a frame");
+    }
+    bytes
+}
+
+/// AAC in LATM, which the service only reads: tables, and PES packets of two frames of 75 bytes.
+fn latm_stream() -> Vec<u8> {
+    let packet = |pid: u16, counter: u8, payload: &[u8]| {
+        let [high, low] = pid.to_be_bytes();
+        let mut packet = vec![0x47, 0x40 | high, low, 0x10 | counter];
+        packet.extend_from_slice(payload);
+        packet.resize(PACKET_BYTES, 0xff);
+        packet
+    };
+    let pat = b"\0\0\xb0\x0d\0\x01\xc1\0\0\0\x01\xf0\0\x2a\xb1\x04\xb2";
+    let pmt = b"\0\x02\xb0\x12\0\x01\xc1\0\0\xe1\x01\xf0\0\x11\xe1\x01\xf0\0\x9c\x37\xf5\x07";
+    let mut pes = b"\0\0\x01\xc0\0\xb2\x84\x80\x05\x21\0\x01\0\x01".to_vec();
+    for head in [&b"\x20\0\x11\x90\x1f\xe2\x58"[..], b"\xa5\x80"] {
+        pes.extend_from_slice(b"\x56\xe0\x52");
+        pes.extend_from_slice(head);
+        pes.resize(pes.len() + 82 - head.len(), 0);
+    }
+    let tables = [packet(0, 0, pat), packet(0x1000, 0, pmt)].concat();
+    let frames = (0..4).flat_map(|counter| packet(0x101, counter, &pes));
+    [TS_STEP].into_iter().chain(tables).chain(frames).collect()
+}
+
 /// Name and bytes of the seeds of a target.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut random = Random::new(0xc0_4b05);
@@ -80,6 +142,12 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             b"\x01\x95\x01Opus\x00abc".to_vec(),
         ],
         "read" => vec![fragmented(false), fragmented(true)],
+        "ts" => vec![
+            transport_stream([fuzz::RECORDS[0], fuzz::RECORDS[2]]),
+            transport_stream([fuzz::RECORDS[1], fuzz::RECORDS[4]]),
+            transport_stream([(Codec::Hevc, HEVC), fuzz::RECORDS[2]]),
+            latm_stream(),
+        ],
         "segmenter" => vec![packet_steps(2000, 60), packet_steps(3000, 180), packet_steps(1500, 1)],
         _ => vec![
             b"\x01\x64\x00\x28\xff\xe1\x00\x08\x67\x64\x00\x28\xac\xd9\x40\x78\x01\x00\x02\x68\xeb".to_vec(),

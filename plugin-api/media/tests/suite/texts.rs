@@ -1,5 +1,6 @@
 //! The error texts of this crate, as operators and driver authors read them. No other test repeats them.
 
+use satcast_media::Codec;
 use satcast_media::codec::CodecError;
 use satcast_media::flv::FlvError;
 use satcast_media::fmp4::Fmp4Error;
@@ -9,6 +10,7 @@ use satcast_media::rtmp::amf0::Amf0Error;
 use satcast_media::rtmp::chunk::ChunkError;
 use satcast_media::rtmp::handshake::HandshakeError;
 use satcast_media::rtmp::message::MessageError;
+use satcast_media::ts::{MuxError, TsError};
 
 fn check<const COUNT: usize>(errors: [(&dyn std::fmt::Display, &str); COUNT]) {
     for (error, text) in errors {
@@ -109,5 +111,38 @@ fn rtmp_texts() {
         ),
         (&RtmpError::NotPublishing, "not publishing; wait for the Publishing event before sending"),
         (&RtmpError::Failed, "session already failed; close the connection"),
+    ]);
+}
+
+#[test]
+fn transport_stream_texts() {
+    check([
+        (
+            &TsError::NoSync,
+            "the bytes are no MPEG transport stream with packets of 188 bytes; choose MPEG-TS in the encoder",
+        ),
+        (&TsError::TimestampRange, "timestamps of the transport stream jump too far; restart the encoder"),
+        (
+            &MuxError::Codec(Codec::Av1),
+            "av1 has no place in MPEG-TS; choose H.264 or HEVC with AAC or Opus in the encoder",
+        ),
+        (
+            &MuxError::Record(CodecError::Truncated),
+            "track cannot be sent in MPEG-TS: codec configuration record is cut off; the encoder must send a \
+             valid configuration record",
+        ),
+        (
+            &MuxError::Unsupported("x"),
+            "track cannot be sent in MPEG-TS: x; choose another setting in the encoder",
+        ),
+        (
+            &MuxError::NoConfiguration(Codec::H264),
+            "h264 has no codec configuration yet; send the configuration before the media",
+        ),
+        (&MuxError::AccessUnit, "access unit is cut off; the encoder must send whole access units"),
+        (
+            &MuxError::TooLong(9),
+            "packet of 9 bytes is too long for MPEG-TS; lower the bitrate in the encoder",
+        ),
     ]);
 }

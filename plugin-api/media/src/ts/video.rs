@@ -1,0 +1,227 @@
+//! Video PES packets: an access unit each, as a byte stream (annex B).
+
+use bytes::Bytes;
+
+use super::limits::PARAMETER_SET_BYTES_MAX;
+use super::sink::{Sink, Times};
+use crate::codec::nal::{annex_b, push_prefixed};
+use crate::codec::{CodecError, PARAMETER_SETS_MAX, avc, hevc};
+use crate::rtmp::limits::CONFIG_BYTES_MAX;
+use crate::{Codec, Packet};
+
+/// Memory for longer prefixes: a start code of three bytes becomes a length of four.
+const SPARE_BYTES: usize = 64;
+
+/// Kinds of parameter sets, in the order of a codec configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Set {
+    Vps,
+    Sps,
+    Pps,
+}
+
+const SETS: [Set; 3] = [Set::Vps, Set::Sps, Set::Pps];
+
+/// What a NAL unit is for this reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nal {
+    Set(Set),
+    Delimiter,
+    /// A slice of a frame at which decoding can start.
+    Key,
+    /// Supplemental information of H.264, which can say that decoding can start here.
+    Information,
+    Other,
+}
+
+fn kind(codec: Codec, nal: &[u8]) -> Nal {
+    if codec == Codec::Hevc {
+        return match hevc::nal_type(nal) {
+            hevc::NAL_VPS => Nal::Set(Set::Vps),
+            hevc::NAL_SPS => Nal::Set(Set::Sps),
+            hevc::NAL_PPS => Nal::Set(Set::Pps),
+            hevc::NAL_DELIMITER => Nal::Delimiter,
+            other if hevc::NAL_RANDOM_ACCESS.contains(&other) => Nal::Key,
+            _ => Nal::Other,
+        };
+    }
+    match avc::nal_type(nal) {
+        avc::NAL_SPS => Nal::Set(Set::Sps),
+        avc::NAL_PPS => Nal::Set(Set::Pps),
+        avc::NAL_DELIMITER => Nal::Delimiter,
+        avc::NAL_IDR => Nal::Key,
+        avc::NAL_SEI => Nal::Information,
+        _ => Nal::Other,
+    }
+}
+
+/// An access unit with length prefixes, and what was taken out of it.
+#[derive(Debug)]
+struct Unit<'a> {
+    payload: Vec<u8>,
+    sets: Vec<(Set, &'a [u8])>,
+    keyframe: bool,
+}
+
+impl<'a> Unit<'a> {
+    fn read(codec: Codec, bytes: &'a [u8]) -> Self {
+        let payload = Vec::with_capacity(bytes.len() + SPARE_BYTES);
+        let mut unit = Unit { payload, sets: Vec::new(), keyframe: false };
+        let mut has_sps = false;
+        let mut recovers = false;
+        for nal in annex_b(bytes) {
+            let kind = kind(codec, nal);
+            match kind {
+                Nal::Set(set) => {
+                    has_sps |= set == Set::Sps;
+                    if unit.sets.len() < PARAMETER_SETS_MAX && nal.len() <= PARAMETER_SET_BYTES_MAX {
+                        unit.sets.push((set, nal));
+                    }
+                }
+                Nal::Delimiter => {}
+                Nal::Key | Nal::Information | Nal::Other => {
+                    unit.keyframe |= kind == Nal::Key;
+                    recovers |= kind == Nal::Information && avc::is_recovery_point(nal);
+                    push_prefixed(&mut unit.payload, nal);
+                }
+            }
+        }
+        // Open GOPs of H.264: parameter sets in front say that a decoder may start here.
+        unit.keyframe |= has_sps && recovers;
+        unit
+    }
+}
+
+/// The parameter sets that the stream has sent.
+#[derive(Debug, Default)]
+struct ParameterSets {
+    lists: [Vec<Vec<u8>>; 3],
+}
+
+impl ParameterSets {
+    /// Takes the sets of an access unit, and returns whether something changed. Sets with a sequence parameter set
+    /// replace those of their kind; others replace the one with their number.
+    fn take(&mut self, codec: Codec, found: &[(Set, &[u8])]) -> bool {
+        let has_sps = found.iter().any(|(set, _)| *set == Set::Sps);
+        let mut changed = false;
+        for (set, list) in SETS.into_iter().zip(&mut self.lists) {
+            let mut fresh: Vec<&[u8]> = Vec::new();
+            for (_, nal) in found.iter().filter(|(other, _)| *other == set) {
+                if !fresh.contains(nal) {
+                    fresh.push(*nal);
+                }
+            }
+            if fresh.is_empty() || *list == fresh {
+                continue;
+            }
+            if has_sps {
+                *list = fresh.into_iter().map(<[u8]>::to_vec).collect();
+                changed = true;
+            } else {
+                changed |= fresh.into_iter().fold(false, |changed, nal| put(codec, set, list, nal) | changed);
+            }
+        }
+        changed
+    }
+
+    fn record(&self, codec: Codec) -> Result<Vec<u8>, CodecError> {
+        let [vps, sps, pps] = &self.lists;
+        if codec == Codec::Hevc { hevc::record(vps, sps, pps) } else { avc::record(sps, pps) }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.lists.iter().flatten().map(Vec::len).sum()
+    }
+}
+
+/// Puts a set in place of the one with its number, or behind the others; returns whether something changed.
+fn put(codec: Codec, set: Set, list: &mut Vec<Vec<u8>>, nal: &[u8]) -> bool {
+    let id = |nal: &[u8]| match (codec, set) {
+        (Codec::Hevc, Set::Vps) => hevc::vps_id(nal),
+        (Codec::Hevc, _) => hevc::pps_id(nal),
+        _ => avc::pps_id(nal),
+    };
+    let number = id(nal);
+    match list.iter().position(|old| id(old) == number) {
+        Some(at) if list[at] == nal => false,
+        Some(at) => {
+            list[at] = nal.to_vec();
+            true
+        }
+        None => {
+            let has_room = list.len() < PARAMETER_SETS_MAX;
+            if has_room {
+                list.push(nal.to_vec());
+            }
+            has_room
+        }
+    }
+}
+
+/// Reads the PES packets of a video stream.
+#[derive(Debug)]
+pub(super) struct VideoReader {
+    codec: Codec,
+    sets: ParameterSets,
+    /// The newest codec configuration.
+    record: Option<Bytes>,
+    /// It was not given yet.
+    is_new: bool,
+    /// Nothing is given before the next keyframe.
+    is_waiting: bool,
+    /// Frames before the next one are missing.
+    is_cut: bool,
+}
+
+impl VideoReader {
+    pub(super) fn new(codec: Codec) -> Self {
+        let sets = ParameterSets::default();
+        VideoReader { codec, sets, record: None, is_new: false, is_waiting: true, is_cut: false }
+    }
+
+    pub(super) fn lost(&mut self) {
+        self.is_waiting = true;
+        self.is_cut = true;
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.sets.held_bytes()
+    }
+
+    /// Reads the payload of a PES packet. Without times its frame is lost.
+    pub(super) fn read(&mut self, times: Option<Times>, payload: &[u8], sink: &mut Sink<'_>) {
+        let unit = Unit::read(self.codec, payload);
+        if self.sets.take(self.codec, &unit.sets) {
+            self.renew();
+        }
+        if unit.payload.is_empty() {
+            return;
+        }
+        let starts = unit.keyframe && self.record.is_some();
+        let Some(times) = times.filter(|_| starts || !self.is_waiting) else {
+            sink.stats.frames_dropped += 1;
+            return self.lost();
+        };
+        self.is_waiting = false;
+        if std::mem::take(&mut self.is_new)
+            && let Some(record) = &self.record
+        {
+            sink.packets.push(Packet::configuration(self.codec, record.clone()));
+        }
+        let discontinuity = std::mem::take(&mut self.is_cut);
+        let payload = Bytes::from(unit.payload);
+        let packet = Packet::media(self.codec, unit.keyframe, times.dts_ns, times.pts_ns, payload);
+        sink.packets.push(Packet { discontinuity, ..packet });
+    }
+
+    /// Makes the codec configuration again. Sets that give none leave the one before.
+    fn renew(&mut self) {
+        let record = self.sets.record(self.codec).ok().filter(|record| record.len() <= CONFIG_BYTES_MAX);
+        let Some(record) = record.filter(|record| self.record.as_ref().is_none_or(|last| last != record))
+        else {
+            return;
+        };
+        self.record = Some(Bytes::from(record));
+        self.is_new = true;
+    }
+}
