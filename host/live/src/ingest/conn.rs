@@ -240,9 +240,9 @@ impl<A: Admission> Connection<A> {
     }
 
     async fn relay_packets(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
-        if let Some(pace) = self.shared.pace {
-            self.wire.unwatch(pace.wait())?;
-        }
+        // Without a read wait the socket is watched all the time.
+        let mut paced =
+            self.shared.pace.map(|pace| (Instant::now() + self.shared.limits.prompt, pace.wait()));
         let mut intake = Intake::default();
         let mut usable = Usable::default();
         let held = std::mem::take(&mut self.events);
@@ -268,6 +268,9 @@ impl<A: Admission> Connection<A> {
             }
             self.wire.flush()?;
             intake.check_end()?;
+            if let Some((_, wait)) = paced.take_if(|(from, _)| Instant::now() >= *from) {
+                self.wire.unwatch(wait)?;
+            }
             let due = self.next_read();
             let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());
             let look_at = usable.decided_at().map_or(silence_ends, |at| at.min(silence_ends));

@@ -33,6 +33,9 @@ pub const PROXY_HEADERS_MAX: usize = 256;
 pub const SETUP_BYTES_MAX: u64 = 256 * 1024;
 /// Time for the database and the live sessions to decide on a publish request.
 pub const ADMISSION_TIMEOUT_MS: u64 = 5_000;
+/// A new encoder is read as bytes arrive for this long, whatever the wait between reads is. Its tracks and its first GOP reach the
+/// destinations at once, and most destinations connect within it.
+pub const PROMPT_MS: u64 = 2_000;
 /// Time without a media packet after which a publisher is disconnected.
 pub const IDLE_TIMEOUT_MS: u64 = 30_000;
 /// Time for an encoder to read a reply.
@@ -58,6 +61,7 @@ pub(crate) struct Limits {
     pub(crate) proxy_header: Duration,
     pub(crate) setup_bytes_max: u64,
     pub(crate) admission: Duration,
+    pub(crate) prompt: Duration,
     pub(crate) idle: Duration,
     pub(crate) write: Duration,
     pub(crate) reply_bytes_max: usize,
@@ -77,6 +81,7 @@ impl Default for Limits {
             proxy_header: Duration::from_millis(PROXY_HEADER_TIMEOUT_MS),
             setup_bytes_max: SETUP_BYTES_MAX,
             admission: Duration::from_millis(ADMISSION_TIMEOUT_MS),
+            prompt: Duration::from_millis(PROMPT_MS),
             idle: Duration::from_millis(IDLE_TIMEOUT_MS),
             write: Duration::from_millis(WRITE_TIMEOUT_MS),
             reply_bytes_max: REPLY_BYTES_MAX,

@@ -46,6 +46,36 @@ async fn packets_between_two_reads_arrive_in_one_push() {
 }
 
 #[tokio::test]
+async fn a_new_encoder_is_read_at_once_and_then_with_the_wait() {
+    const WAIT_MS: u64 = 1_000;
+    let prompt = Duration::from_secs(60);
+    let mut service = Service::start(WAIT_MS, |limits| limits.prompt = prompt).await;
+    let mut encoder = Encoder::publishing(&service).await;
+    let started = Instant::now();
+    // With the wait each of them would take about a second.
+    for millis in 0..5 {
+        encoder.send(&[audio(millis, 100)]).await;
+        assert_eq!(service.packets(1).await, (vec![audio(millis, 100)], 1));
+    }
+    assert!(started.elapsed() < 3 * Duration::from_millis(WAIT_MS), "{:?}", started.elapsed());
+
+    let prompt = Duration::from_millis(20);
+    let mut service = Service::start(WAIT_MS, |limits| limits.prompt = prompt).await;
+    let mut encoder = Encoder::publishing(&service).await;
+    sleep(prompt).await;
+    // The read of the first one ends the prompt time. The second one is read at a time of the grid.
+    for millis in 0..2 {
+        encoder.send(&[audio(millis, 100)]).await;
+        service.packets(1).await;
+    }
+    for millis in 2..12 {
+        encoder.send(&[audio(millis, 100)]).await;
+        sleep(Duration::from_millis(3)).await;
+    }
+    assert_eq!(service.packets(10).await.1, 1, "one push");
+}
+
+#[tokio::test]
 async fn without_a_read_wait_packets_arrive_at_once() {
     let mut service = Service::quick().await;
     let mut encoder = Encoder::publishing(&service).await;
