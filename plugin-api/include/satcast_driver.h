@@ -19,8 +19,8 @@
  *
  * Thread marks begin the description of each function. `[control]`: the host calls it on the one control thread of the driver, never two
  * at once; a call that does not return in time makes the host abandon the driver. `[pump]`: the host calls it on the one thread that
- * wakes the driver. `[any]`: from any thread, from several at once. The text after the mark says when in the life of the driver or of
- * the destination it may be called.
+ * wakes the driver, which may be a thread of the driver itself (`SatcastPump`). `[any]`: from any thread, from several at once. The
+ * text after the mark says when in the life of the driver or of the destination it may be called.
  */
 
 #ifndef SATCAST_DRIVER_H
@@ -71,6 +71,11 @@
 #define SATCAST_EXT_WORKING "satcast.working/1"
 
 /**
+ * Host extension, since minor version 7: a driver makes the calls of its pump thread itself, see `SatcastPump`.
+ */
+#define SATCAST_EXT_PUMP "satcast.pump/1"
+
+/**
  * Driver extension: recordings that outlive their sessions, see `SatcastRecordings`.
  */
 #define SATCAST_EXT_RECORDINGS "satcast.recordings/1"
@@ -115,7 +120,7 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 6
+#define SATCAST_ABI_MINOR 7
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
@@ -1110,6 +1115,31 @@ typedef struct SatcastWait {
 } SatcastWait;
 
 /**
+ * `SATCAST_EXT_PUMP`, since minor version 7: for drivers with a thread that waits for descriptors. The driver makes the calls that are
+ * marked `[pump]` there, so media wakes one thread and not two. Optional: without `take` the host has a pump thread.
+ */
+typedef struct SatcastPump {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` From `init` on. The driver makes the calls from now on. Returns an eventfd that the driver owns and closes; or -1, and
+     * the host goes on making the calls. The host adds to the eventfd when calls are due. It need not be read where
+     * edge-triggered epoll watches it: each addition is an event.
+     */
+    int32_t (*take)(void *ctx);
+    /**
+     * `[any]`, one thread at a time, between `take` and `give_back`. Makes all calls that are due, before it returns.
+     */
+    void (*run)(void *ctx);
+    /**
+     * `[any]` After `take`, before `deinit` returns. The host makes the calls again, on its pump thread.
+     */
+    void (*give_back)(void *ctx);
+} SatcastPump;
+
+/**
  * Callback for the outcome of a request.
  */
 typedef struct SatcastDone {
@@ -1485,6 +1515,11 @@ SATCAST_ASSERT(offsetof(SatcastWait, wait_any) == 8, "SatcastWait.wait_any");
 SATCAST_ASSERT(sizeof(SatcastWorking) == 16, "SatcastWorking");
 SATCAST_ASSERT(offsetof(SatcastWorking, size) == 0, "SatcastWorking.size");
 SATCAST_ASSERT(offsetof(SatcastWorking, working) == 8, "SatcastWorking.working");
+SATCAST_ASSERT(sizeof(SatcastPump) == 32, "SatcastPump");
+SATCAST_ASSERT(offsetof(SatcastPump, size) == 0, "SatcastPump.size");
+SATCAST_ASSERT(offsetof(SatcastPump, take) == 8, "SatcastPump.take");
+SATCAST_ASSERT(offsetof(SatcastPump, run) == 16, "SatcastPump.run");
+SATCAST_ASSERT(offsetof(SatcastPump, give_back) == 24, "SatcastPump.give_back");
 SATCAST_ASSERT(sizeof(SatcastAssets) == 32, "SatcastAssets");
 SATCAST_ASSERT(offsetof(SatcastAssets, size) == 0, "SatcastAssets.size");
 SATCAST_ASSERT(offsetof(SatcastAssets, publish) == 8, "SatcastAssets.publish");

@@ -55,6 +55,7 @@ fn in_rust() -> String {
         SatcastSettings { size, json }
         SatcastWait { size, wait_any }
         SatcastWorking { size, working }
+        SatcastPump { size, take, run, give_back }
         SatcastAssets { size, publish, retract, playback }
         SatcastAsset {
             size, name, content_type, max_age_secs, audience, body, source, flags, hold_back_ms, next_sequence, next_part,

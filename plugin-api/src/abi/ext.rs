@@ -16,6 +16,8 @@ pub const EXT_SETTINGS: &str = "satcast.settings/1";
 pub const EXT_WAIT: &str = "satcast.wait/1";
 /// Host extension, since minor version 5: the destination that a thread works for, see `SatcastWorking`.
 pub const EXT_WORKING: &str = "satcast.working/1";
+/// Host extension, since minor version 7: a driver makes the calls of its pump thread itself, see `SatcastPump`.
+pub const EXT_PUMP: &str = "satcast.pump/1";
 
 /// Most queues of one `SatcastWait.wait_any`.
 pub const WAIT_MEDIA_MAX: usize = 1024;
@@ -254,6 +256,23 @@ pub struct SatcastWait {
             timeout_ms: u32,
         ) -> isize,
     >,
+}
+
+/// `SATCAST_EXT_PUMP`, since minor version 7: for drivers with a thread that waits for descriptors. The driver makes the calls that are
+/// marked `[pump]` there, so media wakes one thread and not two. Optional: without `take` the host has a pump thread.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastPump {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// `[any]` From `init` on. The driver makes the calls from now on. Returns an eventfd that the driver owns and closes; or -1, and
+    /// the host goes on making the calls. The host adds to the eventfd when calls are due. It need not be read where
+    /// edge-triggered epoll watches it: each addition is an event.
+    pub take: Option<unsafe extern "C" fn(ctx: *mut c_void) -> i32>,
+    /// `[any]`, one thread at a time, between `take` and `give_back`. Makes all calls that are due, before it returns.
+    pub run: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
+    /// `[any]` After `take`, before `deinit` returns. The host makes the calls again, on its pump thread.
+    pub give_back: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
 }
 
 /// Bytes in memory or elsewhere, with the function that releases them.

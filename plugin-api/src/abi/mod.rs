@@ -16,8 +16,8 @@
 //!
 //! Thread marks begin the description of each function. `[control]`: the host calls it on the one control thread of the driver, never two
 //! at once; a call that does not return in time makes the host abandon the driver. `[pump]`: the host calls it on the one thread that
-//! wakes the driver. `[any]`: from any thread, from several at once. The text after the mark says when in the life of the driver or of
-//! the destination it may be called.
+//! wakes the driver, which may be a thread of the driver itself (`SatcastPump`). `[any]`: from any thread, from several at once. The
+//! text after the mark says when in the life of the driver or of the destination it may be called.
 
 mod driver;
 mod ext;
@@ -40,7 +40,7 @@ pub const MAGIC: u64 = 0x0154_5341_4354_4153;
 /// Drivers of another major version are refused.
 pub const ABI_MAJOR: u32 = 1;
 /// Grows with every appended field or extension; never a reason to refuse.
-pub const ABI_MINOR: u32 = 6;
+pub const ABI_MINOR: u32 = 7;
 /// The one symbol a driver library exports, of type `SatcastDriverEntry`.
 pub const ENTRY_SYMBOL: &str = "satcast_driver_entry";
 

@@ -72,6 +72,8 @@ pub(crate) mod log;
 mod media;
 #[allow(unsafe_code)] // Calls the host's table.
 mod net;
+#[allow(unsafe_code)] // Calls the host's table.
+pub(crate) mod pump;
 #[allow(unsafe_code)] // Answers the host.
 mod recordings;
 mod time;

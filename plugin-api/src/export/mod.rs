@@ -27,6 +27,7 @@ use crate::abi::{
 };
 use crate::driver::hostref::HostRef;
 use crate::driver::log::{self, Bridge, CURRENT_DEST};
+use crate::driver::pump::Pump;
 use crate::driver::{Config, Ctx, Driver, DynDestination, Media, Reconfigured};
 use crate::manifest::Manifest;
 use crate::wire::report;
@@ -242,6 +243,9 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
             return Err(Error::internal(
                 "a driver already runs in this image of its library; restart the service",
             ));
+        }
+        if let Some(pump) = Pump::take(&host) {
+            runtime.spawn(pump.run());
         }
         *loaded = Some(Arc::new(Loaded { driver, host, runtime, openings: Arc::default() }));
         Ok(())

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::assets::{playback, publish, retract};
 use super::crash::WORKING;
 use super::http::HTTP_HOST;
+use super::pump::PUMP;
 use super::recordings::{RECORDINGS_HOST, VAULT};
 use super::services::{Context, with};
 use super::wait::wait_any;
@@ -39,6 +40,7 @@ pub(super) unsafe extern "C" fn get_extension(_: *mut c_void, name: SatcastStr) 
         abi::EXT_SETTINGS => (&raw const SETTINGS).cast(),
         abi::EXT_WAIT => (&raw const WAIT).cast(),
         abi::EXT_WORKING => (&raw const WORKING).cast(),
+        abi::EXT_PUMP => (&raw const PUMP).cast(),
         abi::EXT_ASSETS => (&raw const ASSETS).cast(),
         abi::EXT_RECORDINGS_HOST => (&raw const RECORDINGS_HOST).cast(),
         abi::EXT_VAULT => (&raw const VAULT).cast(),

@@ -21,6 +21,8 @@ mod http;
 #[allow(unsafe_code)] // Hands out reference-counted packets.
 mod lease;
 mod listing;
+#[allow(unsafe_code)] // Functions a driver calls.
+mod pump;
 #[allow(unsafe_code)] // Calls the driver's table; functions a driver calls.
 mod recordings;
 #[allow(unsafe_code)] // Functions a driver calls.
@@ -115,6 +117,15 @@ pub trait Services: Send + Sync + 'static {
     fn stopped(&self, dest: u64, outcome: Result<(), Error>);
     /// Begins a checked connection, with `dest` 0 for the driver itself; calls `done` exactly once.
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected);
+    /// From now on the driver calls [`Services::run_pump`], on a thread of its own, when the eventfd is added to. `None`: the host goes
+    /// on waking the driver itself.
+    fn take_pump(&self) -> Option<OwnedFd> {
+        None
+    }
+    /// Wakes the driver and makes its other callbacks, as far as they are due, on this thread.
+    fn run_pump(&self) {}
+    /// The host wakes the driver itself again.
+    fn give_back_pump(&self) {}
     /// The driver's own folder; created if it is missing.
     fn data_dir(&self) -> Result<PathBuf, Error>;
     /// The operator's settings for the driver: a JSON object, valid by the manifest's schema.

@@ -1,16 +1,22 @@
-//! The expendable thread that wakes a driver and runs its callbacks, and the wake-ups for it.
+//! The expendable thread that wakes a driver and runs its callbacks, and the wake-ups for it. A driver may take this work over: its
+//! own thread then wakes for media without another thread in between.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::future::poll_fn;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{self, Poll};
 use std::thread;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::event::{EventfdFlags, eventfd};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::DriverWaker;
 
-/// The pump thread of one driver: runs its wakers and other foreign code, off the threads that take media in.
+/// The pump of one driver: its wakers and other foreign code, which run off the threads that take media in. They run on the pump
+/// thread, or on a thread of the driver that has taken the pump.
 pub(crate) struct Pump {
     shared: Arc<PumpShared>,
 }
@@ -24,8 +30,11 @@ struct PumpShared {
 struct PumpState {
     wakers: Vec<DriverWaker>,
     calls: Vec<Box<dyn FnOnce() + Send>>,
+    /// The thread that runs them waits for more.
     sleeping: bool,
     ended: bool,
+    /// The driver has taken the pump. Its thread waits for this eventfd, and the pump thread only for the end.
+    bell: Option<Arc<File>>,
 }
 
 impl Pump {
@@ -49,15 +58,43 @@ impl Pump {
         self.add(|state| state.calls.push(Box::new(call)));
     }
 
+    /// Gives the pump to the driver, with an eventfd that is added to when [`Pump::run_due`] has something to run. `None` when the
+    /// system has no free descriptor.
+    pub(crate) fn give_away(&self) -> Option<OwnedFd> {
+        let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?);
+        let drivers = bell.try_clone().ok()?;
+        let mut state = self.shared.state.lock();
+        state.bell = Some(Arc::new(bell));
+        state.sleeping = true;
+        self.shared.wake(state);
+        Some(drivers.into())
+    }
+
+    /// The driver no longer runs anything: the pump thread does again.
+    pub(crate) fn take_back(&self) {
+        self.shared.state.lock().bell = None;
+        self.shared.filled.notify_one();
+    }
+
+    /// Runs everything that is due, on this thread, for a driver that has taken the pump.
+    pub(crate) fn run_due(&self) {
+        let (wakers, calls) = {
+            let mut state = self.shared.state.lock();
+            if state.bell.is_none() {
+                return;
+            }
+            state.sleeping = true;
+            let next = Vec::with_capacity(state.wakers.len());
+            (std::mem::replace(&mut state.wakers, next), std::mem::take(&mut state.calls))
+        };
+        wakers.into_iter().for_each(DriverWaker::wake);
+        calls.into_iter().for_each(|call| call());
+    }
+
     fn add(&self, add: impl FnOnce(&mut PumpState)) {
         let mut state = self.shared.state.lock();
         add(&mut state);
-        // A notification is a system call even when the thread is not sleeping.
-        if state.sleeping && !state.is_empty() {
-            state.sleeping = false;
-            drop(state);
-            self.shared.filled.notify_one();
-        }
+        self.shared.wake(state);
     }
 }
 
@@ -75,13 +112,32 @@ impl Drop for Pump {
 }
 
 impl PumpShared {
+    /// Wakes the thread that runs what is due, if it sleeps and there is something. A notification is a system call even when the
+    /// thread is not sleeping.
+    fn wake(&self, mut state: MutexGuard<'_, PumpState>) {
+        if !state.sleeping || state.is_empty() {
+            return;
+        }
+        state.sleeping = false;
+        let bell = state.bell.clone();
+        drop(state);
+        match bell {
+            Some(bell) => ring(&bell),
+            None => {
+                self.filled.notify_one();
+            }
+        }
+    }
+
     fn run(&self) {
         let (mut wakers, mut calls) = (Vec::new(), Vec::new());
         loop {
             {
                 let mut state = self.state.lock();
-                while state.is_empty() && !state.ended {
-                    state.sleeping = true;
+                while (state.is_empty() || state.bell.is_some()) && !state.ended {
+                    if state.bell.is_none() {
+                        state.sleeping = true;
+                    }
                     self.filled.wait(&mut state);
                 }
                 state.sleeping = false;
@@ -97,10 +153,21 @@ impl PumpShared {
     }
 }
 
-/// Wakes a driver that waits for media on its pump thread, once for all media that a thread took in at one time.
+/// Adds to an eventfd.
+fn ring(mut bell: &File) {
+    match bell.write(&1_u64.to_ne_bytes()) {
+        Ok(_) => {}
+        // The count is full: the driver has not read it since 2^64 rings, and has an event.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => tracing::error!(%error, "cannot wake a driver"),
+    }
+}
+
+/// Wakes a driver that waits for media, once for all media that a thread took in at one time.
 ///
-/// A wake-up costs two thread switches, to the pump and to the driver. On a thread that runs [`gather_wakeups`], a
-/// task at the end of the runtime's queue gives the wake-ups of all ready tasks to the pumps together.
+/// A wake-up costs a thread switch to the driver, and one more to the pump thread of a driver that has not taken its pump. On a
+/// thread that runs [`gather_wakeups`], a task at the end of the runtime's queue gives the wake-ups of all ready tasks to the pumps
+/// together.
 #[derive(Clone)]
 pub struct Waker {
     pump: Arc<Pump>,
@@ -190,6 +257,7 @@ impl Waker {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
@@ -234,6 +302,70 @@ mod tests {
             assert_eq!(held(), Some(0));
         });
         assert_eq!(received(&woken, 6), [0, 1, 2, 3, 4, 5]);
+    }
+
+    /// Rings of the bell since the last call.
+    fn rings(bell: &mut File) -> u64 {
+        let mut count = [0; 8];
+        match bell.read(&mut count) {
+            Ok(_) => u64::from_ne_bytes(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn a_driver_with_the_pump_is_rung_once_and_runs_what_is_due_on_its_own_thread() {
+        let (sender, woken) = channel();
+        let pump = Pump::start("test").unwrap();
+        let mut bell = File::from(pump.give_away().unwrap());
+        pump.run_due();
+        assert_eq!(rings(&mut bell), 0, "nothing is due");
+        for round in 0..2 {
+            pump.wake([numbered_waker(&sender, round)]);
+            pump.wake([numbered_waker(&sender, round + 10)]);
+            assert_eq!(rings(&mut bell), 1, "the second wake-up finds the driver awake");
+            assert!(woken.try_recv().is_err(), "the pump thread leaves it to the driver");
+            pump.run_due();
+            assert_eq!(woken.try_iter().collect::<Vec<_>>(), [round, round + 10]);
+        }
+        let named = sender.clone();
+        pump.run(move || {
+            assert_eq!(thread::current().name(), Some("p:test"));
+            named.send(7).unwrap();
+        });
+        pump.take_back();
+        assert_eq!(received(&woken, 1), [7], "the pump thread runs what the driver has left");
+        pump.run_due();
+        pump.wake([numbered_waker(&sender, 8)]);
+        assert_eq!(received(&woken, 1), [8]);
+        assert_eq!(rings(&mut bell), 1, "that of the call");
+    }
+
+    #[test]
+    fn wakeups_before_and_after_the_driver_has_the_pump_are_not_lost() {
+        let (sender, woken) = channel();
+        for round in 0..200 {
+            let pump = Arc::new(Pump::start("test").unwrap());
+            let adding = {
+                let (pump, sender) = (pump.clone(), sender.clone());
+                thread::spawn(move || {
+                    for _ in 0..20 {
+                        pump.wake([numbered_waker(&sender, round)]);
+                    }
+                })
+            };
+            let bell = pump.give_away().unwrap();
+            pump.run_due();
+            adding.join().unwrap();
+            drop(bell);
+            // With the last handle of the pump its thread runs the rest, also while the driver has it.
+            if round % 2 == 0 {
+                pump.take_back();
+            }
+            drop(pump);
+            assert_eq!(received(&woken, 20), [round; 20]);
+        }
     }
 
     #[test]

@@ -440,6 +440,22 @@ impl Services for DriverServices {
         });
     }
 
+    fn take_pump(&self) -> Option<OwnedFd> {
+        self.pump.upgrade()?.give_away()
+    }
+
+    fn run_pump(&self) {
+        if let Some(pump) = self.pump.upgrade() {
+            pump.run_due();
+        }
+    }
+
+    fn give_back_pump(&self) {
+        if let Some(pump) = self.pump.upgrade() {
+            pump.take_back();
+        }
+    }
+
     fn data_dir(&self) -> Result<PathBuf, Error> {
         std::fs::create_dir_all(&self.data_dir).map(|()| self.data_dir.clone()).map_err(|error| {
             Error::internal(format!("cannot make the folder of driver {}: {error}", self.driver))
