@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use satcast_plugin_api::Packet;
-use satcast_plugin_api::host::MediaSource as _;
+use satcast_plugin_api::host::{DriverWaker, MediaSource as _, Recv};
 
 use super::group::Configs;
 use super::queue::*;
@@ -170,6 +170,24 @@ fn the_first_group_may_be_longer_than_the_limits() {
         rig.push(&video(2 * GROUP + n, 10_010, false));
     }
     assert!(rig.dropped() > 0);
+}
+
+#[test]
+fn an_emptied_queue_gives_the_memory_of_its_first_gop_back() {
+    let rig = Rig::new();
+    let mut configs = Configs::default();
+    configs.replace(&video_config(0, b"v"));
+    let group: Vec<_> = (1..=300).map(|n| video(n, n as i64 * 5, n == 1)).collect();
+    rig.queue.begin(&configs, group.iter(), Duration::ZERO);
+    assert!(rig.queue.reserved() > 300);
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(rig.queue.recv(200, &mut taken, DriverWaker::calling(|| ())), Recv::Ready);
+    }
+    assert_eq!((taken.len(), rig.queue.level()), (301, (0, 0)));
+    assert!(rig.queue.reserved() < 2 * PACKETS_KEPT, "{}", rig.queue.reserved());
+    rig.push(&video(301, 1_505, false));
+    assert_eq!(rig.queue.level().0, 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::attempts::{Attempts, Ended, Plan};
 use crate::codec_policy::CodecPolicy;
-use crate::feed::Feed;
+use crate::feed::{Feed, PACKETS_KEPT};
 use crate::link::{self, Link, write_some};
 use crate::login;
 use crate::refusal;
@@ -145,7 +145,8 @@ impl Push {
         let (place, link) = tokio::select! {
             biased;
             () = ctx.stopping() => return Ok(()),
-            established = self.establish(plan.first, ctx) => established?,
+            // Boxed: what a connection needs while it is made, TLS included, is freed before the media flows.
+            established = Box::pin(self.establish(plan.first, ctx)) => established?,
         };
         ended.server = Some(place);
         tracing::debug!(target = %link.target, "publishing");
@@ -280,6 +281,7 @@ impl Forward<'_> {
             self.codec_policy.check(packet.codec, &self.link.session, self.link.target)?;
         }
         self.feed.take(batch);
+        batch.shrink_to(PACKETS_KEPT);
         Ok(())
     }
 

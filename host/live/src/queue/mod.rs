@@ -21,6 +21,9 @@ use super::locks::{AtomicUsize, Mutex, MutexGuard};
 /// Most unreleased bytes of a driver; it gets no more packets until it releases some.
 pub(super) const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Packets whose memory an empty queue keeps: more than one read of an encoder has. The first GOP of a destination has many more.
+pub(super) const PACKETS_KEPT: usize = 32;
+
 /// Limits of a queue without a disk behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
@@ -353,6 +356,7 @@ impl MediaSource for Queue {
         state.bytes -= taken_bytes;
         if state.packets.is_empty() {
             state.burst = Burst::default();
+            state.packets.shrink_to(PACKETS_KEPT);
         }
         self.core.leased_bytes.fetch_add(taken_bytes, Ordering::AcqRel);
         self.core.wake_spiller(state);
@@ -387,6 +391,11 @@ impl Queue {
     pub(crate) fn level(&self) -> (usize, usize) {
         let state = self.lock();
         (state.packets.len(), state.bytes)
+    }
+
+    /// Packets for which memory is reserved.
+    pub(crate) fn reserved(&self) -> usize {
+        self.lock().packets.capacity()
     }
 
     /// Packets in the tail in memory.

@@ -15,6 +15,9 @@ use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
 /// not take stays with the host, which drops to a keyframe. One message may exceed the limit.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
+/// Packets whose memory is kept between batches: those of a usual batch. The first GOP of a connection comes in full ones.
+pub(crate) const PACKETS_KEPT: usize = 16;
+
 /// Sample rate at which every Opus stream is decoded (RFC 6716).
 const OPUS_SAMPLE_RATE: u32 = 48_000;
 
@@ -87,6 +90,9 @@ impl Feed {
             self.flush_held(packet.dts_ns, session)?;
             self.send(&packet, session)?;
             first_end = first_end.or_else(|| Some(session.output().total_bytes()));
+        }
+        if self.batch.is_empty() {
+            self.batch.shrink_to(PACKETS_KEPT);
         }
         Ok(first_end)
     }

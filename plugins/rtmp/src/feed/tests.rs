@@ -156,6 +156,16 @@ fn chunk_output_exceeds_the_limit_by_at_most_one_message() {
 }
 
 #[test]
+fn the_memory_of_a_full_batch_is_given_back() {
+    let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
+    feed.take(&mut (0..64).map(|index| data(Codec::Aac, index, "a")).collect());
+    assert!(feed.batch.capacity() >= 64);
+    pair.send(&mut feed, Vec::new());
+    assert_eq!(pair.got.len(), 64);
+    assert!((1..2 * PACKETS_KEPT).contains(&feed.batch.capacity()), "{}", feed.batch.capacity());
+}
+
+#[test]
 fn packets_that_the_protocol_cannot_carry_are_skipped_and_counted() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     let huge = Bytes::from(vec![0; satcast_media::rtmp::limits::MESSAGE_BYTES_MAX]);

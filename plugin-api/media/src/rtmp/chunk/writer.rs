@@ -12,8 +12,11 @@ use crate::rtmp::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN, MESSAGE_BYTES_MAX};
 /// Chunk payloads up to this many bytes are copied after their header: cheaper than one more output segment.
 const INLINE_BYTES_MAX: usize = 256;
 
-/// Bytes of header memory allocated at a time, for a few hundred messages. Every connection has this much.
-const SCRATCH_BYTES: usize = 4 * 1024;
+/// Bytes of header memory allocated at a time, for some twenty messages. Every connection has this much.
+const SCRATCH_BYTES: usize = 1024;
+
+/// Segments whose memory an empty output keeps: those of a usual batch. The first GOP of a connection has many more.
+const SEGMENTS_KEPT: usize = 32;
 
 /// Last message written on one chunk stream.
 #[derive(Debug, Clone, Copy)]
@@ -210,6 +213,7 @@ impl ChunkOutput {
             left -= front.len();
             self.segments.pop_front();
         }
+        self.segments.shrink_to(SEGMENTS_KEPT);
     }
 
     /// Takes all queued bytes as one block; copies only if there is more than one segment.
@@ -277,6 +281,18 @@ mod tests {
                 output.advance(take);
             }
             assert_eq!((seen.as_slice(), output.len_bytes(), output.total_bytes()), (&b"abcdef"[..], 0, 6));
+        }
+    }
+
+    #[test]
+    fn an_empty_output_gives_the_memory_of_a_burst_back() {
+        let mut output = ChunkOutput::default();
+        for burst in [20 * SEGMENTS_KEPT, SEGMENTS_KEPT] {
+            (0..burst).for_each(|_| output.push(Bytes::from_static(b"a")));
+            output.advance(burst - 1);
+            assert!(output.segments.capacity() >= burst, "not while segments are queued");
+            output.advance(1);
+            assert!((1..2 * SEGMENTS_KEPT).contains(&output.segments.capacity()));
         }
     }
 
