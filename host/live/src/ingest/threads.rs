@@ -2,10 +2,13 @@
 //! thread. On a runtime with several workers, each timer and socket event also wakes a second worker, which finds no work and sleeps
 //! again. With ten small batches a second this was most of the cost of a stream.
 //!
-//! Connections share a thread, so that one wake-up serves all that are due. Drivers are then woken once for all their packets.
+//! Connections share a thread, so that one wake-up serves all that are due. Drivers are then woken once for all their packets. Without
+//! a wait between reads nothing makes connections due at the same time, so a crowded thread rests between its rounds.
 
+use std::cell::Cell;
 use std::io;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +21,13 @@ pub(super) const THREADS_MAX: usize = 8;
 
 /// Connections of a thread before the next thread is used.
 pub(super) const CONNECTIONS_BEFORE_SPREADING: usize = 32;
+
+/// Without a wait between reads, a thread with this many connections looks for new bytes at most once in [`ROUND_MIN`]. Fewer
+/// connections rarely have bytes in the same round, and the rest would only be one more wake-up.
+const CROWD: usize = 16;
+
+/// Least time between two looks of a crowded thread for new bytes. A packet is late by this time at most.
+const ROUND_MIN: Duration = Duration::from_millis(1);
 
 /// Running threads. On drop they end together with their tasks.
 #[derive(Debug)]
@@ -50,14 +60,19 @@ impl Drop for ConnectionSlot {
 }
 
 impl Threads {
-    /// One thread for each core, at most [`THREADS_MAX`].
-    pub(super) fn start() -> io::Result<Self> {
+    /// One thread for each core, at most [`THREADS_MAX`]. `rests`: they rest between rounds while they are crowded.
+    pub(super) fn start(rests: bool) -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Self { threads: Vec::new(), _running: Vec::new() };
         for number in 0..cores.min(THREADS_MAX) {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let connections: Arc<AtomicUsize> = Arc::default();
+            let mut builder = Builder::new_current_thread();
+            if rests {
+                rest_in_crowds(&mut builder, Arc::clone(&connections));
+            }
+            let runtime = builder.enable_all().build()?;
             let (running, ended) = oneshot::channel::<()>();
-            threads.threads.push(Thread::new(runtime.handle().clone()));
+            threads.threads.push(Thread { handle: runtime.handle().clone(), connections });
             threads._running.push(running);
             runtime.spawn(satcast_drivers::gather_wakeups());
             thread::Builder::new().name(format!("ingest-{number}")).spawn(move || {
@@ -80,6 +95,22 @@ impl Threads {
     }
 }
 
+thread_local! {
+    /// When this thread woke up last.
+    static WOKEN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets the thread of a runtime sleep for the rest of [`ROUND_MIN`] before it waits for events, while it has a [`CROWD`].
+fn rest_in_crowds(builder: &mut Builder, connections: Arc<AtomicUsize>) {
+    builder.on_thread_unpark(|| WOKEN.set(Some(Instant::now()))).on_thread_park(move || {
+        let rest = WOKEN.get().map_or(Duration::ZERO, |woken| ROUND_MIN.saturating_sub(woken.elapsed()));
+        if !rest.is_zero() && connections.load(Ordering::Relaxed) >= CROWD {
+            thread::sleep(rest);
+        }
+    });
+}
+
+#[cfg(test)]
 impl Thread {
     fn new(handle: Handle) -> Self {
         Self { handle, connections: Arc::default() }
@@ -119,8 +150,36 @@ mod tests {
     }
 
     #[test]
+    fn a_crowded_thread_takes_what_came_in_a_round_together() {
+        const MESSAGES: usize = 300;
+        let mut builder = Builder::new_current_thread();
+        rest_in_crowds(&mut builder, Arc::new(AtomicUsize::new(CROWD)));
+        let runtime = builder.enable_all().build().unwrap();
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let sending = thread::spawn(move || {
+            for _ in 0..MESSAGES {
+                sender.send(()).unwrap();
+                thread::sleep(ROUND_MIN / 10);
+            }
+        });
+        let started = Instant::now();
+        let (mut taken, mut rounds) = (Vec::new(), 0);
+        runtime.block_on(async {
+            while received.recv_many(&mut taken, MESSAGES).await > 0 {
+                rounds += 1;
+            }
+        });
+        let took = started.elapsed();
+        sending.join().unwrap();
+        assert_eq!(taken.len(), MESSAGES);
+        // A message may come while those of its round are being taken.
+        let most = took.as_millis() / ROUND_MIN.as_millis() + MESSAGES as u128 / 20;
+        assert!(rounds <= most, "{rounds} rounds in {took:?}");
+    }
+
+    #[test]
     fn work_runs_on_the_threads_and_ends_with_them() {
-        let threads = Threads::start().unwrap();
+        let threads = Threads::start(true).unwrap();
         assert!((1..=THREADS_MAX).contains(&threads.threads.len()));
         let driver = Builder::new_current_thread().build().unwrap();
         let (handle, _slot) = threads.slot();
