@@ -241,8 +241,7 @@ impl<A: Admission> Connection<A> {
 
     async fn relay_packets(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
         // Without a read wait the socket is watched all the time.
-        let mut paced =
-            self.shared.pace.map(|pace| (Instant::now() + self.shared.limits.prompt, pace.wait()));
+        let mut paced_from = self.shared.pace.map(|_| Instant::now() + self.shared.limits.prompt);
         let mut intake = Intake::default();
         let mut usable = Usable::default();
         let held = std::mem::take(&mut self.events);
@@ -268,8 +267,8 @@ impl<A: Admission> Connection<A> {
             }
             self.wire.flush()?;
             intake.check_end()?;
-            if let Some((_, wait)) = paced.take_if(|(from, _)| Instant::now() >= *from) {
-                self.wire.unwatch(wait)?;
+            if paced_from.take_if(|from| Instant::now() >= *from).is_some() {
+                self.wire.unwatch()?;
             }
             let due = self.next_read();
             let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());

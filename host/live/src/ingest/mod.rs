@@ -33,6 +33,7 @@ mod keys;
 mod limits;
 mod proxy;
 mod threads;
+mod timer;
 mod tls;
 mod usable;
 mod wire;

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use bytes::{Bytes, BytesMut};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::end::End;
+use super::timer::Timer;
 use super::tls::Tls;
 
 /// Most bytes of one read before the publish is accepted. Later bytes wait in the kernel for the decision.
@@ -56,7 +58,7 @@ enum Socket {
     /// In the runtime's event queue: read as bytes arrive.
     Watched(TcpStream),
     /// Outside the event queue: read on a timer. Non-blocking.
-    Unwatched(std::net::TcpStream, Alarm),
+    Unwatched(std::net::TcpStream, Arc<Timer>),
     /// Lost in the change between both, by a failed system call.
     Lost,
 }
@@ -83,10 +85,10 @@ impl Wire {
         self.admitted = true;
     }
 
-    /// Takes the socket out of the runtime's event queue. From now on it is read on a timer, usually `wait` apart.
-    pub(super) fn unwatch(&mut self, wait: Duration) -> io::Result<()> {
+    /// Takes the socket out of the runtime's event queue. From now on it is read on the timer of this thread.
+    pub(super) fn unwatch(&mut self) -> io::Result<()> {
         if let Socket::Watched(socket) = std::mem::replace(&mut self.socket, Socket::Lost) {
-            self.socket = Socket::Unwatched(socket.into_std()?, Alarm::new(wait));
+            self.socket = Socket::Unwatched(socket.into_std()?, Timer::of_thread()?);
         }
         Ok(())
     }
@@ -101,7 +103,7 @@ impl Wire {
         match &mut self.socket {
             _ if self.more => tokio::task::yield_now().await,
             Socket::Watched(socket) => drop(socket.ready(interest).await?),
-            Socket::Unwatched(_, alarm) => alarm.at(due).await,
+            Socket::Unwatched(_, timer) => timer.at(due).await?,
             Socket::Lost => return Err(io::Error::from(ErrorKind::NotConnected).into()),
         }
         Ok(())
@@ -304,11 +306,6 @@ impl Pace {
         (!wait.is_zero()).then(|| Self { step: (wait / PHASES).max(Duration::from_nanos(1)) })
     }
 
-    /// The usual time between two reads.
-    pub(super) fn wait(self) -> Duration {
-        self.step * PHASES
-    }
-
     /// The next read after `now` on a thread with this many `connections`: after the wait, rounded down to the grid.
     pub(super) fn next(self, now: Duration, connections: usize) -> Duration {
         let phases = phases(connections);
@@ -325,36 +322,6 @@ fn phases(connections: usize) -> u32 {
         0 | 1 => 1,
         2 => 2,
         _ => PHASES,
-    }
-}
-
-/// Timer for waits of equal length, without useless wake-ups of the thread: the timer that is waited for, and the one after it.
-///
-/// The runtime wakes itself through a system call whenever a new timer is earlier than all others. So the timer after the next one is
-/// set while the next one still runs, and is never the earliest.
-struct Alarm {
-    next: Pin<Box<Sleep>>,
-    after: Pin<Box<Sleep>>,
-    wait: Duration,
-}
-
-impl Alarm {
-    /// Deadlines are usually `wait` apart. Other distances work, and cost one more wake-up.
-    fn new(wait: Duration) -> Self {
-        let now = Instant::now();
-        Self { next: Box::pin(sleep_until(now)), after: Box::pin(sleep_until(now)), wait }
-    }
-
-    /// Waits until `due`. Nothing is lost when the future is dropped.
-    async fn at(&mut self, due: Instant) {
-        if self.next.deadline() != due {
-            std::mem::swap(&mut self.next, &mut self.after);
-            if self.next.deadline() != due {
-                self.next.as_mut().reset(due);
-            }
-            self.after.as_mut().reset(due + self.wait);
-        }
-        self.next.as_mut().await;
     }
 }
 
@@ -496,50 +463,5 @@ mod tests {
         assert!(Pace::new(Duration::ZERO).is_none());
         let pace = Pace::new(Duration::from_nanos(1)).unwrap();
         assert!(pace.next(ms(5), MANY) > ms(5));
-    }
-
-    const WAIT: Duration = Duration::from_millis(10);
-    const WAITS: u32 = 30;
-    const TRIES_MAX: usize = 10;
-
-    /// How often the thread goes to sleep in [`WAITS`] waits.
-    async fn parks(mut wait: impl AsyncFnMut(Instant)) -> u64 {
-        let metrics = tokio::runtime::Handle::current().metrics();
-        let (start, before) = (Instant::now(), metrics.worker_park_count(0));
-        for number in 1..=WAITS {
-            let due = start + WAIT * number;
-            wait(due).await;
-            assert!(Instant::now() >= due);
-        }
-        metrics.worker_park_count(0) - before
-    }
-
-    #[tokio::test]
-    async fn a_thread_is_not_woken_for_its_own_timer() {
-        // On a busy machine a wait may end late and shorten the next one. Such an attempt proves nothing.
-        let mut seen = Vec::new();
-        for _ in 0..TRIES_MAX {
-            let simple = parks(async |due| sleep_until(due).await).await;
-            let mut alarm = Alarm::new(WAIT);
-            let alarmed = parks(async |due| alarm.at(due).await).await;
-            seen.push((alarmed, simple));
-            if alarmed + u64::from(WAITS) * 2 / 3 <= simple {
-                return;
-            }
-        }
-        panic!("as many wake-ups as without it: {seen:?}");
-    }
-
-    #[tokio::test]
-    async fn other_distances_and_dropped_waits_keep_their_time() {
-        let mut alarm = Alarm::new(WAIT);
-        let start = Instant::now();
-        for millis in [10, 12, 40, 45, 20] {
-            let due = start + Duration::from_millis(millis);
-            let dropped = tokio::time::timeout(Duration::from_millis(1), alarm.at(due)).await;
-            assert!(dropped.is_err() || Instant::now() >= due);
-            alarm.at(due).await;
-            assert!(Instant::now() >= due && Instant::now() < start + Duration::from_secs(2), "{millis}");
-        }
     }
 }
