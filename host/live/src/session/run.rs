@@ -33,6 +33,9 @@ const SETTLE_WAIT: Duration = Duration::from_secs(3);
 const SETTLE_EARLIER_WAIT: Duration = Duration::from_millis(500);
 /// How often bit rates are sampled.
 const TICK: Duration = Duration::from_secs(1);
+/// The ticks of all sessions fall on a grid of this width, so that one wake-up serves many sessions. Several of them in a second keep
+/// the work of a tick short.
+const TICK_GRID_MS: u64 = 100;
 /// Attempts to record the end before the session is removed.
 const TRIES_MAX: u32 = 5;
 /// Wait between these attempts.
@@ -234,7 +237,7 @@ impl Run {
                 () = self.session.changed.notified() => {}
                 () = self.live.clock.sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
                 () = self.live.clock.sleep_until(tick) => {
-                    tick = self.live.clock.monotonic() + TICK;
+                    tick = tick_after(self.live.clock.monotonic());
                     self.sample_rates();
                     self.look_at_health();
                     if self.reload_due || self.schedule.is_due(self.live.clock.monotonic()) {
@@ -508,6 +511,11 @@ impl Run {
     }
 }
 
+/// The tick after one at the monotonic time `now`: after [`TICK`], rounded down to the grid.
+fn tick_after(now: Duration) -> Duration {
+    Duration::from_millis(millis(now + TICK) / TICK_GRID_MS * TICK_GRID_MS)
+}
+
 /// Converts a wait to wall clock time.
 fn delayed(wait: Wait, now: Duration, wall_now: UnixMillis) -> Delayed {
     let left = i64::try_from(millis(wait.until.saturating_sub(now))).unwrap_or(i64::MAX);
@@ -552,6 +560,20 @@ impl Ending {
             tracing::info!(session = %self.session, reason = %self.reason, "end of session recorded after retries");
         } else {
             tracing::error!(session = %self.session, "cannot record the end of the session; the next start closes it as interrupted");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_sessions_meet_on_a_grid_about_a_second_apart() {
+        let at = Duration::from_millis;
+        for (now, next) in [(0, 1_000), (1, 1_000), (99, 1_000), (100, 1_100), (1_250, 2_200), (2_203, 3_200)]
+        {
+            assert_eq!(tick_after(at(now)), at(next), "{now}");
         }
     }
 }
