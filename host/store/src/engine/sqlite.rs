@@ -28,6 +28,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
 
 /// Opens the file, creates it if it is missing, and migrates the schema: the writing connection, the reading ones.
+///
+/// Connections are not tested before their use: a file cannot go away as a server can, a connection is tested when it is given back,
+/// and each test takes a switch to its thread and back.
 pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, Pool)> {
     let synchronous = match durability {
         Durability::Full => SqliteSynchronous::Full,
@@ -46,6 +49,7 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, P
     let writer = SqlitePoolOptions::new()
         .max_connections(1)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
         .connect_with(options.clone())
         .await
         .map_err(db("open the file"))?;
@@ -54,6 +58,7 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, P
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS_MAX)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
         .connect_lazy_with(options.create_if_missing(false).read_only(true));
     Ok((Pool::Sqlite(writer), Pool::Sqlite(readers)))
 }
