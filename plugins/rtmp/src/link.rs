@@ -27,6 +27,8 @@ use crate::target::Target;
 const WRITE_SLICES_MAX: usize = 256;
 /// Buffer of one read: a server sends a publisher only short messages.
 const READ_BYTES: usize = 4096;
+/// The same once the server has accepted the stream: it then sends acknowledgements and pings of a few bytes.
+const ACCEPTED_READ_BYTES: usize = 512;
 /// How long to wait for the server's reason after a failed write; a closed connection is readable at once.
 const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(100);
 /// Bytes that a server may send at once, beyond the allowed rate.
@@ -40,6 +42,8 @@ pub(crate) struct Link<'a> {
     pub(crate) writer: Writer,
     pub(crate) session: ClientSession,
     pub(crate) input: BytesMut,
+    /// Buffer of the next read.
+    input_size: usize,
     input_bytes: u64,
     since: Instant,
     question: Option<Question>,
@@ -74,6 +78,7 @@ impl<'a> Link<'a> {
             writer,
             session,
             input,
+            input_size: READ_BYTES,
             input_bytes: 0,
             since,
             question: None,
@@ -114,7 +119,6 @@ impl<'a> Link<'a> {
         }
         self.check_input_rate(bytes)?;
         let parsed = self.session.input(self.input.split().freeze());
-        self.input.reserve(READ_BYTES);
         let mut publishing = false;
         // The server's message before the protocol error is the better reason.
         while let Some(event) = self.session.poll_event() {
@@ -130,6 +134,11 @@ impl<'a> Link<'a> {
                 ClientEvent::Acknowledged { bytes } => self.read_bytes = bytes,
             }
         }
+        if publishing {
+            self.input = BytesMut::new();
+            self.input_size = ACCEPTED_READ_BYTES;
+        }
+        self.input.reserve(self.input_size);
         parsed
             .map_err(|error| Error::remote(format!("{} violates the RTMP protocol: {error}", self.target)))?;
         Ok(publishing)
@@ -160,6 +169,7 @@ impl<'a> Link<'a> {
     /// The reason for the close, if the server sent one before writing to it failed.
     async fn last_words(&mut self) -> Option<Error> {
         let by = Instant::now() + LAST_WORDS_WAIT_MAX;
+        self.input.reserve(READ_BYTES);
         let read = timeout_at(by, self.reader.read_buf(&mut self.input)).await;
         let bytes = read.ok()?.ok().filter(|bytes| *bytes > 0)?;
         self.received(Ok(bytes)).err()
