@@ -240,8 +240,9 @@ impl<A: Admission> Connection<A> {
     }
 
     async fn relay_packets(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
-        // Without a read wait the socket is watched all the time.
-        let mut paced_from = self.shared.pace.map(|_| Instant::now() + self.shared.limits.prompt);
+        // Dropped when the wait between reads begins; without such a wait, at the end.
+        let mut prompt = Some(self.slot.read_promptly());
+        let paced_from = self.shared.pace.map(|_| Instant::now() + self.shared.limits.prompt);
         let mut intake = Intake::default();
         let mut usable = Usable::default();
         let held = std::mem::take(&mut self.events);
@@ -267,8 +268,9 @@ impl<A: Admission> Connection<A> {
             }
             self.wire.flush()?;
             intake.check_end()?;
-            if paced_from.take_if(|from| Instant::now() >= *from).is_some() {
+            if prompt.is_some() && paced_from.is_some_and(|from| Instant::now() >= from) {
                 self.wire.unwatch()?;
+                prompt = None;
             }
             let due = self.next_read();
             let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());

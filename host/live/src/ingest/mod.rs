@@ -159,9 +159,8 @@ impl<A: Admission> Listener<A> {
             }),
             None => None,
         };
-        let rests = settings.read_wait.is_zero();
         let threads =
-            Threads::start(rests).map_err(|source| BindError { setting: "rtmp_listen", address, source })?;
+            Threads::start().map_err(|source| BindError { setting: "rtmp_listen", address, source })?;
         let limits = settings.limits;
         let limiter = ConnectionLimiter::new(&limits);
         let shared = Arc::new(Shared {

@@ -2,8 +2,8 @@
 //! thread. On a runtime with several workers, each timer and socket event also wakes a second worker, which finds no work and sleeps
 //! again. With ten small batches a second this was most of the cost of a stream.
 //!
-//! Connections share a thread, so that one wake-up serves all that are due. Drivers are then woken once for all their packets. Without
-//! a wait between reads nothing makes connections due at the same time, so a crowded thread rests between its rounds.
+//! Connections share a thread, so that one wake-up serves all that are due. Drivers are then woken once for all their packets. Nothing
+//! makes connections that are read as bytes arrive due at the same time, so a thread with many of them rests between its rounds.
 
 use std::cell::Cell;
 use std::io;
@@ -22,8 +22,8 @@ pub(super) const THREADS_MAX: usize = 8;
 /// Connections of a thread before the next thread is used.
 pub(super) const CONNECTIONS_BEFORE_SPREADING: usize = 32;
 
-/// Without a wait between reads, a thread with this many connections looks for new bytes at most once in [`ROUND_MIN`]. Fewer
-/// connections rarely have bytes in the same round, and the rest would only be one more wake-up.
+/// A thread with this many connections that are read as bytes arrive looks for bytes at most once in [`ROUND_MIN`]. Fewer of them
+/// rarely have bytes in the same round, and the rest would only be one more wake-up.
 const CROWD: usize = 16;
 
 /// Least time between two looks of a crowded thread for new bytes. A packet is late by this time at most.
@@ -40,39 +40,62 @@ pub(super) struct Threads {
 struct Thread {
     handle: Handle,
     connections: Arc<AtomicUsize>,
+    /// Those that are read as bytes arrive.
+    prompt: Arc<AtomicUsize>,
 }
 
-/// The slot of a connection on its thread; released on drop.
+/// One of several that are counted; no longer counted when it is dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionSlot(Arc<AtomicUsize>);
+pub(super) struct Counted(Arc<AtomicUsize>);
 
-impl ConnectionSlot {
-    /// Connections on this thread now, this one included.
-    pub(super) fn connections(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+impl Counted {
+    fn one_of(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
     }
 }
 
-impl Drop for ConnectionSlot {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
+/// The slot of a connection on its thread; released on drop.
+#[derive(Debug)]
+pub(super) struct ConnectionSlot {
+    connection: Counted,
+    prompt: Arc<AtomicUsize>,
+}
+
+impl ConnectionSlot {
+    /// Connections on this thread now, this one included.
+    pub(super) fn connections(&self) -> usize {
+        self.connection.0.load(Ordering::Relaxed)
+    }
+
+    /// The connection is read as bytes arrive, until the result is dropped.
+    pub(super) fn read_promptly(&self) -> Counted {
+        Counted::one_of(&self.prompt)
+    }
+}
+
 impl Threads {
-    /// One thread for each core, at most [`THREADS_MAX`]. `rests`: they rest between rounds while they are crowded.
-    pub(super) fn start(rests: bool) -> io::Result<Self> {
+    /// One thread for each core, at most [`THREADS_MAX`].
+    pub(super) fn start() -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut threads = Self { threads: Vec::new(), _running: Vec::new() };
         for number in 0..cores.min(THREADS_MAX) {
-            let connections: Arc<AtomicUsize> = Arc::default();
+            let prompt: Arc<AtomicUsize> = Arc::default();
             let mut builder = Builder::new_current_thread();
-            if rests {
-                rest_in_crowds(&mut builder, Arc::clone(&connections));
-            }
+            rest_in_crowds(&mut builder, Arc::clone(&prompt));
             let runtime = builder.enable_all().build()?;
             let (running, ended) = oneshot::channel::<()>();
-            threads.threads.push(Thread { handle: runtime.handle().clone(), connections });
+            threads.threads.push(Thread {
+                handle: runtime.handle().clone(),
+                connections: Arc::default(),
+                prompt,
+            });
             threads._running.push(running);
             runtime.spawn(satcast_drivers::gather_wakeups());
             thread::Builder::new().name(format!("ingest-{number}")).spawn(move || {
@@ -90,8 +113,8 @@ impl Threads {
             thread.connections.load(Ordering::Relaxed).max(CONNECTIONS_BEFORE_SPREADING - 1)
         };
         let thread = self.threads.iter().min_by_key(filled).expect("a thread for each core");
-        thread.connections.fetch_add(1, Ordering::Relaxed);
-        (thread.handle.clone(), ConnectionSlot(Arc::clone(&thread.connections)))
+        let connection = Counted::one_of(&thread.connections);
+        (thread.handle.clone(), ConnectionSlot { connection, prompt: Arc::clone(&thread.prompt) })
     }
 }
 
@@ -101,10 +124,13 @@ thread_local! {
 }
 
 /// Lets the thread of a runtime sleep for the rest of [`ROUND_MIN`] before it waits for events, while it has a [`CROWD`].
-fn rest_in_crowds(builder: &mut Builder, connections: Arc<AtomicUsize>) {
+fn rest_in_crowds(builder: &mut Builder, prompt: Arc<AtomicUsize>) {
     builder.on_thread_unpark(|| WOKEN.set(Some(Instant::now()))).on_thread_park(move || {
+        if prompt.load(Ordering::Relaxed) < CROWD {
+            return;
+        }
         let rest = WOKEN.get().map_or(Duration::ZERO, |woken| ROUND_MIN.saturating_sub(woken.elapsed()));
-        if !rest.is_zero() && connections.load(Ordering::Relaxed) >= CROWD {
+        if !rest.is_zero() {
             thread::sleep(rest);
         }
     });
@@ -113,7 +139,7 @@ fn rest_in_crowds(builder: &mut Builder, connections: Arc<AtomicUsize>) {
 #[cfg(test)]
 impl Thread {
     fn new(handle: Handle) -> Self {
-        Self { handle, connections: Arc::default() }
+        Self { handle, connections: Arc::default(), prompt: Arc::default() }
     }
 }
 
@@ -143,6 +169,11 @@ mod tests {
         assert_eq!(slots[0].connections(), CONNECTIONS_BEFORE_SPREADING);
         slots.extend((0..2 * CONNECTIONS_BEFORE_SPREADING + 3).map(|_| threads.slot().1));
         assert_eq!(names(&threads), ["33", "33", "33"]);
+        assert_eq!(threads.threads[0].prompt.load(Ordering::Relaxed), 0);
+        let prompt = [slots[0].read_promptly(), slots[1].read_promptly()];
+        assert_eq!(threads.threads[0].prompt.load(Ordering::Relaxed), 2);
+        drop(prompt);
+        assert_eq!(threads.threads[0].prompt.load(Ordering::Relaxed), 0);
         slots.drain(..2);
         assert_eq!(names(&threads), ["31", "33", "33"]);
         let (_, slot) = threads.slot();
@@ -179,7 +210,7 @@ mod tests {
 
     #[test]
     fn work_runs_on_the_threads_and_ends_with_them() {
-        let threads = Threads::start(true).unwrap();
+        let threads = Threads::start().unwrap();
         assert!((1..=THREADS_MAX).contains(&threads.threads.len()));
         let driver = Builder::new_current_thread().build().unwrap();
         let (handle, _slot) = threads.slot();
