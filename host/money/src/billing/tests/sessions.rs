@@ -116,7 +116,8 @@ impl Stage {
             self.frames += 1;
             self.publisher.push(&mut vec![video(self.frames * 33, true)]);
             self.rig.clock.advance(Duration::from_secs(1));
-            if let Ok(closed) = tokio::time::timeout(Duration::from_millis(50), self.publisher.closed()).await {
+            if let Ok(closed) = tokio::time::timeout(Duration::from_millis(50), self.publisher.closed()).await
+            {
                 return closed;
             }
         }
