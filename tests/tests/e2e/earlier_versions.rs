@@ -43,8 +43,7 @@ fn get_every_packet(isolation: &str) {
         scene.api.wait_for_destination(&scene.stream, *id, "live", seconds(20));
     }
     encoder.finish(seconds(60));
-    scene.sink.wait_until_left(seconds(20));
-    // All of them received the same bytes as the current one.
+    // All of them received the same bytes as the current one. The session waits for its encoder meanwhile; its figures end with it.
     wait::until_api("the same bytes for all destinations", seconds(5), || {
         let shown: Vec<_> = ids.iter().map(|id| scene.api.destination(&scene.stream, *id)).collect();
         let sent: Vec<u64> = shown.iter().filter_map(|shown| shown["bytesSent"].as_u64()).collect();
@@ -52,5 +51,6 @@ fn get_every_packet(isolation: &str) {
         let same = sent.len() == ids.len() && sent.iter().all(|one| *one == sent[0] && *one > 500_000);
         if same && !lost { Ok(()) } else { Err(format!("{shown:?}")) }
     });
+    scene.sink.wait_until_left(seconds(20));
     scene.service.assert_running();
 }

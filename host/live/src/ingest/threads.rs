@@ -7,14 +7,14 @@
 
 use std::cell::Cell;
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// Most threads on any number of cores: beyond it the network is the limit.
 pub(super) const THREADS_MAX: usize = 8;
