@@ -29,7 +29,7 @@ fn an_archive_added_while_live_begins_with_the_dvr_window() {
     let api = service.api();
     let hosted = Hosted::new(&service, "backfill");
     let stream = &hosted.stream;
-    let mut encoder = Publish::of(&source).faster(2).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
     let shown = hosted.status_when("a window", seconds(60), |status| {
         status["dvr"]["windowSeconds"].as_i64().is_some_and(|window| window >= WINDOW_SECS)
     });

@@ -143,6 +143,8 @@ impl Cache {
                 let (cache, slot) = (self.clone(), slot.clone());
                 tokio::task::spawn_blocking(move || {
                     cache.keep(&slot, account, permit, read());
+                    // Before the waiting requests go on, so that the file leaves with its asset.
+                    drop(slot);
                     drop(sender);
                 });
                 done

@@ -16,6 +16,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::timer::Timer;
+
 /// Most threads on any number of cores: beyond it the network is the limit.
 pub(super) const THREADS_MAX: usize = 8;
 
@@ -99,8 +101,11 @@ impl Threads {
             threads._running.push(running);
             runtime.spawn(satcast_drivers::gather_wakeups());
             thread::Builder::new().name(format!("ingest-{number}")).spawn(move || {
-                // Nothing is sent: the dropped sender ends the thread.
-                let _ = runtime.block_on(ended);
+                // Nothing is sent: the dropped sender ends the thread. Without a descriptor for the timer, connections say so.
+                let _ = runtime.block_on(async {
+                    let _timer = Timer::of_thread();
+                    ended.await
+                });
             })?;
         }
         Ok(threads)
