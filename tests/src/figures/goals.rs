@@ -66,9 +66,9 @@ pub fn figure(name: &str) -> Option<Figure> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// Reached by this value and less.
-    AtMost(f64),
+    Most(f64),
     /// Reached by this value and more.
-    AtLeast(f64),
+    Least(f64),
 }
 
 impl Bound {
@@ -76,8 +76,8 @@ impl Bound {
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
         match self {
-            Self::AtMost(most) => value <= most,
-            Self::AtLeast(least) => value >= least,
+            Self::Most(most) => value <= most,
+            Self::Least(least) => value >= least,
         }
     }
 }
@@ -98,8 +98,8 @@ pub struct Goal {
 impl Display for Goal {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         let (word, value) = match self.bound {
-            Bound::AtMost(value) => ("at most", value),
-            Bound::AtLeast(value) => ("at least", value),
+            Bound::Most(value) => ("at most", value),
+            Bound::Least(value) => ("at least", value),
         };
         write!(formatter, "{word} {}", number(value))?;
         self.peer.map_or(Ok(()), |peer| write!(formatter, " of {peer}"))
@@ -107,15 +107,15 @@ impl Display for Goal {
 }
 
 const fn most(row: &'static str, figure: &'static str, value: f64) -> Goal {
-    Goal { row, figure, bound: Bound::AtMost(value), peer: None }
+    Goal { row, figure, bound: Bound::Most(value), peer: None }
 }
 
 const fn most_of(row: &'static str, figure: &'static str, peer: &'static str, value: f64) -> Goal {
-    Goal { row, figure, bound: Bound::AtMost(value), peer: Some(peer) }
+    Goal { row, figure, bound: Bound::Most(value), peer: Some(peer) }
 }
 
 const fn least_of(row: &'static str, figure: &'static str, peer: &'static str, value: f64) -> Goal {
-    Goal { row, figure, bound: Bound::AtLeast(value), peer: Some(peer) }
+    Goal { row, figure, bound: Bound::Least(value), peer: Some(peer) }
 }
 
 const NGINX_RTMP: &str = "nginx-rtmp";
@@ -169,7 +169,7 @@ mod tests {
     fn goals_have_known_figures_and_each_stands_once() {
         for (index, goal) in GOALS.iter().enumerate() {
             let figure = figure(goal.figure).unwrap();
-            assert_eq!(figure.more_is_better, matches!(goal.bound, Bound::AtLeast(_)), "{goal:?}");
+            assert_eq!(figure.more_is_better, matches!(goal.bound, Bound::Least(_)), "{goal:?}");
             let same =
                 |other: &Goal| (other.row, other.figure, other.peer) == (goal.row, goal.figure, goal.peer);
             assert_eq!(GOALS.iter().position(same), Some(index), "{goal:?}");
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_bound_is_reached_by_its_own_value() {
-        assert!(Bound::AtMost(0.6).holds(0.6) && !Bound::AtMost(0.6).holds(0.61));
-        assert!(Bound::AtLeast(0.9).holds(0.9) && !Bound::AtLeast(0.9).holds(0.89));
+        assert!(Bound::Most(0.6).holds(0.6) && !Bound::Most(0.6).holds(0.61));
+        assert!(Bound::Least(0.9).holds(0.9) && !Bound::Least(0.9).holds(0.89));
     }
 
     #[test]

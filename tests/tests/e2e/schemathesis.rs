@@ -85,7 +85,7 @@ fn soak_schemathesis_finds_no_answer_that_the_document_does_not_promise() {
     command.args(["run", "--no-color", "--continue-on-failure"]).args(["--url", &service.base()]);
     command.args(["--seed", &seed.to_string(), "--max-examples", &examples.to_string()]).arg(document());
     let mut process = Process::start("schemathesis", command, &work.path().join("schemathesis.log"));
-    let limit = if is_long { seconds(3_600) } else { seconds(280) };
+    let limit = if is_long { seconds(3_600) } else { seconds(560) };
     let status = process.wait(limit);
     assert!(status.success(), "schemathesis with seed {seed} ended with {status}:\n{}", process.log());
     service.assert_running();
