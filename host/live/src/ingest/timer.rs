@@ -165,7 +165,7 @@ mod tests {
             let dropped = timeout(Duration::from_millis(1), timer.at(due)).await;
             assert!(dropped.is_err() || Instant::now() >= due);
             timer.at(due).await.unwrap();
-            assert!(Instant::now() >= due && Instant::now() < start + Duration::from_secs(2), "{millis}");
+            assert!(Instant::now() >= due, "{millis}");
         }
     }
 

@@ -65,12 +65,12 @@ impl Viewer {
         let context = RequestContext::of(request);
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
         let refused = ApiError::invalid_public_key;
+        let hash = key_hash(key.expose());
         let known = match api_key_kind(key.expose()) {
-            Some(KeyKind::Public) => app.known.find(&app.store, &app.clock, key_hash(key.expose())).await?,
-            // A permanent key has no destination.
+            Some(KeyKind::Public) => app.known.find(&app.store, &app.clock, hash).await?,
             Some(KeyKind::Permanent) | None => None,
         };
-        let known = known.ok_or_else(|| count_invalid(app, &context, refused()))?;
+        let Some(known) = known else { return Err(refuse(app, &context, &key, hash).await?) };
         context.count(app.limits.status.hit(known.key, app.clock.monotonic()))?;
         if !known.destination.enabled {
             return Err(refused());
@@ -78,6 +78,24 @@ impl Viewer {
         app.key_uses.note(&app.store, known.key, app.clock.now());
         Ok(Self { known, key })
     }
+}
+
+/// The answer to a key that opens no destination. A valid one, as that of a disabled account, counts as a key: viewers who poll
+/// with it must not use up what their network has for invalid keys.
+async fn refuse(
+    app: &App,
+    context: &RequestContext,
+    key: &Redacted<String>,
+    hash: [u8; 32],
+) -> std::result::Result<ApiError, ApiError> {
+    let refused = ApiError::invalid_public_key();
+    let valid = match api_key_kind(key.expose()) {
+        Some(_) => app.store.key_by_hash(&hash).await?,
+        None => None,
+    };
+    let Some(valid) = valid else { return Ok(count_invalid(app, context, refused)) };
+    context.count(app.limits.status.hit(valid.id, app.clock.monotonic()))?;
+    Ok(refused)
 }
 
 key_extractor!(Viewer);

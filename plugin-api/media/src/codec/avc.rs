@@ -57,7 +57,7 @@ impl<'a> AvcConfig<'a> {
     }
 }
 
-/// NAL unit types (ISO/IEC 14496-10, table 7-1): a slice of an IDR picture, supplemental information, sequence and
+/// NAL unit types (ISO/IEC 14496-10, table 7-1): a slice of an IDR frame, supplemental information, sequence and
 /// picture parameter set, access unit delimiter.
 pub(crate) const NAL_IDR: u8 = 5;
 pub(crate) const NAL_SEI: u8 = 6;
@@ -120,7 +120,7 @@ pub(crate) fn pps_id(pps: &[u8]) -> Option<u32> {
 }
 
 /// Whether supplemental information says that decoding can start at this access unit without later ones (annex
-/// D.1.8): encoders with open GOPs have such access units in place of IDR pictures.
+/// D.1.8): encoders with open GOPs have such access units in place of IDR frames.
 pub(crate) fn is_recovery_point(sei: &[u8]) -> bool {
     recovery_frames(sei) == Ok(0)
 }

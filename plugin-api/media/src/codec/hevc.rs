@@ -9,7 +9,7 @@ pub const NAL_SPS: u8 = 33;
 pub(crate) const NAL_VPS: u8 = 32;
 pub(crate) const NAL_PPS: u8 = 34;
 pub(crate) const NAL_DELIMITER: u8 = 35;
-/// Types of pictures at which decoding can start: BLA, IDR and CRA. Their slices have no other types.
+/// Types of frames at which decoding can start: BLA, IDR and CRA. Their slices have no other types.
 pub(crate) const NAL_RANDOM_ACCESS: std::ops::RangeInclusive<u8> = 16..=21;
 
 /// Type of a NAL unit.
@@ -168,7 +168,7 @@ struct Head {
     chroma: u32,
     /// Sub-layers after the first, 0 to 7.
     sub_layers: u32,
-    /// Sub-layers are nested: a decoder can change between them at any picture.
+    /// Sub-layers are nested: a decoder can change between them at any frame.
     nested: bool,
 }
 

@@ -48,16 +48,15 @@ async fn packets_between_two_reads_arrive_in_one_push() {
 #[tokio::test]
 async fn a_new_encoder_is_read_at_once_and_then_with_the_wait() {
     const WAIT_MS: u64 = 1_000;
+    /// Beyond the patience of the test.
+    const NEVER_MS: u64 = 600_000;
     let prompt = Duration::from_secs(60);
-    let mut service = Service::start(WAIT_MS, |limits| limits.prompt = prompt).await;
+    let mut service = Service::start(NEVER_MS, |limits| limits.prompt = prompt).await;
     let mut encoder = Encoder::publishing(&service).await;
-    let started = Instant::now();
-    // With the wait each of them would take about a second.
     for millis in 0..5 {
         encoder.send(&[audio(millis, 100)]).await;
         assert_eq!(service.packets(1).await, (vec![audio(millis, 100)], 1));
     }
-    assert!(started.elapsed() < 3 * Duration::from_millis(WAIT_MS), "{:?}", started.elapsed());
 
     let prompt = Duration::from_millis(20);
     let mut service = Service::start(WAIT_MS, |limits| limits.prompt = prompt).await;

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::{Answer, Rig};
 use crate::api::status::BUILT_FOR;
+use crate::auth;
 use satcast_core::ids::{DestinationId, EndReason, HOUR_MS, Sats, StreamId};
-use satcast_core::secret::{KeyKind, new_session_id};
+use satcast_core::secret::{KeyKind, new_api_key, new_session_id};
 use satcast_drivers::published::Opening;
 use satcast_live::{Publisher, SessionState};
 use satcast_store::{Actor, Bandwidth, Scopes};
@@ -218,6 +219,20 @@ async fn an_offline_stream_shows_the_current_hour() {
     assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_000_000));
     rig.app.clock.advance(Duration::from_secs(2));
     assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_003_600));
+}
+
+#[tokio::test]
+async fn a_valid_key_without_a_destination_takes_nothing_from_its_network() {
+    let rig = Rig::new().await;
+    let hosted = rig.hosted().await;
+    let permanent = rig.key(rig.account, KeyKind::Permanent, Scopes::NONE, None).await;
+    for _ in 0..auth::RATE_INVALID_KEYS.max {
+        assert_eq!(rig.status(&permanent).await.status, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(rig.status(&permanent).await.status, StatusCode::TOO_MANY_REQUESTS, "its own limit");
+    let unknown = new_api_key(KeyKind::Public);
+    assert_eq!(rig.status(unknown.expose()).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(rig.status(&hosted.key).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
