@@ -51,7 +51,9 @@ pub(in crate::api) fn first_fault(
 ) -> Option<String> {
     let mut root = Map::new();
     root.insert("allOf".to_owned(), json!([plain(schema, unknown)]));
-    root.insert("components".to_owned(), plain(&document["components"], unknown));
+    let mut schemas = Map::new();
+    collect(schema, document, unknown, &mut schemas);
+    root.insert("components".to_owned(), json!({"schemas": schemas}));
     let validator =
         jsonschema::draft202012::options().should_validate_formats(false).build(&Value::Object(root));
     match validator {
@@ -60,6 +62,24 @@ pub(in crate::api) fn first_fault(
             .next()
             .map(|error| format!("{} at {}", error, error.instance_path())),
         Err(error) => Some(format!("the schema is invalid: {error}")),
+    }
+}
+
+/// The schemas of the document that `schema` refers to, directly or not. Preparing all of them for each answer would be most of the
+/// cost of the tests.
+fn collect(schema: &Value, document: &Value, unknown: Unknown, schemas: &mut Map<String, Value>) {
+    match schema {
+        Value::Object(fields) => {
+            let name = fields.get("$ref").and_then(|path| path.as_str()?.strip_prefix("#/components/schemas/"));
+            if let Some(name) = name.filter(|name| !schemas.contains_key(*name)) {
+                let referred = &document["components"]["schemas"][name];
+                schemas.insert(name.to_owned(), plain(referred, unknown));
+                collect(referred, document, unknown, schemas);
+            }
+            fields.values().for_each(|value| collect(value, document, unknown, schemas));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, document, unknown, schemas)),
+        _ => {}
     }
 }
 
