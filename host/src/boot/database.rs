@@ -5,7 +5,7 @@ use crate::data_dir::{self, DataDirLock};
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
 use satcast_core::secret::{Vault, VaultError};
-use satcast_store::{Address, Inspector, OpenOptions, Owner, Store};
+use satcast_store::{Address, Inspector, OpenOptions, Owner, Sharing, Store};
 
 /// The lock that keeps a second service from a database.
 pub(super) enum DatabaseLock {
@@ -17,7 +17,7 @@ impl DatabaseLock {
     pub(super) async fn take(address: &Address) -> Result<Self, BootError> {
         Ok(match address {
             Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
-            Address::Server(server) => Self::Server(Owner::take(server).await?),
+            Address::Server(server) => Self::Server(Owner::take(server, Sharing::Alone).await?),
         })
     }
 
