@@ -36,6 +36,20 @@ pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Time for a destination to flush and end.
 const STOP_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How long before the end of its lease a node ends its sessions: nothing is forwarded after it.
+pub const LEASE_MARGIN: Duration = STOP_DEADLINE.saturating_add(Duration::from_secs(1));
+
+/// Which encoders may publish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admits {
+    #[default]
+    All,
+    /// The node drains: only encoders that return to a session of this node.
+    Returning,
+    /// The node has no lease.
+    Nobody,
+}
+
 /// Times of `[ingest]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -59,6 +73,7 @@ pub(super) struct Inner {
     /// Time for a destination to flush and end.
     pub(super) stop_deadline: Duration,
     pub(super) gate: Arc<dyn Gate>,
+    pub(super) admits: Mutex<Admits>,
     pub(super) sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
     /// Streams whose encoders are refused after a stop.
     pub(super) cooldowns: Mutex<HashMap<StreamId, Cooldown>>,
@@ -110,6 +125,7 @@ impl Live {
             settings,
             stop_deadline: STOP_DEADLINE,
             gate,
+            admits: Mutex::default(),
             sessions: Mutex::default(),
             cooldowns: Mutex::default(),
             next_number: AtomicU64::new(1),
@@ -284,12 +300,25 @@ impl Live {
         }
     }
 
-    /// Ends all sessions; waits at most [`SHUTDOWN_WAIT`].
+    /// Which encoders may publish.
+    pub fn admits(&self) -> Admits {
+        *self.inner.admits.lock()
+    }
+
+    /// Changes which encoders may publish from now on. Running sessions go on.
+    pub fn admit(&self, admits: Admits) {
+        *self.inner.admits.lock() = admits;
+    }
+
+    /// Ends all sessions because the service shuts down; waits at most [`SHUTDOWN_WAIT`].
     pub async fn shut_down(&self) {
+        self.end_all(EndReason::Shutdown).await;
+    }
+
+    /// Ends all sessions, also before their first media; waits at most [`SHUTDOWN_WAIT`].
+    pub async fn end_all(&self, reason: EndReason) {
         let sessions = self.all();
-        let ends = sessions
-            .iter()
-            .map(|session| session.command(|done| Command::Stop { reason: EndReason::Shutdown, done }));
+        let ends = sessions.iter().map(|session| session.command(|done| Command::Stop { reason, done }));
         let all = futures_util::future::join_all(ends);
         if tokio::time::timeout(SHUTDOWN_WAIT, all).await.is_err() {
             tracing::error!("some sessions did not end in time; the next start records their end");
