@@ -17,6 +17,7 @@
 mod backfill;
 mod backoff;
 mod codes;
+mod commands;
 mod destination;
 mod entry;
 mod group;

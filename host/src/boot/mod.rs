@@ -235,6 +235,7 @@ impl Host {
         let hours = tokio::spawn(self.app.billing.clone().keep_hours(charging.clone().cancelled_owned()));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         let node = self.node.map(|node| tokio::spawn(node.keep(self.live.clone())));
+        let commands = node.is_some().then(|| tokio::spawn(self.live.clone().keep_commands()));
         let wallets = tokio::spawn(self.app.wallets.clone().run(all.clone().cancelled_owned()));
         let archive = archive::Keeping::begin(&self.app.archive);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(all.clone().cancelled_owned()));
@@ -280,6 +281,9 @@ impl Host {
             tracing::error!(%error, "some playback was not charged");
         }
         self.app.billing.bill_playback().await;
+        if let Some(commands) = commands {
+            commands.abort();
+        }
         if let Some(node) = node {
             node.abort();
             if let Err(error) = self.store.release_node().await {

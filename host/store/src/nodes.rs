@@ -85,6 +85,8 @@ const TAKE: Sql = timed!(
     WHERE nodes.holder = excluded.holder OR nodes.lease_until_ms <= ",
     " RETURNING epoch"
 );
+/// Its sessions of earlier epochs are lost.
+const FORGET_COMMANDS: &str = "DELETE FROM node_commands WHERE node = $1";
 const RENEW: Sql = timed!(
     "UPDATE nodes SET lease_until_ms = $3 + ",
     " WHERE name = $1 AND epoch = $2 AND lease_until_ms > ",
@@ -127,6 +129,7 @@ impl Store {
             .bind(self.0.vault.seal(&binding(&node.name), node.name.as_bytes()));
         let epoch: Option<i64> = take.fetch_optional(&mut tx).await.map_err(&failed)?;
         let epoch = epoch.ok_or_else(|| StoreError::NodeTaken(node.name.clone()))?;
+        engine::query(FORGET_COMMANDS).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
         tx.commit().await?;
         *self.0.node.write() = Node { name: node.name.clone(), epoch };
         Ok(())

@@ -170,6 +170,23 @@ fn a_killed_node_is_settled_once_and_its_stream_goes_on_at_another_node() {
 }
 
 #[test]
+fn changes_at_one_node_reach_the_session_at_another() {
+    let nodes = Nodes::start();
+    let stream = nodes.api_a.create_stream("far");
+    let mut encoder = nodes.publish(&nodes.a, &stream);
+    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
+    let destination = nodes.api_b.add_destination(&stream, &nodes.sink.url(), "one");
+    let _ = nodes.api_a.wait_for_destination(&stream, destination, "live", seconds(30));
+    let path = format!("/api/streams/{}/destinations/{destination}", stream.id);
+    let _ = nodes.api_b.patch(&path, &json!({ "enabled": false })).ok();
+    let _ = nodes.api_a.wait_for_destination(&stream, destination, "stopped", seconds(30));
+    let _ = nodes.api_b.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    nodes.wait_for_end(&stream, "stopped");
+    assert_eq!(nodes.ends(), ["stopped"]);
+    encoder.cut();
+}
+
+#[test]
 fn a_node_without_its_database_ends_its_sessions_before_its_lease_is_over() {
     let nodes = Nodes::start();
     let stream = nodes.stream("cut off");

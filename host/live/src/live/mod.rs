@@ -24,7 +24,7 @@ use satcast_core::networks::Networks;
 use satcast_core::troubles::{Trouble, Troubles};
 use satcast_drivers::Drivers;
 use satcast_drivers::published::{Opening, Openings};
-use satcast_store::{Store, StoreError, StreamLimits};
+use satcast_store::{CommandTarget, NodeCommand, Store, StoreError, StreamLimits};
 use satcast_usage::{Gate, Unmetered};
 
 /// Longest time that a shutdown waits for sessions to end. It covers the flush of queues and the end of destinations.
@@ -230,24 +230,34 @@ impl Live {
         self.all().iter().filter(|session| session.snapshot().is_some()).count()
     }
 
-    /// Ends the session of a stream, also before its first media, and waits for its end. `false` when there is no session.
+    /// Ends the session of a stream, at any node, also before its first media, and waits for its end. `false` when there
+    /// is no session.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
-        let Some(session) = self.find(stream) else { return false };
+        let Some(session) = self.find(stream) else {
+            return self.command_owners(CommandTarget::Stream(stream), NodeCommand::Stop(reason)).await;
+        };
         session.command(|done| Command::Stop { reason, done }).await
     }
 
-    /// Ends all sessions of an account, also before their first media, and waits for their ends.
+    /// Ends all sessions of an account, at any node, also before their first media, and waits for their ends.
     pub async fn stop_all_of(&self, account: AccountId, reason: EndReason) {
         let sessions = self.all();
         let own = sessions.iter().filter(|session| session.stream.account_id == account);
         let ends = own.map(|session| session.command(|done| Command::Stop { reason, done }));
-        futures_util::future::join_all(ends).await;
+        let elsewhere = self.command_owners(CommandTarget::Account(account), NodeCommand::Stop(reason));
+        tokio::join!(futures_util::future::join_all(ends), elsewhere);
+    }
+
+    /// Has the node of a live session read the stream again, if that is another node.
+    async fn reload_elsewhere(&self, stream: StreamId) {
+        self.command_owners(CommandTarget::Stream(stream), NodeCommand::Reload).await;
     }
 
     /// Reads the destinations of a stream again, and starts and stops those that changed.
     pub async fn destinations_changed(&self, stream: StreamId) {
-        if let Some(session) = self.find(stream) {
-            session.command(|done| Command::Reload { done }).await;
+        match self.find(stream) {
+            Some(session) => drop(session.command(|done| Command::Reload { done }).await),
+            None => self.reload_elsewhere(stream).await,
         }
     }
 
@@ -256,15 +266,16 @@ impl Live {
         // Kept as expired, so that the database is not read again. The reason is never shown.
         let expired = Cooldown { until: self.inner.clock.monotonic(), reason: EndReason::Stopped };
         self.inner.cooldowns.lock().insert(stream, expired);
-        if let Some(session) = self.find(stream) {
-            session.command(|done| Command::Limits { limits, done }).await;
+        match self.find(stream) {
+            Some(session) => drop(session.command(|done| Command::Limits { limits, done }).await),
+            None => self.reload_elsewhere(stream).await,
         }
     }
 
     /// Only `allowed` addresses may publish the stream from now on. Its session ends if the encoder has another address. An encoder
     /// that is away is checked when it returns.
     pub async fn addresses_changed(&self, stream: StreamId, allowed: &Networks) {
-        let Some(session) = self.find(stream) else { return };
+        let Some(session) = self.find(stream) else { return self.reload_elsewhere(stream).await };
         if session.disconnect_unless(allowed) {
             tracing::info!(session = %session.id, "the address of the encoder is no longer allowed; the session ends");
             self.stop(stream, EndReason::KeyRevoked).await;

@@ -7,8 +7,8 @@ use super::*;
 use crate::ledger::check::check;
 use crate::testing::{Intruder, inspector};
 use crate::{
-    ArchiveReport, ArchiveState, Charged, EventType, MinuteCharge, NewNode, NewWebhook, NodeState, Recorded,
-    Slot, Standing,
+    ArchiveReport, ArchiveState, Charged, CommandTarget, EventType, MinuteCharge, NewNode, NewWebhook,
+    NodeCommand, NodeState, Recorded, Slot, Standing,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -275,5 +275,49 @@ async fn recordings_belong_to_the_node_whose_driver_has_them() {
     let at_b = ArchiveReport { file_name: "b.mp4".into(), ..report };
     assert!(matches!(b.record_archive(at_b, &|_| true, NOW).await.unwrap(), Recorded::Taken(_)));
     assert_eq!((names(&rig.store).await, names(&b).await), (vec!["a.mp4".into()], vec!["b.mp4".into()]));
-    assert_eq!(b.archives_of(account, ALL).await.unwrap().len(), 2, "the API shows both");
+    let shown = b.archives_of(account, ALL).await.unwrap();
+    let here: Vec<_> = shown.iter().map(|archive| (archive.node.as_str(), b.has_file_of(archive))).collect();
+    assert_eq!(here, [("b", true), ("a", false)], "every node shows all of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_reaches_the_node_that_has_the_session() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let stream = CommandTarget::Stream(nodes.stream);
+    let give = async |store: &Store, target: CommandTarget<'_>, command: NodeCommand| {
+        store.command_owners(target, command).await.unwrap()
+    };
+    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_none(), "no session");
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    assert!(give(&nodes.a.store, stream, NodeCommand::Reload).await.is_none(), "it has the session itself");
+    let heard = Arc::new(tokio::sync::Notify::new());
+    let listening = {
+        let (store, heard) = (nodes.a.store.clone(), heard.clone());
+        tokio::spawn(async move { store.watch_commands(&heard).await })
+    };
+    let given = give(&nodes.b, stream, NodeCommand::Reload).await.unwrap();
+    let stop = NodeCommand::Stop(EndReason::MaxSats);
+    let also = give(&nodes.b, CommandTarget::Session(&session), stop).await.unwrap();
+    let whole = give(&nodes.b, CommandTarget::Account(nodes.account), stop).await.unwrap();
+    assert!(nodes.b.commands().await.unwrap().is_empty());
+    let taken = nodes.a.store.commands().await.unwrap();
+    let commands: Vec<_> = taken.iter().map(|given| (given.stream, given.command)).collect();
+    assert_eq!(commands, [NodeCommand::Reload, stop, stop].map(|command| (nodes.stream, command)));
+    for (command, given) in taken.iter().zip([given, also, whole]) {
+        assert!(nodes.b.is_waiting(given).await.unwrap());
+        nodes.a.store.command_done(command.id).await.unwrap();
+        assert!(!nodes.b.is_waiting(given).await.unwrap());
+    }
+    // It listens at some time from now on; until then every command is given again.
+    let notified = async {
+        while tokio::time::timeout(Duration::from_millis(50), heard.notified()).await.is_err() {
+            let _ = give(&nodes.b, stream, NodeCommand::Reload).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), notified).await.expect("a notification");
+    listening.abort();
+    nodes.a.store.take_node(&node("a", "first")).await.unwrap();
+    assert!(nodes.a.store.commands().await.unwrap().is_empty(), "the session of the commands is lost");
+    nodes.intruder.end_lease("a").await;
+    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_none(), "its owner is lost");
 }
