@@ -40,6 +40,10 @@ pub const RELOAD_REFUSED: &str = "the running one stays in use";
 pub const SESSION_ENDED: &str = "session ended";
 /// Log: a minute cannot be stored.
 pub const CHARGE_WAITS: &str = "a minute cannot be charged";
+/// Log: a node has lost its lease.
+pub const LEASE_LOST: &str = "the node has lost its lease";
+/// Refusal: another node has the name.
+pub const NODE_TAKEN: &str = "another node runs with the name";
 /// Log: a certificate was replaced by a newer one.
 pub const CERTIFICATE_RENEWED: &str = "certificate was renewed";
 /// Refusal: certificate and key are not of one pair.

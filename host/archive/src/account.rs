@@ -105,6 +105,7 @@ impl Archive {
         archive: &ArchiveRecord,
         remote: bool,
     ) -> Result<(), DeleteError> {
+        self.check_here(archive)?;
         let report = &archive.report;
         // A running retry holds the recording already.
         let _asking = Asking::begin(self, archive.id);
@@ -134,6 +135,14 @@ impl Archive {
                 }
             }
         }
+    }
+
+    /// Whether the driver of this node has the file of a recording.
+    pub(super) fn check_here(&self, archive: &ArchiveRecord) -> Result<(), RecordingsError> {
+        if self.inner.store.has_file_of(archive) {
+            return Ok(());
+        }
+        Err(RecordingsError::Unavailable(format!("node {} has the recording; ask that node", archive.node)))
     }
 
     pub(super) fn asking(&self) -> MutexGuard<'_, HashSet<i64>> {

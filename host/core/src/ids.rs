@@ -129,7 +129,8 @@ pub enum EndReason {
     AccountDisabled,
     /// The service was shut down.
     Shutdown,
-    /// The service crashed; the next start ended the session at its last heartbeat.
+    /// The service crashed, or a node lost its database: the next start or another node ended the session at its last
+    /// heartbeat.
     Interrupted,
     /// An internal error ended the session.
     Error,

@@ -22,6 +22,14 @@ pub(super) const FAILED: &str = "NetStream.Failed";
 /// The stream was ended by the service.
 pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
 
+/// Refusal while another encoder publishes the stream.
+pub(super) const BUSY: &str = "this stream key is already publishing; stop the other encoder first";
+/// Refusal of a node that is being drained.
+pub(super) const DRAINING: &str = "this server is being taken out of service and accepts no new streams; connect again to reach another one";
+/// Refusal of a node that has no lease.
+pub(super) const NO_LEASE: &str =
+    "this server cannot reach its database; connect again in a moment, or to another server";
+
 /// Refusal of media that a destination of the stream sends back to it.
 pub(super) const LOOP: &str =
     "this media comes from this stream itself: a destination sends it back here; delete that destination";
@@ -87,6 +95,15 @@ mod tests {
         assert_eq!(reason_text(EndReason::KeyRevoked), "the stream key was deleted or replaced");
         let disabled = "the account is disabled; ask the operator of the service";
         assert_eq!(reason_text(EndReason::AccountDisabled), disabled);
+        assert_eq!(
+            DRAINING,
+            "this server is being taken out of service and accepts no new streams; connect again to reach another one"
+        );
+        assert_eq!(
+            NO_LEASE,
+            "this server cannot reach its database; connect again in a moment, or to another server"
+        );
+        assert_eq!(BUSY, "this stream key is already publishing; stop the other encoder first");
         assert_eq!(TOOK_OVER, "another encoder took over this stream key");
         assert_eq!(
             wrong_address().reason,

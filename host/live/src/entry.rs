@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::codes;
-use super::live::{Cooldown, Live, needs_cooldown};
+use super::live::{Admits, Cooldown, Live, needs_cooldown};
 use super::session::{Publisher, Refusal, Session, TAKE_OVER_AFTER};
 use super::via::Via;
 use satcast_core::ids::{EndReason, StreamId};
@@ -61,8 +61,8 @@ impl Live {
     /// address, if known.
     ///
     /// # Errors
-    /// Another encoder publishes, the stream is in its cooldown, the account is disabled or may not publish, or the media comes
-    /// from the stream itself.
+    /// Another encoder publishes, here or at another node, the stream is in its cooldown, the account is disabled or may not
+    /// publish, the node takes no streams, or the media comes from the stream itself.
     pub async fn publish_from(
         &self,
         stream: StreamRecord,
@@ -79,6 +79,7 @@ impl Live {
         if via.is_too_long() {
             return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
         }
+        self.refuse_at_this_node(stream.id).await?;
         // One limit for all of them: encoders may replace each other one after the other.
         let silence_until = self.inner.clock.monotonic() + SILENCE_WAIT;
         for _ in 0..OBSTACLES_AWAITED_MAX {
@@ -106,6 +107,25 @@ impl Live {
             codes::DENIED,
             "the previous session of this stream is still ending; try again in a moment",
         ))
+    }
+
+    /// Refuses an encoder that this node does not take, or whose stream is live at another node.
+    async fn refuse_at_this_node(&self, stream: StreamId) -> Result<(), PublishRefused> {
+        match (self.admits(), self.find(stream)) {
+            (Admits::Nobody, _) => return Err(PublishRefused::new(codes::FAILED, codes::NO_LEASE)),
+            (_, Some(_)) => return Ok(()),
+            (Admits::Returning, None) => return Err(PublishRefused::new(codes::FAILED, codes::DRAINING)),
+            (Admits::All, None) => {}
+        }
+        match self.inner.store.is_live_elsewhere(stream).await {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(busy()),
+            Err(error) => {
+                // The beginning of the session checks it again.
+                tracing::error!(%stream, %error, "cannot look for the stream at other nodes");
+                Ok(())
+            }
+        }
     }
 
     /// Adds the encoder to the session of the stream, or to a new one.
@@ -183,8 +203,5 @@ impl Live {
 }
 
 fn busy() -> PublishRefused {
-    PublishRefused::new(
-        codes::BAD_NAME,
-        "this stream key is already publishing; stop the other encoder first",
-    )
+    PublishRefused::new(codes::BAD_NAME, codes::BUSY)
 }

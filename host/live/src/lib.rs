@@ -17,6 +17,7 @@
 mod backfill;
 mod backoff;
 mod codes;
+mod commands;
 mod destination;
 mod entry;
 mod group;
@@ -43,7 +44,7 @@ mod view;
 pub use codes::Closed;
 pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
-pub use live::{HEARTBEAT, Live, SHUTDOWN_WAIT, Settings};
+pub use live::{Admits, HEARTBEAT, LEASE_MARGIN, Live, SHUTDOWN_WAIT, Settings};
 pub use poster::{POSTER_NAME, POSTER_SECS};
 pub use refusals::EncoderRefusal;
 pub use session::Publisher;

@@ -5,19 +5,20 @@ use crate::data_dir::{self, DataDirLock};
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
 use satcast_core::secret::{Vault, VaultError};
-use satcast_store::{Address, Inspector, OpenOptions, Owner, Store};
+use satcast_store::{Address, Inspector, OpenOptions, Owner, Sharing, Store, StoreError};
 
-/// The lock that keeps a second service from a database.
+/// The lock that keeps a second service from a database, unless both are nodes.
 pub(super) enum DatabaseLock {
     File { _held: DataDirLock },
     Server(Owner),
 }
 
 impl DatabaseLock {
-    pub(super) async fn take(address: &Address) -> Result<Self, BootError> {
+    pub(super) async fn take(address: &Address, config: &Config) -> Result<Self, BootError> {
+        let sharing = if config.cluster.node.is_some() { Sharing::Nodes } else { Sharing::Alone };
         Ok(match address {
             Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
-            Address::Server(server) => Self::Server(Owner::take(server).await?),
+            Address::Server(server) => Self::Server(Owner::take(server, sharing).await?),
         })
     }
 
@@ -48,7 +49,8 @@ pub async fn vault(config: &Config) -> Result<Vault, BootError> {
     Ok(data_dir::vault(config)?)
 }
 
-/// Opens the database and closes everything that a crashed process left open.
+/// Opens the database. A service that has it alone closes everything that a crashed process left open; a node does so
+/// when it has its lease.
 pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
     let options = OpenOptions {
         url: config.database_url(),
@@ -57,6 +59,9 @@ pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> 
         low_balance: config.low_balance(),
     };
     let store = satcast_store::open(options).await?;
+    if config.cluster.node.is_some() {
+        return Ok(store);
+    }
     close_interrupted(&store, clock).await?;
     let cut_off = store.release_deliveries().await?;
     if cut_off > 0 {
@@ -68,8 +73,8 @@ pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> 
     Ok(store)
 }
 
-/// Ends sessions without an end. They belong to a crashed process, because this one holds the lock.
-async fn close_interrupted(store: &Store, clock: &Clock) -> Result<(), BootError> {
+/// Ends sessions that a process or node has left without an end.
+pub(super) async fn close_interrupted(store: &Store, clock: &Clock) -> Result<(), StoreError> {
     let interrupted = store.close_interrupted_sessions(clock.now()).await?;
     if !interrupted.is_empty() {
         let sessions = interrupted.len();

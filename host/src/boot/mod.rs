@@ -2,6 +2,7 @@
 
 mod archive;
 mod database;
+mod node;
 mod system;
 mod wallets;
 
@@ -19,6 +20,7 @@ use crate::data_dir::{self, DataDirError, DataDirLock};
 use crate::first_link::{FirstLinkError, first_link};
 pub use database::vault;
 use database::{DatabaseLock, open_store};
+use node::Node;
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, IngestAddresses, Loaded};
 use satcast_core::secret::VaultError;
@@ -99,6 +101,7 @@ pub struct Host {
     server: Server,
     listener: Listener<Live>,
     facts: Facts,
+    node: Option<Node>,
     database_lock: DatabaseLock,
     _lock: DataDirLock,
 }
@@ -144,7 +147,7 @@ impl Host {
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
         let address = Address::parse(config.database_url().expose())?;
-        let database_lock = DatabaseLock::take(&address).await?;
+        let database_lock = DatabaseLock::take(&address, &config).await?;
         let vault = vault(&config).await?;
         let playback_secret = PlaybackSecret::of(&vault);
         let recordings = archive::parts(&vault);
@@ -160,6 +163,8 @@ impl Host {
         let wallets = topups(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
+        // As late as possible, because nothing renews the lease yet, and before the first encoder.
+        let node = Node::join(&store, &clock, &config).await?;
         let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files());
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let mut facts = Facts {
@@ -201,7 +206,7 @@ impl Host {
             key_uses: Default::default(),
         });
         let pages = load_pages().await?;
-        Ok(Self { app, pages, live, store, server, listener, facts, database_lock, _lock: lock })
+        Ok(Self { app, pages, live, store, server, listener, facts, node, database_lock, _lock: lock })
     }
 
     /// Results of the start, for the banner.
@@ -229,6 +234,8 @@ impl Host {
         let meter = tokio::spawn(playback.keep_meter(counting.clone().cancelled_owned()));
         let hours = tokio::spawn(self.app.billing.clone().keep_hours(charging.clone().cancelled_owned()));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
+        let node = self.node.map(|node| tokio::spawn(node.keep(self.live.clone())));
+        let commands = node.is_some().then(|| tokio::spawn(self.live.clone().keep_commands()));
         let wallets = tokio::spawn(self.app.wallets.clone().run(all.clone().cancelled_owned()));
         let archive = archive::Keeping::begin(&self.app.archive);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(all.clone().cancelled_owned()));
@@ -274,6 +281,15 @@ impl Host {
             tracing::error!(%error, "some playback was not charged");
         }
         self.app.billing.bill_playback().await;
+        if let Some(commands) = commands {
+            commands.abort();
+        }
+        if let Some(node) = node {
+            node.abort();
+            if let Err(error) = self.store.release_node().await {
+                tracing::warn!(%error, "the lease of the node ends with its time");
+            }
+        }
         self.store.close().await;
         ended
     }

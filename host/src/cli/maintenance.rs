@@ -1,4 +1,4 @@
-//! `satcast check-config`, `openapi`, `ledger check`, `migrate` and `backup`.
+//! `satcast check-config`, `openapi`, `ledger check`, `node`, `migrate` and `backup`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -51,6 +51,36 @@ pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
     let lines: Vec<String> = report.faults.iter().map(|fault| format!("ledger wrong: {fault}\n")).collect();
     print(&lines.concat())?;
     Err(CliError::Printed)
+}
+
+pub(super) async fn list_nodes(config: &Config) -> Result<(), CliError> {
+    let database = inspect(config).await?;
+    let nodes = database.nodes().await;
+    database.close().await;
+    let nodes = nodes?;
+    if nodes.is_empty() {
+        return print("no nodes; a service without [cluster] node uses its database alone\n");
+    }
+    let lines = nodes.iter().map(|node| {
+        format!(
+            "{}\t{}\t{} sessions\tlease {} s\t{}\t{}\n",
+            node.name,
+            node.state.as_str(),
+            node.sessions,
+            node.lease_left.as_secs(),
+            node.version,
+            node.advertise
+        )
+    });
+    print(&lines.collect::<String>())
+}
+
+pub(super) async fn drain_node(config: &Config, name: &str) -> Result<(), CliError> {
+    let store = open_store(config).await?;
+    let drained = store.drain_node(name).await;
+    store.close().await;
+    drained?;
+    print(&format!("{name} takes no new publishers once it has renewed its lease\n"))
 }
 
 pub(super) async fn migrate(config: &Config) -> Result<(), CliError> {

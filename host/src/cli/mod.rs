@@ -86,6 +86,9 @@ pub enum Command {
     /// Check the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
+    /// List or drain the nodes of a database
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Bring the database's schema up to date
     Migrate,
     /// Write a consistent copy of a SQLite database, beside a running service too
@@ -188,6 +191,18 @@ impl From<KeyType> for KeyKind {
 pub enum LedgerCommand {
     /// Recompute every sum and report differences
     Check,
+}
+
+/// `satcast node ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum NodeCommand {
+    /// List the nodes with their states, sessions and leases
+    List,
+    /// Have a node refuse new publishers until its next start
+    Drain {
+        /// Name of the node
+        name: String,
+    },
 }
 
 /// Why a command failed.
@@ -324,6 +339,8 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
                 accounts::create_key(config, account, (*kind).into(), *destination, label).await
             }
             Command::Ledger(LedgerCommand::Check) => maintenance::check_ledger(config).await,
+            Command::Node(NodeCommand::List) => maintenance::list_nodes(config).await,
+            Command::Node(NodeCommand::Drain { name }) => maintenance::drain_node(config, name).await,
             Command::Migrate => maintenance::migrate(config).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,
             Command::CheckConfig => maintenance::check_config(&loaded).await,

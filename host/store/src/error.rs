@@ -32,6 +32,17 @@ pub enum StoreError {
     /// Another service uses the database.
     #[error("another satcast is running on {0}; stop it or set another [database] url")]
     Owned(String),
+    /// Another node has the name.
+    #[error(
+        "another node runs with the name \"{0}\" and another data folder; set another [cluster] node, or wait until its lease is over"
+    )]
+    NodeTaken(String),
+    /// The lease under which a session began is over or was taken away; nothing was written.
+    #[error("the session no longer belongs to this node; another node settles it")]
+    OwnershipLost,
+    /// Another node has a live session of the stream.
+    #[error("the stream is live at another node")]
+    LiveElsewhere,
     /// The database cannot store every text.
     #[error(
         "database: {server} has the encoding {encoding}; create a database in UTF8: createdb --encoding UTF8 --template template0"

@@ -2,7 +2,7 @@
 
 use crate::engine::{self, Row};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Lock, Page, Store, TimeRange};
+use crate::store::{Page, Store, TimeRange};
 use satcast_core::ids::{AccountId, DestinationId, Msat, Sats, SessionId, StreamId, UnixMillis};
 
 /// The part of one destination in one ended session.
@@ -99,7 +99,7 @@ impl Store {
         if destinations.is_empty() {
             return Ok(());
         }
-        let mut tx = self.begin_holding(Lock::Session(session)).await?;
+        let mut tx = self.begin_owning(session).await?;
         for destination in destinations {
             let begin = engine::query(BEGIN).bind(session.as_str()).bind(destination.0).bind(now.0);
             begin.execute(&mut tx).await.map_err(db("record the destinations of a session"))?;
@@ -114,7 +114,7 @@ impl Store {
         destination: DestinationId,
         now: UnixMillis,
     ) -> Result<()> {
-        let mut tx = self.begin_holding(Lock::Session(session)).await?;
+        let mut tx = self.begin_owning(session).await?;
         let end = engine::query(END).bind(session.as_str()).bind(destination.0).bind(now.0);
         end.execute(&mut tx).await.map_err(db("record the end of a destination"))?;
         tx.commit().await

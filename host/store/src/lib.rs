@@ -10,6 +10,7 @@ mod address;
 mod archives;
 mod audit;
 mod charges;
+mod commands;
 mod destinations;
 mod engine;
 mod error;
@@ -19,6 +20,7 @@ mod keys;
 mod ledger;
 mod links;
 mod logins;
+mod nodes;
 mod open;
 mod playback;
 mod sessions;
@@ -43,10 +45,11 @@ pub use charges::overage::{
     Decide, HourDecision, HourFacts, HourOutcome, HourTerms, OveragePart, Served, ServingSession,
 };
 pub use charges::{Charged, MinuteCharge, SingleCharge, Slot, StatementEntry, Totals};
+pub use commands::{CommandTarget, Given, GivenCommand, NodeCommand};
 pub use destinations::{
     DELAY_SECS_MAX, Delays, DestinationChange, DestinationRecord, DestinationView, NewDestination,
 };
-pub use engine::owner::Owner;
+pub use engine::owner::{Owner, Sharing};
 pub use error::{Result, StoreError};
 pub use history::{HistoryEntry, HistoryFilter};
 pub use idempotency::{Begun, IdempotentRequest};
@@ -55,6 +58,7 @@ pub use ledger::TransferKind;
 pub use ledger::check::{LedgerFault, LedgerReport};
 pub use links::{LinkRecord, NewLink};
 pub use logins::{LoginRecord, NewLogin};
+pub use nodes::{NewNode, NodeState, NodeView, Standing};
 pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
 pub use sessions::{NewSession, SessionRecord, Terms};

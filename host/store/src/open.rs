@@ -8,6 +8,7 @@ use crate::address::Address;
 use crate::engine::{self, Pool, migrations, postgres, sqlite};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::check::{LedgerReport, check};
+use crate::nodes::{self, NodeView};
 use crate::store::{Inner, Store};
 use crate::webhooks;
 use satcast_core::config::Durability;
@@ -47,7 +48,8 @@ pub async fn open(options: OpenOptions) -> Result<Store> {
     check_key(&writer, &vault).await?;
     webhooks::check_key(&writer, &vault).await?;
     let (feed, outbox, generation) = (Feed::new(new_uid()), Arc::default(), AtomicU64::new(0));
-    Ok(Store(Arc::new(Inner { writer, readers, vault, feed, outbox, generation, low_balance })))
+    let node = Default::default();
+    Ok(Store(Arc::new(Inner { writer, readers, vault, feed, outbox, generation, low_balance, node })))
 }
 
 /// Refuses a key that does not belong to the database, before anything is encrypted with it. A lost key file is
@@ -124,6 +126,14 @@ impl Inspector {
     /// The database cannot be read.
     pub async fn check_ledger(&self) -> Result<LedgerReport> {
         check(&self.reader).await
+    }
+
+    /// The nodes that ever used the database, by name.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn nodes(&self) -> Result<Vec<NodeView>> {
+        nodes::list(&self.reader).await
     }
 
     /// Writes a consistent copy of a SQLite database to a new file with mode 600.

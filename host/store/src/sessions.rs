@@ -1,8 +1,8 @@
 //! Live sessions.
 
-use crate::engine::{self, Row};
+use crate::engine::{self, Row, Sql, Tx, timed};
 use crate::error::{Result, StoreError, db};
-use crate::store::{Lock, Store, again};
+use crate::store::{Lock, Node, Store, again};
 use crate::webhooks::events::{session_ended, session_started, stream_bytes};
 use satcast_core::ids::{EndReason, Msat, SessionId, StreamId, UnixMillis};
 
@@ -41,34 +41,54 @@ pub struct SessionRecord {
 }
 
 const INSERT: &str =
-    "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms, bytes_before, price_msat, free_slots)
-    VALUES ($1, $2, $3, $3, $4, $5, $6)";
-const HEARTBEAT: &str =
-    "UPDATE sessions SET heartbeat_ms = $2 WHERE id = $1 AND ended_ms IS NULL AND heartbeat_ms < $2";
+    "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms, bytes_before, price_msat, free_slots, node, epoch)
+    VALUES ($1, $2, $3, $3, $4, $5, $6, $7, $8)";
+/// Whether the node has its lease, and how many sessions of the stream other nodes have.
+const MAY_BEGIN: Sql = timed!(
+    "SELECT (SELECT COUNT(*) FROM nodes n WHERE n.name = $2 AND n.epoch = $3 AND n.lease_until_ms > ",
+    "), (SELECT COUNT(*) FROM sessions e JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
+    WHERE e.stream_id = $1 AND e.ended_ms IS NULL AND e.node <> $2 AND n.lease_until_ms > ",
+    ")"
+);
+const HEARTBEAT: &str = "UPDATE sessions SET heartbeat_ms = $2
+    WHERE id = $1 AND ended_ms IS NULL AND heartbeat_ms < $2 AND node = $3 AND epoch = $4";
 const END: &str = "UPDATE sessions SET ended_ms = $2, end_reason = $3 WHERE id = $1 AND ended_ms IS NULL";
 const END_DESTINATIONS: &str =
     "UPDATE session_destinations SET ended_ms = CASE WHEN started_ms > $2 THEN started_ms ELSE $2 END
     WHERE session_id = $1 AND ended_ms IS NULL";
-const INTERRUPT_DESTINATIONS: &str = "UPDATE session_destinations SET ended_ms =
-    (SELECT CASE WHEN session_destinations.started_ms > e.ended_ms THEN session_destinations.started_ms
-    ELSE e.ended_ms END FROM sessions e WHERE e.id = session_destinations.session_id)
-    WHERE ended_ms IS NULL AND session_id IN (SELECT e.id FROM sessions e WHERE e.ended_ms IS NOT NULL)";
-const INTERRUPT: &str = "UPDATE sessions SET end_reason = $2,
-    ended_ms = CASE WHEN heartbeat_ms < $1 THEN heartbeat_ms ELSE $1 END WHERE ended_ms IS NULL RETURNING id";
+/// Sessions without an end whose owner has no lease. A service that is alone has none either.
+const LOST: Sql = timed!(
+    "SELECT id FROM sessions WHERE ended_ms IS NULL AND NOT EXISTS (SELECT 1 FROM nodes n
+    WHERE n.name = sessions.node AND n.epoch = sessions.epoch AND n.lease_until_ms > ",
+    ") ORDER BY id"
+);
+const INTERRUPT: Sql = timed!(
+    "UPDATE sessions SET end_reason = $3, ended_ms = CASE WHEN heartbeat_ms < $2 THEN heartbeat_ms ELSE $2 END
+    WHERE id = $1 AND ended_ms IS NULL AND NOT EXISTS (SELECT 1 FROM nodes n
+    WHERE n.name = sessions.node AND n.epoch = sessions.epoch AND n.lease_until_ms > ",
+    ") RETURNING ended_ms"
+);
 const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, end_reason FROM sessions
     WHERE stream_id = $1 ORDER BY started_ms DESC, id DESC LIMIT 1";
 
 impl Store {
-    /// Records that a session began.
+    /// Records that a session began, which belongs to this node.
+    ///
+    /// # Errors
+    /// [`StoreError::LiveElsewhere`], [`StoreError::OwnershipLost`] if this node has no lease.
     pub async fn begin_session(&self, session: NewSession) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Stream(session.stream_id)).await?;
+        let node = self.node();
+        may_begin(&mut tx, session.stream_id, &node).await?;
         let insert = engine::query(INSERT)
             .bind(session.id.as_str())
             .bind(session.stream_id.0)
             .bind(session.started_at.0)
             .bind(stream_bytes(&mut tx, session.stream_id).await?)
             .bind(session.terms.price.0)
-            .bind(i64::from(session.terms.free));
+            .bind(i64::from(session.terms.free))
+            .bind(&node.name)
+            .bind(node.epoch);
         insert.execute(&mut tx).await.map_err(db("begin the session"))?;
         session_started(&mut tx, &session.id, session.started_at).await?;
         tx.commit().await?;
@@ -76,7 +96,19 @@ impl Store {
         Ok(())
     }
 
-    /// Records that sessions are alive at `now`; ended ones do not change.
+    /// Whether another node has a live session of the stream.
+    pub async fn is_live_elsewhere(&self, stream: StreamId) -> Result<bool> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(false);
+        }
+        let counts = engine::query_as(MAY_BEGIN).bind(stream.0).bind(&node.name).bind(node.epoch);
+        let counts = counts.fetch_one(&self.0.readers).await;
+        let (_, others): (i64, i64) = counts.map_err(db("look for the stream at other nodes"))?;
+        Ok(others > 0)
+    }
+
+    /// Records that sessions of this node are alive at `now`; ended ones do not change.
     pub async fn heartbeat_sessions(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
         if sessions.is_empty() {
             return Ok(());
@@ -86,14 +118,17 @@ impl Store {
         again(|| self.try_heartbeat(&sessions, now)).await
     }
 
-    /// Records the end of a session; only the first call has an effect.
+    /// Records the end of a session of this node; only the first call has an effect.
+    ///
+    /// # Errors
+    /// [`StoreError::OwnershipLost`]: a node records the end as an interruption.
     pub async fn end_session(
         &self,
         session: &SessionId,
         ended_at: UnixMillis,
         reason: EndReason,
     ) -> Result<()> {
-        let mut tx = self.begin_holding(Lock::Session(session)).await?;
+        let mut tx = self.begin_owning(session).await?;
         let end = engine::query(END).bind(session.as_str()).bind(ended_at.0).bind(reason.as_str());
         let ended = end.execute(&mut tx).await.map_err(db("end the session"))?;
         let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_at.0);
@@ -107,24 +142,40 @@ impl Store {
         Ok(())
     }
 
-    /// Ends every session without an end as interrupted, at its last heartbeat; called once at start.
+    /// Ends every session whose owner has lost it as interrupted, at its last heartbeat, and returns those that this
+    /// call ended. The owner of a session has lost it when its lease is over, when it has taken another one since, or
+    /// when this service has the database alone.
+    ///
+    /// Nodes may call it at the same time. Each session is one transaction under the lock of its account: charges of
+    /// its owner come before or are refused, and a second node finds the session ended.
     pub async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>> {
-        let mut tx = self.begin().await?;
-        let ids: Vec<String> = engine::query_scalar(INTERRUPT)
-            .bind(now.0)
-            .bind(EndReason::Interrupted.as_str())
-            .fetch_all(&mut tx)
-            .await
-            .map_err(db("end interrupted sessions"))?;
-        let rest = engine::query(INTERRUPT_DESTINATIONS).execute(&mut tx).await;
-        rest.map_err(db("end interrupted sessions"))?;
-        let ids: Vec<SessionId> = ids.into_iter().map(SessionId).collect();
-        for session in &ids {
-            session_ended(&mut tx, session, now).await?;
+        if self.node().is_alone() {
+            self.end_leases().await?;
         }
+        let lost = engine::query_scalar(LOST).fetch_all(&self.0.readers).await;
+        let lost: Vec<String> = lost.map_err(db("find interrupted sessions"))?;
+        let mut closed = Vec::new();
+        for session in lost.into_iter().map(SessionId) {
+            if self.close_interrupted(&session, now).await? {
+                closed.push(session);
+            }
+        }
+        Ok(closed)
+    }
+
+    async fn close_interrupted(&self, session: &SessionId, now: UnixMillis) -> Result<bool> {
+        let failed = db("end an interrupted session");
+        let mut tx = self.begin_holding(Lock::Session(session)).await?;
+        let end = engine::query_scalar(INTERRUPT).bind(session.as_str()).bind(now.0);
+        let end = end.bind(EndReason::Interrupted.as_str()).fetch_optional(&mut tx).await;
+        let ended_ms: Option<i64> = end.map_err(&failed)?;
+        let Some(ended_ms) = ended_ms else { return Ok(false) };
+        let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_ms);
+        rest.execute(&mut tx).await.map_err(&failed)?;
+        session_ended(&mut tx, session, now).await?;
         tx.commit().await?;
         self.wake_outbox();
-        Ok(ids)
+        Ok(true)
     }
 
     /// The newest session of a stream.
@@ -134,12 +185,28 @@ impl Store {
     }
 
     async fn try_heartbeat(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let (mut tx, node) = (self.begin().await?, self.node());
         for session in sessions {
             let beat = engine::query(HEARTBEAT).bind(session.as_str()).bind(now.0);
+            let beat = beat.bind(&node.name).bind(node.epoch);
             beat.execute(&mut tx).await.map_err(db("record the heartbeat"))?;
         }
         tx.commit().await
+    }
+}
+
+/// Checks that a node may begin a session of the stream, whose lock the caller holds.
+async fn may_begin(tx: &mut Tx, stream: StreamId, node: &Node) -> Result<()> {
+    if node.is_alone() {
+        return Ok(());
+    }
+    let counts = engine::query_as(MAY_BEGIN).bind(stream.0).bind(&node.name).bind(node.epoch);
+    let counts = counts.fetch_one(&mut *tx).await;
+    let (leases, others): (i64, i64) = counts.map_err(db("look for the stream at other nodes"))?;
+    match (leases, others) {
+        (0, _) => Err(StoreError::OwnershipLost),
+        (_, 0) => Ok(()),
+        _ => Err(StoreError::LiveElsewhere),
     }
 }
 

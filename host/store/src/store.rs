@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::engine::{Pool, Query, Tx, postgres, query, sqlite};
+use crate::engine::{Pool, Query, Sql, Tx, postgres, query, sqlite, timed};
 use crate::error::{Result, StoreError, db};
 use satcast_core::feed::Feed;
 use satcast_core::ids::{AccountId, DestinationId, HOUR_MS, Msat, SessionId, StreamId, UnixMillis};
@@ -28,7 +29,30 @@ pub(crate) struct Inner {
     pub(crate) outbox: Arc<Notify>,
     pub(crate) generation: AtomicU64,
     pub(crate) low_balance: Msat,
+    pub(crate) node: RwLock<Node>,
 }
+
+/// The node that a store works for; the default is a service that uses its database alone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    /// Empty if the service is alone.
+    pub(crate) name: String,
+    /// The epoch of its lease.
+    pub(crate) epoch: i64,
+}
+
+impl Node {
+    pub(crate) fn is_alone(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+/// The session belongs to the node, in the epoch of a lease that is not over.
+const OWNED: Sql = timed!(
+    "SELECT e.id FROM sessions e JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
+    WHERE e.id = $1 AND e.node = $2 AND n.lease_until_ms > ",
+    ""
+);
 
 impl Store {
     /// Events of changes made through this store; live sessions send to it as well.
@@ -72,6 +96,26 @@ impl Store {
         Ok(tx)
     }
 
+    /// Begins a writing transaction that changes a session or charges for it. It holds the lock of the account, so that
+    /// no other node can settle the session before its end.
+    ///
+    /// # Errors
+    /// [`StoreError::OwnershipLost`]: the session is not, or no longer, of this node.
+    pub(crate) async fn begin_owning(&self, session: &SessionId) -> Result<Tx> {
+        let mut tx = self.begin_holding(Lock::Session(session)).await?;
+        let node = self.node();
+        if !node.is_alone() {
+            let owned = query(OWNED).bind(session.as_str()).bind(&node.name).fetch_optional(&mut tx).await;
+            owned.map_err(db("check the owner of the session"))?.ok_or(StoreError::OwnershipLost)?;
+        }
+        Ok(tx)
+    }
+
+    /// The node that this store works for.
+    pub(crate) fn node(&self) -> Node {
+        self.0.node.read().clone()
+    }
+
     /// Marks data that was read before a commit as outdated.
     pub(crate) fn has_changed(&self) {
         self.0.generation.fetch_add(1, Ordering::Release);
@@ -96,6 +140,7 @@ const INVITES: i64 = -1;
 const OUTBOX: i64 = -2;
 const UNKNOWN_LOGINS: i64 = -3;
 const INVOICES: i64 = -4;
+const NODES: i64 = -5;
 
 const OF_NUMBER: &str = "SELECT pg_advisory_xact_lock($1)";
 const OF_STREAM: &str = "SELECT pg_advisory_xact_lock(account_id) FROM streams WHERE id = $1";
@@ -127,6 +172,8 @@ pub(crate) enum Lock<'a> {
     /// An account by its unique name.
     Charge(&'a str),
     Invites,
+    /// The table of nodes.
+    Nodes,
     /// Claims of deliveries and their results.
     Outbox,
     /// Failed logins under names that belong to no account.
@@ -145,6 +192,7 @@ impl Lock<'_> {
             Self::Invoice(id) => query(OF_INVOICE).bind(*id),
             Self::Charge(name) => query(OF_CHARGE).bind(*name),
             Self::Invites => query(OF_NUMBER).bind(INVITES),
+            Self::Nodes => query(OF_NUMBER).bind(NODES),
             Self::Outbox => query(OF_NUMBER).bind(OUTBOX),
             Self::Invoices => query(OF_NUMBER).bind(INVOICES),
             Self::UnknownLogins => query(OF_NUMBER).bind(UNKNOWN_LOGINS),

@@ -220,6 +220,11 @@ impl Intruder {
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
+    /// Moves the clock of the database past the end of a node's lease.
+    pub async fn end_lease(&mut self, node: &str) {
+        self.run(&format!("UPDATE nodes SET lease_until_ms = 1 WHERE name = '{node}'")).await;
+    }
+
     /// Limits the cost of a session of the stream.
     pub async fn limit_sats(&mut self, stream: StreamId, max_sats: Option<i64>) {
         let max_sats = max_sats.map_or("NULL".to_owned(), |sats| sats.to_string());

@@ -39,6 +39,7 @@ mod long_times;
 mod metering;
 mod multitrack;
 mod native;
+mod nodes;
 mod obs;
 mod odd_streams;
 mod operator;

@@ -14,6 +14,12 @@ const RECONNECT_WINDOW_SECS_MAX: u64 = 300;
 const REFUSE_QUIET_SECS_MAX: u64 = 3_600;
 /// Longest wait between reads in milliseconds.
 const READ_BATCH_MS_MAX: u64 = 1_000;
+/// Bounds of the lease of a node in seconds. A session takes up to two to end, and a lease is renewed every third of it.
+const LEASE_SECS: (u64, u64) = (10, 300);
+/// Longest name of a node.
+const NODE_CHARS_MAX: usize = 32;
+/// Shortest secret of the nodes.
+const CLUSTER_SECRET_CHARS_MIN: usize = 32;
 /// Highest price in sats; far above any sensible price, low enough that sums cannot overflow.
 const PRICE_SATS_MAX: i64 = 1_000_000_000;
 /// All sats that will ever exist.
@@ -26,6 +32,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_tls(config)?;
     check_ranges(config)?;
     check_secrets(config)?;
+    check_cluster(config)?;
     wallet::check(config)?;
     check_drivers(config)?;
     check_log(config)
@@ -116,6 +123,51 @@ fn check_ranges(config: &Config) -> Result<(), ConfigError> {
         if !(min..=max).contains(&value) {
             return refuse(format!("{name} is {value}; use {min} to {max}"));
         }
+    }
+    Ok(())
+}
+
+fn check_cluster(config: &Config) -> Result<(), ConfigError> {
+    let cluster = &config.cluster;
+    let (least, most) = LEASE_SECS;
+    if !(least..=most).contains(&cluster.lease_secs) {
+        return refuse(format!("cluster.lease_secs is {}; use {least} to {most}", cluster.lease_secs));
+    }
+    let Some(node) = &cluster.node else {
+        if cluster.advertise.is_some() || cluster.secret.is_some() {
+            return refuse(
+                "cluster.advertise or cluster.secret is set without cluster.node; set cluster.node to a name of this node"
+                    .to_owned(),
+            );
+        }
+        return Ok(());
+    };
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if node.is_empty() || node.len() > NODE_CHARS_MAX || !node.bytes().all(plain) {
+        return refuse(format!(
+            "cluster.node \"{node}\" is not a name; use 1 to {NODE_CHARS_MAX} of the characters a-z, 0-9 and -"
+        ));
+    }
+    match &cluster.advertise {
+        Some(url) if url.path() == "/" && url.query().is_none() => {}
+        _ => {
+            return refuse(
+                "cluster.node is set without an address for the other nodes; set cluster.advertise to http://HOST:PORT"
+                    .to_owned(),
+            );
+        }
+    }
+    if cluster.secret.as_ref().is_none_or(|secret| secret.expose().len() < CLUSTER_SECRET_CHARS_MIN) {
+        return refuse(format!(
+            "cluster.node is set without a secret of the nodes; set cluster.secret to the same {CLUSTER_SECRET_CHARS_MIN} or more characters on every node, made with: openssl rand -hex 32"
+        ));
+    }
+    let url = config.database_url();
+    if !["postgres:", "postgresql:"].iter().any(|scheme| url.expose().starts_with(scheme)) {
+        return refuse(
+            "cluster.node is set, but the database is a SQLite file, which one service has alone; set database.url to a PostgreSQL server, or remove [cluster]"
+                .to_owned(),
+        );
     }
     Ok(())
 }

@@ -62,6 +62,8 @@ pub struct Config {
     pub ingest: Ingest,
     /// The database.
     pub database: Database,
+    /// Several nodes on one database.
+    pub cluster: Cluster,
     /// Drivers to load, and their folder.
     pub drivers: Drivers,
     /// Settings of single drivers by their id.
@@ -151,6 +153,23 @@ pub enum Durability {
     Full,
     /// The end of the process; the last commits may be lost with the power (`NORMAL`, `off`).
     Normal,
+}
+
+/// `[cluster]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Unique name of this node; `None`: this service uses its database alone.
+    #[serde(default, deserialize_with = "value::plain_text")]
+    pub node: Option<String>,
+    /// Address of the API of this node for the other nodes; set with `node`.
+    #[serde(default, deserialize_with = "value::optional_url")]
+    pub advertise: Option<Url>,
+    /// The same secret on every node; set with `node`.
+    #[serde(default, deserialize_with = "value::secret")]
+    pub secret: Option<Redacted<String>>,
+    /// Seconds after which a node without its database counts as lost, 10 to 300.
+    pub lease_secs: u64,
 }
 
 /// `[drivers]`

@@ -52,6 +52,8 @@ fn every_commented_out_key_is_a_real_one() {
                     || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) =>
             {
                 seen.insert(rest.split(' ').next().unwrap().to_owned());
+                // Nodes need a server.
+                let rest = rest.replace("sqlite:data/satcast.db", "postgres://user@host/name");
                 rest.replace("64 hex digits", &"0a".repeat(32))
             }
             _ => line.to_owned(),
@@ -379,4 +381,35 @@ fn unknown_variables_give_warnings_texts() {
             "SATCAST_DATADIR is not a setting and has no effect; did you mean SATCAST_DATA_DIR?",
         ]
     );
+}
+
+#[test]
+fn a_node_needs_a_server_an_address_and_a_secret() {
+    let secret = "0a".repeat(16);
+    let server = "[database]\nurl = \"postgres://user@host/name\"\n";
+    let node = |server: &str, node: &str, advertise: &str, secret: &str| {
+        let advertise = format!("advertise = \"{advertise}\"");
+        from(&format!("{server}[cluster]\nnode = \"{node}\"\n{advertise}\nsecret = \"{secret}\""), &[])
+    };
+    let config = node(server, "a-1", "http://10.0.0.5:8080", &secret).unwrap();
+    assert_eq!((config.cluster.node.as_deref(), config.cluster.lease_secs), (Some("a-1"), 30));
+    assert!(!format!("{config:?}").contains(&secret), "a secret is never printed");
+    let by_env = [("SATCAST_CLUSTER__SECRET", secret.as_str())];
+    let toml = format!("{server}[cluster]\nnode = \"a\"\nadvertise = \"http://10.0.0.5:8080\"");
+    assert!(from(&toml, &by_env).is_ok());
+    assert!(from(&toml, &[]).is_err(), "no secret");
+    for refused in [
+        node("", "a", "http://10.0.0.5:8080", &secret),
+        node(server, "A", "http://10.0.0.5:8080", &secret),
+        node(server, "", "http://10.0.0.5:8080", &secret),
+        node(server, &"a".repeat(33), "http://10.0.0.5:8080", &secret),
+        node(server, "a", "http://10.0.0.5:8080/api", &secret),
+        node(server, "a", "ftp://10.0.0.5", &secret),
+        node(server, "a", "http://10.0.0.5:8080", &secret[1..]),
+        from(&format!("[cluster]\nsecret = \"{secret}\""), &[]),
+        from("[cluster]\nlease_secs = 9", &[]),
+        from("[cluster]\nlease_secs = 301", &[]),
+    ] {
+        assert!(refused.is_err(), "{refused:?}");
+    }
 }

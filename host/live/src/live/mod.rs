@@ -24,7 +24,7 @@ use satcast_core::networks::Networks;
 use satcast_core::troubles::{Trouble, Troubles};
 use satcast_drivers::Drivers;
 use satcast_drivers::published::{Opening, Openings};
-use satcast_store::{Store, StoreError, StreamLimits};
+use satcast_store::{CommandTarget, NodeCommand, Store, StoreError, StreamLimits};
 use satcast_usage::{Gate, Unmetered};
 
 /// Longest time that a shutdown waits for sessions to end. It covers the flush of queues and the end of destinations.
@@ -35,6 +35,20 @@ pub const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Time for a destination to flush and end.
 const STOP_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long before the end of its lease a node ends its sessions: nothing is forwarded after it.
+pub const LEASE_MARGIN: Duration = STOP_DEADLINE.saturating_add(Duration::from_secs(1));
+
+/// Which encoders may publish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admits {
+    #[default]
+    All,
+    /// The node drains: only encoders that return to a session of this node.
+    Returning,
+    /// The node has no lease.
+    Nobody,
+}
 
 /// Times of `[ingest]`.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +73,7 @@ pub(super) struct Inner {
     /// Time for a destination to flush and end.
     pub(super) stop_deadline: Duration,
     pub(super) gate: Arc<dyn Gate>,
+    pub(super) admits: Mutex<Admits>,
     pub(super) sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
     /// Streams whose encoders are refused after a stop.
     pub(super) cooldowns: Mutex<HashMap<StreamId, Cooldown>>,
@@ -110,6 +125,7 @@ impl Live {
             settings,
             stop_deadline: STOP_DEADLINE,
             gate,
+            admits: Mutex::default(),
             sessions: Mutex::default(),
             cooldowns: Mutex::default(),
             next_number: AtomicU64::new(1),
@@ -214,24 +230,34 @@ impl Live {
         self.all().iter().filter(|session| session.snapshot().is_some()).count()
     }
 
-    /// Ends the session of a stream, also before its first media, and waits for its end. `false` when there is no session.
+    /// Ends the session of a stream, at any node, also before its first media, and waits for its end. `false` when there
+    /// is no session.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
-        let Some(session) = self.find(stream) else { return false };
+        let Some(session) = self.find(stream) else {
+            return self.command_owners(CommandTarget::Stream(stream), NodeCommand::Stop(reason)).await;
+        };
         session.command(|done| Command::Stop { reason, done }).await
     }
 
-    /// Ends all sessions of an account, also before their first media, and waits for their ends.
+    /// Ends all sessions of an account, at any node, also before their first media, and waits for their ends.
     pub async fn stop_all_of(&self, account: AccountId, reason: EndReason) {
         let sessions = self.all();
         let own = sessions.iter().filter(|session| session.stream.account_id == account);
         let ends = own.map(|session| session.command(|done| Command::Stop { reason, done }));
-        futures_util::future::join_all(ends).await;
+        let elsewhere = self.command_owners(CommandTarget::Account(account), NodeCommand::Stop(reason));
+        tokio::join!(futures_util::future::join_all(ends), elsewhere);
+    }
+
+    /// Has the node of a live session read the stream again, if that is another node.
+    async fn reload_elsewhere(&self, stream: StreamId) {
+        self.command_owners(CommandTarget::Stream(stream), NodeCommand::Reload).await;
     }
 
     /// Reads the destinations of a stream again, and starts and stops those that changed.
     pub async fn destinations_changed(&self, stream: StreamId) {
-        if let Some(session) = self.find(stream) {
-            session.command(|done| Command::Reload { done }).await;
+        match self.find(stream) {
+            Some(session) => drop(session.command(|done| Command::Reload { done }).await),
+            None => self.reload_elsewhere(stream).await,
         }
     }
 
@@ -240,15 +266,16 @@ impl Live {
         // Kept as expired, so that the database is not read again. The reason is never shown.
         let expired = Cooldown { until: self.inner.clock.monotonic(), reason: EndReason::Stopped };
         self.inner.cooldowns.lock().insert(stream, expired);
-        if let Some(session) = self.find(stream) {
-            session.command(|done| Command::Limits { limits, done }).await;
+        match self.find(stream) {
+            Some(session) => drop(session.command(|done| Command::Limits { limits, done }).await),
+            None => self.reload_elsewhere(stream).await,
         }
     }
 
     /// Only `allowed` addresses may publish the stream from now on. Its session ends if the encoder has another address. An encoder
     /// that is away is checked when it returns.
     pub async fn addresses_changed(&self, stream: StreamId, allowed: &Networks) {
-        let Some(session) = self.find(stream) else { return };
+        let Some(session) = self.find(stream) else { return self.reload_elsewhere(stream).await };
         if session.disconnect_unless(allowed) {
             tracing::info!(session = %session.id, "the address of the encoder is no longer allowed; the session ends");
             self.stop(stream, EndReason::KeyRevoked).await;
@@ -284,12 +311,25 @@ impl Live {
         }
     }
 
-    /// Ends all sessions; waits at most [`SHUTDOWN_WAIT`].
+    /// Which encoders may publish.
+    pub fn admits(&self) -> Admits {
+        *self.inner.admits.lock()
+    }
+
+    /// Changes which encoders may publish from now on. Running sessions go on.
+    pub fn admit(&self, admits: Admits) {
+        *self.inner.admits.lock() = admits;
+    }
+
+    /// Ends all sessions because the service shuts down; waits at most [`SHUTDOWN_WAIT`].
     pub async fn shut_down(&self) {
+        self.end_all(EndReason::Shutdown).await;
+    }
+
+    /// Ends all sessions, also before their first media; waits at most [`SHUTDOWN_WAIT`].
+    pub async fn end_all(&self, reason: EndReason) {
         let sessions = self.all();
-        let ends = sessions
-            .iter()
-            .map(|session| session.command(|done| Command::Stop { reason: EndReason::Shutdown, done }));
+        let ends = sessions.iter().map(|session| session.command(|done| Command::Stop { reason, done }));
         let all = futures_util::future::join_all(ends);
         if tokio::time::timeout(SHUTDOWN_WAIT, all).await.is_err() {
             tracing::error!("some sessions did not end in time; the next start records their end");

@@ -22,8 +22,8 @@ use crate::shown::{Delayed, DestState, SessionState};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 use satcast_store::{
-    Delays, DestinationRecord, HealthNotice, IssueNotice, Limit, NewSession, NoticeKind, Store, StreamLimits,
-    Terms,
+    Delays, DestinationRecord, HealthNotice, IssueNotice, Limit, NewSession, NoticeKind, Store, StoreError,
+    StreamLimits, Terms,
 };
 use satcast_usage::{Beginning, Orders, Unmetered, Usage};
 
@@ -157,6 +157,11 @@ impl Run {
         let (id, stream_id) = (self.session.id.clone(), self.session.stream.id);
         let new = NewSession { id, stream_id, started_at, terms };
         let begun = self.live.store.begin_session(new).await;
+        if let Err(StoreError::LiveElsewhere) = begun {
+            tracing::info!(session = %self.session.id, stream = %self.session.stream.id, "another node has begun a session of the stream; the encoder is refused");
+            self.session.close_encoder(Closed { code: codes::BAD_NAME, reason: codes::BUSY.into() });
+            return Some(End { reason: EndReason::Error, done: None });
+        }
         if let Err(error) = begun {
             tracing::error!(session = %self.session.id, %error, "cannot record the session; the encoder is refused");
             self.session.close_encoder(Closed {
@@ -546,6 +551,10 @@ impl Ending {
         for attempt in 1..=tries {
             match self.store.end_session(&self.session, self.ended_at, self.reason).await {
                 Ok(()) => return true,
+                Err(error @ StoreError::OwnershipLost) => {
+                    tracing::warn!(session = %self.session, %error, "the end of the session is not recorded by this node");
+                    return true;
+                }
                 Err(error) => {
                     tracing::error!(session = %self.session, attempt, %error, "cannot record the end of the session; retrying");
                 }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::{Inner, overage};
 use satcast_core::ids::{AccountId, SessionId, UnixMillis};
-use satcast_store::{HourOutcome, HourTerms};
+use satcast_store::{CommandTarget, HourOutcome, HourTerms, NodeCommand};
 
 /// Hours of accounts that are read at one time.
 pub const HOURS_MAX: i64 = 64;
@@ -89,7 +89,7 @@ impl Inner {
         let now = self.clock.now();
         match self.store.bill_hour(account, hour, terms, now, &overage::decide).await {
             Ok(outcome) => {
-                self.report_to_sessions(&outcome);
+                self.report_to_sessions(&outcome).await;
                 true
             }
             Err(error) => {
@@ -99,8 +99,8 @@ impl Inner {
         }
     }
 
-    /// Reports charges to the sessions, and ends those without money.
-    fn report_to_sessions(&self, outcome: &HourOutcome) {
+    /// Reports charges to the sessions of this node, and ends those without money at every node.
+    async fn report_to_sessions(&self, outcome: &HourOutcome) {
         let meter = |session: &SessionId| self.meters.lock().get(session).cloned();
         for (session, totals) in &outcome.totals {
             if let Some(meter) = meter(session) {
@@ -110,6 +110,11 @@ impl Inner {
         for (session, reason) in &outcome.decision.ends {
             if let Some(meter) = meter(session) {
                 meter.order_end(*reason);
+                continue;
+            }
+            let (target, stop) = (CommandTarget::Session(session), NodeCommand::Stop(*reason));
+            if let Err(error) = self.store.command_owners(target, stop).await {
+                tracing::error!(%session, %error, "a session at another node cannot be ended; the next pass may end it");
             }
         }
     }

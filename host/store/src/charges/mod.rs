@@ -57,7 +57,8 @@ pub enum Charged {
     OverBudget(Totals),
     /// The balance is too small; nothing was posted.
     Insufficient(Totals),
-    /// The session does not exist, or another start of the service ended it as interrupted; nothing was posted.
+    /// The session does not exist, does not belong to this node any more, or was ended as interrupted by another start
+    /// of the service; nothing was posted.
     NotOurs,
 }
 
@@ -257,7 +258,10 @@ impl Store {
     /// # Errors
     /// The database failed: whether the charge is posted is unknown until it is tried again.
     pub async fn charge_minute(&self, charge: &MinuteCharge) -> Result<Charged> {
-        let mut tx = self.begin_holding(Lock::Session(&charge.session)).await?;
+        let mut tx = match self.begin_owning(&charge.session).await {
+            Err(StoreError::OwnershipLost) => return Ok(Charged::NotOurs),
+            begun => begun?,
+        };
         let row = engine::query_as(SESSION).bind(charge.session.as_str()).fetch_optional(&mut tx).await;
         let row: Option<(i64, i64, Option<String>)> = row.map_err(db("read the session"))?;
         let Some((account, before, end_reason)) = row else { return Ok(Charged::NotOurs) };

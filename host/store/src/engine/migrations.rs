@@ -43,6 +43,8 @@ const STEPS: &[Step] = steps! {
     15, "delays and addresses", "0015_delays_and_addresses";
     16, "archive trouble", "0016_archive_trouble";
     17, "operated accounts", "0017_operated_accounts";
+    18, "nodes", "0018_nodes";
+    19, "node commands", "0019_node_commands";
 };
 
 /// The newest version of the schema that this release knows.

@@ -110,6 +110,19 @@ impl From<&'static str> for Sql {
     }
 }
 
+/// A statement with the database's clock, in milliseconds, between its parts.
+macro_rules! timed {
+    ($first:literal $(, $rest:literal)+) => {
+        $crate::engine::Sql {
+            sqlite: concat!($first $(, "(unixepoch() * 1000)", $rest)+),
+            postgres: concat!(
+                $first $(, "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)", $rest)+
+            ),
+        }
+    };
+}
+pub(crate) use timed;
+
 /// One parameter. A NULL has a type too, because PostgreSQL needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {

@@ -1,4 +1,4 @@
-//! Ownership of a database on a server: one running service, as long as it lives.
+//! Ownership of a database on a server: one running service that is alone, or any number of nodes, as long as they live.
 //!
 //! The proof is a server lock on a connection that does nothing else. The server releases the lock when the connection
 //! ends for any reason. So the connection is checked all the time; if it is lost, it is opened and the lock is taken
@@ -33,6 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const KEEPALIVES: &str =
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4";
 const TAKE: &str = "SELECT pg_try_advisory_lock($1, $2)";
+const TAKE_SHARED: &str = "SELECT pg_try_advisory_lock_shared($1, $2)";
 const BACKEND: &str = "SELECT CAST(pg_backend_pid() AS BIGINT)";
 /// The server process that holds the lock.
 const HOLDER: &str = "SELECT CAST(pid AS BIGINT) FROM pg_locks WHERE locktype = 'advisory' AND granted
@@ -47,6 +48,15 @@ pub struct Owner {
     task: JoinHandle<()>,
 }
 
+/// Who else may have the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody.
+    Alone,
+    /// Other nodes.
+    Nodes,
+}
+
 /// The lock and its connection.
 struct Held {
     connection: PgConnection,
@@ -55,21 +65,21 @@ struct Held {
 }
 
 impl Owner {
-    /// Takes ownership of a server's database.
+    /// Takes ownership of a server's database, for this service alone or beside other nodes.
     ///
     /// # Errors
     /// [`StoreError::Owned`] if another service runs on it, [`StoreError::Unreachable`].
-    pub async fn take(server: &Server) -> Result<Self> {
+    pub async fn take(server: &Server, sharing: Sharing) -> Result<Self> {
         let deadline = Instant::now() + START_WAIT;
         let held = loop {
-            match take(server).await? {
+            match take(server, sharing).await? {
                 Ok(held) => break held,
                 Err(_) if Instant::now() < deadline => sleep(PAUSE).await,
                 Err(_) => return Err(StoreError::Owned(server.to_string())),
             }
         };
         let lost = CancellationToken::new();
-        let task = tokio::spawn(keep(server.clone(), held, lost.clone()));
+        let task = tokio::spawn(keep(server.clone(), sharing, held, lost.clone()));
         Ok(Self { lost, task })
     }
 
@@ -86,12 +96,16 @@ impl Drop for Owner {
 }
 
 /// The lock, or the process on the server that holds it, if that is visible.
-async fn take(server: &Server) -> Result<std::result::Result<Held, Option<i64>>> {
+async fn take(server: &Server, sharing: Sharing) -> Result<std::result::Result<Held, Option<i64>>> {
     let failed = db("take the database");
     let mut connection = postgres::connect(server).await?;
     let taking = async {
         connection.execute(KEEPALIVES).await?;
-        let take = sqlx::query_scalar(TAKE).bind(NAME.0).bind(NAME.1);
+        let take = match sharing {
+            Sharing::Alone => TAKE,
+            Sharing::Nodes => TAKE_SHARED,
+        };
+        let take = sqlx::query_scalar(take).bind(NAME.0).bind(NAME.1);
         if take.fetch_one(&mut connection).await? {
             return sqlx::query_scalar(BACKEND).fetch_one(&mut connection).await.map(Ok);
         }
@@ -106,14 +120,14 @@ async fn take(server: &Server) -> Result<std::result::Result<Held, Option<i64>>>
 }
 
 /// Keeps the lock until another service has it.
-async fn keep(server: Server, mut held: Held, lost: CancellationToken) {
+async fn keep(server: Server, sharing: Sharing, mut held: Held, lost: CancellationToken) {
     loop {
         sleep(LOOK_EVERY).await;
         if let Ok(Ok(())) = timeout(ANSWER_TIMEOUT, held.connection.ping()).await {
             continue;
         }
         tracing::warn!(%server, "the connection that holds the database lock is lost; taking the lock again");
-        match take_again(&server, held.backend).await {
+        match take_again(&server, sharing, held.backend).await {
             Some(again) => held = again,
             None => {
                 lost.cancel();
@@ -125,9 +139,9 @@ async fn keep(server: Server, mut held: Held, lost: CancellationToken) {
 
 /// The lock on a new connection; `None` if another service has it. While the server is away, no other service can take
 /// it.
-async fn take_again(server: &Server, backend: i64) -> Option<Held> {
+async fn take_again(server: &Server, sharing: Sharing, backend: i64) -> Option<Held> {
     loop {
-        match take(server).await {
+        match take(server, sharing).await {
             Ok(Ok(held)) => {
                 tracing::info!(%server, "the database lock is held again");
                 return Some(held);

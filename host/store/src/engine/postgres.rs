@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions, Postgres};
+use sqlx::postgres::{PgConnection, PgListener, PgPool, PgPoolOptions, Postgres};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Transaction};
+use tokio::sync::Notify;
 
 use super::migrations::migrator;
 use super::{ACQUIRE_TIMEOUT, Pool};
@@ -17,6 +18,9 @@ const CONNECTIONS_MAX: u32 = 8;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that was idle for longer is tested before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+
+/// Wait before a lost connection that listens is replaced. Nothing depends on notifications.
+const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 
 /// Nobody else sees a transaction's changes before its end, and each statement sees earlier commits of others.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
@@ -98,5 +102,22 @@ pub(crate) async fn begin(writer: &PgPool) -> Result<Transaction<'static, Postgr
             }
             begun => return begun.map_err(db("begin a transaction")),
         }
+    }
+}
+
+/// Notifies `heard` of each notification of the channel, with one connection of the pool. Never returns.
+pub(crate) async fn listen(pool: &PgPool, channel: &str, heard: &Notify) {
+    loop {
+        let listening = async {
+            let mut listener = PgListener::connect_with(pool).await?;
+            listener.listen(channel).await?;
+            loop {
+                listener.recv().await?;
+                heard.notify_one();
+            }
+        };
+        let ended: sqlx::Result<()> = listening.await;
+        tracing::debug!(error = ?ended.err(), "notifications of the database are lost for a moment");
+        tokio::time::sleep(LISTEN_PAUSE).await;
     }
 }

@@ -6,6 +6,7 @@ mod audit;
 mod charges;
 mod files;
 mod ledger;
+mod nodes;
 mod parity;
 mod playback;
 mod races;

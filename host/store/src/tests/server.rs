@@ -13,7 +13,7 @@ use super::*;
 use crate::error::db;
 use crate::ledger::check::check;
 use crate::store::{TRIES_MAX, again};
-use crate::{Address, Charged, MinuteCharge, Owner, Server, Slot};
+use crate::{Address, Charged, MinuteCharge, Owner, Server, Sharing, Slot};
 
 /// The certificate authority of the server; set in the environment together with its address.
 const AUTHORITY: &str = "SATCAST_TEST_POSTGRES_CA";
@@ -96,18 +96,31 @@ async fn charges_that_are_repeated_over_cut_connections_are_made_once_each() {
 #[tokio::test]
 async fn a_database_has_one_owner_until_that_goes() {
     let Some((_rig, server, _)) = on_server().await else { return };
-    let owner = Owner::take(&server).await.unwrap();
-    let refused = Owner::take(&server).await.unwrap_err();
+    let owner = Owner::take(&server, Sharing::Alone).await.unwrap();
+    let refused = Owner::take(&server, Sharing::Alone).await.unwrap_err();
     assert!(matches!(refused, StoreError::Owned(_)), "{refused}");
     assert!(refused.to_string().contains("PostgreSQL"), "{refused}");
     drop(owner);
-    Owner::take(&server).await.unwrap();
+    Owner::take(&server, Sharing::Alone).await.unwrap();
+}
+
+#[tokio::test]
+async fn nodes_share_a_database_that_a_service_has_alone_otherwise() {
+    let Some((_rig, server, _)) = on_server().await else { return };
+    let nodes = [
+        Owner::take(&server, Sharing::Nodes).await.unwrap(),
+        Owner::take(&server, Sharing::Nodes).await.unwrap(),
+    ];
+    assert!(matches!(Owner::take(&server, Sharing::Alone).await, Err(StoreError::Owned(_))));
+    drop(nodes);
+    let _alone = Owner::take(&server, Sharing::Alone).await.unwrap();
+    assert!(matches!(Owner::take(&server, Sharing::Nodes).await, Err(StoreError::Owned(_))));
 }
 
 #[tokio::test]
 async fn an_owner_whose_connection_is_cut_takes_the_database_again() {
     let Some((_rig, server, url)) = on_server().await else { return };
-    let owner = Owner::take(&server).await.unwrap();
+    let owner = Owner::take(&server, Sharing::Alone).await.unwrap();
     for _ in 0..2 {
         let mut connection = PgConnection::connect(url.expose()).await.unwrap();
         let holders = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
@@ -132,7 +145,7 @@ async fn an_owner_whose_connection_is_cut_takes_the_database_again() {
 #[tokio::test]
 async fn a_replaced_owner_is_notified() {
     let Some((_rig, server, url)) = on_server().await else { return };
-    let owner = Owner::take(&server).await.unwrap();
+    let owner = Owner::take(&server, Sharing::Alone).await.unwrap();
     let mut other = PgConnection::connect(url.expose()).await.unwrap();
     let end =
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2

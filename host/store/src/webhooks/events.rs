@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, db};
 use crate::history::SESSION_CHARGES;
-use crate::store::{Lock, Store};
+use crate::store::Store;
 use crate::webhooks::{DeliveryState, EventType};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use satcast_core::secret::new_event_id;
@@ -359,7 +359,7 @@ impl Store {
         if wanted.is_none() {
             return Ok(());
         }
-        let mut tx = self.begin_holding(Lock::Session(&notice.session)).await?;
+        let mut tx = self.begin_owning(&notice.session).await?;
         session_notice(&mut tx, notice).await?;
         tx.commit().await?;
         self.wake_outbox();

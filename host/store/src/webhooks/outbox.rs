@@ -270,8 +270,8 @@ impl Store {
         again(|| self.try_claim(waiting.clone(), now, until, capacity, caps)).await
     }
 
-    /// Releases the claims of an earlier process and returns their number. Called once at start, by the only service
-    /// that uses the database.
+    /// Releases the claims of an earlier process and returns their number. Called once at start, by a service that uses
+    /// the database alone; claims of a node end with their time.
     pub async fn release_deliveries(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
         let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("release the deliveries"))?;

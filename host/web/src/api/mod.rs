@@ -49,6 +49,7 @@ pub use document::{document, document_text};
 use self::document::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware};
+use satcast_live::Admits;
 
 /// API, document, metrics, health checks and the routes of `beside`, inside the middleware.
 pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
@@ -82,12 +83,14 @@ fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Readiness: the database responds.
+/// Readiness: the database responds, and the node takes streams.
 #[handler]
 async fn readyz(app: Data<&Arc<App>>) -> poem::Result<&'static str> {
-    match app.store.ping().await {
-        Ok(()) => Ok("ok\n"),
-        Err(error) => {
+    match (app.store.ping().await, app.live.admits()) {
+        (Ok(()), Admits::All) => Ok("ok\n"),
+        (Ok(()), Admits::Returning) => Err(ApiError::draining().into()),
+        (Ok(()), Admits::Nobody) => Err(ApiError::not_ready().into()),
+        (Err(error), _) => {
             tracing::warn!(%error, "not ready");
             Err(ApiError::not_ready().into())
         }

@@ -74,6 +74,9 @@ codes! {
     NotReady "not_ready":
         "The database of the service does not answer.",
         "Wait until `/readyz` answers with 200.";
+    Draining "draining":
+        "The node is being drained and takes no new publishers.",
+        "Send requests and encoders to another node; start the node again to take it back.";
     PagesNotBuilt "pages_not_built":
         "The folder `web` beside the binary lacks the pages or the manual.",
         "The operator builds them or installs a release, then restarts the service.";

@@ -271,6 +271,15 @@ impl ApiError {
         )
     }
 
+    /// 503: the node is being drained.
+    pub fn draining() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            Code::Draining,
+            "The node is being drained; use another node",
+        )
+    }
+
     /// 503: the pages were not built.
     pub fn pages_not_built() -> Self {
         let text = "The pages are missing. `cargo xtask build` builds them into the folder web beside the \

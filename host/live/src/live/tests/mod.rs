@@ -6,6 +6,7 @@ mod destinations;
 mod entry;
 mod feed;
 mod health;
+mod nodes;
 mod poster;
 mod spool;
 mod webhooks;

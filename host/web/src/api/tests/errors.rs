@@ -8,6 +8,7 @@ use super::Rig;
 use crate::api::App;
 use crate::api::body::BODY_MAX_BYTES;
 use crate::base::{ApiError, Middleware};
+use satcast_live::Admits;
 
 #[tokio::test]
 async fn unknown_paths_and_methods_have_the_error_shape() {
@@ -110,6 +111,17 @@ async fn a_store_that_fails_is_502_and_not_ready() {
     rig.get("/api/streams").await.error(502, "store_failed");
     rig.get("/readyz").await.error(503, "not_ready");
     assert_eq!(rig.get("/healthz").await.text, "ok\n");
+}
+
+#[tokio::test]
+async fn a_node_that_takes_no_streams_is_not_ready() {
+    let rig = Rig::new().await;
+    for (admits, code) in [(Admits::Returning, "draining"), (Admits::Nobody, "not_ready")] {
+        rig.app.live.admit(admits);
+        rig.get("/readyz").await.error(503, code);
+    }
+    rig.app.live.admit(Admits::All);
+    assert_eq!(rig.get("/readyz").await.status.as_u16(), 200);
 }
 
 #[tokio::test]

@@ -1,0 +1,83 @@
+//! Nodes that drain, have no lease, or share a stream.
+
+use super::*;
+use satcast_store::NewNode;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_draining_node_takes_back_its_encoders_and_no_others() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    rig.live.admit(Admits::Returning);
+    let refused = rig.publish().await.err().unwrap();
+    assert_eq!((refused.code, refused.reason.as_str()), (codes::FAILED, codes::DRAINING));
+    rig.live.admit(Admits::All);
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    rig.live.admit(Admits::Returning);
+    drop(publisher);
+    rig.until_session(SessionState::Reconnecting).await;
+    let publisher = rig.publish().await.unwrap();
+    rig.until_session(SessionState::Live).await;
+    rig.live.admit(Admits::Nobody);
+    drop(publisher);
+    let refused = rig.publish().await.err().unwrap();
+    assert_eq!((refused.code, refused.reason.as_str()), (codes::FAILED, codes::NO_LEASE));
+    rig.live.end_all(EndReason::Interrupted).await;
+    assert_eq!(rig.last_reason().await, Some(EndReason::Interrupted));
+}
+
+async fn take(store: &Store, name: &str) {
+    let node = NewNode {
+        name: name.into(),
+        holder: name.into(),
+        advertise: String::new(),
+        version: "1",
+        lease: Duration::from_secs(600),
+        started_at: UnixMillis(1),
+    };
+    store.take_node(&node).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_live_at_one_node_and_changed_from_every_node() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let url = satcast_store::testing::url(&rig._folder.path().join("t.db")).await;
+    let (durability, vault) = (Durability::Normal, Vault::new(&[7; 32]));
+    let other = satcast_store::open(OpenOptions { url, durability, vault, low_balance: 0.into() });
+    let other = other.await.unwrap();
+    take(&rig.store, "a").await;
+    take(&other, "b").await;
+    let settings = rig.live.inner.settings;
+    let there = Live::new(other.clone(), drivers(), rig.clock.clone(), settings);
+    let mut here_first = rig.publish().await.unwrap();
+    let mut there_too = there.publish(rig.stream.clone()).await.unwrap();
+    here_first.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    there_too.push(&mut group());
+    assert_eq!(there_too.closed().await.code, codes::BAD_NAME, "both were admitted");
+    drop(there_too);
+    rig.until("the end of the session without a row", || there.find(rig.stream.id).is_none().then_some(()))
+        .await;
+    let refused = there.publish(rig.stream.clone()).await.err().unwrap();
+    assert_eq!(refused.code, codes::BAD_NAME);
+
+    let commands = tokio::spawn(rig.live.clone().keep_commands());
+    rig.until_state(0, DestState::Live).await;
+    let change = satcast_store::DestinationChange { enabled: Some(false), ..Default::default() };
+    let (stream, destination) = (rig.stream.id, rig.destinations[0]);
+    other.change_destination(&rig.owner(), stream, destination, change).await.unwrap();
+    there.destinations_changed(stream).await;
+    rig.until("the destination to stop", || {
+        rig.live.destination(stream, destination).is_none().then_some(())
+    })
+    .await;
+    assert!(there.stop(stream, EndReason::Stopped).await);
+    rig.until_idle().await;
+    assert_eq!(here_first.closed().await.reason, codes::reason_text(EndReason::Stopped));
+    assert_eq!(rig.last_reason().await, Some(EndReason::Stopped));
+    assert!(!there.stop(stream, EndReason::Stopped).await, "no session at any node");
+    commands.abort();
+}

@@ -1,0 +1,13 @@
+-- What one node asks the owner of a live session to do. A row is deleted when it is done.
+
+CREATE TABLE node_commands (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- the owner
+    node       TEXT    NOT NULL,
+    stream_id  INTEGER NOT NULL REFERENCES streams (id),
+    -- why the session is to end; null when the stream and its destinations are to be read again
+    end_reason TEXT,
+    created_ms INTEGER NOT NULL
+);
+
+CREATE INDEX node_commands_by_node ON node_commands (node, id);

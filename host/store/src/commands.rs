@@ -1,0 +1,135 @@
+//! Commands to the node that owns a live session, given at another node.
+//!
+//! A row is the truth, and is deleted when its command is done. A notification only wakes the owner before its next poll.
+//! A command that its owner never takes has no effect any more: that session was lost with its owner.
+
+use tokio::sync::Notify;
+
+use crate::engine::{self, Pool, Sql, postgres, timed};
+use crate::error::{Result, StoreError, db};
+use crate::store::Store;
+use satcast_core::ids::{AccountId, EndReason, SessionId, StreamId};
+
+/// Sessions that a command is for.
+#[derive(Clone, Copy, Debug)]
+pub enum CommandTarget<'a> {
+    Stream(StreamId),
+    Session(&'a SessionId),
+    /// All sessions of an account.
+    Account(AccountId),
+}
+
+/// A command to the owner of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeCommand {
+    /// Ends the session.
+    Stop(EndReason),
+    /// Reads limits, addresses and destinations of the stream again.
+    Reload,
+}
+
+/// A command for this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenCommand {
+    pub id: i64,
+    pub stream: StreamId,
+    pub command: NodeCommand,
+}
+
+/// Most commands that a node takes at one time.
+const TAKEN_MAX: i64 = 100;
+/// The channel of notifications.
+const CHANNEL: &str = "satcast_node_commands";
+
+/// One row for each session that another living node has. Of the three targets two are null.
+const GIVE: Sql = timed!(
+    "INSERT INTO node_commands (node, stream_id, end_reason, created_ms) SELECT e.node, e.stream_id, $2, ",
+    " FROM sessions e JOIN streams s ON s.id = e.stream_id JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
+    WHERE e.ended_ms IS NULL AND e.node <> $1 AND (e.stream_id = $3 OR s.account_id = $4 OR e.id = $5)
+    AND n.lease_until_ms > ",
+    " RETURNING id, node"
+);
+const NOTIFY: Sql = Sql { sqlite: "SELECT $1, $2", postgres: "SELECT pg_notify($1, $2)" };
+const WAITING: &str = "SELECT COUNT(*) FROM node_commands WHERE id BETWEEN $1 AND $2";
+const TAKE: &str = "SELECT id, stream_id, end_reason FROM node_commands WHERE node = $1 ORDER BY id LIMIT $2";
+const DONE: &str = "DELETE FROM node_commands WHERE id = $1";
+
+/// Commands that were given together, to be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    first: i64,
+    last: i64,
+}
+
+impl Store {
+    /// Gives a command to the other nodes that have sessions of the target; `None` if there is no such session.
+    pub async fn command_owners(
+        &self,
+        target: CommandTarget<'_>,
+        command: NodeCommand,
+    ) -> Result<Option<Given>> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(None);
+        }
+        let failed = db("give a command to another node");
+        let reason = match command {
+            NodeCommand::Stop(reason) => Some(reason.as_str()),
+            NodeCommand::Reload => None,
+        };
+        let (mut stream, mut account, mut session) = (None, None, None);
+        match target {
+            CommandTarget::Stream(id) => stream = Some(id.0),
+            CommandTarget::Account(id) => account = Some(id.0),
+            CommandTarget::Session(id) => session = Some(id.as_str()),
+        }
+        let mut tx = self.begin().await?;
+        let give =
+            engine::query_as(GIVE).bind(&node.name).bind(reason).bind(stream).bind(account).bind(session);
+        let given: Vec<(i64, String)> = give.fetch_all(&mut tx).await.map_err(&failed)?;
+        for (_, owner) in &given {
+            engine::query(NOTIFY).bind(CHANNEL).bind(owner).execute(&mut tx).await.map_err(&failed)?;
+        }
+        tx.commit().await?;
+        let ids = || given.iter().map(|(id, _)| *id);
+        Ok(ids().min().zip(ids().max()).map(|(first, last)| Given { first, last }))
+    }
+
+    /// Whether a command that was given is not done yet.
+    pub async fn is_waiting(&self, given: Given) -> Result<bool> {
+        let count = engine::query_scalar(WAITING).bind(given.first).bind(given.last);
+        let count: i64 = count.fetch_one(&self.0.readers).await.map_err(db("look for a given command"))?;
+        Ok(count > 0)
+    }
+
+    /// The oldest commands for this node, at most a hundred.
+    pub async fn commands(&self) -> Result<Vec<GivenCommand>> {
+        let take = engine::query_as(TAKE).bind(self.node().name).bind(TAKEN_MAX);
+        let rows = take.fetch_all(&self.0.readers).await;
+        let rows: Vec<(i64, i64, Option<String>)> = rows.map_err(db("read the commands for this node"))?;
+        let unreadable = || StoreError::Unreadable { what: "node_commands.end_reason" };
+        let command = |(id, stream, reason): (i64, i64, Option<String>)| {
+            let command = match reason {
+                Some(name) => NodeCommand::Stop(EndReason::parse(&name).ok_or_else(unreadable)?),
+                None => NodeCommand::Reload,
+            };
+            Ok(GivenCommand { id, stream: StreamId(stream), command })
+        };
+        rows.into_iter().map(command).collect()
+    }
+
+    /// A command for this node is done.
+    pub async fn command_done(&self, id: i64) -> Result<()> {
+        let mut tx = self.begin().await?;
+        engine::query(DONE).bind(id).execute(&mut tx).await.map_err(db("end a command"))?;
+        tx.commit().await
+    }
+
+    /// Notifies `given` when a node was given a command. Never returns.
+    pub async fn watch_commands(&self, given: &Notify) {
+        match &self.0.readers {
+            Pool::Postgres(pool) => postgres::listen(pool, CHANNEL, given).await,
+            Pool::Sqlite(_) => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Nodes: services that share the database of a server.
+//!
+//! Each node holds a lease, and owns the sessions that it began in the epoch of that lease. The database's clock decides
+//! when a lease is over. Such a lease is never renewed: its node takes a new epoch, in which it owns nothing yet, and
+//! any node settles the sessions of the old one ([`Store::close_lost_sessions`]).
+
+use std::time::Duration;
+
+use crate::engine::{self, Pool, Sql, timed};
+use crate::error::{Result, StoreError, db};
+use crate::store::{Lock, Node, Store};
+use satcast_core::ids::UnixMillis;
+
+/// A node that takes its lease.
+#[derive(Clone, Debug)]
+pub struct NewNode {
+    /// Unique among the nodes of the database.
+    pub name: String,
+    /// Names the data folder, which one process has alone: a new process of the same folder need not wait for the lease
+    /// of the one before.
+    pub holder: String,
+    /// Address of its API for the other nodes.
+    pub advertise: String,
+    pub version: &'static str,
+    /// How long it owns its sessions without a renewal.
+    pub lease: Duration,
+    pub started_at: UnixMillis,
+}
+
+/// State of a node that has its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// An operator wants it to take no new publishers.
+    pub draining: bool,
+}
+
+/// State of a node, as others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    Live,
+    /// It takes no new publishers.
+    Draining,
+    /// Its lease is over.
+    Lost,
+    /// It ended in order.
+    Stopped,
+}
+
+impl NodeState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Draining => "draining",
+            Self::Lost => "lost",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// A node in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    pub name: String,
+    pub advertise: String,
+    pub state: NodeState,
+    /// Sessions of its newest epoch that have not ended.
+    pub sessions: i64,
+    /// Rest of its lease, zero when that is over.
+    pub lease_left: Duration,
+    pub version: String,
+    pub started_at: UnixMillis,
+}
+
+const CHECK: &str = "SELECT name, check_sealed FROM nodes ORDER BY name LIMIT 1";
+/// The first node has the files of the service that was alone before.
+const ADOPT: &str = "UPDATE archives SET node = $1 WHERE node = '' AND NOT EXISTS (SELECT 1 FROM nodes)";
+/// A process that takes its lease again stays as drained as it was.
+const TAKE: Sql = timed!(
+    "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms, check_sealed)
+    VALUES ($1, $2, $3, 1, $4 + ",
+    ", $5, $6, $7) ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, advertise = excluded.advertise,
+    epoch = nodes.epoch + 1, lease_until_ms = excluded.lease_until_ms, version = excluded.version,
+    draining = CASE WHEN nodes.started_ms = excluded.started_ms THEN nodes.draining ELSE 0 END,
+    started_ms = excluded.started_ms, check_sealed = excluded.check_sealed
+    WHERE nodes.holder = excluded.holder OR nodes.lease_until_ms <= ",
+    " RETURNING epoch"
+);
+/// Its sessions of earlier epochs are lost.
+const FORGET_COMMANDS: &str = "DELETE FROM node_commands WHERE node = $1";
+const RENEW: Sql = timed!(
+    "UPDATE nodes SET lease_until_ms = $3 + ",
+    " WHERE name = $1 AND epoch = $2 AND lease_until_ms > ",
+    " RETURNING draining"
+);
+const RELEASE: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE name = $1 AND epoch = $2";
+const RELEASE_ALL: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE lease_until_ms > 0";
+const DRAIN: &str = "UPDATE nodes SET draining = 1 WHERE name = $1";
+const LIST: Sql = timed!(
+    "SELECT n.name, n.advertise, n.lease_until_ms, n.lease_until_ms - ",
+    ", n.draining, n.version, n.started_ms, (SELECT COUNT(*) FROM sessions e
+    WHERE e.node = n.name AND e.epoch = n.epoch AND e.ended_ms IS NULL) FROM nodes n ORDER BY n.name"
+);
+
+/// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions.
+type NodeRow = (String, String, i64, i64, i64, String, i64, i64);
+
+impl Store {
+    /// Takes the lease of a node with a new epoch. From now on this store works for the node.
+    ///
+    /// # Errors
+    /// [`StoreError::NodeTaken`]: the lease of another data folder's node of that name is not over.
+    /// [`StoreError::Vault`]: the other nodes have another key.
+    pub async fn take_node(&self, node: &NewNode) -> Result<()> {
+        let failed = db("take the lease of the node");
+        let mut tx = self.begin_holding(Lock::Nodes).await?;
+        let check = engine::query_as(CHECK).fetch_optional(&mut tx).await;
+        let check: Option<(String, Vec<u8>)> = check.map_err(&failed)?;
+        if let Some((name, sealed)) = check {
+            self.0.vault.open(&binding(&name), &sealed)?;
+        }
+        engine::query(ADOPT).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
+        let take = engine::query_scalar(TAKE)
+            .bind(&node.name)
+            .bind(&node.holder)
+            .bind(&node.advertise)
+            .bind(millis(node.lease))
+            .bind(node.version)
+            .bind(node.started_at.0)
+            .bind(self.0.vault.seal(&binding(&node.name), node.name.as_bytes()));
+        let epoch: Option<i64> = take.fetch_optional(&mut tx).await.map_err(&failed)?;
+        let epoch = epoch.ok_or_else(|| StoreError::NodeTaken(node.name.clone()))?;
+        engine::query(FORGET_COMMANDS).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
+        tx.commit().await?;
+        *self.0.node.write() = Node { name: node.name.clone(), epoch };
+        Ok(())
+    }
+
+    /// Renews the lease, which then lasts for `lease` from now on; `None` when it is over or was taken away.
+    pub async fn renew_node(&self, lease: Duration) -> Result<Option<Standing>> {
+        let node = self.node();
+        let mut tx = self.begin().await?;
+        let renew = engine::query_scalar(RENEW).bind(&node.name).bind(node.epoch).bind(millis(lease));
+        let draining: Option<i64> =
+            renew.fetch_optional(&mut tx).await.map_err(db("renew the lease of the node"))?;
+        tx.commit().await?;
+        Ok(draining.map(|draining| Standing { draining: draining != 0 }))
+    }
+
+    /// Gives the lease back, after the last session has ended. Does nothing for a service that is alone.
+    pub async fn release_node(&self) -> Result<()> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(());
+        }
+        let mut tx = self.begin().await?;
+        let release = engine::query(RELEASE).bind(&node.name).bind(node.epoch).execute(&mut tx).await;
+        release.map_err(db("give the lease of the node back"))?;
+        tx.commit().await
+    }
+
+    /// Ends every lease; for a service that has the database alone.
+    pub(crate) async fn end_leases(&self) -> Result<()> {
+        let mut tx = self.begin().await?;
+        engine::query(RELEASE_ALL).execute(&mut tx).await.map_err(db("end the leases of nodes"))?;
+        tx.commit().await
+    }
+
+    /// Has a node refuse new publishers until its next start. The node sees it when it renews its lease.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn drain_node(&self, name: &str) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let drained = engine::query(DRAIN).bind(name).execute(&mut tx).await;
+        if drained.map_err(db("drain the node"))? == 0 {
+            return Err(StoreError::NotFound("node"));
+        }
+        tx.commit().await
+    }
+}
+
+/// The nodes by name.
+pub(crate) async fn list(reader: &Pool) -> Result<Vec<NodeView>> {
+    let rows: Vec<NodeRow> = engine::query_as(LIST).fetch_all(reader).await.map_err(db("read the nodes"))?;
+    Ok(rows.into_iter().map(view).collect())
+}
+
+fn view((name, advertise, until, left, draining, version, started, sessions): NodeRow) -> NodeView {
+    let state = match (until, left > 0, draining != 0) {
+        (0, ..) => NodeState::Stopped,
+        (_, false, _) => NodeState::Lost,
+        (_, true, true) => NodeState::Draining,
+        (_, true, false) => NodeState::Live,
+    };
+    let lease_left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+    NodeView { name, advertise, state, sessions, lease_left, version, started_at: UnixMillis(started) }
+}
+
+/// What a node's sealed value is bound to.
+fn binding(name: &str) -> String {
+    format!("node:{name}")
+}
+
+fn millis(lease: Duration) -> i64 {
+    i64::try_from(lease.as_millis()).unwrap_or(i64::MAX)
+}

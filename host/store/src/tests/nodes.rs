@@ -1,0 +1,323 @@
+//! Several nodes on one PostgreSQL: leases, sessions and their owners. Each store is a node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::ledger::check::check;
+use crate::testing::{Intruder, inspector};
+use crate::{
+    ArchiveReport, ArchiveState, Charged, CommandTarget, EventType, MinuteCharge, NewNode, NewWebhook,
+    NodeCommand, NodeState, Recorded, Slot, Standing,
+};
+
+const LEASE: Duration = Duration::from_secs(600);
+const PRICE: Msat = Msat(2_000);
+/// After every heartbeat.
+const LATER: UnixMillis = UnixMillis(90_000);
+
+/// Two stores on one database, with a stream; `None` if the tests run on SQLite.
+struct Nodes {
+    a: Rig,
+    b: Store,
+    intruder: Intruder,
+    account: AccountId,
+    stream: StreamId,
+    destinations: Vec<DestinationId>,
+}
+
+impl Nodes {
+    async fn new() -> Option<Self> {
+        testing::server()?;
+        let a = Rig::new().await;
+        let b = open_at(&a.path, 7).await;
+        let account = a.account("me", 1_000_000).await.unwrap();
+        let (stream, destinations) = a.stream(account, 2).await.unwrap();
+        a.store.take_node(&node("a", "first")).await.unwrap();
+        b.take_node(&node("b", "second")).await.unwrap();
+        let intruder = Intruder::open(&a.path).await;
+        Some(Self { a, b, intruder, account, stream, destinations })
+    }
+
+    async fn begin(&self, store: &Store) -> Result<SessionId> {
+        let id = new_session_id();
+        let terms = Terms { price: PRICE, free: 0 };
+        let new = NewSession { id: id.clone(), stream_id: self.stream, started_at: NOW, terms };
+        store.begin_session(new).await.map(|()| id)
+    }
+
+    fn charge(&self, session: &SessionId, minute: u64) -> MinuteCharge {
+        let slots = vec![Slot { slot: 0, destination: self.destinations[0] }];
+        MinuteCharge { session: session.clone(), minute, slots, price: PRICE, budget: None, now: NOW }
+    }
+
+    async fn assert_consistent(&self, sats: i64) {
+        assert_eq!(check(&self.b.0.readers).await.unwrap().faults, []);
+        let left = Msat(1_000_000 - sats * 1_000);
+        assert_eq!(self.b.balance(self.account).await.unwrap(), left);
+    }
+}
+
+fn node(name: &str, holder: &str) -> NewNode {
+    NewNode {
+        name: name.into(),
+        holder: holder.into(),
+        advertise: format!("http://{name}:8080"),
+        version: "1.2.3",
+        lease: LEASE,
+        started_at: NOW,
+    }
+}
+
+#[tokio::test]
+async fn a_name_belongs_to_one_data_folder_until_its_lease_is_over() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let other = open_at(&nodes.a.path, 7).await;
+    let taken = other.take_node(&node("a", "third")).await.unwrap_err();
+    assert!(matches!(&taken, StoreError::NodeTaken(name) if name == "a"), "{taken}");
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
+    // A new process on the same data folder.
+    other.take_node(&node("a", "first")).await.unwrap();
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_none(), "the epoch is over");
+    assert!(other.renew_node(LEASE).await.unwrap().is_some());
+    nodes.intruder.end_lease("a").await;
+    assert!(other.renew_node(LEASE).await.unwrap().is_none(), "a lease that is over is never renewed");
+    nodes.a.store.take_node(&node("a", "third")).await.unwrap();
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn nodes_with_another_key_are_refused() {
+    if testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new().await;
+    rig.store.take_node(&node("a", "first")).await.unwrap();
+    // There is no secret yet that would show it.
+    let other = open_at(&rig.path, 8).await;
+    assert!(matches!(other.take_node(&node("b", "second")).await, Err(StoreError::Vault(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sessions_of_a_lost_node_are_settled_and_announced_once() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let webhook = NewWebhook {
+        stream_id: None,
+        url: Redacted::new("https://a.example/hook".to_owned()),
+        host: "a.example".into(),
+        events: vec![EventType::StreamEnded],
+        secret: None,
+        cap: 5,
+    };
+    nodes.b.create_webhook(&by(nodes.account), webhook).await.unwrap();
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    let beat = UnixMillis(NOW.0 + 5_000);
+    nodes.a.store.heartbeat_sessions(std::slice::from_ref(&session), beat).await.unwrap();
+    assert!(matches!(
+        nodes.a.store.charge_minute(&nodes.charge(&session, 0)).await.unwrap(),
+        Charged::Posted(_)
+    ));
+    let not_ours = nodes.b.charge_minute(&nodes.charge(&session, 1)).await.unwrap();
+    assert_eq!(not_ours, Charged::NotOurs, "only the owner charges");
+    assert!(nodes.b.close_interrupted_sessions(LATER).await.unwrap().is_empty(), "its owner lives");
+
+    nodes.intruder.end_lease("a").await;
+    let late = nodes.a.store.charge_minute(&nodes.charge(&session, 1)).await.unwrap();
+    assert_eq!(late, Charged::NotOurs, "not settled yet, but the lease is over");
+    let c = Arc::new(open_at(&nodes.a.path, 7).await);
+    c.take_node(&node("c", "third")).await.unwrap();
+    let (b, session_id) = (Arc::new(nodes.b.clone()), session.clone());
+    let settling = (0..8).map(|turn| {
+        let store = if turn % 2 == 0 { b.clone() } else { c.clone() };
+        tokio::spawn(async move { store.close_interrupted_sessions(LATER).await.unwrap() })
+    });
+    let settled = futures_util::future::join_all(settling).await;
+    let settled: Vec<SessionId> = settled.into_iter().flat_map(|done| done.unwrap()).collect();
+    assert_eq!(settled, [session_id], "once by one of them");
+    assert_eq!(nodes.intruder.event_bodies().await.len(), 1, "announced once");
+    let last = nodes.b.last_session(nodes.stream).await.unwrap().unwrap();
+    assert_eq!((last.ended_at, last.end_reason), (Some(beat), Some(EndReason::Interrupted)));
+
+    // The node comes back: nothing of the old epoch is its own any more.
+    let lost = nodes.a.store.end_session(&session, LATER, EndReason::Stopped).await;
+    assert!(matches!(lost, Err(StoreError::OwnershipLost)));
+    nodes.a.store.take_node(&node("a", "first")).await.unwrap();
+    let late = nodes.a.store.charge_minute(&nodes.charge(&session, 1)).await.unwrap();
+    assert_eq!(late, Charged::NotOurs);
+    let lost = nodes.a.store.begin_forwarding(&session, &nodes.destinations, LATER).await;
+    assert!(matches!(lost, Err(StoreError::OwnershipLost)));
+    nodes.assert_consistent(2).await;
+}
+
+#[tokio::test]
+async fn a_node_that_starts_again_settles_what_it_left() {
+    let Some(nodes) = Nodes::new().await else { return };
+    let left = nodes.begin(&nodes.a.store).await.unwrap();
+    let again = open_at(&nodes.a.path, 7).await;
+    again.take_node(&node("a", "first")).await.unwrap();
+    assert_eq!(again.close_interrupted_sessions(LATER).await.unwrap(), [left]);
+    let new = nodes.begin(&again).await.unwrap();
+    assert!(again.close_interrupted_sessions(LATER).await.unwrap().is_empty());
+    assert!(nodes.b.close_interrupted_sessions(LATER).await.unwrap().is_empty());
+    again.end_session(&new, LATER, EndReason::Stopped).await.unwrap();
+    let last = nodes.b.last_session(nodes.stream).await.unwrap().unwrap();
+    assert_eq!(last.end_reason, Some(EndReason::Stopped));
+}
+
+#[tokio::test]
+async fn a_stream_is_live_at_one_node() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    assert!(nodes.b.is_live_elsewhere(nodes.stream).await.unwrap());
+    assert!(!nodes.a.store.is_live_elsewhere(nodes.stream).await.unwrap());
+    assert!(matches!(nodes.begin(&nodes.b).await, Err(StoreError::LiveElsewhere)));
+    nodes.intruder.end_lease("a").await;
+    assert!(!nodes.b.is_live_elsewhere(nodes.stream).await.unwrap());
+    assert!(matches!(nodes.begin(&nodes.a.store).await, Err(StoreError::OwnershipLost)));
+    let next = nodes.begin(&nodes.b).await.unwrap();
+    assert_eq!(nodes.b.close_interrupted_sessions(LATER).await.unwrap(), [session]);
+    nodes.b.end_session(&next, LATER, EndReason::Stopped).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_nodes_that_begin_a_stream_at_the_same_time_one_succeeds() {
+    let Some(nodes) = Nodes::new().await else { return };
+    for _ in 0..10 {
+        let (one, other) = tokio::join!(nodes.begin(&nodes.a.store), nodes.begin(&nodes.b));
+        let (store, session) = match (one, other) {
+            (Ok(session), Err(StoreError::LiveElsewhere)) => (&nodes.a.store, session),
+            (Err(StoreError::LiveElsewhere), Ok(session)) => (&nodes.b, session),
+            both => panic!("{both:?}"),
+        };
+        store.end_session(&session, LATER, EndReason::Stopped).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_has_the_database_alone_ends_every_lease() {
+    let Some(nodes) = Nodes::new().await else { return };
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    let alone = open_at(&nodes.a.path, 7).await;
+    assert_eq!(alone.close_interrupted_sessions(LATER).await.unwrap(), [session]);
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn nodes_are_listed_and_drained() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let _session = nodes.begin(&nodes.a.store).await.unwrap();
+    assert!(matches!(nodes.b.drain_node("nobody").await, Err(StoreError::NotFound(_))));
+    nodes.b.drain_node("a").await.unwrap();
+    assert_eq!(nodes.a.store.renew_node(LEASE).await.unwrap(), Some(Standing { draining: true }));
+    let file = nodes.a.path.clone();
+    let list = async || {
+        let database = inspector(&file).await;
+        let list = database.nodes().await.unwrap();
+        database.close().await;
+        list
+    };
+    let seen = list().await;
+    let states: Vec<_> = seen.iter().map(|node| (node.name.as_str(), node.state, node.sessions)).collect();
+    assert_eq!(states, [("a", NodeState::Draining, 1), ("b", NodeState::Live, 0)]);
+    assert!(seen[0].lease_left <= LEASE && seen[0].lease_left > LEASE / 2);
+    assert_eq!((seen[0].advertise.as_str(), seen[0].version.as_str()), ("http://a:8080", "1.2.3"));
+    nodes.b.release_node().await.unwrap();
+    nodes.intruder.end_lease("a").await;
+    let states: Vec<_> = list().await.iter().map(|node| node.state).collect();
+    assert_eq!(states, [NodeState::Lost, NodeState::Stopped]);
+    // The same process stays drained, the next one does not.
+    nodes.a.store.take_node(&node("a", "first")).await.unwrap();
+    assert_eq!(list().await[0].state, NodeState::Draining);
+    let next = NewNode { started_at: LATER, ..node("a", "first") };
+    nodes.a.store.take_node(&next).await.unwrap();
+    assert_eq!(list().await[0].state, NodeState::Live);
+}
+
+#[tokio::test]
+async fn recordings_belong_to_the_node_whose_driver_has_them() {
+    if testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (stream_id, destinations) = rig.stream(account, 1).await.unwrap();
+    let session = new_session_id();
+    let new = NewSession { id: session.clone(), stream_id, started_at: NOW, terms: Terms::default() };
+    rig.store.begin_session(new).await.unwrap();
+    let report = ArchiveReport {
+        driver: "archive".into(),
+        destination_id: destinations[0],
+        session_id: session,
+        file_name: "a.mp4".into(),
+        state: ArchiveState::Recording,
+        size_bytes: 5,
+        uploaded_bytes: 0,
+        duration_ms: 1,
+        error: None,
+        error_class: None,
+        url: None,
+        started_at: NOW,
+        changed_at: NOW,
+        attempt: 0,
+        attempt_opened: false,
+    };
+    let made = rig.store.record_archive(report.clone(), &|_| true, NOW).await.unwrap();
+    assert!(matches!(made, Recorded::Taken(_)));
+    // The first node has the data folder of the service that was alone.
+    rig.store.take_node(&node("a", "first")).await.unwrap();
+    let b = open_at(&rig.path, 7).await;
+    b.take_node(&node("b", "second")).await.unwrap();
+    let names = async |store: &Store| {
+        let known = store.known_archives("archive").await.unwrap();
+        known.into_iter().map(|known| known.file_name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&rig.store).await, ["a.mp4"]);
+    let at_b = ArchiveReport { file_name: "b.mp4".into(), ..report };
+    assert!(matches!(b.record_archive(at_b, &|_| true, NOW).await.unwrap(), Recorded::Taken(_)));
+    assert_eq!((names(&rig.store).await, names(&b).await), (vec!["a.mp4".into()], vec!["b.mp4".into()]));
+    let shown = b.archives_of(account, ALL).await.unwrap();
+    let here: Vec<_> = shown.iter().map(|archive| (archive.node.as_str(), b.has_file_of(archive))).collect();
+    assert_eq!(here, [("b", true), ("a", false)], "every node shows all of them");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_reaches_the_node_that_has_the_session() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let stream = CommandTarget::Stream(nodes.stream);
+    let give = async |store: &Store, target: CommandTarget<'_>, command: NodeCommand| {
+        store.command_owners(target, command).await.unwrap()
+    };
+    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_none(), "no session");
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    assert!(give(&nodes.a.store, stream, NodeCommand::Reload).await.is_none(), "it has the session itself");
+    let heard = Arc::new(tokio::sync::Notify::new());
+    let listening = {
+        let (store, heard) = (nodes.a.store.clone(), heard.clone());
+        tokio::spawn(async move { store.watch_commands(&heard).await })
+    };
+    let given = give(&nodes.b, stream, NodeCommand::Reload).await.unwrap();
+    let stop = NodeCommand::Stop(EndReason::MaxSats);
+    let also = give(&nodes.b, CommandTarget::Session(&session), stop).await.unwrap();
+    let whole = give(&nodes.b, CommandTarget::Account(nodes.account), stop).await.unwrap();
+    assert!(nodes.b.commands().await.unwrap().is_empty());
+    let taken = nodes.a.store.commands().await.unwrap();
+    let commands: Vec<_> = taken.iter().map(|given| (given.stream, given.command)).collect();
+    assert_eq!(commands, [NodeCommand::Reload, stop, stop].map(|command| (nodes.stream, command)));
+    for (command, given) in taken.iter().zip([given, also, whole]) {
+        assert!(nodes.b.is_waiting(given).await.unwrap());
+        nodes.a.store.command_done(command.id).await.unwrap();
+        assert!(!nodes.b.is_waiting(given).await.unwrap());
+    }
+    // It listens at some time from now on; until then every command is given again.
+    let notified = async {
+        while tokio::time::timeout(Duration::from_millis(50), heard.notified()).await.is_err() {
+            let _ = give(&nodes.b, stream, NodeCommand::Reload).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), notified).await.expect("a notification");
+    listening.abort();
+    nodes.a.store.take_node(&node("a", "first")).await.unwrap();
+    assert!(nodes.a.store.commands().await.unwrap().is_empty(), "the session of the commands is lost");
+    nodes.intruder.end_lease("a").await;
+    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_none(), "its owner is lost");
+}

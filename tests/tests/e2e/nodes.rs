@@ -1,0 +1,216 @@
+//! Several nodes on one PostgreSQL: both take encoders, one is killed, one loses its database, one is drained.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use satcast_tests::api::{Api, Stream};
+use satcast_tests::encoder::{Encoder, Publish};
+use satcast_tests::postgres::Postgres;
+use satcast_tests::receiver::Receiver;
+use satcast_tests::said;
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::sink::Sink;
+use satcast_tests::source::Source;
+use satcast_tests::wait::{seconds, until, until_api};
+use serde_json::{Value, json};
+
+const DATABASE: &str = "satcast";
+/// A role whose connections can be cut and refused while another node keeps its own.
+const CUT_ROLE: &str = "cut";
+/// The shortest lease.
+const LEASE_SECS: u64 = 10;
+
+/// A server with a database for nodes.
+fn server() -> Postgres {
+    let server = Postgres::start();
+    server.make_database(DATABASE);
+    let password = satcast_tests::postgres::PASSWORD;
+    let role = format!("CREATE ROLE {CUT_ROLE} SUPERUSER LOGIN PASSWORD '{password}'");
+    let _ = server.ask(DATABASE, &role);
+    server
+}
+
+fn node(name: &str, url: &str) -> Setup {
+    Setup::default()
+        .set("SATCAST_DATABASE__URL", url)
+        .set("SATCAST_SECRET_KEY", &"0a".repeat(32))
+        .set("SATCAST_CLUSTER__NODE", name)
+        .set("SATCAST_CLUSTER__ADVERTISE", "http://127.0.0.1:8080")
+        .set("SATCAST_CLUSTER__SECRET", &"0b".repeat(32))
+        .set("SATCAST_CLUSTER__LEASE_SECS", &LEASE_SECS.to_string())
+        .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
+}
+
+/// Nodes `a` and `b`, the API of each with the same key. The connections of `a` are those of [`CUT_ROLE`].
+struct Nodes {
+    server: Postgres,
+    a: Service,
+    b: Service,
+    api_a: Api,
+    api_b: Api,
+    receiver: Receiver,
+    source: Source,
+    sink: Sink,
+}
+
+impl Nodes {
+    fn start() -> Self {
+        let (server, receiver, source, sink) =
+            (server(), Receiver::start(None), Source::shared(), Sink::recording());
+        let url = server.url(DATABASE);
+        let a = node("a", &url.replacen("//satcast:", &format!("//{CUT_ROLE}:"), 1)).start();
+        let mut b = node("b", &url).stopped();
+        b.start();
+        let (api_a, api_b) = (a.api(), Api::new(&b.base(), Some(a.key())));
+        let body = json!({ "url": receiver.url(), "events": ["stream.started", "stream.ended"] });
+        let _ = api_a.post("/api/webhooks", &body).ok();
+        Self { server, a, b, api_a, api_b, receiver, source, sink }
+    }
+
+    fn stream(&self, label: &str) -> Stream {
+        let stream = self.api_a.create_stream(label);
+        for key in ["one", "two"] {
+            self.api_a.add_destination(&stream, &self.sink.url(), key);
+        }
+        stream
+    }
+
+    fn publish(&self, node: &Service, stream: &Stream) -> Encoder {
+        Publish::of(&self.source).endless().to(&node.ingest_url(&stream.key))
+    }
+
+    /// How often webhooks were told of the end of a session, and why.
+    fn ends(&self) -> Vec<Value> {
+        let told = self.receiver.received();
+        let ends = told.iter().map(|one| one.json()).filter(|body| body["type"] == "stream.ended");
+        ends.map(|body| body["data"]["endReason"].clone()).collect()
+    }
+
+    /// Waits until the last session of the stream has ended for this reason, and its event has arrived.
+    fn wait_for_end(&self, stream: &Stream, reason: &str) {
+        until_api("the end of the session", seconds(60), || {
+            let detail = self.api_b.stream(stream);
+            let known = detail["lastEndReason"] == reason && self.ends().iter().any(|end| end == reason);
+            if known { Ok(()) } else { Err(format!("{detail}, told {:?}", self.ends())) }
+        });
+    }
+
+    fn wait_for_refusal(api: &Api, stream: &Stream, code: &str) {
+        until_api("the refusal of the encoder", seconds(30), || {
+            let detail = api.stream(stream);
+            let refused =
+                detail["refusals"].as_array().is_some_and(|all| all.iter().any(|one| one["code"] == code));
+            if refused { Ok(()) } else { Err(detail.to_string()) }
+        });
+    }
+
+    fn assert_listed(&self, name: &str, state: &str) {
+        let list = self.b.run(&["node", "list"]);
+        let line = list.lines().find(|line| line.split('\t').next() == Some(name));
+        assert_eq!(line.and_then(|line| line.split('\t').nth(1)), Some(state), "{list}");
+    }
+}
+
+fn wait_for_readiness(api: &Api, status: u16, code: Option<&str>) {
+    until("the readiness", seconds(30), || {
+        let answer = api.try_get("/readyz")?;
+        let is_it = answer.status == status && code.is_none_or(|code| answer.body["code"] == code);
+        if is_it { Ok(()) } else { Err(format!("/readyz answers {} {}", answer.status, answer.body)) }
+    });
+}
+
+#[test]
+fn a_killed_node_is_settled_once_and_its_stream_goes_on_at_another_node() {
+    let mut nodes = Nodes::start();
+    let (first, second) = (nodes.stream("first"), nodes.stream("second"));
+    let mut at_a = nodes.publish(&nodes.a, &first);
+    let mut at_b = nodes.publish(&nodes.b, &second);
+    let _ = nodes.api_a.wait_for_stream(&first, "live", seconds(30));
+    let _ = nodes.api_b.wait_for_stream(&second, "live", seconds(30));
+    let mut twice = nodes.publish(&nodes.b, &first);
+    Nodes::wait_for_refusal(&nodes.api_b, &first, "NetStream.Publish.BadName");
+    twice.cut();
+    nodes.assert_listed("a", "live");
+    // A third one with a name that is taken.
+    let other = node("b", &nodes.server.url(DATABASE)).stopped();
+    let taken = other.command(&["run"]);
+    assert!(String::from_utf8_lossy(&taken.stderr).contains(said::NODE_TAKEN), "{taken:?}");
+    // A service that is no node must not end the sessions of the nodes.
+    let alone = Setup::default()
+        .set("SATCAST_DATABASE__URL", &nodes.server.url(DATABASE))
+        .set("SATCAST_SECRET_KEY", &"0a".repeat(32))
+        .stopped();
+    let refused = alone.command(&["run"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains(said::DATABASE_IN_USE), "{refused:?}");
+
+    nodes.a.kill();
+    at_a.cut();
+    nodes.wait_for_end(&first, "interrupted");
+    nodes.assert_listed("a", "lost");
+    let mut moved = nodes.publish(&nodes.b, &first);
+    let _ = nodes.api_b.wait_for_stream(&first, "live", seconds(30));
+    nodes.a.start();
+    nodes.assert_listed("a", "live");
+    assert_eq!(nodes.ends(), ["interrupted"], "announced once");
+    let _ = nodes.b.run(&["ledger", "check"]);
+
+    let _ = nodes.a.run(&["node", "drain", "b"]);
+    wait_for_readiness(&nodes.api_b, 503, Some("draining"));
+    let third = nodes.stream("third");
+    let mut refused = nodes.publish(&nodes.b, &third);
+    Nodes::wait_for_refusal(&nodes.api_b, &third, "NetStream.Failed");
+    refused.cut();
+    assert_eq!(nodes.api_b.stream(&second)["state"], "live", "running streams go on");
+    let mut third_at_a = nodes.publish(&nodes.a, &third);
+    let _ = nodes.api_a.wait_for_stream(&third, "live", seconds(30));
+    let _ = nodes.b.stop();
+    nodes.assert_listed("b", "stopped");
+    for encoder in [&mut at_b, &mut moved, &mut third_at_a] {
+        encoder.cut();
+    }
+}
+
+#[test]
+fn changes_at_one_node_reach_the_session_at_another() {
+    let nodes = Nodes::start();
+    let stream = nodes.api_a.create_stream("far");
+    let mut encoder = nodes.publish(&nodes.a, &stream);
+    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
+    let destination = nodes.api_b.add_destination(&stream, &nodes.sink.url(), "one");
+    let _ = nodes.api_a.wait_for_destination(&stream, destination, "live", seconds(30));
+    let path = format!("/api/streams/{}/destinations/{destination}", stream.id);
+    let _ = nodes.api_b.patch(&path, &json!({ "enabled": false })).ok();
+    let _ = nodes.api_a.wait_for_destination(&stream, destination, "stopped", seconds(30));
+    let _ = nodes.api_b.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    nodes.wait_for_end(&stream, "stopped");
+    assert_eq!(nodes.ends(), ["stopped"]);
+    encoder.cut();
+}
+
+#[test]
+fn a_node_without_its_database_ends_its_sessions_before_its_lease_is_over() {
+    let nodes = Nodes::start();
+    let stream = nodes.stream("cut off");
+    let mut encoder = nodes.publish(&nodes.a, &stream);
+    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
+    nodes.sink.wait_for_media(60, seconds(30));
+    // Each in its own transaction: new connections must be refused before the old ones end.
+    let _ = nodes.server.ask(DATABASE, &format!("ALTER ROLE {CUT_ROLE} NOLOGIN"));
+    let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{CUT_ROLE}'");
+    let _ = nodes.server.ask(DATABASE, &cut);
+    nodes.sink.wait_until_left(seconds(LEASE_SECS * 2));
+    let left = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis();
+    let until = nodes.server.ask(DATABASE, "SELECT lease_until_ms FROM nodes WHERE name = 'a'");
+    let until: u128 = until.parse().expect("the end of the lease");
+    assert!(left < until, "media went on until {left}, and the lease ended at {until}");
+    encoder.cut();
+    nodes.wait_for_end(&stream, "interrupted");
+
+    let _ = nodes.server.ask(DATABASE, &format!("ALTER ROLE {CUT_ROLE} LOGIN"));
+    wait_for_readiness(&nodes.api_a, 200, None);
+    let mut back = nodes.publish(&nodes.a, &stream);
+    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
+    let _ = nodes.a.wait_for_log("the lost lease", seconds(5), |line| line.contains(said::LEASE_LOST));
+    assert_eq!(nodes.ends(), ["interrupted"], "announced once");
+    let _ = nodes.b.run(&["ledger", "check"]);
+    back.cut();
+}
