@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::health::{Figures, Health, Issue};
 use super::refusals::{EncoderRefusal, Refusals};
@@ -55,7 +55,7 @@ pub(super) struct Inner {
     pub(super) store: Store,
     pub(super) drivers: Drivers,
     pub(super) clock: Clock,
-    pub(super) settings: Settings,
+    pub(super) settings: RwLock<Settings>,
     /// Time for a destination to flush and end.
     pub(super) stop_deadline: Duration,
     pub(super) gate: Arc<dyn Gate>,
@@ -107,7 +107,7 @@ impl Live {
             store,
             drivers,
             clock,
-            settings,
+            settings: RwLock::new(settings),
             stop_deadline: STOP_DEADLINE,
             gate,
             sessions: Mutex::default(),
@@ -127,6 +127,11 @@ impl Live {
     pub(super) fn find(&self, stream: StreamId) -> Option<Arc<Session>> {
         self.inner.sessions.lock().get(&stream).cloned()
     }
+    /// Takes other times; cooldowns that run keep theirs.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.inner.settings.write() = settings;
+    }
+
 
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
         self.inner.sessions.lock().values().cloned().collect()
@@ -306,7 +311,11 @@ impl Inner {
             // Before the removal: an encoder that finds no session must find the cooldown.
             let mut cooldowns = self.cooldowns.lock();
             if needs_cooldown(reason) {
-                let until = self.clock.monotonic() + self.settings.cooldown;
+    pub(super) fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
+                let until = self.clock.monotonic() + self.settings().cooldown;
                 cooldowns.insert(stream, Cooldown { until, reason });
             } else {
                 cooldowns.remove(&stream);
