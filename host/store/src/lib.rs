@@ -13,6 +13,7 @@ mod charges;
 mod destinations;
 mod engine;
 mod error;
+mod figures;
 mod history;
 mod idempotency;
 mod keys;
@@ -48,6 +49,7 @@ pub use destinations::{
 };
 pub use engine::owner::Owner;
 pub use error::{Result, StoreError};
+pub use figures::{ArchiveFigures, Connections, DatabaseFigures, Figures};
 pub use history::{HistoryEntry, HistoryFilter};
 pub use idempotency::{Begun, IdempotentRequest};
 pub use keys::{KeyRecord, KeyView, NewKey, Scopes};

@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -63,6 +63,8 @@ pub(super) struct Inner {
     /// Streams whose encoders are refused after a stop.
     pub(super) cooldowns: Mutex<HashMap<StreamId, Cooldown>>,
     pub(super) next_number: AtomicU64,
+    /// Bytes of media from all encoders since the start.
+    pub(super) received: AtomicU64,
     pub(super) openings: Arc<Openings>,
     pub(super) spools: Arc<spool::Shares>,
     pub(super) troubles: Arc<Troubles<DestinationId, String>>,
@@ -113,6 +115,7 @@ impl Live {
             sessions: Mutex::default(),
             cooldowns: Mutex::default(),
             next_number: AtomicU64::new(1),
+            received: AtomicU64::new(0),
             openings: Arc::default(),
             spools: Arc::default(),
             troubles: Arc::default(),
@@ -124,14 +127,14 @@ impl Live {
         Self { inner: Arc::new(inner) }
     }
 
-    pub(super) fn find(&self, stream: StreamId) -> Option<Arc<Session>> {
-        self.inner.sessions.lock().get(&stream).cloned()
-    }
     /// Takes other times; cooldowns that run keep theirs.
     pub fn set_settings(&self, settings: Settings) {
         *self.inner.settings.write() = settings;
     }
 
+    pub(super) fn find(&self, stream: StreamId) -> Option<Arc<Session>> {
+        self.inner.sessions.lock().get(&stream).cloned()
+    }
 
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
         self.inner.sessions.lock().values().cloned().collect()
@@ -190,6 +193,11 @@ impl Live {
             (a.session.started_at, &a.session.session_id).cmp(&(b.session.started_at, &b.session.session_id))
         });
         sessions
+    }
+
+    /// Bytes of media from all encoders since the start.
+    pub fn received_bytes(&self) -> u64 {
+        self.inner.received.load(Ordering::Relaxed)
     }
 
     pub fn session_states(&self) -> Vec<SessionState> {
@@ -303,6 +311,10 @@ impl Live {
 }
 
 impl Inner {
+    pub(super) fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
     /// Removes an ended session from the registry. Calls `gone` under the lock, before a lookup or a new session can follow.
     pub(super) fn forget(&self, session: &Arc<Session>, reason: EndReason, gone: impl FnOnce()) {
         let stream = session.stream.id;
@@ -311,10 +323,6 @@ impl Inner {
             // Before the removal: an encoder that finds no session must find the cooldown.
             let mut cooldowns = self.cooldowns.lock();
             if needs_cooldown(reason) {
-    pub(super) fn settings(&self) -> Settings {
-        *self.settings.read()
-    }
-
                 let until = self.clock.monotonic() + self.settings().cooldown;
                 cooldowns.insert(stream, Cooldown { until, reason });
             } else {
