@@ -66,7 +66,7 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     let routes = idempotency::Idempotent::new(routes, app.clone());
     let methods = document::methods_by_path(&document);
     let polled = status::Polled::new(app.clone());
-    Middleware::new(routes, app.clock.clone(), &app.config.http.trusted_proxies, methods)
+    Middleware::new(routes, app.clock.clone(), &app.config().http.trusted_proxies, methods)
         .with_polled(status::PATH, make(move |request| polled.clone().respond(request)))
 }
 
