@@ -72,7 +72,7 @@ codes! {
         "The database of the service failed or did not answer.",
         "Try again; if it fails again, give the `requestId` to the operator.";
     NotReady "not_ready":
-        "The database of the service does not answer.",
+        "A part of the service is not ready; `reasons` names it.",
         "Wait until `/readyz` answers with 200.";
     PagesNotBuilt "pages_not_built":
         "The folder `web` beside the binary lacks the pages or the manual.",
