@@ -9,6 +9,9 @@ use std::{env, io, process};
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// Longest wait for the manager to take a state.
+const WRITE_WAIT: Duration = Duration::from_secs(1);
+
 /// A connection to the service manager; cheap to keep when there is none.
 #[derive(Debug, Default)]
 pub struct Manager {
@@ -76,8 +79,8 @@ fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
         Some(name) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
         None => socket.connect(address)?,
     }
-    // A manager that reads nothing must not stop the service.
-    socket.set_nonblocking(true)?;
+    // A busy manager gets every state; one that reads nothing must not stop the service.
+    socket.set_write_timeout(Some(WRITE_WAIT))?;
     Ok(socket)
 }
 

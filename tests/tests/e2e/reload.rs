@@ -204,7 +204,7 @@ impl Handed {
         let handed = |socket: &TcpListener| Stdio::from(OwnedFd::from(socket.try_clone().expect("a socket")));
         let log = OpenOptions::new().create(true).append(true).open(service.folder().join("satcast.log"));
         let mut command = service.shell(&line);
-        command.env("NOTIFY_SOCKET", service.folder().join("notify")).env("WATCHDOG_USEC", "200000");
+        command.env("NOTIFY_SOCKET", service.folder().join("notify")).env("WATCHDOG_USEC", "2000000");
         let child = command.stdin(handed(http)).stdout(handed(rtmp)).stderr(log.expect("the log")).spawn();
         Self(child.expect("a shell"))
     }
