@@ -5,6 +5,7 @@
 //! What is deliberately absent: HTTP (`satcast-web`), SQL (`satcast-store`), `unsafe` outside `allocator`, wall clock reads and randomness
 //! (`satcast-core`), and any import of a driver.
 
+pub mod activation;
 pub mod allocator;
 pub mod banner;
 pub mod boot;
@@ -12,3 +13,4 @@ pub mod cli;
 pub mod data_dir;
 pub mod first_link;
 pub mod logging;
+pub mod notify;

@@ -36,6 +36,10 @@ pub const KEEPS_RUNNING: &str = "runs on without the refused change";
 pub const NOT_CHECKED: &str = "driver not checked";
 /// Log: a configuration cannot be read at a reload.
 pub const RELOAD_REFUSED: &str = "the running one stays in use";
+/// Log: a reload has taken a configuration over.
+pub const RELOADED: &str = "the configuration was read again";
+/// Log: changes of a reload that wait for a restart.
+pub const WAITS: &str = "wait for a restart of the service";
 /// Log: a session ended.
 pub const SESSION_ENDED: &str = "session ended";
 /// Log: a minute cannot be stored.

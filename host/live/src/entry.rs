@@ -180,7 +180,7 @@ impl Live {
 
     /// Restarts the cooldown and returns the refusal.
     fn restart_cooldown(&self, stream: StreamId, cooldown: Cooldown, now: Duration) -> PublishRefused {
-        let wait = self.inner.settings.cooldown;
+        let wait = self.inner.settings().cooldown;
         self.inner.cooldowns.lock().insert(stream, Cooldown { until: now + wait, ..cooldown });
         PublishRefused::new(codes::DENIED, codes::cooldown_text(cooldown.reason, wait))
     }
@@ -197,7 +197,7 @@ impl Live {
         };
         let (ended_at, reason) = (last.ended_at?, last.end_reason?);
         let elapsed_ms = self.inner.clock.now().0.saturating_sub(ended_at.0).max(0).unsigned_abs();
-        let left = self.inner.settings.cooldown.saturating_sub(Duration::from_millis(elapsed_ms));
+        let left = self.inner.settings().cooldown.saturating_sub(Duration::from_millis(elapsed_ms));
         needs_cooldown(reason).then_some(Cooldown { until: now + left, reason })
     }
 }

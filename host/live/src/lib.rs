@@ -50,5 +50,6 @@ pub use refusals::EncoderRefusal;
 pub use session::Publisher;
 pub use shown::{
     Delayed, DestState, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,
+    Waiting,
 };
 pub use via::{VIA_MAX, Via};

@@ -38,6 +38,14 @@ pub struct LiveDestination {
     pub shown: DestinationSnapshot,
     /// Counters of its driver in this session, by name.
     pub counters: Vec<(String, u64)>,
+    pub waiting: Waiting,
+}
+
+/// Packets that wait for a destination, in memory and on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    pub packets: u64,
+    pub bytes: u64,
 }
 
 /// Why a delayed destination waits, and until when.

@@ -3,6 +3,7 @@
 mod archive;
 mod database;
 mod node;
+mod reload;
 mod system;
 mod wallets;
 
@@ -10,23 +11,28 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::activation::Sockets;
 use crate::banner::{self, Facts};
 use crate::data_dir::{self, DataDirError, DataDirLock};
 use crate::first_link::{FirstLinkError, first_link};
+use crate::logging::Level;
+use crate::notify::Manager;
 pub use database::vault;
 use database::{DatabaseLock, open_store};
 use node::Node;
+use reload::{Reload, live_settings};
 use satcast_core::clock::Clock;
-use satcast_core::config::{Config, IngestAddresses, Loaded};
+use satcast_core::config::{Config, Current, IngestAddresses, Loaded};
 use satcast_core::secret::VaultError;
 use satcast_drivers::{Drivers, HostParts, LoadOptions, RecordingParts, State};
-use satcast_live::ingest::{self, BindError, Listener};
-use satcast_live::{Live, Settings};
+use satcast_live::Live;
+use satcast_live::ingest::{self, BindError, Handed, Listener};
 use satcast_money::billing::Billing;
 use satcast_money::wallet::connection::ConnectionError;
 use satcast_net::certificates::CertificateError;
@@ -135,11 +141,17 @@ pub fn host_parts(
 }
 
 impl Host {
-    /// Starts everything up to the open ports; nothing is served yet. `command` is how the user calls this program.
+    /// Starts everything up to the open ports; nothing is served yet. `command` is how the user calls this program;
+    /// `sockets` are used instead of opening ports.
     ///
     /// # Errors
     /// The first step that fails; the steps before it leave nothing that prevents another start.
-    pub async fn start(loaded: Loaded, command: String, exe: PathBuf) -> Result<Self, BootError> {
+    pub async fn start(
+        loaded: Loaded,
+        command: String,
+        exe: PathBuf,
+        sockets: Sockets,
+    ) -> Result<Self, BootError> {
         let clock = Clock::system();
         let began = clock.monotonic();
         let config = Arc::new(loaded.config);
@@ -153,7 +165,7 @@ impl Host {
         let recordings = archive::parts(&vault);
         let store = open_store(&config, vault, &clock).await?;
         // This port is opened before drivers are loaded: a port in use is the most common failure and must show at once.
-        let server = Server::bind(&config.http, ServerLimits::within(open_files())).await?;
+        let server = Server::open(&config.http, ServerLimits::within(open_files()), sockets.http).await?;
         system::look_at_certificate(&config.http, clock.now())?;
         let (guard, parts) = host_parts(&config, &clock, recordings.clone())?;
         let webhooks = Webhooks::new(store.clone(), Sender::new(Targets::new(&config)?)?, clock.clone());
@@ -165,7 +177,8 @@ impl Host {
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         // As late as possible, because nothing renews the lease yet, and before the first encoder.
         let node = Node::join(&store, &clock, &config).await?;
-        let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files());
+        let handed = Handed { rtmp: sockets.rtmp, rtmps: sockets.rtmps };
+        let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files()).on(handed);
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let mut facts = Facts {
             command,
@@ -199,7 +212,8 @@ impl Host {
             wallets,
             webhooks,
             clock,
-            config,
+            current: Current::new(Config::clone(&config)),
+            stopping: Default::default(),
             ingest: facts.ingest.clone(),
             limits,
             known: Default::default(),
@@ -219,6 +233,20 @@ impl Host {
         (self.facts.http, self.facts.rtmp)
     }
 
+    /// The parts that a reload changes.
+    fn reload(&self, level: Level) -> Reload {
+        let App { current, drivers, billing, live, .. } = &*self.app;
+        Reload {
+            config: current.clone(),
+            drivers: drivers.clone(),
+            billing: billing.clone(),
+            live: live.clone(),
+            http: self.server.certificates(),
+            ingest: self.listener.certificates(),
+            level,
+        }
+    }
+
     /// Serves until `shutdown` resolves, then ends in an order that loses nothing: encoders first, then sessions with
     /// their destinations, then open requests, last the database.
     ///
@@ -227,6 +255,7 @@ impl Host {
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), BootError> {
         // Cancellation in three steps: everything, then the counting of viewers' bytes, then charging for them.
         let [all, counting, charging] = [(); 3].map(|()| CancellationToken::new());
+        let drain = self.listener.drain();
         let mut ingest = tokio::spawn(self.listener.run(all.clone().cancelled_owned()));
         let playback = self.app.playback.clone();
         let site = Site::new(self.app.clone(), self.pages);
@@ -247,6 +276,9 @@ impl Host {
             Ok(()) => tracing::info!("shutting down"),
             Err(error) => tracing::error!(%error, "shutting down"),
         }
+        // Encoders that come now wait for the next process, if the service manager keeps the socket open.
+        drain.cancel();
+        self.app.stopping.store(true, Ordering::Relaxed);
         // Sessions end first, so that encoders get the reason.
         self.live.shut_down().await;
         // Event streams end by themselves: the HTTP listener waits for running requests.
@@ -322,13 +354,6 @@ fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<Ingest
     Ok(IngestAddresses::new(&config.public_url, listener.local_addr()?, listener.secure_addr()?))
 }
 
-fn live_settings(config: &Config) -> Settings {
-    Settings {
-        reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
-        cooldown: Duration::from_secs(config.ingest.refuse_quiet_secs),
-    }
-}
-
 /// Stores counted bytes before playback is charged.
 fn charge_counted_bytes(billing: &Billing, playback: &Arc<Playback>) {
     let playback = playback.clone();
@@ -359,7 +384,7 @@ fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
 
 /// Runs the service in this process until a signal ends it; prints the banner when the ports are open.
 ///
-/// SIGHUP reads the configuration again with `again` and loads its drivers; all other changes wait for a restart.
+/// SIGHUP reads the configuration again with `again`; [`Config::changes`] lists what is taken over at once.
 ///
 /// # Errors
 /// As [`Host::start`].
@@ -367,6 +392,8 @@ pub async fn run(
     loaded: Loaded,
     command: String,
     again: impl Fn() -> Result<Loaded, String>,
+    sockets: Sockets,
+    level: Level,
 ) -> Result<(), BootError> {
     raise_open_files();
     satcast_drivers::set_log_level(driver_log_level());
@@ -376,7 +403,38 @@ pub async fn run(
     // The running executable, even if its file is replaced: driver processes are started from it for as long as it
     // runs.
     let exe = PathBuf::from(RUNNING_IMAGE);
-    let host = Host::start(loaded, command, exe).await?;
+    let host = Host::start(loaded, command, exe, sockets).await?;
+    announce(&host);
+    let manager = Arc::new(Manager::of_process());
+    manager.ready();
+    let alive = manager.clone();
+    tokio::spawn(async move { alive.keep_watchdog().await });
+    let reload = host.reload(level);
+    let ended = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let reloading = async {
+        while hangup.recv().await.is_some() {
+            manager.reloading();
+            reload.run(again()).await;
+            manager.ready();
+        }
+    };
+    host.serve(async {
+        tokio::select! {
+            () = ended => {}
+            () = reloading => {}
+        }
+        manager.stopping();
+    })
+    .await
+}
+
+/// Prints the banner, and logs that the ports are open.
+fn announce(host: &Host) {
     let mut out = std::io::stdout();
     let text = banner::render(host.facts(), out.is_terminal());
     // Standard output may be closed; the service still runs.
@@ -386,40 +444,4 @@ pub async fn run(
     }
     let (http, rtmp) = host.addresses();
     tracing::info!(%http, %rtmp, version = api::VERSION, "ready");
-    let drivers = host.app.drivers.clone();
-    let ended = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
-    let reloading = async {
-        while hangup.recv().await.is_some() {
-            reload_drivers(&drivers, again()).await;
-        }
-    };
-    host.serve(async {
-        tokio::select! {
-            () = ended => {}
-            () = reloading => {}
-        }
-    })
-    .await
-}
-
-async fn reload_drivers(drivers: &Drivers, loaded: Result<Loaded, String>) {
-    let config = match loaded {
-        Ok(loaded) => loaded.config,
-        Err(error) => {
-            return tracing::error!(
-                error,
-                "cannot read the configuration again; the running one stays in use"
-            );
-        }
-    };
-    tracing::info!("the drivers of the configuration are loaded again; all other changes wait for a restart");
-    let drivers = drivers.clone();
-    if let Err(error) = tokio::task::spawn_blocking(move || drivers.reconfigure(&config)).await {
-        tracing::error!(%error, "cannot load the drivers again");
-    }
 }

@@ -19,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use new_driver::{Language, NewDriver};
 
+use crate::activation::{ActivationError, Sockets};
 use crate::data_dir;
 use satcast_core::config::{Config, ConfigError, Flags, Loaded, LogFormat};
 use satcast_core::secret::KeyKind;
@@ -225,6 +226,12 @@ impl From<ConfigError> for CliError {
     }
 }
 
+impl From<ActivationError> for CliError {
+    fn from(error: ActivationError) -> Self {
+        CliError::Usage(error.to_string())
+    }
+}
+
 macro_rules! failed_from {
     ($($error:ty),*) => {$(
         impl From<$error> for CliError {
@@ -302,10 +309,12 @@ fn quoted(word: &str) -> String {
 /// [`exit`] turns it into a line and an exit code.
 pub fn run(cli: &Cli) -> Result<(), CliError> {
     let loaded = cli.load_config()?;
-    crate::logging::start(&loaded.config.log);
+    let level = crate::logging::start(&loaded.config.log);
+    let sockets = Sockets::take()?;
+    sockets.check(&loaded.config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let again = || cli.load_config().map_err(|error| error.to_string());
-    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix(), again));
+    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix(), again, sockets, level));
     Ok(ended?)
 }
 

@@ -300,7 +300,9 @@ async fn a_second_service_on_one_database_does_not_start() {
     let mut second = first.clone();
     second.config.data_dir = folder.path().join("other");
     second.config.database.url = Some(first.config.database_url());
-    let start = |loaded| Host::start(loaded, "satcast".to_owned(), std::env::current_exe().unwrap());
+    let start = |loaded| {
+        Host::start(loaded, "satcast".to_owned(), std::env::current_exe().unwrap(), Default::default())
+    };
     let running = start(first).await.unwrap();
     let refused = start(second).await.err().expect("the database is in use");
     assert!(matches!(refused, BootError::DataDir(data_dir::DataDirError::DatabaseLocked(_))), "{refused}");

@@ -14,6 +14,7 @@ mod commands;
 mod destinations;
 mod engine;
 mod error;
+mod figures;
 mod history;
 mod idempotency;
 mod keys;
@@ -51,6 +52,7 @@ pub use destinations::{
 };
 pub use engine::owner::{Owner, Sharing};
 pub use error::{Result, StoreError};
+pub use figures::{ArchiveFigures, Connections, DatabaseFigures, Figures};
 pub use history::{HistoryEntry, HistoryFilter};
 pub use idempotency::{Begun, IdempotentRequest};
 pub use keys::{KeyRecord, KeyView, NewKey, Scopes};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
+use crate::engine::timing::TRANSACTIONS;
 use crate::engine::{Pool, Query, Sql, Tx, postgres, query, sqlite, timed};
 use crate::error::{Result, StoreError, db};
 use satcast_core::feed::Feed;
@@ -82,8 +83,8 @@ impl Store {
     /// The only start of a writing transaction. It is rolled back when dropped without a commit.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         Ok(match &self.0.writer {
-            Pool::Sqlite(writer) => Tx::Sqlite(sqlite::begin(writer).await?),
-            Pool::Postgres(writer) => Tx::Postgres(postgres::begin(writer).await?),
+            Pool::Sqlite(writer) => Tx::Sqlite(TRANSACTIONS.of(sqlite::begin(writer)).await?),
+            Pool::Postgres(writer) => Tx::Postgres(TRANSACTIONS.of(postgres::begin(writer)).await?),
         })
     }
 

@@ -49,7 +49,9 @@ impl Endpoint for Site {
 
     async fn call(&self, request: Request) -> poem::Result<Response> {
         if request.uri().path().starts_with(PREFIX) {
-            Ok(self.playback.answer(request).await)
+            let response = self.playback.answer(request).await;
+            self.middleware.requests().count(PREFIX, response.status());
+            Ok(response)
         } else {
             Ok(self.middleware.answer(request).await)
         }

@@ -204,7 +204,7 @@ pub(crate) fn operator(service: &Service) -> Api {
     service.api_of(OPERATOR)
 }
 
-fn hang_up(service: &Service) {
+pub(crate) fn hang_up(service: &Service) {
     let pid = Pid::from_raw(i32::try_from(service.process().id()).expect("a process id"));
     kill(pid, Signal::SIGHUP).expect("a signal to the service");
 }

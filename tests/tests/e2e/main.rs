@@ -52,6 +52,7 @@ mod player_returns;
 mod postgres;
 mod reference;
 mod refusals;
+mod reload;
 mod rtmps;
 mod schemathesis;
 mod status;

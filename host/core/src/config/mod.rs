@@ -8,6 +8,7 @@ mod check;
 mod driver;
 mod ingest;
 mod load;
+mod reload;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -26,6 +27,7 @@ pub use driver::{DriverSettings, Isolation, ProcessLimits, QueueLimits, SPOOL_MB
 pub use ingest::IngestAddresses;
 pub use load::nearest;
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
+pub use reload::{Changes, Current};
 pub use value::AllowEntry;
 pub use wallet::Wallet;
 

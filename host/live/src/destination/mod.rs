@@ -8,8 +8,8 @@ pub(super) mod run;
 mod source;
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,7 +26,8 @@ pub(super) use self::loss::WINDOW as LOSS_WINDOW;
 pub(super) use self::source::SETTLE_MAX;
 use super::hub::Hub;
 use super::notifier::{Notifier, Transition};
-use super::shown::{DestState, DestinationSnapshot};
+use super::queue::Queue;
+use super::shown::{DestState, DestinationSnapshot, Waiting};
 use super::spool::Shares;
 use super::via::Via;
 use super::view::{Reported, View};
@@ -86,6 +87,8 @@ pub(super) struct Destination {
     view: Mutex<View>,
     counters: Arc<Counters>,
     dropped: Arc<AtomicU64>,
+    /// The queue of its opening, if it has one.
+    queue: Mutex<Weak<Queue>>,
     loss: Mutex<LossMonitor>,
     /// It loses too many packets and must be reopened.
     reopen: Notify,
@@ -119,6 +122,7 @@ impl Destination {
             view: Mutex::new(view),
             counters: Arc::default(),
             dropped: Arc::default(),
+            queue: Mutex::default(),
             loss: Mutex::default(),
             reopen: Notify::new(),
             is_replaced: AtomicBool::new(false),
@@ -132,6 +136,13 @@ impl Destination {
             usage: parts.usage.clone(),
             clock: parts.clock.clone(),
         }
+    }
+
+    /// What waits in its queue.
+    pub(super) fn waiting(&self) -> Waiting {
+        let queue = self.queue.lock().upgrade();
+        let (packets, bytes) = queue.map_or((0, 0), |queue| queue.depth());
+        Waiting { packets, bytes }
     }
 
     pub(super) fn record(&self) -> Arc<DestinationRecord> {

@@ -178,6 +178,7 @@ impl Run {
         self.codecs = self.parts.hub.codecs();
         let source =
             Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
+        *self.destination.queue.lock() = source.queue();
         let opening = self.begin_opening();
         let request = OpenRequest {
             kind: record.kind.clone(),

@@ -1,7 +1,7 @@
 //! The media source of one opening: a backfill if the driver wants one, then the queue; and the flush of the queue at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use satcast_plugin_api::host::MediaSource;
@@ -68,6 +68,10 @@ impl Source {
         let (waker, dropped) = (waker.clone(), dropped.clone());
         let (dropped_before, clock) = (OnceLock::new(), parts.clock.clone());
         Self { queue, waker, backfill, is_lossless, dropped, dropped_before, clock }
+    }
+
+    pub(super) fn queue(&self) -> Weak<Queue> {
+        Arc::downgrade(&self.queue)
     }
 
     pub(super) fn media(&self) -> Arc<dyn MediaSource> {

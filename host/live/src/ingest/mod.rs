@@ -22,7 +22,7 @@ use satcast_core::config;
 use satcast_core::ids::UnixMillis;
 use satcast_core::log_limit::LogLimit;
 use satcast_net::certificates::{CertificateError, Certificates, Section};
-use satcast_net::http::remedy;
+use satcast_net::http::{self, remedy};
 use satcast_store::Store;
 
 mod admit;
@@ -55,6 +55,14 @@ pub struct Settings {
     read_wait: Duration,
     proxies: Vec<IpNet>,
     limits: Limits,
+    handed: Handed,
+}
+
+/// Listening sockets that the service manager has handed over, for the ports that it opens itself.
+#[derive(Debug, Default)]
+pub struct Handed {
+    pub rtmp: Option<std::net::TcpListener>,
+    pub rtmps: Option<std::net::TcpListener>,
 }
 
 impl Settings {
@@ -63,7 +71,14 @@ impl Settings {
     #[must_use]
     pub fn new(listen: SocketAddr, read_batch_ms: u64) -> Self {
         let read_wait = Duration::from_millis(read_batch_ms);
-        Self { listen, secure: None, read_wait, proxies: Vec::new(), limits: Limits::default() }
+        let (proxies, limits, handed) = (Vec::new(), Limits::default(), Handed::default());
+        Self { listen, secure: None, read_wait, proxies, limits, handed }
+    }
+
+    /// Uses these sockets instead of opening the ports.
+    #[must_use]
+    pub fn on(self, handed: Handed) -> Self {
+        Self { handed, ..self }
     }
 
     /// Reduces the connection limits to fit the process's limit of open files.
@@ -123,6 +138,7 @@ pub struct Listener<A> {
     limiter: ConnectionLimiter,
     threads: Threads,
     proxies: Vec<IpNet>,
+    drained: CancellationToken,
 }
 
 /// The port with TLS.
@@ -150,11 +166,11 @@ impl<A: Admission> Listener<A> {
         admission: A,
         clock: Clock,
     ) -> Result<Self, BindError> {
-        let address = settings.listen;
-        let socket = bind("rtmp_listen", address).await?;
+        let (address, handed) = (settings.listen, settings.handed);
+        let socket = bind("rtmp_listen", address, handed.rtmp).await?;
         let secure = match settings.secure {
             Some((address, certificates)) => Some(Secure {
-                socket: bind("rtmps_listen", address).await?,
+                socket: bind("rtmps_listen", address, handed.rtmps).await?,
                 certificates: Arc::new(certificates),
             }),
             None => None,
@@ -173,7 +189,18 @@ impl<A: Admission> Listener<A> {
             warnings: LogLimit::new(limits.warnings_max, keys::WINDOW),
             limits,
         });
-        Ok(Self { socket, secure, shared, limiter, threads, proxies: settings.proxies })
+        let (proxies, drained) = (settings.proxies, CancellationToken::new());
+        Ok(Self { socket, secure, shared, limiter, threads, proxies, drained })
+    }
+
+    /// Once it is cancelled, no further encoder is accepted; those that are connected go on until the end.
+    pub fn drain(&self) -> CancellationToken {
+        self.drained.clone()
+    }
+
+    /// The certificate of RTMPS; `None` when RTMPS is not served.
+    pub fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.secure.as_ref().map(|secure| secure.certificates.clone())
     }
 
     /// With the port that the system chose if the configured port is 0.
@@ -200,7 +227,7 @@ impl<A: Admission> Listener<A> {
     /// Serves encoders until `shutdown` resolves. Then stops accepting, sends a status to every publisher, and returns when all
     /// connections have ended, at the latest after [`SHUTDOWN_TIMEOUT_MS`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, secure, shared, limiter, threads, proxies } = self;
+        let Self { socket, secure, shared, limiter, threads, proxies, drained } = self;
         let stopped = CancellationToken::new();
         let acceptor = Acceptor {
             shared: Arc::clone(&shared),
@@ -213,10 +240,11 @@ impl<A: Admission> Listener<A> {
         let mut shutdown = std::pin::pin!(shutdown);
         let mut renewing =
             std::pin::pin!(keep_fresh(secure.as_ref().map(|secure| Arc::clone(&secure.certificates))));
-        loop {
+        let is_over = loop {
             tokio::select! {
                 biased;
-                () = &mut shutdown => break,
+                () = &mut shutdown => break true,
+                () = drained.cancelled() => break false,
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = socket.accept() => match accepted {
                     Ok((socket, peer)) => acceptor.accept(socket, None, peer, &mut tasks),
@@ -228,8 +256,17 @@ impl<A: Admission> Listener<A> {
                 },
                 never = &mut renewing => match never {},
             }
-        }
+        };
         drop((socket, secure));
+        if !is_over {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut shutdown => break,
+                    Some(ended) = tasks.join_next() => report(ended),
+                }
+            }
+        }
         let limit = shared.limits.shutdown;
         stopped.cancel();
         let all_ended = timeout(limit, async {
@@ -244,10 +281,14 @@ impl<A: Admission> Listener<A> {
     }
 }
 
-async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
+async fn bind(
+    setting: &'static str,
+    address: SocketAddr,
+    handed: Option<std::net::TcpListener>,
+) -> Result<TcpListener, BindError> {
     // The receive buffer is left to the kernel, so that it grows with the stream. A fixed size is cut by `net.core.rmem_max`, and would
     // hold less than a fast stream sends between two reads.
-    TcpListener::bind(address).await.map_err(|source| BindError { setting, address, source })
+    http::listener(address, handed).await.map_err(|source| BindError { setting, address, source })
 }
 
 /// Renews the certificate; waits for ever if there is none.

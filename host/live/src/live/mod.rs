@@ -5,10 +5,10 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::health::{Figures, Health, Issue};
 use super::refusals::{EncoderRefusal, Refusals};
@@ -69,7 +69,7 @@ pub(super) struct Inner {
     pub(super) store: Store,
     pub(super) drivers: Drivers,
     pub(super) clock: Clock,
-    pub(super) settings: Settings,
+    pub(super) settings: RwLock<Settings>,
     /// Time for a destination to flush and end.
     pub(super) stop_deadline: Duration,
     pub(super) gate: Arc<dyn Gate>,
@@ -78,6 +78,8 @@ pub(super) struct Inner {
     /// Streams whose encoders are refused after a stop.
     pub(super) cooldowns: Mutex<HashMap<StreamId, Cooldown>>,
     pub(super) next_number: AtomicU64,
+    /// Bytes of media from all encoders since the start.
+    pub(super) received: AtomicU64,
     pub(super) openings: Arc<Openings>,
     pub(super) spools: Arc<spool::Shares>,
     pub(super) troubles: Arc<Troubles<DestinationId, String>>,
@@ -122,13 +124,14 @@ impl Live {
             store,
             drivers,
             clock,
-            settings,
+            settings: RwLock::new(settings),
             stop_deadline: STOP_DEADLINE,
             gate,
             admits: Mutex::default(),
             sessions: Mutex::default(),
             cooldowns: Mutex::default(),
             next_number: AtomicU64::new(1),
+            received: AtomicU64::new(0),
             openings: Arc::default(),
             spools: Arc::default(),
             troubles: Arc::default(),
@@ -138,6 +141,11 @@ impl Live {
             runtime: tokio::runtime::Handle::current(),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Takes other times; cooldowns that run keep theirs.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.inner.settings.write() = settings;
     }
 
     pub(super) fn find(&self, stream: StreamId) -> Option<Arc<Session>> {
@@ -201,6 +209,11 @@ impl Live {
             (a.session.started_at, &a.session.session_id).cmp(&(b.session.started_at, &b.session.session_id))
         });
         sessions
+    }
+
+    /// Bytes of media from all encoders since the start.
+    pub fn received_bytes(&self) -> u64 {
+        self.inner.received.load(Ordering::Relaxed)
     }
 
     pub fn session_states(&self) -> Vec<SessionState> {
@@ -338,6 +351,10 @@ impl Live {
 }
 
 impl Inner {
+    pub(super) fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
     /// Removes an ended session from the registry. Calls `gone` under the lock, before a lookup or a new session can follow.
     pub(super) fn forget(&self, session: &Arc<Session>, reason: EndReason, gone: impl FnOnce()) {
         let stream = session.stream.id;
@@ -346,7 +363,7 @@ impl Inner {
             // Before the removal: an encoder that finds no session must find the cooldown.
             let mut cooldowns = self.cooldowns.lock();
             if needs_cooldown(reason) {
-                let until = self.clock.monotonic() + self.settings.cooldown;
+                let until = self.clock.monotonic() + self.settings().cooldown;
                 cooldowns.insert(stream, Cooldown { until, reason });
             } else {
                 cooldowns.remove(&stream);

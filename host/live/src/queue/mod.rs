@@ -190,6 +190,13 @@ impl Queue {
         front as u64 + state.tail.media()
     }
 
+    /// Everything that waits: packets and bytes, in memory and on disk.
+    pub(super) fn depth(&self) -> (u64, u64) {
+        let state = self.lock();
+        let (packets, bytes) = state.tail.depth();
+        (state.packets.len() as u64 + packets, state.bytes as u64 + bytes)
+    }
+
     /// The driver holds the maximum of unreleased bytes.
     pub(super) fn is_held_up(&self) -> bool {
         self.core.leased_bytes.load(Ordering::Acquire) >= LEASED_BYTES_MAX

@@ -101,6 +101,11 @@ impl Tail {
         is_over
     }
 
+    /// Packets and bytes; of the packets on disk, the media.
+    pub(super) fn depth(&self) -> (u64, u64) {
+        (self.media_on_disk + self.packets.len() as u64, self.on_disk + self.bytes as u64)
+    }
+
     pub(super) fn media(&self) -> u64 {
         let media = self.packets.iter().filter(|queued| !queued.delivery.packet.is_config());
         self.media_on_disk + media.count() as u64

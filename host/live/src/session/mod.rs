@@ -223,6 +223,7 @@ impl Session {
             kind: destination.record().kind.clone(),
             shown: destination.snapshot(),
             counters: destination.counters(),
+            waiting: destination.waiting(),
         });
         seen.collect()
     }
@@ -304,6 +305,8 @@ impl Publisher {
         let now = self.live.clock.monotonic();
         // Codec configurations alone do not count as media.
         let has_media = packets.iter().any(|packet| !packet.is_config());
+        let bytes: usize = packets.iter().map(|packet| packet.payload.len()).sum();
+        self.live.received.fetch_add(bytes as u64, Ordering::Relaxed);
         self.session.hub.publish(packets.drain(..), now);
         if has_media {
             self.session.last_media_ms.store(millis(now), Ordering::Release);

@@ -271,8 +271,9 @@ impl Run {
     fn reconnect_time_left(&self) -> Option<Duration> {
         let now = self.live.clock.monotonic();
         let mut shared = self.session.shared.lock();
-        let left =
-            shared.gone_since.map(|since| (since + self.live.settings.reconnect_window).saturating_sub(now));
+        let left = shared
+            .gone_since
+            .map(|since| (since + self.live.settings().reconnect_window).saturating_sub(now));
         shared.closing = left.is_some_and(|left| left.is_zero());
         let state = if left.is_some() { SessionState::Reconnecting } else { SessionState::Live };
         if shared.state != Some(state) {

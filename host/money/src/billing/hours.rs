@@ -84,7 +84,7 @@ impl Inner {
 
     async fn bill_hour(&self, account: AccountId, hour: UnixMillis) -> bool {
         // Without prices, bytes are still marked as counted: they must not be charged when prices are set later.
-        let terms = self.prices.map_or_else(HourTerms::default, |prices| prices.playback);
+        let terms = self.prices().map_or_else(HourTerms::default, |prices| prices.playback);
         let _alone = self.hours.charging.lock().await;
         let now = self.clock.now();
         match self.store.bill_hour(account, hour, terms, now, &overage::decide).await {
@@ -93,6 +93,7 @@ impl Inner {
                 true
             }
             Err(error) => {
+                self.note_failure();
                 tracing::error!(%account, hour = hour.0, %error, "playback cannot be charged; the next pass retries it");
                 false
             }

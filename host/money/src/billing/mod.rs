@@ -22,10 +22,11 @@ pub mod testing;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 pub use hours::{BeforePass, HOURS_MAX};
 use meter::Meter;
@@ -53,8 +54,10 @@ pub struct Billing {
 struct Inner {
     store: Store,
     clock: Clock,
-    /// `None` without charges.
-    prices: Option<Prices>,
+    /// `None` without charges. New sessions and new clock hours take the prices of their start.
+    prices: RwLock<Option<Prices>>,
+    /// Charges that the database did not accept so far; each is tried again.
+    failures: AtomicU64,
     meters: Mutex<HashMap<SessionId, Arc<Meter>>>,
     hours: hours::Hours,
     /// Nothing is refilled before it is set.
@@ -91,6 +94,15 @@ impl Prices {
     }
 }
 
+/// Charges between sessions and the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Slots of minutes that are not charged yet.
+    pub waiting: u64,
+    /// Failed tries since the start.
+    pub failures: u64,
+}
+
 /// Cost of a live session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
@@ -106,12 +118,26 @@ impl Billing {
         let inner = Inner {
             store,
             clock,
-            prices: Prices::of(config),
+            prices: RwLock::new(Prices::of(config)),
+            failures: AtomicU64::new(0),
             meters: Mutex::default(),
             hours: hours::Hours::default(),
             refills: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Takes the prices of `config`, whose mode is that of the start. A session that has begun keeps its prices, and so
+    /// does a clock hour with a charge.
+    pub fn set_prices(&self, config: &Config) {
+        *self.inner.prices.write() = Prices::of(config);
+    }
+
+    /// Charges that wait for the database now, and how often it has refused one since the start.
+    pub fn backlog(&self) -> Backlog {
+        let meters: Vec<_> = self.inner.meters.lock().values().cloned().collect();
+        let waiting = meters.iter().map(|meter| meter.waiting() as u64).sum();
+        Backlog { waiting, failures: self.inner.failures.load(Ordering::Relaxed) }
     }
 
     /// The interface for `live`.
@@ -155,6 +181,14 @@ impl Billing {
 }
 
 impl Inner {
+    fn prices(&self) -> Option<Prices> {
+        *self.prices.read()
+    }
+
+    fn note_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Cost of a minute with all destinations of the account that forward now.
     fn rate_of(&self, account: AccountId) -> Msat {
         let meters: Vec<_> = self.meters.lock().values().cloned().collect();
@@ -200,11 +234,11 @@ enum Want {
 #[async_trait]
 impl Gate for Billing {
     fn terms(&self) -> Terms {
-        self.inner.prices.map_or_else(Terms::default, |prices| prices.minute)
+        self.inner.prices().map_or_else(Terms::default, |prices| prices.minute)
     }
 
     async fn admit(&self, stream: &StreamRecord) -> Result<(), String> {
-        let Some(prices) = self.inner.prices else { return Ok(()) };
+        let Some(prices) = self.inner.prices() else { return Ok(()) };
         let mut want = self.inner.wants_money(stream, prices).await;
         let mut on_its_way = false;
         if let (Ok(Some(_)), Some(refills)) = (&want, self.inner.refills.get()) {
@@ -232,7 +266,7 @@ impl Gate for Billing {
     }
 
     async fn begin(&self, session: Beginning) -> Arc<dyn Usage> {
-        if self.inner.prices.is_none() {
+        if self.inner.prices().is_none() {
             let (billing, account) = (self.inner.clone(), session.account);
             // The bytes of its last seconds go to the store before its final data is read.
             return Arc::new(Unmetered::settling(Arc::new(move || {

@@ -118,13 +118,13 @@ pub enum CertificateError {
 #[derive(Debug)]
 pub struct Certificates {
     section: Section,
-    cert: PathBuf,
-    key: PathBuf,
     current: RwLock<Current>,
 }
 
 #[derive(Debug)]
 struct Current {
+    cert: PathBuf,
+    key: PathBuf,
     config: Arc<ServerConfig>,
     /// Digest of both files.
     digest: [u8; 32],
@@ -163,8 +163,13 @@ impl Certificates {
     /// Names the file and its fault.
     pub fn load(section: Section, cert: &Path, key: &Path) -> Result<Self, CertificateError> {
         let files = Files::read(section, cert, key)?;
-        let current = RwLock::new(Current { config: files.config()?, digest: files.digest() });
-        Ok(Self { section, cert: cert.to_owned(), key: key.to_owned(), current })
+        let current = Current {
+            cert: cert.to_owned(),
+            key: key.to_owned(),
+            config: files.config()?,
+            digest: files.digest(),
+        };
+        Ok(Self { section, current: RwLock::new(current) })
     }
 
     /// The fault of the certificate's validity period at `now`, if any.
@@ -187,6 +192,22 @@ impl Certificates {
         Arc::clone(&self.current.read().config)
     }
 
+    /// Takes over the certificate and the files of `other` for new connections; false if certificate and key are the
+    /// same as before.
+    pub fn take_over(&self, other: Self) -> bool {
+        let new = other.current.into_inner();
+        let mut current = self.current.write();
+        let is_other = new.digest != current.digest;
+        *current = new;
+        is_other
+    }
+
+    /// The paths of certificate and key.
+    fn paths(&self) -> (PathBuf, PathBuf) {
+        let current = self.current.read();
+        (current.cert.clone(), current.key.clone())
+    }
+
     /// Checks the files periodically. While the new pair is unusable, the current one stays in use.
     pub async fn keep_fresh(self: Arc<Self>) -> Infallible {
         let mut reports = FaultReports::default();
@@ -204,7 +225,7 @@ impl Certificates {
             // A panic would be a bug in reading; the current certificate stays in use.
             let Ok((look, end)) = tokio::task::spawn_blocking(look).await else { continue };
             if let Some(end) = end {
-                warn!(section = %self.section, file = %self.cert.display(), "the certificate {end}");
+                warn!(section = %self.section, file = %self.paths().0.display(), "the certificate {end}");
             }
             match look {
                 Ok(Look::Same) => reports = FaultReports::default(),
@@ -223,20 +244,27 @@ impl Certificates {
 
     /// The fault of the validity period at `now` or soon after. `None` for unreadable files: their error is logged elsewhere.
     fn end(&self, now: UnixMillis) -> Option<&'static str> {
-        let files = Files::read(self.section, &self.cert, &self.key).ok()?;
+        let (cert, key) = self.paths();
+        let files = Files::read(self.section, &cert, &key).ok()?;
         let soon = UnixMillis(now.0.saturating_add(CERTIFICATE_SOON_MS));
         let ends_soon = || files.objection(soon).map(|_| "expires within seven days; renew it");
         files.objection(now).or_else(ends_soon)
     }
 
     fn look(&self) -> Result<Look, CertificateError> {
-        let files = Files::read(self.section, &self.cert, &self.key)?;
+        let (cert, key) = self.paths();
+        let files = Files::read(self.section, &cert, &key)?;
         let digest = files.digest();
         if self.current.read().digest == digest {
             return Ok(Look::Same);
         }
         let config = files.config()?;
-        *self.current.write() = Current { config, digest };
+        let mut current = self.current.write();
+        // A reload has named other files meanwhile, and has read them.
+        if (&current.cert, &current.key) != (&cert, &key) {
+            return Ok(Look::Same);
+        }
+        (current.config, current.digest) = (config, digest);
         Ok(Look::Renewed)
     }
 }

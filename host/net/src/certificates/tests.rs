@@ -158,6 +158,19 @@ fn a_renewed_pair_is_used_and_a_broken_one_is_not() {
 }
 
 #[test]
+fn a_pair_of_other_files_is_taken_over_and_looked_at() {
+    let (old, new) = (Pair::new(|_| {}), Pair::new(|_| {}));
+    let certificates = old.load().unwrap();
+    assert!(!certificates.take_over(old.load().unwrap()), "the same pair");
+    assert!(certificates.take_over(new.load().unwrap()));
+    assert_eq!(certificates.look(), Ok(Look::Same));
+    old.renew(|_| {});
+    assert_eq!(certificates.look(), Ok(Look::Same), "the files of before are not looked at");
+    new.renew(|_| {});
+    assert_eq!(certificates.look(), Ok(Look::Renewed));
+}
+
+#[test]
 fn a_lasting_fault_is_reported_repeatedly() {
     let fault = |reason: &str| CertificateError::Unusable {
         section: Section::Ingest,

@@ -67,6 +67,16 @@ pub const RECEIVE_WINDOW_BYTES: u32 = 256 * 1024;
 /// Wait after a failed accept (no file descriptors left, for one) before the next try.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// A listener on `address`, or on the socket that the service manager has handed over instead.
+///
+/// # Errors
+/// The address is in use or not ours, or the socket does not listen.
+pub async fn listener(address: SocketAddr, handed: Option<std::net::TcpListener>) -> io::Result<TcpListener> {
+    let Some(handed) = handed else { return TcpListener::bind(address).await };
+    handed.set_nonblocking(true)?;
+    TcpListener::from_std(handed)
+}
+
 /// What to do when a listener cannot be opened; `setting` has its address.
 pub fn remedy(error: &io::Error, setting: &str) -> String {
     match error.kind() {
@@ -172,15 +182,32 @@ impl Server {
     /// # Errors
     /// The address is in use or not ours, or the certificate cannot be used.
     pub async fn bind(config: &config::Http, limits: ServerLimits) -> Result<Self, HttpError> {
+        Self::open(config, limits, None).await
+    }
+
+    /// As [`Server::bind`], on the listening socket `handed` if the service manager has handed one over.
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    pub async fn open(
+        config: &config::Http,
+        limits: ServerLimits,
+        handed: Option<std::net::TcpListener>,
+    ) -> Result<Self, HttpError> {
         let certificates = match config.https() {
             Some((cert, key)) => Some(Arc::new(Certificates::load(Section::Http, cert, key)?)),
             None => None,
         };
         let failed = |source| HttpError::Listen { address: config.listen, source };
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let listener = listener(config.listen, handed).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let trusted_proxies = config.trusted_proxies.clone();
         Ok(Self { listener, address, trusted_proxies, certificates, limits })
+    }
+
+    /// The certificate of https; `None` when https is not served.
+    pub fn certificates(&self) -> Option<Arc<Certificates>> {
+        self.certificates.clone()
     }
 
     /// Connections accepted at one time from one network.

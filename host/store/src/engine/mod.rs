@@ -12,6 +12,7 @@ pub(crate) mod migrations;
 pub(crate) mod owner;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
+pub(crate) mod timing;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use sqlx::sqlite::{Sqlite, SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{Decode, FromRow, Row as _, Transaction, Type};
 
 use crate::error::{Result, db};
+use timing::STATEMENTS;
 
 /// How long a caller waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -217,10 +219,14 @@ pub(crate) fn query_scalar<T: Column>(sql: impl Into<Sql>) -> QueryAs<T> {
 macro_rules! run {
     ($query:expr, $target:expr, $method:ident, $sqlite:expr, $postgres:expr) => {
         match $target.into() {
-            Target::SqlitePool(pool) => $query.for_sqlite().$method(pool).await.map($sqlite),
-            Target::Sqlite(tx) => $query.for_sqlite().$method(&mut **tx).await.map($sqlite),
-            Target::PostgresPool(pool) => $query.for_postgres().$method(pool).await.map($postgres),
-            Target::Postgres(tx) => $query.for_postgres().$method(&mut **tx).await.map($postgres),
+            Target::SqlitePool(pool) => STATEMENTS.of($query.for_sqlite().$method(pool)).await.map($sqlite),
+            Target::Sqlite(tx) => STATEMENTS.of($query.for_sqlite().$method(&mut **tx)).await.map($sqlite),
+            Target::PostgresPool(pool) => {
+                STATEMENTS.of($query.for_postgres().$method(pool)).await.map($postgres)
+            }
+            Target::Postgres(tx) => {
+                STATEMENTS.of($query.for_postgres().$method(&mut **tx)).await.map($postgres)
+            }
         }
     };
 }

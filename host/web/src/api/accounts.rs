@@ -166,7 +166,7 @@ impl AccountsApi {
         operators_only(&app, &caller).await?;
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let mut views = app.store.accounts(page.to_store()).await.map_err(ApiError::from)?;
-        let address = format!("{}/api/accounts", app.config.public_base());
+        let address = format!("{}/api/accounts", app.config().public_base());
         let link = page.finish(&mut views, &address, |view| view.account.id.0);
         Ok(with_link(Json(views.into_iter().map(Account::from).collect()), link))
     }
@@ -187,10 +187,10 @@ impl AccountsApi {
             caller.login()?;
         }
         let name = checked_name(&name)?;
-        let credit = credit.map_or(Some(app.config.initial_credit()), |sats| Sats(sats).to_msat());
+        let credit = credit.map_or(Some(app.config().initial_credit()), |sats| Sats(sats).to_msat());
         let initial_credit = credit.ok_or_else(ApiError::internal)?;
         let (token, link) = new_link(app.clock.now());
-        let address = link_address(app.config.public_base(), Some(&name), token.expose());
+        let address = link_address(app.config().public_base(), Some(&name), token.expose());
         let account = NewAccount { name, password_hash: None, operator, initial_credit };
         let (store, origin) = (app.store.clone(), unlocated(&caller, &app).origin());
         let made = App::to_the_end(async move {
@@ -228,7 +228,7 @@ impl AccountsApi {
         }
         let link = wants_link.then(|| {
             let (token, link) = new_link(app.clock.now());
-            (link_address(app.config.public_base(), Some(&account.name), token.expose()), link)
+            (link_address(app.config().public_base(), Some(&account.name), token.expose()), link)
         });
         let new_link = link.as_ref().map(|(_, link)| *link);
         let name = request.extensions().get::<RequestName>().map(|name| name.0.clone());

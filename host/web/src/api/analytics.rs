@@ -191,7 +191,7 @@ impl AnalyticsApi {
         let range = range::range(filter.into(), start_date.0, end_date.0, app.clock.now())?;
         let hours = app.store.bandwidth_by_hour(caller.account, range).await.map_err(ApiError::from)?;
         let charged = app.store.overage_charges(caller.account, range).await.map_err(ApiError::from)?;
-        Ok(Json(BandwidthUsage::of(&hours, charged, &app.config.pricing)))
+        Ok(Json(BandwidthUsage::of(&hours, charged, &app.config().pricing)))
     }
 
     /// Read dashboard statistics
@@ -275,7 +275,7 @@ impl AnalyticsApi {
         };
         let found = app.store.history(caller.account, filter, page.to_store()).await;
         let mut entries = found.map_err(ApiError::from)?;
-        let address = format!("{}/api/stream-history", app.config.public_base());
+        let address = format!("{}/api/stream-history", app.config().public_base());
         let link = page.finish_query(&mut entries, &address, request.uri().query(), |entry| entry.id);
         Ok(with_link(Json(entries.into_iter().map(Entry::from).collect()), link))
     }

@@ -2,6 +2,7 @@
 //! load the database).
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::base::ApiError;
 use crate::playback::Playback;
 use satcast_archive::Archive;
 use satcast_core::clock::Clock;
-use satcast_core::config::{Config, IngestAddresses};
+use satcast_core::config::{Config, Current, IngestAddresses};
 use satcast_core::ids::{AccountId, KeyId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
@@ -51,7 +52,10 @@ pub struct App {
     pub wallets: TopUps,
     pub webhooks: Webhooks,
     pub clock: Clock,
-    pub config: Arc<Config>,
+    /// Replaced by a reload; see [`App::config`].
+    pub current: Current,
+    /// The service is shutting down: it serves what runs, and is not ready for more.
+    pub stopping: AtomicBool,
     /// The servers for encoders.
     pub ingest: IngestAddresses,
     pub limits: Limits,
@@ -165,8 +169,14 @@ impl Limits {
 }
 
 impl App {
+    /// The configuration in use.
+    pub fn config(&self) -> Arc<Config> {
+        self.current.get()
+    }
+
     pub fn caps(&self) -> Caps {
-        let limits = &self.config.limits;
+        let config = self.config();
+        let limits = &config.limits;
         Caps {
             destinations_per_stream: limits.destinations_per_stream,
             streams_per_account: limits.streams_per_account,
@@ -176,7 +186,7 @@ impl App {
 
     /// The playback URL of a self-hosted destination, without a key.
     pub fn playback_url(&self, path: &str) -> String {
-        format!("{}/hls/{path}/index.m3u8", self.config.public_base())
+        format!("{}/hls/{path}/index.m3u8", self.config().public_base())
     }
 
     /// Runs a write and its follow-up work to completion, even if the client disconnects.

@@ -153,7 +153,7 @@ impl ArchivesApi {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let records = app.store.archives_of(caller.account, page.to_store()).await;
         let mut records = records.map_err(ApiError::from)?;
-        let address = format!("{}/api/archives", app.config.public_base());
+        let address = format!("{}/api/archives", app.config().public_base());
         let link = page.finish_query(&mut records, &address, request.uri().query(), |record| record.id);
         if sign.0 == Some(true) {
             app.archive.sign(&mut records).await;
@@ -260,7 +260,7 @@ pub(super) fn lost() -> ApiError {
 
 /// The fee of an attempt, after checking that the account can pay it.
 async fn check_funds(app: &App, caller: &Caller) -> std::result::Result<Msat, ApiError> {
-    let fee = app.config.recovery_fee();
+    let fee = app.config().recovery_fee();
     let balance = app.store.balance(caller.account).await?;
     if balance >= fee { Ok(fee) } else { Err(too_little(fee, balance)) }
 }

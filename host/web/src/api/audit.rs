@@ -153,7 +153,7 @@ impl AuditApi {
             range: TimeRange { from: since.0.map(UnixMillis), to: until.0.map(UnixMillis) },
         };
         let mut entries = app.store.audit(filter, page.to_store()).await.map_err(ApiError::from)?;
-        let address = format!("{}/api/audit", app.config.public_base());
+        let address = format!("{}/api/audit", app.config().public_base());
         let link = page.finish_query(&mut entries, &address, request.uri().query(), |entry| entry.id);
         Ok(with_link(Json(entries.into_iter().map(Entry::from).collect()), link))
     }

@@ -190,7 +190,7 @@ impl DestinationsApi {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let records = app.store.destinations_page(caller.account, StreamId(id.0), page.to_store()).await;
         let mut records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
-        let address = format!("{}/api/streams/{}/destinations", app.config.public_base(), id.0);
+        let address = format!("{}/api/streams/{}/destinations", app.config().public_base(), id.0);
         let link = page.finish(&mut records, &address, |record| record.id.0);
         let destinations = records.iter().map(|record| Destination::of(&app, record)).collect();
         Ok(with_link(Json(destinations), link))

@@ -152,7 +152,7 @@ impl KeysApi {
     ) -> Result<Response<Json<Vec<ApiKey>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let mut views = app.store.keys_of(caller.account, page.to_store()).await.map_err(ApiError::from)?;
-        let address = format!("{}/api/keys", app.config.public_base());
+        let address = format!("{}/api/keys", app.config().public_base());
         let link = page.finish(&mut views, &address, |view| view.id.0);
         Ok(with_link(Json(views.into_iter().map(ApiKey::from).collect()), link))
     }

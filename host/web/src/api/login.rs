@@ -167,7 +167,7 @@ impl LoginApi {
         let context = RequestContext::of(request);
         context.count(app.limits.logins.hit(Network::from(context.client), app.clock.monotonic()))?;
         let SetupInput { token, name, password } = body.0;
-        if token.is_none() && !app.config.accounts.open_registration {
+        if token.is_none() && !app.config().accounts.open_registration {
             let text = "Registration is closed; ask the operator for an invite link";
             return Err(ApiError::forbidden(Code::RegistrationClosed, text).into());
         }
@@ -188,7 +188,7 @@ impl LoginApi {
             name: name.unwrap_or_default(),
             password_hash: Some(hash),
             operator: false,
-            initial_credit: app.config.initial_credit(),
+            initial_credit: app.config().initial_credit(),
         };
         let (origin, shared) = (visitor(&app, &context), Arc::clone(&app));
         let made = App::to_the_end(async move {
@@ -202,7 +202,7 @@ impl LoginApi {
             })?;
             let account = shared.store.account(id).await?;
             if account.as_ref().is_some_and(|account| account.operator) {
-                forget_first_link(&shared.config).await;
+                forget_first_link(&shared.config()).await;
             }
             Ok(account)
         });
@@ -229,7 +229,7 @@ impl LoginApi {
         let login = caller.login()?;
         let (store, actor) = (app.store.clone(), caller.actor(&app));
         App::to_the_end(async move { Ok(store.end_login(&actor, login).await?) }).await?;
-        Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config, "", 0)))
+        Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config(), "", 0)))
     }
 
     /// List login sessions
@@ -287,7 +287,7 @@ impl LoginApi {
         let hash = hashed(&app, new_password, "newPassword").await?;
         let (store, actor) = (app.store.clone(), caller.actor(&app));
         App::to_the_end(async move { Ok(store.change_password(&actor, &hash).await?) }).await?;
-        Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config, "", 0)))
+        Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config(), "", 0)))
     }
 }
 
@@ -369,7 +369,7 @@ async fn begin(
     let expires_at = UnixMillis(origin.now.0.saturating_add(LOGIN_IDLE_MS));
     let login = NewLogin { token_hash: key_hash(token.expose()), expires_at, verified };
     app.store.begin_login(&origin, account.id, login).await.map_err(ApiError::from)?;
-    let cookie = cookie(&app.config, token.expose(), LOGIN_LIFE_MS / 1_000);
+    let cookie = cookie(&app.config(), token.expose(), LOGIN_LIFE_MS / 1_000);
     let answer = LoggedIn {
         success: true,
         token: token.into_inner(),

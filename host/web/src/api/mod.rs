@@ -36,6 +36,7 @@ mod wallet;
 mod webhooks;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use poem::endpoint::make;
 use poem::http::header::{CONTENT_TYPE, HeaderValue};
@@ -48,26 +49,49 @@ pub use document::{document, document_text};
 
 use self::document::Documents;
 use self::service::service;
-use crate::base::{ApiError, Middleware};
+use crate::base::{ApiError, Middleware, Requests};
+use crate::playback::PREFIX;
+use satcast_drivers::State;
 use satcast_live::Admits;
+
+/// Routes that are counted beside those of the document; `/hls/` is all playback.
+const BESIDE: [&str; 10] = [
+    PREFIX,
+    "/openapi.json",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/docs",
+    "/watch/{path}",
+    "/watch/{path}/viewers",
+    "/assets/{name}",
+    "/licenses",
+];
 
 /// API, document, metrics, health checks and the routes of `beside`, inside the middleware.
 pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     let document = document(&app.drivers.schemas());
     let documents = Documents::new(&app.drivers);
-    let measured = app.clone();
+    let methods = document::methods_by_path(&document);
+    let named =
+        methods.keys().map(String::as_str).filter(|path| !BESIDE.contains(path) && !path.starts_with(PREFIX));
+    let requests = Arc::new(Requests::new(named.chain(BESIDE)));
+    let (measured, counted) = (app.clone(), requests.clone());
     let routes = beside
         // Not at "/": it would hide the page there.
         .nest_no_strip("/api", service())
         .at("/openapi.json", poem::get(make(move |_| json(documents.get()))))
-        .at("/metrics", poem::get(make(move |request| metrics::respond(measured.clone(), request))))
+        .at(
+            "/metrics",
+            poem::get(make(move |request| metrics::respond(measured.clone(), counted.clone(), request))),
+        )
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
         .data(app.clone());
     let routes = idempotency::Idempotent::new(routes, app.clone());
-    let methods = document::methods_by_path(&document);
     let polled = status::Polled::new(app.clone());
-    Middleware::new(routes, app.clock.clone(), &app.config.http.trusted_proxies, methods)
+    Middleware::new(routes, app.clock.clone(), &app.config().http.trusted_proxies, methods)
+        .counting(requests)
         .with_polled(status::PATH, make(move |request| polled.clone().respond(request)))
 }
 
@@ -83,16 +107,37 @@ fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Readiness: the database responds, and the node takes streams.
+/// Readiness: every part can do its work. Otherwise the answer names each part that cannot, and why.
 #[handler]
 async fn readyz(app: Data<&Arc<App>>) -> poem::Result<&'static str> {
-    match (app.store.ping().await, app.live.admits()) {
-        (Ok(()), Admits::All) => Ok("ok\n"),
-        (Ok(()), Admits::Returning) => Err(ApiError::draining().into()),
-        (Ok(()), Admits::Nobody) => Err(ApiError::not_ready().into()),
-        (Err(error), _) => {
-            tracing::warn!(%error, "not ready");
-            Err(ApiError::not_ready().into())
-        }
+    let faults = not_ready(&app).await;
+    if faults.is_empty() {
+        return Ok("ok\n");
     }
+    for (part, reason) in &faults {
+        tracing::warn!(part, reason, "not ready");
+    }
+    Err(ApiError::not_ready(faults).into())
+}
+
+/// Parts that are not ready, and why. The answer needs no key, so it holds no detail of the operator's machines.
+async fn not_ready(app: &App) -> Vec<(&'static str, &'static str)> {
+    let mut faults = Vec::new();
+    if app.stopping.load(Ordering::Relaxed) {
+        faults.push(("service", "it is shutting down"));
+    }
+    if let Err(error) = app.store.ping().await {
+        tracing::warn!(%error, "the database does not answer");
+        faults.push(("database", "it does not answer"));
+    }
+    let is_wanted = !app.config().drivers.enabled.is_empty();
+    if is_wanted && !app.drivers.summaries().iter().any(|driver| driver.state == State::Loaded) {
+        faults.push(("drivers", "none of the enabled drivers is loaded"));
+    }
+    match app.live.admits() {
+        Admits::All => {}
+        Admits::Returning => faults.push(("node", "it is being drained")),
+        Admits::Nobody => faults.push(("node", "it has no lease")),
+    }
+    faults
 }

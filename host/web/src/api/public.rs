@@ -112,7 +112,8 @@ impl PublicApi {
     async fn config(&self, app: Data<&Arc<App>>, request: &Request) -> Result<Response<Json<PublicConfig>>> {
         let context = RequestContext::of(request);
         context.count(app.limits.config.hit(Network::from(context.client), app.clock.monotonic()))?;
-        let pricing = &app.config.pricing;
+        let settings = app.config();
+        let pricing = &settings.pricing;
         let config = PublicConfig {
             pricing: Pricing {
                 bandwidth_limit_gb_per_hour: pricing.bandwidth_limit_gb_per_hour,
@@ -120,7 +121,7 @@ impl PublicApi {
                 cost_per_platform: pricing.cost_per_platform,
                 free_platforms: pricing.free_platforms,
             },
-            fees: PublicFees { archive_recovery_sats: app.config.recovery_fee().to_sats_floor().0 },
+            fees: PublicFees { archive_recovery_sats: settings.recovery_fee().to_sats_floor().0 },
             ingest: (&app.ingest).into(),
             limits: limits(&app),
             version: VERSION.to_owned(),
@@ -136,7 +137,7 @@ fn limits(app: &App) -> PublicLimits {
     PublicLimits {
         destinations_per_stream,
         streams_per_account,
-        webhooks_per_account: app.config.limits.webhooks_per_account,
+        webhooks_per_account: app.config().limits.webhooks_per_account,
         keys_per_account,
         reads_per_minute: count(auth::RATE_READS.max),
         writes_per_minute: count(auth::RATE_WRITES.max),
@@ -144,6 +145,6 @@ fn limits(app: &App) -> PublicLimits {
         logins_per_minute: count(auth::RATE_LOGINS.max),
         ingest_connections_per_network: count(app.limits.ingest_connections_per_network),
         http_connections_per_network: count(app.limits.http_connections_per_network),
-        low_balance_sats: app.config.low_balance().to_sats_floor().0,
+        low_balance_sats: app.config().low_balance().to_sats_floor().0,
     }
 }

@@ -196,7 +196,8 @@ impl StreamStatus {
         session: &SessionSnapshot,
         opening: Option<&Arc<Opening>>,
     ) -> std::result::Result<Self, ApiError> {
-        let (now, pricing) = (app.clock.now(), &app.config.pricing);
+        let (now, config) = (app.clock.now(), app.config());
+        let pricing = &config.pricing;
         let token = opening.map(|opening| app.playback.preview_token(opening, &destination.playback_path));
         let facts = opening.and_then(|opening| opening.assets().playback());
         let used = app.playback.this_hour(destination.account_id).await?;
@@ -217,7 +218,7 @@ impl StreamStatus {
     async fn of(app: &App, viewer: &Viewer) -> std::result::Result<Self, ApiError> {
         let destination = &viewer.known.destination;
         let Some(session) = live_session(app, destination.stream_id) else {
-            return Ok(Self::offline(destination.label.clone(), app.clock.now(), &app.config.pricing));
+            return Ok(Self::offline(destination.label.clone(), app.clock.now(), &app.config().pricing));
         };
         let opening = live_opening(app, destination.destination_id, &session);
         let live = Self::live(app, destination, &session, opening.as_ref()).await?;
@@ -332,7 +333,7 @@ impl Polled {
 fn offline_text(app: &App, known: &Known) -> Bytes {
     let now = app.clock.now();
     let build = || -> Bytes {
-        let status = StreamStatus::offline(known.destination.label.clone(), now, &app.config.pricing);
+        let status = StreamStatus::offline(known.destination.label.clone(), now, &app.config().pricing);
         format!("{{\"{URL_FIELD}\":null,{}", status.rest()).into()
     };
     let (hour, text) = known.offline.get_or_init(|| (now.hour_start(), build()));

@@ -294,7 +294,7 @@ impl StreamsApi {
             .collect();
         let mut views =
             app.store.streams_of(caller.account, page.to_store()).await.map_err(ApiError::from)?;
-        let address = format!("{}/api/streams", app.config.public_base());
+        let address = format!("{}/api/streams", app.config().public_base());
         let link = page.finish(&mut views, &address, |view| view.stream.id.0);
         let streams = views.into_iter().map(|view| Stream::of(sessions.get(&view.stream.id), view)).collect();
         Ok(with_link(Json(streams), link))

@@ -72,11 +72,8 @@ codes! {
         "The database of the service failed or did not answer.",
         "Try again; if it fails again, give the `requestId` to the operator.";
     NotReady "not_ready":
-        "The database of the service does not answer.",
+        "A part of the service is not ready; `reasons` names it.",
         "Wait until `/readyz` answers with 200.";
-    Draining "draining":
-        "The node is being drained and takes no new publishers.",
-        "Send requests and encoders to another node; start the node again to take it back.";
     PagesNotBuilt "pages_not_built":
         "The folder `web` beside the binary lacks the pages or the manual.",
         "The operator builds them or installs a release, then restarts the service.";

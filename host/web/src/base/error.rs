@@ -1,5 +1,5 @@
 //! The error body of all responses: `{"error", "code", "requestId"}`, with `retryAfter` when a limit was hit or a viewer should
-//! try again.
+//! try again, and `reasons` when the service is not ready.
 //!
 //! Texts of a framework or a database may hold parts of a body, a header or a path, so they are never sent, only logged.
 
@@ -30,11 +30,13 @@ pub struct ApiError {
     code: Code,
     message: String,
     retry_after_secs: Option<u64>,
+    /// Parts of the service that are not ready, and why.
+    not_ready: Vec<(&'static str, &'static str)>,
 }
 
 impl ApiError {
     fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), retry_after_secs: None }
+        Self { status, code, message: message.into(), retry_after_secs: None, not_ready: Vec::new() }
     }
 
     /// 400: the request cannot be read; `message` names the field.
@@ -262,22 +264,11 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, Code::DriverSilent, text)
     }
 
-    /// 503: not ready to serve.
-    pub fn not_ready() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            Code::NotReady,
-            "The database does not answer; try again in a moment",
-        )
-    }
-
-    /// 503: the node is being drained.
-    pub fn draining() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            Code::Draining,
-            "The node is being drained; use another node",
-        )
+    /// 503: these parts are not ready, each with its reason.
+    pub fn not_ready(parts: Vec<(&'static str, &'static str)>) -> Self {
+        let text = "The service is not ready; see `reasons`, and try again in a moment";
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::NotReady, text);
+        Self { not_ready: parts, ..error }
     }
 
     /// 503: the pages were not built.
@@ -321,6 +312,12 @@ impl ApiError {
         let mut body = json!({"error": self.message, "code": self.code.as_str(), "requestId": request_id});
         if let (Some(secs), Some(fields)) = (self.retry_after_secs, body.as_object_mut()) {
             fields.insert("retryAfter".to_owned(), secs.into());
+        }
+        if !self.not_ready.is_empty() {
+            let reasons = self.not_ready.iter();
+            let reasons: Vec<_> =
+                reasons.map(|(part, reason)| json!({"part": part, "reason": reason})).collect();
+            body["reasons"] = reasons.into();
         }
         body
     }

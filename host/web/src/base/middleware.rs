@@ -18,6 +18,7 @@ use poem::http::{HeaderMap, Method, StatusCode};
 use poem::{Endpoint, Request, Response, Result};
 
 use super::error::ApiError;
+use super::requests::{Requests, matches_template};
 use satcast_core::clock::Clock;
 use satcast_core::rate::RateVerdict;
 use satcast_core::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
@@ -113,6 +114,7 @@ pub struct Middleware {
     clock: Clock,
     trusted_proxies: Vec<IpNet>,
     methods: BTreeMap<String, String>,
+    requests: Arc<Requests>,
 }
 
 impl std::fmt::Debug for Middleware {
@@ -139,7 +141,18 @@ impl Middleware {
             clock,
             trusted_proxies: trusted_proxies.to_vec(),
             methods,
+            requests: Arc::new(Requests::new([])),
         }
+    }
+
+    /// Counts the answers in `requests`.
+    pub(crate) fn counting(self, requests: Arc<Requests>) -> Self {
+        Self { requests, ..self }
+    }
+
+    /// The counts of all requests, for those that go around the middleware.
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     /// Sends every GET of exactly `path` to `endpoint`.
@@ -174,6 +187,7 @@ impl Middleware {
         finish_headers(response.headers_mut(), &context);
         let_read(&path, response.headers_mut());
         let took = self.clock.monotonic().saturating_sub(started);
+        self.requests.count(&path, response.status());
         log(&method, &path, response.status(), &context, took.as_millis());
         response
     }
@@ -287,15 +301,6 @@ fn without_key(part: &str) -> String {
     let is_key =
         ["sk_", "pk_", "st_", "inv_", STREAM_KEY_PREFIX].iter().any(|prefix| part.starts_with(prefix));
     if is_key { mask_key(part) } else { part.to_owned() }
-}
-
-/// Whether a path matches a template such as `/api/streams/{id}`.
-pub(crate) fn matches_template(template: &str, path: &str) -> bool {
-    let mut parts = path.split('/');
-    let same = template.split('/').all(|part| {
-        parts.next().is_some_and(|given| part == given || (part.starts_with('{') && !given.is_empty()))
-    });
-    same && parts.next().is_none()
 }
 
 /// The client's address: the peer, or behind a trusted proxy the last address in `X-Forwarded-For` that is not a trusted proxy.

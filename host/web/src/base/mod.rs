@@ -4,7 +4,9 @@
 pub(crate) mod codes;
 pub(crate) mod error;
 pub(crate) mod middleware;
+pub(crate) mod requests;
 
 pub use codes::Code;
 pub use error::ApiError;
 pub use middleware::{Middleware, RequestContext};
+pub use requests::Requests;

@@ -46,6 +46,8 @@ pub(super) struct Meter {
     moving: RwLock<()>,
     /// Cache of the store's last answers.
     stored: Mutex<HashMap<AccountId, Stored>>,
+    /// Bytes that were stored since the start.
+    stored_bytes: AtomicU64,
 }
 
 /// Playback of an account in a clock hour.
@@ -69,7 +71,8 @@ struct Stored {
 
 impl Meter {
     pub(super) fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, counters: Mutex::default(), moving: RwLock::default(), stored: Mutex::default() }
+        let (counters, moving, stored) = (Mutex::default(), RwLock::default(), Mutex::default());
+        Self { store, clock, counters, moving, stored, stored_bytes: AtomicU64::new(0) }
     }
 
     /// Starts counting one body. `sent` is the number of bytes that its connection has written.
@@ -108,6 +111,7 @@ impl Meter {
             self.store.add_bandwidth(&rows).await?;
             for (_, counter, bytes) in &due {
                 counter.0.fetch_sub(*bytes, Ordering::Relaxed);
+                self.stored_bytes.fetch_add(*bytes, Ordering::Relaxed);
             }
         }
         drop(due);
@@ -165,6 +169,11 @@ impl Meter {
         }
         stored.insert(account, Stored { hour, used, generation, said_at: now });
         Ok(used)
+    }
+
+    /// Bytes stored so far.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.stored_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that are not stored yet.

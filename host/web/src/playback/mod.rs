@@ -189,6 +189,11 @@ impl Playback {
         self.viewers.count(destination, self.clock.monotonic())
     }
 
+    /// Bytes sent to viewers that this process has stored; never falls.
+    pub fn stored_bytes(&self) -> u64 {
+        self.meter.stored_bytes()
+    }
+
     /// Stores the bytes counted since the last flush; after a failure they are kept for the next one. The flush continues even if the
     /// caller stops waiting.
     pub async fn flush_meter(&self) {

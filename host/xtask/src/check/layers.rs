@@ -65,7 +65,14 @@ const CRATES: [Crate; 11] = [
         order: &["ids", "clock", "config"],
         circles: &[
             (
-                &["config", "config::archive", "config::check", "config::load", "config::wallet"],
+                &[
+                    "config",
+                    "config::archive",
+                    "config::check",
+                    "config::load",
+                    "config::reload",
+                    "config::wallet",
+                ],
                 "the configuration is one type, and its parts read and check it",
             ),
             (&["secret", "secret::vault"], "the vault gives and takes the secrets that the folder defines"),

@@ -211,7 +211,7 @@ async fn an_end_is_recorded_when_the_database_is_available_again() {
     rig.until_idle().await;
     let idle_at = rig.clock.now();
     let refused = rig.publish().await.err().unwrap();
-    let wait = rig.live.inner.settings.cooldown;
+    let wait = rig.live.inner.settings().cooldown;
     assert_eq!(refused.reason, codes::cooldown_text(EndReason::MaxSats, wait));
     rig.clock.advance(Duration::from_secs(7));
     intruder.hide_sessions(false).await;

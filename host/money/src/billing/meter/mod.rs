@@ -133,6 +133,11 @@ impl Meter {
         self.session.account
     }
 
+    /// Slots that are not charged yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.state.lock().minutes.waiting()
+    }
+
     /// Cost of a full minute with the destinations that forward now.
     pub(super) fn rate(&self) -> Msat {
         self.state.lock().rate()
@@ -225,6 +230,7 @@ impl Meter {
                     false
                 }
                 Err(error) => {
+                    self.billing.note_failure();
                     tracing::error!(%session, minute, %error, "a minute cannot be charged; the charge is retried");
                     true
                 }

@@ -5,5 +5,6 @@ mod held;
 mod long;
 mod notices;
 mod playback;
+mod prices;
 mod property;
 mod sessions;

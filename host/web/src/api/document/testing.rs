@@ -70,7 +70,8 @@ pub(in crate::api) fn first_fault(
 fn collect(schema: &Value, document: &Value, unknown: Unknown, schemas: &mut Map<String, Value>) {
     match schema {
         Value::Object(fields) => {
-            let name = fields.get("$ref").and_then(|path| path.as_str()?.strip_prefix("#/components/schemas/"));
+            let name =
+                fields.get("$ref").and_then(|path| path.as_str()?.strip_prefix("#/components/schemas/"));
             if let Some(name) = name.filter(|name| !schemas.contains_key(*name)) {
                 let referred = &document["components"]["schemas"][name];
                 schemas.insert(name.to_owned(), plain(referred, unknown));

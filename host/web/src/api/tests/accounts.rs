@@ -71,7 +71,10 @@ async fn a_person_gets_an_account_by_its_link() {
     let made = create(json!({"name": " ann "})).await.ok();
     assert_eq!((&made["success"], &made["balance"]), (&json!(true), &json!(10_000)));
     let link = made["loginLink"].as_str().unwrap();
-    assert!(link.starts_with(&format!("{}/setup?account=ann#inv_", rig.app.config.public_base())), "{link}");
+    assert!(
+        link.starts_with(&format!("{}/setup?account=ann#inv_", rig.app.config().public_base())),
+        "{link}"
+    );
     create(json!({"name": "ann"})).await.error(409, "name_taken");
     create(json!({"name": " "})).await.error(422, "name_refused");
     create(json!({"name": "bob", "credit": -1})).await.error(422, "credit_refused");
@@ -209,7 +212,7 @@ async fn the_file_with_the_first_link_goes_with_the_first_operator() {
     let folder = tempfile::tempdir().unwrap();
     let toml = format!("data_dir = \"{}\"\n[accounts]\nopen_registration = true\n", folder.path().display());
     let rig = Rig::with_config(&toml).await;
-    let file = rig.app.config.setup_link_file();
+    let file = rig.app.config().setup_link_file();
     std::fs::write(&file, "http://x/setup#inv_x").unwrap();
     rig.anyone("/api/auth/setup", &json!({"name": "ann", "password": PASSWORD})).await.ok();
     assert!(file.exists(), "anybody could have registered");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Rig, drivers};
 use crate::api::document::document;
 use crate::api::document::testing::{Unknown, first_fault};
-use crate::base::middleware::matches_template;
+use crate::base::requests::matches_template;
 
 /// The document of the test service.
 pub(super) fn documented() -> &'static Value {

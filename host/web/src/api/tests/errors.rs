@@ -109,16 +109,29 @@ async fn a_store_that_fails_is_502_and_not_ready() {
     assert_eq!(rig.get("/readyz").await.status.as_u16(), 200);
     rig.app.store.close().await;
     rig.get("/api/streams").await.error(502, "store_failed");
-    rig.get("/readyz").await.error(503, "not_ready");
+    let answer = rig.get("/readyz").await;
+    answer.error(503, "not_ready");
+    assert_eq!(parts(&answer), ["database"]);
     assert_eq!(rig.get("/healthz").await.text, "ok\n");
+    rig.app.stopping.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(parts(&rig.get("/readyz").await), ["service", "database"]);
+}
+
+/// The parts that are not ready.
+fn parts(answer: &super::Answer) -> Vec<String> {
+    let body = answer.json();
+    let reasons = body["reasons"].as_array().into_iter().flatten();
+    reasons.map(|reason| reason["part"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
 async fn a_node_that_takes_no_streams_is_not_ready() {
     let rig = Rig::new().await;
-    for (admits, code) in [(Admits::Returning, "draining"), (Admits::Nobody, "not_ready")] {
+    for admits in [Admits::Returning, Admits::Nobody] {
         rig.app.live.admit(admits);
-        rig.get("/readyz").await.error(503, code);
+        let refused = rig.get("/readyz").await;
+        assert_eq!(parts(&refused), ["node"]);
+        refused.error(503, "not_ready");
     }
     rig.app.live.admit(Admits::All);
     assert_eq!(rig.get("/readyz").await.status.as_u16(), 200);

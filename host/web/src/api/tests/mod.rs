@@ -47,7 +47,7 @@ use crate::playback::{Playback, PlaybackSecret};
 use satcast_archive::Archive;
 use satcast_archive::testing::{Kept, reports};
 use satcast_core::clock::Clock;
-use satcast_core::config::{Config, Durability, Flags, IngestAddresses};
+use satcast_core::config::{Config, Current, Durability, Flags, IngestAddresses};
 use satcast_core::ids::{AccountId, Msat, UnixMillis};
 use satcast_core::secret::{KeyKind, Vault, new_api_key};
 use satcast_drivers::testing;
@@ -244,7 +244,8 @@ impl Rig {
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
             clock,
             ingest: IngestAddresses::new(&config.public_url, config.ingest.rtmp_listen, None),
-            config,
+            current: Current::new(Config::clone(&config)),
+            stopping: Default::default(),
             limits,
             known: Default::default(),
             key_uses: Default::default(),

@@ -154,7 +154,7 @@ impl WalletApi {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let found = app.store.statement(caller.account, page.to_store()).await;
         let mut entries = found.map_err(ApiError::from)?;
-        let address = format!("{}/api/wallet/ledger", app.config.public_base());
+        let address = format!("{}/api/wallet/ledger", app.config().public_base());
         let link = page.finish_query(&mut entries, &address, request.uri().query(), |entry| entry.id);
         let accepted = request.header("accept").unwrap_or_default();
         let statement = match format.0.unwrap_or_else(|| accepted_format(accepted)) {

@@ -150,7 +150,7 @@ impl WebhookInput {
             url: Redacted::new(self.url),
             events: events.map(|(_, event)| *event).collect(),
             secret,
-            cap: app.config.limits.webhooks_per_account,
+            cap: app.config().limits.webhooks_per_account,
         };
         Ok((new, made))
     }

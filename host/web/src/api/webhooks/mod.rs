@@ -50,7 +50,7 @@ impl WebhooksApi {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let mut views =
             app.store.webhooks_of(caller.0.account, page.to_store()).await.map_err(ApiError::from)?;
-        let address = format!("{}/api/webhooks", app.config.public_base());
+        let address = format!("{}/api/webhooks", app.config().public_base());
         let link = page.finish(&mut views, &address, |view| view.id.0);
         Ok(with_link(Json(views.into_iter().map(Webhook::from).collect()), link))
     }
@@ -152,7 +152,7 @@ impl WebhooksApi {
         let state = STATES.iter().find(|(shown, _)| Some(*shown) == state.0).map(|(_, state)| *state);
         let views = app.store.deliveries_of(caller.0.account, WebhookId(id.0), state, page.to_store()).await;
         let mut views = views.map_err(ApiError::from)?;
-        let address = format!("{}/api/webhooks/{}/deliveries", app.config.public_base(), id.0);
+        let address = format!("{}/api/webhooks/{}/deliveries", app.config().public_base(), id.0);
         let link = page.finish_query(&mut views, &address, request.uri().query(), |view| view.id.0);
         Ok(with_link(Json(views.into_iter().map(Delivery::from).collect()), link))
     }

@@ -1,48 +1,15 @@
-//! `/metrics`: state of the service and its destinations, for operators, in the text format of Prometheus (version 0.0.4).
-//!
-//! Holds no stream key, address or account: streams and destinations are labelled by their ids.
+//! Sessions, their destinations, and drivers. Destinations are labelled by their ids, for as long as their session lives.
 
-use std::fmt::Write as _;
-use std::sync::Arc;
-
-use poem::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use poem::{Request, Response};
-
-use super::app::{App, VERSION};
-use super::drivers::is_operator;
-use crate::api::caller::Caller;
-use crate::base::{ApiError, Code};
+use super::text::Text;
+use crate::api::app::App;
 use satcast_core::ids::UnixMillis;
 use satcast_drivers::{State, Summary};
-use satcast_live::{LiveDestination, SessionState};
+use satcast_live::{DestState, LiveDestination, SessionState};
 
-const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const STATES: [DestState; 5] =
+    [DestState::Connecting, DestState::Live, DestState::Retrying, DestState::Failed, DestState::Stopped];
 
-/// The metrics; an error unless the caller is an operator.
-pub(super) async fn respond(app: Arc<App>, request: Request) -> poem::Result<Response> {
-    let caller = Caller::of(&app, &request).await?;
-    if !is_operator(&app, &caller).await? {
-        let text = "Only operators may read metrics; use a key of an operator account (satcast account create --operator)";
-        return Err(ApiError::forbidden(Code::NotOperator, text).into());
-    }
-    let mut response = Response::from(text(&app));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(FORMAT));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
-}
-
-fn text(app: &App) -> String {
-    let mut text = Text::default();
-    text.family("satcast_build_info", "gauge", "Always 1; the label is the version of the service");
-    text.sample("satcast_build_info", &[("version", VERSION)], 1);
-    sessions(&mut text, app);
-    destinations(&mut text, &app.live.destinations());
-    drivers(&mut text, &app.drivers.summaries());
-    text.0
-}
-
-fn sessions(text: &mut Text, app: &App) {
+pub(super) fn sessions(text: &mut Text, app: &App) {
     const NAME: &str = "satcast_sessions";
     text.family(NAME, "gauge", "Sessions by state");
     let states = app.live.session_states();
@@ -54,12 +21,18 @@ fn sessions(text: &mut Text, app: &App) {
         let count = states.iter().filter(|seen| **seen == state).count();
         text.sample(NAME, &[("state", name)], count as u64);
     }
+    text.single(
+        "satcast_received_bytes_total",
+        "counter",
+        "Bytes of media from all encoders",
+        app.live.received_bytes(),
+    );
 }
 
 /// Name, type, help and value of one metric of destinations.
 type Figure = (&'static str, &'static str, &'static str, fn(&LiveDestination) -> u64);
 
-const FIGURES: [Figure; 4] = [
+const FIGURES: [Figure; 6] = [
     (
         "satcast_destination_attempts",
         "gauge",
@@ -76,9 +49,21 @@ const FIGURES: [Figure; 4] = [
         "Packets dropped in the running session because the destination was too slow",
         |seen| seen.shown.dropped_packets,
     ),
+    ("satcast_destination_queue_packets", "gauge", "Packets that wait, in memory and on disk", |seen| {
+        seen.waiting.packets
+    }),
+    ("satcast_destination_queue_bytes", "gauge", "Bytes that wait, in memory and on disk", |seen| {
+        seen.waiting.bytes
+    }),
 ];
 
-fn destinations(text: &mut Text, all: &[LiveDestination]) {
+pub(super) fn destinations(text: &mut Text, all: &[LiveDestination]) {
+    const COUNT: &str = "satcast_destinations";
+    text.family(COUNT, "gauge", "Destinations of live sessions by state");
+    for state in STATES {
+        let count = all.iter().filter(|seen| seen.shown.state == state).count();
+        text.sample(COUNT, &[("state", state.as_str())], count);
+    }
     const STATE: &str = "satcast_destination_state";
     text.family(STATE, "gauge", "Always 1; the label is the state of a destination of a live session");
     for seen in all {
@@ -128,7 +113,7 @@ fn times(text: &mut Text, all: &[LiveDestination]) {
     }
 }
 
-fn drivers(text: &mut Text, all: &[Summary]) {
+pub(super) fn drivers(text: &mut Text, all: &[Summary]) {
     const STATE: &str = "satcast_driver_state";
     text.family(STATE, "gauge", "Always 1; the label is the state of the driver as in /api/drivers");
     for driver in all {
@@ -182,43 +167,9 @@ fn own(text: &mut Text, [stream, destination, kind]: [(&str, &str); 3], counters
     }
 }
 
-/// Lines of the text format; writing to a string cannot fail.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        let _ = write!(self.0, "{name}{{");
-        for (index, (label, text)) in labels.iter().enumerate() {
-            let before = if index == 0 { "" } else { "," };
-            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
-        }
-        let _ = writeln!(self.0, "}} {value}");
-    }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_follow_the_text_format() {
-        let mut text = Text::default();
-        text.family("a_total", "counter", "What it is");
-        text.sample("a_total", &[("x", "1"), ("y", "a\"b\\c\nd")], 7);
-        assert_eq!(
-            text.0,
-            "# HELP a_total What it is\n# TYPE a_total counter\na_total{x=\"1\",y=\"a\\\"b\\\\c\\nd\"} 7\n"
-        );
-    }
 
     #[test]
     fn counters_of_drivers_have_their_own_names_as_labels() {
