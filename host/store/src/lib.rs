@@ -15,6 +15,7 @@ mod engine;
 mod error;
 mod history;
 mod idempotency;
+mod key_check;
 mod keys;
 mod ledger;
 mod links;

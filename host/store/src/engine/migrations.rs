@@ -43,6 +43,7 @@ const STEPS: &[Step] = steps! {
     15, "delays and addresses", "0015_delays_and_addresses";
     16, "archive trouble", "0016_archive_trouble";
     17, "operated accounts", "0017_operated_accounts";
+    19, "key check", "0019_key_check";
 };
 
 /// The newest version of the schema that this release knows.

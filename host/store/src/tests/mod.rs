@@ -5,6 +5,7 @@ mod archives;
 mod audit;
 mod charges;
 mod files;
+mod key_check;
 mod ledger;
 mod parity;
 mod playback;
