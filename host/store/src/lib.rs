@@ -10,6 +10,7 @@ mod address;
 mod archives;
 mod audit;
 mod charges;
+mod copy;
 mod destinations;
 mod engine;
 mod error;
@@ -44,6 +45,7 @@ pub use charges::overage::{
     Decide, HourDecision, HourFacts, HourOutcome, HourTerms, OveragePart, Served, ServingSession,
 };
 pub use charges::{Charged, MinuteCharge, SingleCharge, Slot, StatementEntry, Totals};
+pub use copy::{Copied, CopiedTable, copy};
 pub use destinations::{
     DELAY_SECS_MAX, Delays, DestinationChange, DestinationRecord, DestinationView, NewDestination,
 };

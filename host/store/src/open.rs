@@ -62,7 +62,7 @@ impl Inspector {
     /// The database cannot be opened, or the file is no database.
     pub async fn open(address: &Address) -> Result<Self> {
         let reader = match address {
-            Address::File(path) => sqlite::open_to_look(path).await?,
+            Address::File(path) => Pool::Sqlite(sqlite::open_to_look(path).await?),
             Address::Server(server) => postgres::open_to_look(server).await?,
         };
         Ok(Self { reader })

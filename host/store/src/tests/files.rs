@@ -11,7 +11,7 @@ async fn inspect(path: &Path) -> Result<Inspector> {
     Inspector::open(&Address::File(path.to_owned())).await
 }
 
-async fn rig() -> Rig {
+pub(super) async fn rig() -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     Rig { store: open_file(&path, Durability::Full, 7).await.unwrap(), path, _folder: folder }
