@@ -140,14 +140,19 @@ impl Service {
         self.process = Some(process);
     }
 
+    /// Sets an environment variable of the service from the next start on.
+    pub fn set(&mut self, variable: &str, value: &str) {
+        self.settings.retain(|(known, _)| known != variable);
+        self.settings.push((variable.to_owned(), value.to_owned()));
+    }
+
     /// Uses https from the next start on, with the certificate and key in these files. Tests cannot use the API then.
     pub fn use_https(&mut self, pair: &Pair) {
         self.https = true;
         for (name, path) in [("CERT", &pair.cert), ("KEY", &pair.key)] {
             self.settings.push((format!("SATCAST_HTTP__TLS_{name}"), path.to_string_lossy().into_owned()));
         }
-        self.settings.retain(|(name, _)| name != "SATCAST_PUBLIC_URL");
-        self.settings.push(("SATCAST_PUBLIC_URL".into(), self.base()));
+        self.set("SATCAST_PUBLIC_URL", &self.base());
     }
 
     fn ready(&self) -> Result<(), String> {

@@ -143,9 +143,9 @@ async fn database_finding(config: &Config, database: &Inspector) -> Result<Findi
     }
     match data_dir::existing_vault(config)? {
         Some(vault) => database.check_key(&vault).await?,
-        None if database.has_secrets().await? => {
+        None if database.needs_key().await? => {
             let key_file = config.key_file();
-            let text = format!("its secrets need the key file {}; restore it", key_file.display());
+            let text = format!("it needs its key file {}; restore it", key_file.display());
             return Ok(Bad(text));
         }
         None => {}

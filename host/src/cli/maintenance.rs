@@ -11,6 +11,7 @@ use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Loaded};
 use satcast_drivers::State;
 use satcast_net::certificates::{Certificates, Section};
+use satcast_store::LedgerReport;
 
 /// Folder of backups inside the data folder.
 const BACKUPS_FOLDER_NAME: &str = "backups";
@@ -43,10 +44,7 @@ pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
     database.close().await;
     let report = report?;
     if report.faults.is_empty() {
-        return print(&format!(
-            "ledger ok: {} transfers of {} msat, {} balances and {} sessions match their transfers, all accounts sum to 0\n",
-            report.transfers, report.moved_msat, report.balances, report.sessions
-        ));
+        return print(&ledger_ok(&report));
     }
     let lines: Vec<String> = report.faults.iter().map(|fault| format!("ledger wrong: {fault}\n")).collect();
     print(&lines.concat())?;
@@ -81,6 +79,14 @@ pub(super) async fn drain_node(config: &Config, name: &str) -> Result<(), CliErr
     store.close().await;
     drained?;
     print(&format!("{name} takes no new publishers once it has renewed its lease\n"))
+}
+
+/// A line about a ledger without faults.
+pub(super) fn ledger_ok(report: &LedgerReport) -> String {
+    format!(
+        "ledger ok: {} transfers of {} msat, {} balances and {} sessions match their transfers, all accounts sum to 0\n",
+        report.transfers, report.moved_msat, report.balances, report.sessions
+    )
 }
 
 pub(super) async fn migrate(config: &Config) -> Result<(), CliError> {

@@ -1,9 +1,11 @@
 //! The command line: what operators type, what it prints, and how it ends.
 //!
 //! Exit code 0: done; 1: it failed while running; 2: the command line or the configuration is wrong. Every command
-//! works beside a running service; only `run` takes the lock on the data folder. Errors are one line on standard error.
+//! works beside a running service, except `run` and `migrate --to`, which take the lock on the data folder. Errors are one
+//! line on standard error.
 
 mod accounts;
+mod copy;
 mod doctor;
 mod drivers;
 mod maintenance;
@@ -90,8 +92,13 @@ pub enum Command {
     /// List or drain the nodes of a database
     #[command(subcommand)]
     Node(NodeCommand),
-    /// Bring the database's schema up to date
-    Migrate,
+    /// Bring the database's schema up to date, or copy the database to PostgreSQL
+    Migrate {
+        /// Copy the SQLite database of a stopped service to this empty one, postgres://USER@HOST:PORT/DATABASE. The password
+        /// comes from the variable PGPASSWORD, or from the file ~/.pgpass or PGPASSFILE
+        #[arg(long, value_name = "ADDRESS")]
+        to: Option<String>,
+    },
     /// Write a consistent copy of a SQLite database, beside a running service too
     Backup {
         /// The copy; must not exist [default: <data>/backups/satcast-<time>.db]
@@ -350,7 +357,8 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Ledger(LedgerCommand::Check) => maintenance::check_ledger(config).await,
             Command::Node(NodeCommand::List) => maintenance::list_nodes(config).await,
             Command::Node(NodeCommand::Drain { name }) => maintenance::drain_node(config, name).await,
-            Command::Migrate => maintenance::migrate(config).await,
+            Command::Migrate { to: None } => maintenance::migrate(config).await,
+            Command::Migrate { to: Some(to) } => copy::run(config, to).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,
             Command::CheckConfig => maintenance::check_config(&loaded).await,
             Command::Drivers { .. } => drivers::list(config).await,

@@ -30,6 +30,7 @@ fn every_command_of_the_operators_interface_is_understood() {
         "satcast drivers",
         "satcast ledger check",
         "satcast migrate",
+        "satcast migrate --to postgres://me@db/satcast",
         "satcast backup",
         "satcast backup copy.db",
         "satcast account create me --password-stdin --operator",
@@ -101,6 +102,29 @@ async fn accounts_credit_and_keys_are_made_from_nothing() {
     maintenance::migrate(&config).await.unwrap();
     maintenance::backup(&config, None).await.unwrap();
     assert_eq!(std::fs::read_dir(folder.path().join("data/backups")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_copy_needs_a_server_without_a_password_and_a_stopped_service_on_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path(), "");
+    for to in ["sqlite:copy.db", "postgres://me:hunter2@127.0.0.1:1/s", "nonsense"] {
+        let refused = copy::run(&file, to).await.unwrap_err();
+        assert!(matches!(&refused, CliError::Usage(text) if !text.contains("hunter2")), "{refused}");
+    }
+    let to = "postgres://me@127.0.0.1:1/s";
+    assert!(matches!(copy::run(&file, to).await, Err(CliError::Failed(_))));
+    assert!(!file.data_dir.exists(), "there is no database, and none is made");
+    let server = config(folder.path(), "[database]\nurl = \"postgres://me@127.0.0.1:1/s\"\n");
+    assert!(matches!(copy::run(&server, to).await, Err(CliError::Usage(_))));
+    accounts::create(&file, "me", None, false).await.unwrap();
+    let held = data_dir::lock(&file.data_dir).unwrap();
+    let running = copy::run(&file, to).await.unwrap_err().to_string();
+    assert_eq!(running, data_dir::DataDirError::Locked(file.data_dir.clone()).to_string());
+    drop(held);
+    std::fs::remove_file(file.key_file()).unwrap();
+    let lost = copy::run(&file, to).await.unwrap_err().to_string();
+    assert_eq!(lost, satcast_core::secret::VaultError::Missing(file.key_file()).to_string());
 }
 
 #[tokio::test]
@@ -261,7 +285,7 @@ async fn commands_that_look_change_no_file_and_make_no_key() {
         });
         assert!(now == before, "{what}: {:?} became {:?}", before.keys(), now.keys());
     };
-    doctor::run(&loaded).await.unwrap();
+    assert!(matches!(doctor::run(&loaded).await, Err(CliError::Printed)), "the key is missing");
     same("doctor");
     maintenance::check_ledger(config).await.unwrap();
     same("ledger check");

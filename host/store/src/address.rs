@@ -104,6 +104,26 @@ impl Server {
         Ok(Self(Arc::new(if named { options } else { options.application_name("satcast") })))
     }
 
+    /// Reads the address of a server that was given on a command line. It must have no password, because other users see
+    /// command lines: that comes from `PGPASSWORD`, or from the file that `PGPASSFILE` names or `~/.pgpass`.
+    ///
+    /// # Errors
+    /// [`StoreError::Address`] with the fix. The text does not repeat the address.
+    pub fn from_command_line(url: &str) -> Result<Self> {
+        let Address::Server(server) = Address::parse(url)? else {
+            return refuse("this must be a database on a server; use postgres://USER@HOST:PORT/DATABASE");
+        };
+        let has_password = |url: Url| {
+            url.password().is_some() || url.query_pairs().any(|(parameter, _)| parameter == "password")
+        };
+        if Url::parse(url).is_ok_and(has_password) {
+            return refuse(
+                "the address has a password, which other users see on the command line; leave it out, and set PGPASSWORD or write ~/.pgpass",
+            );
+        }
+        Ok(server)
+    }
+
     /// With the password.
     pub(crate) fn options(&self) -> &PgConnectOptions {
         &self.0
@@ -164,6 +184,22 @@ mod tests {
         assert_eq!(server.options().get_application_name(), Some("satcast"));
         let socket = Address::parse("postgresql://me@%2Frun%2Fpostgresql/satcast").unwrap();
         assert_eq!(socket.to_string(), "PostgreSQL, satcast at /run/postgresql");
+    }
+
+    #[test]
+    fn addresses_on_a_command_line_have_a_server_and_no_password() {
+        let given = Server::from_command_line;
+        assert_eq!(given("postgres://me@db:5433/s?sslmode=require").unwrap().options().get_port(), 5433);
+        for url in [
+            "sqlite:s.db",
+            "mysql://x",
+            "postgres://me:hunter2@db/s",
+            "postgres://me@db/s?password=hunter2",
+            "postgres://me@db/s?%70assword=hunter2",
+        ] {
+            let error = given(url).unwrap_err();
+            assert!(matches!(&error, StoreError::Address(text) if !text.contains("hunter2")), "{error}");
+        }
     }
 
     #[test]

@@ -57,6 +57,47 @@ pub enum StoreError {
         "a PostgreSQL database is backed up with its own tools: pg_dump --format=custom --file FILE DATABASE"
     )]
     ServerBackup,
+    /// The target of a copy has rows, or tables of another program.
+    #[error(
+        "{server} is not empty: it has the table {table}, with rows or of another program; name an empty database: \
+         createdb --encoding UTF8 --template template0 NAME"
+    )]
+    NotEmpty {
+        /// The server.
+        server: String,
+        table: String,
+    },
+    /// A copy would leave something out.
+    #[error(
+        "the copy would leave something out: {what} {why}; nothing was copied; use databases with the tables of this release only"
+    )]
+    NotCopied {
+        /// A table, or a table and its column.
+        what: String,
+        why: &'static str,
+    },
+    /// The rows of a table could not be copied.
+    #[error(
+        "the rows of the table {table} cannot be copied: {source}; nothing was copied; mend this and try again"
+    )]
+    CopyFailed {
+        table: String,
+        /// The error of either database.
+        source: sqlx::Error,
+    },
+    /// The copy is not the same as the original.
+    #[error(
+        "the copy differs from the original in {what}; nothing was copied; try again, and report it if it happens twice"
+    )]
+    CopyDiffers {
+        /// The table or the sums.
+        what: String,
+    },
+    /// The database that should be copied has a damaged ledger.
+    #[error(
+        "the ledger has {0} faults, and a copy would keep them; nothing was copied; list them with: satcast ledger check"
+    )]
+    FaultyLedger(usize),
     /// The schema could not be migrated.
     #[error(
         "database: cannot migrate the schema: {0}; use the release that wrote this database, or a newer one"

@@ -11,12 +11,14 @@ mod archives;
 mod audit;
 mod charges;
 mod commands;
+mod copy;
 mod destinations;
 mod engine;
 mod error;
 mod figures;
 mod history;
 mod idempotency;
+mod key_check;
 mod keys;
 mod ledger;
 mod links;
@@ -47,6 +49,7 @@ pub use charges::overage::{
 };
 pub use charges::{Charged, MinuteCharge, SingleCharge, Slot, StatementEntry, Totals};
 pub use commands::{CommandTarget, Given, GivenCommand, NodeCommand};
+pub use copy::{Copied, CopiedTable, copy};
 pub use destinations::{
     DELAY_SECS_MAX, Delays, DestinationChange, DestinationRecord, DestinationView, NewDestination,
 };

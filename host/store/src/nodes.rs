@@ -71,17 +71,16 @@ pub struct NodeView {
     pub started_at: UnixMillis,
 }
 
-const CHECK: &str = "SELECT name, check_sealed FROM nodes ORDER BY name LIMIT 1";
 /// The first node has the files of the service that was alone before.
 const ADOPT: &str = "UPDATE archives SET node = $1 WHERE node = '' AND NOT EXISTS (SELECT 1 FROM nodes)";
 /// A process that takes its lease again stays as drained as it was.
 const TAKE: Sql = timed!(
-    "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms, check_sealed)
+    "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms)
     VALUES ($1, $2, $3, 1, $4 + ",
-    ", $5, $6, $7) ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, advertise = excluded.advertise,
+    ", $5, $6) ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, advertise = excluded.advertise,
     epoch = nodes.epoch + 1, lease_until_ms = excluded.lease_until_ms, version = excluded.version,
     draining = CASE WHEN nodes.started_ms = excluded.started_ms THEN nodes.draining ELSE 0 END,
-    started_ms = excluded.started_ms, check_sealed = excluded.check_sealed
+    started_ms = excluded.started_ms
     WHERE nodes.holder = excluded.holder OR nodes.lease_until_ms <= ",
     " RETURNING epoch"
 );
@@ -109,15 +108,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NodeTaken`]: the lease of another data folder's node of that name is not over.
-    /// [`StoreError::Vault`]: the other nodes have another key.
     pub async fn take_node(&self, node: &NewNode) -> Result<()> {
         let failed = db("take the lease of the node");
         let mut tx = self.begin_holding(Lock::Nodes).await?;
-        let check = engine::query_as(CHECK).fetch_optional(&mut tx).await;
-        let check: Option<(String, Vec<u8>)> = check.map_err(&failed)?;
-        if let Some((name, sealed)) = check {
-            self.0.vault.open(&binding(&name), &sealed)?;
-        }
         engine::query(ADOPT).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
         let take = engine::query_scalar(TAKE)
             .bind(&node.name)
@@ -125,8 +118,7 @@ impl Store {
             .bind(&node.advertise)
             .bind(millis(node.lease))
             .bind(node.version)
-            .bind(node.started_at.0)
-            .bind(self.0.vault.seal(&binding(&node.name), node.name.as_bytes()));
+            .bind(node.started_at.0);
         let epoch: Option<i64> = take.fetch_optional(&mut tx).await.map_err(&failed)?;
         let epoch = epoch.ok_or_else(|| StoreError::NodeTaken(node.name.clone()))?;
         engine::query(FORGET_COMMANDS).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
@@ -194,11 +186,6 @@ fn view((name, advertise, until, left, draining, version, started, sessions): No
     };
     let lease_left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
     NodeView { name, advertise, state, sessions, lease_left, version, started_at: UnixMillis(started) }
-}
-
-/// What a node's sealed value is bound to.
-fn binding(name: &str) -> String {
-    format!("node:{name}")
 }
 
 fn millis(lease: Duration) -> i64 {

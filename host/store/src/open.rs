@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::address::Address;
-use crate::engine::{self, Pool, migrations, postgres, sqlite};
+use crate::engine::{self, Pool, Tx, migrations, postgres, sqlite};
 use crate::error::{Result, StoreError, db};
+use crate::key_check;
 use crate::ledger::check::{LedgerReport, check};
 use crate::nodes::{self, NodeView};
 use crate::store::{Inner, Store};
-use crate::webhooks;
 use satcast_core::config::Durability;
 use satcast_core::feed::Feed;
 use satcast_core::ids::Msat;
@@ -45,27 +45,10 @@ pub async fn open(options: OpenOptions) -> Result<Store> {
         Address::File(path) => sqlite::open(&path, durability).await?,
         Address::Server(server) => postgres::open(&server, durability).await?,
     };
-    check_key(&writer, &vault).await?;
-    webhooks::check_key(&writer, &vault).await?;
+    key_check::claim(&writer, &vault).await?;
     let (feed, outbox, generation) = (Feed::new(new_uid()), Arc::default(), AtomicU64::new(0));
     let node = Default::default();
     Ok(Store(Arc::new(Inner { writer, readers, vault, feed, outbox, generation, low_balance, node })))
-}
-
-/// Refuses a key that does not belong to the database, before anything is encrypted with it. A lost key file is
-/// silently replaced by a new one, and a database with secrets under two keys cannot be repaired.
-async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
-    match first_secret(pool).await? {
-        Some((uid, sealed)) => Ok(vault.open(&uid, &sealed).map(drop)?),
-        None => Ok(()),
-    }
-}
-
-/// Row uid and encrypted value of the oldest stored secret.
-async fn first_secret(pool: &Pool) -> Result<Option<(String, Vec<u8>)>> {
-    let row =
-        engine::query_as("SELECT uid, key_sealed FROM streams ORDER BY id LIMIT 1").fetch_optional(pool);
-    row.await.map_err(db("check the key"))
 }
 
 /// An existing database, opened for reading only; a service may be running on it.
@@ -81,7 +64,7 @@ impl Inspector {
     /// The database cannot be opened, or the file is no database.
     pub async fn open(address: &Address) -> Result<Self> {
         let reader = match address {
-            Address::File(path) => sqlite::open_to_look(path).await?,
+            Address::File(path) => Pool::Sqlite(sqlite::open_to_look(path).await?),
             Address::Server(server) => postgres::open_to_look(server).await?,
         };
         Ok(Self { reader })
@@ -104,20 +87,24 @@ impl Inspector {
         Ok((current.map_err(db("read the schema"))?, migrations::NEWEST))
     }
 
-    /// Whether the database has secrets that need a key.
+    /// Whether the database can be used with one key only.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub async fn has_secrets(&self) -> Result<bool> {
-        Ok(first_secret(&self.reader).await?.is_some())
+    pub async fn needs_key(&self) -> Result<bool> {
+        key_check::is_needed(&mut self.begin().await?).await
     }
 
-    /// Checks that the key belongs to the database, if it has a secret.
+    /// Checks that the key belongs to the database.
     ///
     /// # Errors
     /// The key does not belong to it, or the database cannot be read.
     pub async fn check_key(&self, vault: &Vault) -> Result<()> {
-        check_key(&self.reader, vault).await
+        key_check::check(&mut self.begin().await?, vault).await.map(drop)
+    }
+
+    async fn begin(&self) -> Result<Tx> {
+        self.reader.begin_snapshot().await.map_err(db("check the key"))
     }
 
     /// Recomputes the ledger and reports its faults.

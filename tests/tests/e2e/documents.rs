@@ -454,12 +454,14 @@ fn restores(document: &str) {
     let toml = server.url("reader").replace("satcast:", "reader:");
     let toml = toml.trim_start_matches("postgres://").to_owned();
     let dumped = format!("reader@localhost:{port}/reader");
+    let moved = toml.replace(&format!(":{PASSWORD}@"), "@");
     let places = [
         ("--pwprompt satcast", "--pwprompt reader"),
         ("--owner satcast", "--owner reader"),
         ("template0 satcast", "template0 reader"),
         ("dropdb satcast", "dropdb reader"),
         ("satcast:PASSWORD@HOST:5432/satcast?sslmode=verify-full", toml.as_str()),
+        ("satcast@HOST:5432/satcast?sslmode=verify-full", moved.as_str()),
         ("satcast@HOST:5432/satcast", dumped.as_str()),
     ];
     let mut reader = Reader::new(&service, &places);
@@ -468,8 +470,14 @@ fn restores(document: &str) {
     reader.open(document);
     reader.paste_to("createuser");
     let configuration = reader.blocks_of("toml").into_iter().find(|block| block.starts_with("[database]"));
-    std::fs::write(service.folder().join("server.toml"), configuration.expect("the address of a database"))
+    let configuration = configuration.expect("the address of a database");
+    let data = service.folder().join("root/var/lib/satcast");
+    std::fs::write(service.folder().join("server.toml"), format!("data_dir = {data:?}\n{configuration}"))
         .expect("a configuration file");
+    reader.paste_to("migrate --to");
+    assert_eq!(server.ask("reader", "SELECT name FROM accounts"), "me");
+    // The rest of the document goes on with the file.
+    reader.run("systemctl start satcast\n");
     reader.run("command satcast --config server.toml account create dumped\n");
 
     let kept = api.create_stream("kept");

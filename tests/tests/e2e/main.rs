@@ -37,6 +37,7 @@ mod killed;
 mod lame_servers;
 mod long_times;
 mod metering;
+mod migrate;
 mod multitrack;
 mod native;
 mod nodes;

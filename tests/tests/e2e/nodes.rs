@@ -154,7 +154,7 @@ fn a_killed_node_is_settled_once_and_its_stream_goes_on_at_another_node() {
     let _ = nodes.b.run(&["ledger", "check"]);
 
     let _ = nodes.a.run(&["node", "drain", "b"]);
-    wait_for_readiness(&nodes.api_b, 503, Some("draining"));
+    wait_for_readiness(&nodes.api_b, 503, Some("not_ready"));
     let third = nodes.stream("third");
     let mut refused = nodes.publish(&nodes.b, &third);
     Nodes::wait_for_refusal(&nodes.api_b, &third, "NetStream.Failed");

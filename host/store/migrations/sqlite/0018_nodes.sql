@@ -11,9 +11,7 @@ CREATE TABLE nodes (
     lease_until_ms INTEGER NOT NULL,
     draining       INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
     version        TEXT    NOT NULL,
-    started_ms     INTEGER NOT NULL,
-    -- proves that all nodes have the same key
-    check_sealed   BLOB NOT NULL
+    started_ms     INTEGER NOT NULL
 );
 
 ALTER TABLE sessions ADD COLUMN node TEXT NOT NULL DEFAULT '';

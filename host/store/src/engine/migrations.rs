@@ -44,7 +44,8 @@ const STEPS: &[Step] = steps! {
     16, "archive trouble", "0016_archive_trouble";
     17, "operated accounts", "0017_operated_accounts";
     18, "nodes", "0018_nodes";
-    19, "node commands", "0019_node_commands";
+    19, "key check", "0019_key_check";
+    20, "node commands", "0020_node_commands";
 };
 
 /// The newest version of the schema that this release knows.

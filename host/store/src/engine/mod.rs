@@ -31,6 +31,11 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Replaces the character NUL, which a PostgreSQL text cannot contain.
 const NUL_STAND_IN: &str = "\u{FFFD}";
 
+/// A text as PostgreSQL can store it.
+pub(crate) fn without_nul(text: &str) -> String {
+    text.replace('\0', NUL_STAND_IN)
+}
+
 /// Connections of one engine.
 #[derive(Clone, Debug)]
 pub(crate) enum Pool {
@@ -271,7 +276,7 @@ impl Query {
         self.values.into_iter().fold(sqlx::query(self.sql.postgres), |query, value| match value {
             Value::Bool(value) => query.bind(value),
             Value::Integer(value) => query.bind(value),
-            Value::Text(value) => query.bind(value.map(|text| text.replace('\0', NUL_STAND_IN))),
+            Value::Text(value) => query.bind(value.as_deref().map(without_nul)),
             Value::Bytes(value) => query.bind(value),
         })
     }

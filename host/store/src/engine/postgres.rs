@@ -36,6 +36,22 @@ const ENCODING: &str = "SELECT current_setting('server_encoding')";
 
 /// Migrates the schema and opens the connections: those for writes, those for reads.
 pub(crate) async fn open(server: &Server, durability: Durability) -> Result<(Pool, Pool)> {
+    migrate(server).await?;
+    let commits = match durability {
+        Durability::Full => DURABLE,
+        Durability::Normal => NOT_DURABLE,
+    };
+    let pool = |setting| Pool::Postgres(pool(server, CONNECTIONS_MAX, setting));
+    Ok((pool(commits), pool(READ_ONLY)))
+}
+
+/// One connection for writes, to a database whose schema is migrated.
+pub(crate) fn single(server: &Server) -> PgPool {
+    pool(server, 1, DURABLE)
+}
+
+/// Migrates the schema.
+pub(crate) async fn migrate(server: &Server) -> Result<()> {
     let mut connection = connect(server).await?;
     let encoding: String =
         sqlx::query_scalar(ENCODING).fetch_one(&mut connection).await.map_err(db("read the encoding"))?;
@@ -46,18 +62,14 @@ pub(crate) async fn open(server: &Server, durability: Durability) -> Result<(Poo
     migrator(|step| step.postgres).run(&mut connection).await?;
     // The connection has done its work; errors of its close do not matter.
     let _ = connection.close().await;
-    let commits = match durability {
-        Durability::Full => DURABLE,
-        Durability::Normal => NOT_DURABLE,
-    };
-    Ok((pool(server, CONNECTIONS_MAX, commits), pool(server, CONNECTIONS_MAX, READ_ONLY)))
+    Ok(())
 }
 
 /// Opens one connection to inspect an existing database.
 pub(crate) async fn open_to_look(server: &Server) -> Result<Pool> {
     // The error of the first connection is clearer than that of a pool.
     let _ = connect(server).await?.close().await;
-    Ok(pool(server, 1, READ_ONLY))
+    Ok(Pool::Postgres(pool(server, 1, READ_ONLY)))
 }
 
 /// Opens a connection outside of any pool.
@@ -68,7 +80,7 @@ pub(crate) async fn connect(server: &Server) -> Result<PgConnection> {
     connecting.await.map_err(too_long).and_then(|connected| connected).map_err(failed)
 }
 
-fn pool(server: &Server, connections: u32, setting: &'static str) -> Pool {
+fn pool(server: &Server, connections: u32, setting: &'static str) -> PgPool {
     let options = PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -85,7 +97,7 @@ fn pool(server: &Server, connections: u32, setting: &'static str) -> Pool {
                 connection.execute(setting).await.map(drop)
             })
         });
-    Pool::Postgres(options.connect_lazy_with(server.options().clone()))
+    options.connect_lazy_with(server.options().clone())
 }
 
 /// Begins a writing transaction.

@@ -64,19 +64,14 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, P
 }
 
 /// Opens an existing file for inspection.
-pub(crate) async fn open_to_look(path: &Path) -> Result<Pool> {
+pub(crate) async fn open_to_look(path: &Path) -> Result<SqlitePool> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(false)
         .read_only(true)
         .busy_timeout(BUSY_TIMEOUT);
-    let reader = SqlitePoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .connect_with(options)
-        .await
-        .map_err(db("open the file"))?;
-    Ok(Pool::Sqlite(reader))
+    let reader = SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
+    reader.connect_with(options).await.map_err(db("open the file"))
 }
 
 /// Begins a writing transaction.

@@ -27,7 +27,7 @@ use crate::wallets::invoices;
 ///
 /// It cannot prove that the transfers are the original ones: anyone with write access to the file can change an amount
 /// and the balance together, and only a comparison with a backup shows that.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerReport {
     pub transfers: i64,
     /// Sum of all transfers in millisats.
@@ -117,33 +117,38 @@ struct Sums {
 
 /// Recomputes the ledger; see [`LedgerReport`] for what that proves.
 pub(crate) async fn check(pool: &Pool) -> Result<LedgerReport> {
-    let failed = db("check the ledger");
     // One transaction: everything is of the same moment beside a running service.
-    let mut tx = pool.begin_snapshot().await.map_err(&failed)?;
-    let accounts: Vec<Account> = engine::query_as(ACCOUNTS).fetch_all(&mut tx).await.map_err(&failed)?;
+    let mut tx = pool.begin_snapshot().await.map_err(db("check the ledger"))?;
+    check_in(&mut tx).await
+}
+
+/// The same inside a transaction.
+pub(crate) async fn check_in(tx: &mut Tx) -> Result<LedgerReport> {
+    let failed = db("check the ledger");
+    let accounts: Vec<Account> = engine::query_as(ACCOUNTS).fetch_all(&mut *tx).await.map_err(&failed)?;
     let mut report = LedgerReport::default();
     let mut sums = Sums {
         accounts: accounts.iter().map(|(id, ..)| (*id, 0)).collect(),
         customers: accounts.iter().filter_map(|(id, .., customer)| Some((*id, (*customer)?))).collect(),
         ..Sums::default()
     };
-    add_transfers(&mut tx, &mut report, &mut sums).await?;
+    add_transfers(tx, &mut report, &mut sums).await?;
     compare_balances(&accounts, &sums.accounts, &mut report);
     let orphans: Vec<String> =
-        engine::query_scalar(WITHOUT_LEDGER).fetch_all(&mut tx).await.map_err(&failed)?;
+        engine::query_scalar(WITHOUT_LEDGER).fetch_all(&mut *tx).await.map_err(&failed)?;
     for name in orphans {
         fault(&mut report, LedgerFault::Rule(format!("account {name} has no ledger account")));
     }
-    compare_charges(&mut tx, sums, &mut report).await?;
-    compare_waived(&mut tx, &mut report).await?;
-    find_strangers(&mut tx, &mut report).await?;
-    for text in invoices::faults(&mut tx).await? {
+    compare_charges(tx, sums, &mut report).await?;
+    compare_waived(tx, &mut report).await?;
+    find_strangers(tx, &mut report).await?;
+    for text in invoices::faults(tx).await? {
         fault(&mut report, LedgerFault::Rule(text));
     }
-    for text in recoveries::faults(&mut tx).await? {
+    for text in recoveries::faults(tx).await? {
         fault(&mut report, LedgerFault::Rule(text));
     }
-    let triggers: Vec<String> = engine::query_scalar(TRIGGERS).fetch_all(&mut tx).await.map_err(&failed)?;
+    let triggers: Vec<String> = engine::query_scalar(TRIGGERS).fetch_all(&mut *tx).await.map_err(&failed)?;
     for name in TRIGGER_NAMES.iter().filter(|name| !triggers.iter().any(|found| found == *name)) {
         fault(&mut report, LedgerFault::Rule(format!("the trigger {name} is missing")));
     }

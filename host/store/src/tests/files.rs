@@ -11,7 +11,7 @@ async fn inspect(path: &Path) -> Result<Inspector> {
     Inspector::open(&Address::File(path.to_owned())).await
 }
 
-async fn rig() -> Rig {
+pub(super) async fn rig() -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     Rig { store: open_file(&path, Durability::Full, 7).await.unwrap(), path, _folder: folder }
@@ -101,11 +101,15 @@ async fn inspecting_a_database_does_not_change_it() {
     let database = inspect(&rig.path).await.unwrap();
     let newest = migrations::NEWEST;
     assert_eq!(database.schema_version().await.unwrap(), (newest, newest));
-    assert!(!database.has_secrets().await.unwrap());
+    let checked = async |key| database.check_key(&Vault::new(&[key; 32])).await;
+    assert!(database.needs_key().await.unwrap());
+    engine::query("DROP TABLE key_check").execute(&rig.store.0.writer).await.unwrap();
+    assert!(!database.needs_key().await.unwrap(), "an older schema without secrets");
+    checked(8).await.unwrap();
     rig.stream(account, 0).await.unwrap();
-    assert!(database.has_secrets().await.unwrap(), "beside a running service");
-    database.check_key(&Vault::new(&[7; 32])).await.unwrap();
-    let other = database.check_key(&Vault::new(&[8; 32])).await.unwrap_err();
+    assert!(database.needs_key().await.unwrap(), "beside a running service");
+    checked(7).await.unwrap();
+    let other = checked(8).await.unwrap_err();
     assert!(matches!(other, StoreError::Vault(VaultError::OtherKey)), "{other}");
     engine::query("DELETE FROM _sqlx_migrations").execute(&rig.store.0.writer).await.unwrap();
     assert_eq!(database.schema_version().await.unwrap(), (0, newest), "an old schema stays old");

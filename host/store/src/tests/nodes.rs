@@ -86,18 +86,6 @@ async fn a_name_belongs_to_one_data_folder_until_its_lease_is_over() {
     assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
 }
 
-#[tokio::test]
-async fn nodes_with_another_key_are_refused() {
-    if testing::server().is_none() {
-        return;
-    }
-    let rig = Rig::new().await;
-    rig.store.take_node(&node("a", "first")).await.unwrap();
-    // There is no secret yet that would show it.
-    let other = open_at(&rig.path, 8).await;
-    assert!(matches!(other.take_node(&node("b", "second")).await, Err(StoreError::Vault(_))));
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sessions_of_a_lost_node_are_settled_and_announced_once() {
     let Some(mut nodes) = Nodes::new().await else { return };

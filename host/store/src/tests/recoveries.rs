@@ -13,6 +13,27 @@ struct Failed {
     archive: i64,
 }
 
+/// A recording that could not be uploaded.
+pub(super) fn failed_report(destination_id: DestinationId, session_id: SessionId) -> ArchiveReport {
+    ArchiveReport {
+        driver: "archive".into(),
+        destination_id,
+        session_id,
+        file_name: "a.mp4".into(),
+        state: ArchiveState::Failed,
+        size_bytes: 5,
+        uploaded_bytes: 9,
+        duration_ms: 1,
+        error: Some("the store is down".into()),
+        error_class: Some("network".into()),
+        url: None,
+        started_at: NOW,
+        changed_at: NOW,
+        attempt: 0,
+        attempt_opened: false,
+    }
+}
+
 impl Failed {
     /// A failed recording, of an account with this balance.
     async fn new(credit: i64) -> Self {
@@ -22,23 +43,7 @@ impl Failed {
         let session = new_session_id();
         let new = NewSession { id: session.clone(), stream_id, started_at: NOW, terms: Terms::default() };
         rig.store.begin_session(new).await.unwrap();
-        let report = ArchiveReport {
-            driver: "archive".into(),
-            destination_id: destinations[0],
-            session_id: session,
-            file_name: "a.mp4".into(),
-            state: ArchiveState::Failed,
-            size_bytes: 5,
-            uploaded_bytes: 9,
-            duration_ms: 1,
-            error: Some("the store is down".into()),
-            error_class: Some("network".into()),
-            url: None,
-            started_at: NOW,
-            changed_at: NOW,
-            attempt: 0,
-            attempt_opened: false,
-        };
+        let report = failed_report(destinations[0], session);
         let recorded = rig.store.record_archive(report.clone(), &|_| true, NOW).await.unwrap();
         let Recorded::Taken(archive) = recorded else { panic!("{recorded:?}") };
         Self { rig, account, report, archive }

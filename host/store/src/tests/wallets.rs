@@ -7,7 +7,7 @@ use crate::{AccountChange, Close, MadeInvoice, NewWallet, NoRefill, RefillPlan, 
 const RULES: RefillRules =
     RefillRules { threshold: Msat(1_000), amount: Msat(5_000), daily_cap: Msat(9_000) };
 
-fn wallet() -> NewWallet {
+pub(super) fn wallet() -> NewWallet {
     NewWallet {
         kind: "nwc",
         url: Redacted::new("nostr+walletconnect://hunter2hunter2".into()),
@@ -21,7 +21,7 @@ fn made(name: &str) -> MadeInvoice {
 }
 
 /// A top-up of 5 sats that was made under the name.
-async fn top_up(rig: &Rig, account: AccountId, name: &str) -> i64 {
+pub(super) async fn top_up(rig: &Rig, account: AccountId, name: &str) -> i64 {
     let id = rig.store.begin_topup(&by(account), Msat(5_000), NOW, 9).await.unwrap().id;
     assert!(rig.store.invoice_made(id, &made(name), NOW).await.unwrap());
     id

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::json;
 
 use crate::audit::{Actor, Change, record};
-use crate::engine::{self, Pool, Row};
+use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Page, Store};
 use satcast_core::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
@@ -234,8 +234,8 @@ pub(crate) fn secret_binding(uid: &str) -> String {
 }
 
 /// As for stream keys, but an account may have webhooks without a stream.
-pub(crate) async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
-    let oldest = engine::query_as::<(String, Vec<u8>)>(OLDEST).fetch_optional(pool).await;
+pub(crate) async fn check_key(tx: &mut Tx, vault: &Vault) -> Result<()> {
+    let oldest = engine::query_as::<(String, Vec<u8>)>(OLDEST).fetch_optional(tx).await;
     match oldest.map_err(db("check the key"))? {
         Some((uid, sealed)) => Ok(vault.open(&url_binding(&uid), &sealed).map(drop)?),
         None => Ok(()),

@@ -109,6 +109,7 @@ const CRATES: [Crate; 11] = [
                 &[
                     "cli",
                     "cli::accounts",
+                    "cli::copy",
                     "cli::doctor",
                     "cli::drivers",
                     "cli::maintenance",

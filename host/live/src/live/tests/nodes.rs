@@ -50,7 +50,7 @@ async fn a_stream_is_live_at_one_node_and_changed_from_every_node() {
     let other = other.await.unwrap();
     take(&rig.store, "a").await;
     take(&other, "b").await;
-    let settings = rig.live.inner.settings;
+    let settings = rig.live.inner.settings();
     let there = Live::new(other.clone(), drivers(), rig.clock.clone(), settings);
     let mut here_first = rig.publish().await.unwrap();
     let mut there_too = there.publish(rig.stream.clone()).await.unwrap();
