@@ -9,7 +9,7 @@ use crate::data_dir;
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
 use satcast_core::secret::VaultError;
-use satcast_store::{Address, Copied, Owner, Server, StoreError};
+use satcast_store::{Address, Copied, Owner, Server, Sharing, StoreError};
 
 pub(super) async fn run(config: &Config, to: &str) -> Result<(), CliError> {
     let target = Server::from_command_line(to).map_err(|error| CliError::Usage(format!("--to: {error}")))?;
@@ -33,7 +33,7 @@ pub(super) async fn run(config: &Config, to: &str) -> Result<(), CliError> {
     }
     let vault = data_dir::existing_vault(config)?.ok_or_else(|| VaultError::Missing(config.key_file()))?;
     // No service may start on the copy before it is complete.
-    let _owner = Owner::take(&target).await.map_err(at_target)?;
+    let _owner = Owner::take(&target, Sharing::Alone).await.map_err(at_target)?;
     let clock = Clock::system();
     let copied = satcast_store::copy(file, &target, &vault).await.map_err(at_target)?;
     print(&summary(&copied, clock.monotonic()))?;

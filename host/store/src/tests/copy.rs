@@ -18,6 +18,11 @@ use satcast_core::secret::VaultError;
 const HOUR: UnixMillis = UnixMillis(500_000 * HOUR_MS);
 const LATER: UnixMillis = UnixMillis(9_000);
 
+/// Rows of nodes, which a file has none of.
+const NODES: &str = "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms)
+    VALUES ('a', 'holder', 'http://127.0.0.1:1', 2, 0, '1', 1);
+    INSERT INTO node_commands (node, stream_id, end_reason, created_ms) SELECT 'a', MIN(id), NULL, 1 FROM streams";
+
 /// A file with rows in every table, and a new database of the server.
 struct Pair {
     rig: Rig,
@@ -33,7 +38,9 @@ impl Pair {
         let rig = files::rig().await;
         let account = fill(&rig).await;
         let url = testing::url(&rig.path.with_file_name("copy")).await;
-        Some(Self { rig, account, server: server(&url), url })
+        let pair = Self { rig, account, server: server(&url), url };
+        pair.in_file(NODES).await;
+        Some(pair)
     }
 
     async fn copy(&self) -> Result<Copied> {
