@@ -104,7 +104,10 @@ const CRATES: [Crate; 11] = [
         folder: "host",
         order: &["boot", "cli"],
         circles: &[
-            (&["boot", "boot::database", "boot::wallets"], "the steps of the start share its one error"),
+            (
+                &["boot", "boot::database", "boot::node", "boot::wallets"],
+                "the steps of the start share its one error",
+            ),
             (
                 &[
                     "cli",
