@@ -51,7 +51,7 @@ fn chromium_plays_a_destination_of_low_latency() {
         started["firstFrameMs"], state["refusedStarts"], state["stalls"]
     );
     assert_smooth(&state);
-    // The playlist comes when there are enough segments, after eight seconds on a busy machine.
+    // The first segment comes when there are enough. On a busy machine Chromium may still read an older playlist once.
     let refused = state["refusedStarts"].as_u64().expect("a count");
     assert!(refused <= 1, "{state}");
 

@@ -324,7 +324,7 @@ fn players_are_admitted_with_the_first_segment() {
     let first = viewer.media().segments;
     let _ = viewer.load(&first[0].name);
     assert_eq!((first.len(), viewer.media().target_seconds), (1, 5));
-    // A media player gets the playlist once enough exist to play without a pause: two segments of five seconds.
+    // A media player gets it once enough exist to play without a pause: two segments of five seconds.
     let frames = assert_plays(&index, 12);
     assert!(frames > 0);
     assert!(viewer.media().segments.len() > 1);

@@ -143,7 +143,7 @@ pub(super) struct StreamStatus {
     /// Whether the stream is live.
     is_live: bool,
     /// Whether a player can load `hlsUrl` now. hls.js shows video within a second. Media players, such as ffmpeg, VLC and the players of
-    /// browsers, get the playlist when the stream has three segments, after at most eight seconds.
+    /// browsers, get the first segments when there are three, after at most eight seconds.
     hls_ready: bool,
     /// HLS playback URL with the key in its query; null when offline.
     hls_url: Null<String>,

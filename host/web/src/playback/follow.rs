@@ -20,9 +20,9 @@ const AHEAD_MAX: u64 = 2;
 const START_SEGMENTS: usize = 3;
 /// Names in the `User-Agent` of media players. A cache in front may take the ranges off their requests.
 const MEDIA_PLAYERS: [&str; 5] = ["Lavf/", "libmpv", "VLC/", "AppleCoreMedia/", "GStreamer"];
-/// Longest wait for the first of these segments while there are parts: a GOP.
+/// Longest wait of a media player for the first whole segment while there are parts: a GOP.
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(11);
-/// Longest wait for the others: enough for a second one.
+/// Longest wait for three of them.
 pub(super) const START_WAIT: Duration = Duration::from_secs(8);
 /// How long caches may keep the response for an exact version, in target durations: it does not change.
 const KEPT_TARGETS: u32 = 6;
@@ -127,8 +127,15 @@ pub(super) async fn follow(
     asset: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
     let Some(asset) = asset else { return coming(opening, name).await };
-    if asset.is_playlist() && is_media_player(headers) && whole_segments(opening) < START_SEGMENTS {
-        return Ok(begun(opening, name).await);
+    if is_media_player(headers) {
+        let (needed, limit) = match (asset.is_playlist(), &asset.followed.segment) {
+            (true, _) => (1, FIRST_WAIT),
+            (false, Some(_)) => (START_SEGMENTS, START_WAIT),
+            (false, None) => (0, START_WAIT),
+        };
+        if whole_segments(opening) < needed {
+            return Ok(begun(opening, name, needed, limit).await);
+        }
     }
     let Some(reload) = &asset.followed.reload else { return Ok(Current::at_once(Some(asset))) };
     let asked = Directives::of(query)?;
@@ -158,14 +165,13 @@ pub(super) async fn follow(
     Ok(Current { asset: Some(delta.unwrap_or(asset)), max_age_secs, waited })
 }
 
-/// Delays the playlist of a stream that has just started until [`START_SEGMENTS`] are listed: with fewer, a media player runs out of
-/// media before it requests the next one, and parts alone mean nothing to it.
-async fn begun(opening: &Opening, name: &str) -> Current {
-    for (segments, limit) in [(1, FIRST_WAIT), (START_SEGMENTS, START_WAIT)] {
-        let look = || (opening.ended() || whole_segments(opening) >= segments).then_some(());
-        // The playlist is also sent if the segments take too long or too many viewers are waiting.
-        let _ = wait_for(opening, limit, look).await;
-    }
+/// Delays an asset of a stream that has just started until `needed` segments are listed: parts alone mean nothing to a media player, and
+/// with less than [`START_SEGMENTS`] it runs out of media before it requests the next one. The segments are delayed and not the playlist
+/// that lists the first: VLC pauses when it reloads a playlist just before the next segment is listed.
+async fn begun(opening: &Opening, name: &str, needed: usize, limit: Duration) -> Current {
+    let look = || (opening.ended() || whole_segments(opening) >= needed).then_some(());
+    // The asset is also sent if the segments take too long or too many viewers are waiting.
+    let _ = wait_for(opening, limit, look).await;
     let asset = opening.assets().get(name).filter(|asset| asset.audience.is_hosted());
     Current { asset, max_age_secs: None, waited: true }
 }

@@ -132,8 +132,8 @@ fn below() -> Value {
         "summary": "Fetch a playlist, segment or part",
         "description": "Players come here by the addresses in the playlists; nobody has to make one. The token is of one key and \
             session: after the end of the stream it goes on for 60 seconds, after the key is revoked for about a second. Media \
-            players (with a `Range`, or known by `User-Agent`) get the first playlist when it lists three segments, at the latest eight \
-            seconds after the first one. Bytes are metered, but for those of the preview.",
+            players (with a `Range`, or known by `User-Agent`) get the first segments when there are three, at the latest after eight \
+            seconds. Bytes are metered, but for those of the preview.",
         "security": [],
         "parameters": [
             path_parameter("playback_path", "As in the URL of the index."),

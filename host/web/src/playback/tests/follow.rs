@@ -132,49 +132,56 @@ async fn a_version_is_sent_when_it_is_published() {
 const MEDIA_PLAYERS: [(&str, &str); 3] =
     [("Range", "bytes=0-"), ("User-Agent", "VLC/3.0.24 LibVLC/3.0.24"), ("User-Agent", "Lavf/59.27.100")];
 
+/// A playlist of parts alone.
+const GAP: &str = "#EXTM3U\n#EXT-X-GAP\n#EXTINF:0.5,\ngap.m4s\n";
+
 #[tokio::test]
-async fn media_players_get_the_playlist_when_three_segments_are_listed() {
+async fn media_players_get_the_first_segment_when_three_are_listed() {
     let hint = Some("l1-4-0.m4s".to_owned());
     let parted = Reload { next_sequence: 4, next_part: 0, target_ms: TARGET_MS, delta: None, hint };
     for (header, reload) in MEDIA_PLAYERS.into_iter().zip([None, Some(parted), None]) {
         let (rig, media, first) = Rig::with_a_segment().await;
-        let text = rig.segments(1, "", reload.clone());
-        assert_eq!(rig.get(&media).await.text(), text, "hls.js starts at once");
-        assert_eq!(rig.ask("GET", &first, &[MEDIA_PLAYERS[1]]).await.ok(), b"media");
+        // Parts alone: there is nothing for them in the playlist.
+        rig.list("media.m3u8", GAP.to_owned(), reload.clone());
+        assert_eq!(rig.get(&media).await.text(), GAP, "hls.js starts at once");
         let held = rig.waiting_with(&media, &[header]).await;
+        rig.segments(1, "", reload.clone());
+        assert!(held.await.unwrap().status < 300);
+        assert_eq!(rig.get(&first).await.ok(), b"media", "hls.js starts at once");
+        let held = rig.waiting_with(&first, &[header]).await;
         rig.segments(2, "", reload.clone());
-        let text = rig.segments(3, "", reload);
-        assert_eq!(held.await.unwrap().text(), text);
-        assert_eq!(rig.ask("GET", &media, &[MEDIA_PLAYERS[1]]).await.text(), text);
+        rig.segments(3, "", reload);
+        assert_eq!(held.await.unwrap().body, b"media");
+        assert_eq!(rig.ask("GET", &first, &[MEDIA_PLAYERS[1]]).await.ok(), b"media");
         assert_eq!(rig.waiters(), 0);
     }
-    let (rig, media, _) = Rig::with_a_segment().await;
-    let text = rig.segments(1, "#EXT-X-ENDLIST\n", None);
-    assert_eq!(rig.ask("GET", &media, &[MEDIA_PLAYERS[1]]).await.text(), text);
-    let (rig, media, _) = Rig::with_a_segment().await;
-    let text = rig.segments(1, "", None);
-    let held = rig.waiting_with(&media, &[MEDIA_PLAYERS[1]]).await;
+    let (rig, _, first) = Rig::with_a_segment().await;
+    rig.segments(1, "#EXT-X-ENDLIST\n", None);
+    rig.ask("GET", &first, &[MEDIA_PLAYERS[1]]).await.ok();
+    let (rig, _, first) = Rig::with_a_segment().await;
+    rig.segments(1, "", None);
+    let held = rig.waiting_with(&first, &[MEDIA_PLAYERS[1]]).await;
     rig.app.live.end_opening(&rig.opening);
-    assert_eq!(held.await.unwrap().text(), text);
+    held.await.unwrap().ok();
 }
 
 #[tokio::test]
-async fn media_players_get_the_playlist_when_the_segments_take_too_long() {
+async fn media_players_do_not_wait_for_ever() {
     let rig = Rig::new().await;
-    rig.segments(2, "", None);
-    let media = rig.opening.assets().get("media.m3u8");
     let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-"))]);
+    rig.first_segment();
     tokio::time::pause();
-    let began = Instant::now();
-    let given = follow("", &headers, &rig.opening, "media.m3u8", media).await.unwrap();
-    assert!(given.asset.is_some() && given.waited);
-    assert_eq!(began.elapsed().as_secs(), START_WAIT.as_secs());
-    // While there are parts alone, the first whole segment has its own time.
-    rig.list("media.m3u8", "#EXTM3U\n#EXT-X-GAP\n#EXTINF:0.5,\ngap.m4s\n".to_owned(), None);
-    let media = rig.opening.assets().get("media.m3u8");
-    let began = Instant::now();
-    assert!(follow("", &headers, &rig.opening, "media.m3u8", media).await.unwrap().waited);
-    assert_eq!(began.elapsed().as_secs(), (FIRST_WAIT + START_WAIT).as_secs());
+    for (name, text, wait) in [
+        ("1.m4s", "#EXTM3U\n#EXTINF:2,\n1.m4s\n#EXTINF:2,\n2.m4s\n", START_WAIT),
+        ("media.m3u8", GAP, FIRST_WAIT),
+    ] {
+        rig.list("media.m3u8", text.to_owned(), None);
+        let asset = rig.opening.assets().get(name);
+        let began = Instant::now();
+        let given = follow("", &headers, &rig.opening, name, asset).await.unwrap();
+        assert!(given.asset.is_some() && given.waited);
+        assert_eq!(began.elapsed().as_secs(), wait.as_secs());
+    }
     assert_eq!(rig.waiters(), 0);
 }
 
