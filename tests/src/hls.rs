@@ -10,6 +10,8 @@ use crate::wait;
 
 /// Pause between two looks at the playlist.
 const RELOAD: Duration = Duration::from_millis(250);
+/// Longest wait for the first whole segment of a playlist that has parts: the longest GOP, and some more.
+const FIRST_SEGMENT: Duration = Duration::from_secs(20);
 
 /// One viewer of one address, with a connection of its own.
 #[derive(Debug)]
@@ -58,16 +60,25 @@ impl Viewer {
         index
     }
 
-    /// Loads the media playlist (and first the index, if needed), and expects a valid update of the last one.
+    /// Loads the media playlist (and first the index, if needed), and expects a valid update of the last one. Waits for the first whole
+    /// segment while there are parts alone.
     ///
     /// # Panics
     /// When it is not there or breaks a rule.
     #[track_caller]
     pub fn media(&mut self) -> Media {
         let path = self.media_path();
-        let reply = self.http.get(&path, &[("accept-encoding", "gzip")]);
-        reply.assert_status(200);
-        let text = reply.text();
+        let text = wait::until("a whole segment", FIRST_SEGMENT, || {
+            let reply = self.http.get(&path, &[("accept-encoding", "gzip")]);
+            reply.assert_status(200);
+            let text = reply.text();
+            if !text.contains("#EXT-X-GAP\n") {
+                return Ok(text);
+            }
+            let _ = Version::read(&text);
+            std::thread::sleep(RELOAD);
+            Err(text)
+        });
         let media = playlist::media(&text).unwrap_or_else(|error| panic!("{error} in the playlist:\n{text}"));
         if let Some(last) = &self.last {
             media.follows(last).unwrap_or_else(|error| panic!("{error} in the playlist:\n{text}"));

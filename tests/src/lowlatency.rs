@@ -11,7 +11,7 @@ pub struct Version {
     pub hold_back: f64,
     /// CAN-SKIP-UNTIL in seconds.
     pub skip_until: f64,
-    /// EXT-X-MEDIA-SEQUENCE.
+    /// Number of the first segment: EXT-X-MEDIA-SEQUENCE, or the number after a missing segment in front (EXT-X-GAP).
     pub sequence: u64,
     /// SKIPPED-SEGMENTS, 0 without.
     pub skipped: u64,
@@ -80,6 +80,8 @@ impl Version {
             "#EXT-X-SKIP" => self.skipped = number(&text("SKIPPED-SEGMENTS")?)? as u64,
             "#EXT-X-MAP" => reading.init = text("URI")?,
             "#EXTINF" => reading.duration = number(value.trim_end_matches(','))?,
+            "#EXT-X-GAP" => reading.is_missing = true,
+            "#EXT-X-PART" if value.ends_with(",GAP=YES") => {}
             "#EXT-X-PART" => {
                 expect(self.hint.is_none(), "a part after the hint")?;
                 reading.is_open = true;
@@ -97,6 +99,10 @@ impl Version {
             "#EXT-X-PRELOAD-HINT" => {
                 expect(text("TYPE")? == "PART", "no part")?;
                 expect(self.hint.replace(text("URI")?).is_none(), "a second hint")?;
+            }
+            _ if !line.starts_with('#') && std::mem::take(&mut reading.is_missing) => {
+                expect(self.segments.is_empty(), "a missing segment behind another")?;
+                self.sequence += 1;
             }
             _ if !line.starts_with('#') => {
                 expect(self.hint.is_none(), "a segment after the hint")?;
@@ -193,6 +199,8 @@ struct Reading {
     duration: f64,
     /// Parts of the segment with the next address were read.
     is_open: bool,
+    /// The segment with the next address is missing.
+    is_missing: bool,
 }
 
 fn expect(is_right: bool, what: &str) -> Result<(), String> {
@@ -248,6 +256,17 @@ mod tests {
             assert_ne!(wrong, good, "{from} is not in the example");
             assert!(playlist::media(&wrong).is_err(), "{from} -> {to}");
         }
+    }
+
+    #[test]
+    fn parts_alone_stand_behind_a_missing_segment() {
+        let gap = "#EXT-X-START:TIME-OFFSET=-1.000\n#EXT-X-PART:DURATION=0.502,URI=\"gap.m4s\",GAP=YES\n\
+            #EXT-X-GAP\n#EXTINF:0.502,\ngap.m4s\n";
+        let text = text("", 0).replace(MAP, &format!("{gap}{MAP}"));
+        let version = Version::read(&text.replace("SEQUENCE:7", "SEQUENCE:6"));
+        assert_eq!((version.next(), version.next_part(), version.segments.len()), (7, 2, 0));
+        let late = text.replace(gap, "").replace("#EXT-X-PRELOAD", &format!("{gap}#EXT-X-PRELOAD"));
+        assert!(Version::parse(&late.replace(MAP, &format!("{MAP}#EXTINF:2,\n6.m4s\n"))).is_err());
     }
 
     #[test]

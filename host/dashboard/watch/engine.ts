@@ -67,11 +67,6 @@ function whileAway(policy: LoadPolicy): LoadPolicy {
 /** Identifies this player among others with the same address, for the viewer count; new for each visit. */
 const PLAYER = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** Requests the first segments of a stream without delay: the service delays them for other players until three are listed. */
-function atOnce(request: XMLHttpRequest, address: string): void {
-  request.open('GET', `${address}${address.includes('?') ? '&' : '?'}now=1`, true);
-}
-
 /** Sends the player id with playlist requests. A sandboxed frame has an opaque origin and may not send it. */
 function name(request: XMLHttpRequest, address: string): void {
   if (self.origin === 'null' || !address.includes('.m3u8')) {
@@ -126,12 +121,7 @@ export async function engine(video: HTMLVideoElement, index: string): Promise<En
 }
 
 function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): Engine {
-  const begun = (): boolean => video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA;
-  const xhrSetup = (request: XMLHttpRequest, address: string): void => {
-    const isSegment = address.split('?')[0]?.endsWith('.m4s');
-    (isSegment && !begun() ? atOnce : name)(request, address);
-  };
-  const hls = new Player({ ...CONFIG, xhrSetup, lowLatencyMode: storedNear() });
+  const hls = new Player({ ...CONFIG, xhrSetup: name, lowLatencyMode: storedNear() });
   const watch = new AbortController();
   const monitor = new SignalMonitor();
   let recoveries: number[] = [];

@@ -12,13 +12,14 @@
 //! of the preview. With segments of 10 s the preview makes it about 190 s. `Limits::memory_bytes_max` bounds it at any
 //! bit rate.
 //!
-//! Keyframes decide what can be played. The target duration follows the GOP length of a regular stream and rises once,
-//! to 10 s, when GOPs become longer ([`satcast_media::segment`] says why). Beyond that, segments are cut between
+//! Keyframes decide what can be played. The target duration follows the GOP length of a regular stream, which parts do
+//! not wait for, and rises once, to 10 s, when GOPs become longer ([`satcast_media::segment`] says why). Beyond that, segments are cut between
 //! keyframes, the owner is notified, and playback counts as not ready while no keyframe is where players start.
 //!
 //! With `lowLatency`, parts of about half a second are published and listed as they come, each with a version of the
 //! playlist that viewers wait for in the host (`Followed`), so their requests never reach the driver. A host that does
-//! not let viewers wait gets plain HLS.
+//! not let viewers wait gets plain HLS. Players of parts begin with the first part; the destination is live, and costs,
+//! from the first whole segment on.
 //!
 //! Invariants: a playlist names only published assets; a name never returns with other bytes; neither media nor the
 //! disk ends an opening with an error; everything held is bounded by `limits`.

@@ -34,7 +34,7 @@ fn main() {
     );
     let mut results = Results::new();
     if asked.contains(&"start") {
-        start::run(&source, options);
+        start::run(options, &mut results);
     }
     if asked.contains(&"package") {
         packaging::run(options, &mut results);

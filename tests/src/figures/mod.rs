@@ -21,7 +21,7 @@ pub mod results;
 mod spread;
 
 pub use options::Options;
-pub use spread::{Spread, median, summary};
+pub use spread::{Spread, median};
 
 /// The order of `count` servers in a repeat. Each repeat begins with another one, so that a warm machine favours none.
 pub fn turns(repeat: usize, count: usize) -> impl Iterator<Item = usize> {

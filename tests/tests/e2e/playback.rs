@@ -293,7 +293,7 @@ fn a_changed_setting_keeps_the_dvr_window() {
 #[test]
 fn players_are_admitted_with_the_first_segment() {
     let service = Setup::default().start();
-    let hosted = Hosted::with(&service, "let in", &json!({ "lowLatency": true }));
+    let hosted = Hosted::new(&service, "let in");
     let page = hosted.page(&service).replace("/watch/", "/hls/");
     let index = format!("{page}/index.m3u8?apiKey={}", hosted.key);
     let (address, path) = split_url(&index);
@@ -319,16 +319,35 @@ fn players_are_admitted_with_the_first_segment() {
     assert!(refused > 0, "no request came before the first segment");
     let status = hosted.status();
     assert_eq!(status["hlsReady"], true, "{status}");
-    assert_eq!(Viewer::of(&index).media().segments.len(), 1);
-    // A player of whole segments gets the first one once enough exist to play without a pause: two of five seconds.
-    let plain = Hosted::new(&service, "plainly");
-    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&plain.stream.key));
-    let url = plain.ready(seconds(20));
-    let mut viewer = Viewer::of(&url);
+    // hls.js gets the first segment at once.
+    let mut viewer = Viewer::of(&index);
     let first = viewer.media().segments;
-    assert_eq!(first.len(), 1);
     let _ = viewer.load(&first[0].name);
+    assert_eq!((first.len(), viewer.media().target_seconds), (1, 5));
+    // A media player gets it once enough exist to play without a pause: two segments of five seconds.
+    let frames = assert_plays(&index, 12);
+    assert!(frames > 0);
     assert!(viewer.media().segments.len() > 1);
+}
+
+/// Parts come long before the first segment.
+#[test]
+fn players_of_parts_are_admitted_with_the_first_part() {
+    let service = Setup::default().start();
+    let hosted = Hosted::with(&service, "let in early", &json!({ "lowLatency": true }));
+    let source = Source::of(Recipe::LONG_GROUPS);
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
+    let url = hosted.ready(seconds(20));
+    let mut viewer = Viewer::of(&url);
+    assert!(viewer.index().attributes.contains_key("CODECS"));
+    let (version, text, _) = viewer.version("").expect("nothing is waited for");
+    assert!(version.segments.is_empty() && version.next_part() > 0, "{text}");
+    let _ = assert_valid_playlists(&[&text]);
+    assert_decodes(&viewer.parts(&version.parts));
+    let state = service.api().stream(&hosted.stream)["destinations"][0]["state"].clone();
+    assert_eq!(state, "connecting", "charges begin with the first whole segment");
+    let first = viewer.media();
+    assert_eq!((first.target_seconds, first.sequence), (5, version.next()));
     let frames = assert_plays(&url, 12);
     assert!(frames > 0);
 }

@@ -142,8 +142,8 @@ impl Dvr {
 pub(super) struct StreamStatus {
     /// Whether the stream is live.
     is_live: bool,
-    /// Whether a player can load `hlsUrl` now. With `lowLatency`, players that load parts show video within a second; other players
-    /// wait until the stream has three segments, at most eight seconds.
+    /// Whether a player can load `hlsUrl` now. hls.js shows video within a second. Media players, such as ffmpeg, VLC and the players of
+    /// browsers, get the first segments when there are three, after at most eight seconds.
     hls_ready: bool,
     /// HLS playback URL with the key in its query; null when offline.
     hls_url: Null<String>,

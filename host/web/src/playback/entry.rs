@@ -5,6 +5,10 @@ use satcast_plugin_api::AssetBody;
 
 use satcast_drivers::published::Published;
 
+const MAP: &str = "#EXT-X-MAP:";
+const PART: &str = "#EXT-X-PART:";
+const GAP: &str = "#EXT-X-GAP";
+
 /// Puts `t/<token>/` in front of every URI of a playlist: lines that are not tags, and `URI` attributes of tags. All URIs below
 /// the entry are relative, so no other playlist is rewritten.
 pub(super) fn with_token(playlist: &str, token: &str) -> String {
@@ -37,17 +41,26 @@ fn tag_with_prefix(text: &mut String, line: &str, prefix: &str) {
     }
 }
 
-/// The newest init segment and the newest segment of a media playlist.
+/// The newest init segment and the newest segment of a media playlist, or the newest part if that segment is missing
+/// (EXT-X-GAP): then there are parts alone.
 pub(super) fn newest(playlist: &str) -> Option<(Option<&str>, &str)> {
-    let mut segment = None;
-    for line in playlist.lines().rev() {
-        match segment {
-            None if !line.starts_with('#') && !line.trim().is_empty() => segment = Some(line),
-            Some(segment) if line.starts_with("#EXT-X-MAP:") => return Some((uri_of(line), segment)),
-            _ => {}
+    let mut lines = playlist.lines().rev();
+    let (mut init, mut part) = (None, None);
+    let segment = loop {
+        let line = lines.next()?;
+        if !line.starts_with('#') && !line.trim().is_empty() {
+            break line;
         }
+        if line.starts_with(MAP) {
+            init = init.or(uri_of(line));
+        } else if line.starts_with(PART) {
+            part = part.or(uri_of(line));
+        }
+    };
+    if lines.clone().take_while(|line| line.starts_with('#')).any(|line| line.trim() == GAP) {
+        return Some((init, part?));
     }
-    segment.map(|segment| (None, segment))
+    Some((lines.find(|line| line.starts_with(MAP)).and_then(uri_of), segment))
 }
 
 /// The first URI line of a playlist.
@@ -103,6 +116,13 @@ mod tests {
         assert_eq!(newest(media), Some((Some("i2.mp4"), "3.m4s")));
         assert_eq!(newest("#EXTM3U\n#EXTINF:2,\n1.ts\n"), Some((None, "1.ts")));
         assert_eq!(newest("#EXTM3U\n#EXT-X-MAP:URI=\"i1.mp4\"\n"), None);
+        let gap = "#EXTM3U\n#EXT-X-PART:DURATION=0.5,URI=\"gap\",GAP=YES\n#EXT-X-GAP\n#EXTINF:0.5,\ngap\n";
+        assert_eq!(newest(gap), None);
+        let parts = format!(
+            "{gap}#EXT-X-MAP:URI=\"i1.mp4\"\n#EXT-X-PART:DURATION=0.5,URI=\"1\"\n\
+             #EXT-X-PART:DURATION=0.5,URI=\"2\"\n#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"3\"\n"
+        );
+        assert_eq!(newest(&parts), Some((Some("i1.mp4"), "2")));
         assert_eq!(first("#EXTM3U\n\n#EXT-X-STREAM-INF:BANDWIDTH=1\nmedia.m3u8\n"), Some("media.m3u8"));
         assert_eq!(first("#EXTM3U\n"), None);
         assert!(is_multivariant("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nm\n") && !is_multivariant(media));

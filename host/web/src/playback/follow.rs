@@ -5,6 +5,8 @@ use satcast_plugin_api::Reload;
 use std::sync::Arc;
 use std::time::Duration;
 
+use poem::http::HeaderMap;
+use poem::http::header::{RANGE, USER_AGENT};
 use url::form_urlencoded;
 
 use super::{edge, entry};
@@ -13,10 +15,14 @@ use satcast_drivers::published::{Opening, Published, longest_wait};
 
 /// How far the requested segment may be ahead of the newest whole segment (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;
-/// Segments that a player without parts needs to start (RFC 8216, 6.3.3 and 6.3.4): VLC 3 stalls at each segment if it starts with
-/// two.
+/// Segments that the media players of [`is_media_player`] need to start without a pause (RFC 8216, 6.3.3 and 6.3.4): VLC 3 stalls at
+/// each segment if it starts with two.
 const START_SEGMENTS: usize = 3;
-/// Longest wait for these segments: hls.js gives up a segment after ten seconds.
+/// Names in the `User-Agent` of media players. A cache in front may take the ranges off their requests.
+const MEDIA_PLAYERS: [&str; 5] = ["Lavf/", "libmpv", "VLC/", "AppleCoreMedia/", "GStreamer"];
+/// Longest wait of a media player for the first whole segment while there are parts: a GOP.
+pub(super) const FIRST_WAIT: Duration = Duration::from_secs(11);
+/// Longest wait for three of them.
 pub(super) const START_WAIT: Duration = Duration::from_secs(8);
 /// How long caches may keep the response for an exact version, in target durations: it does not change.
 const KEPT_TARGETS: u32 = 6;
@@ -109,21 +115,27 @@ fn malformed(text: impl Into<String>) -> ApiError {
     ApiError::malformed(Code::MalformedDirective, text)
 }
 
-/// The current asset of the name of `asset`, as the query requests it.
+/// The current asset of the name of `asset`, as the query requests it; `headers` tell which player asks.
 ///
 /// # Errors
 /// 400 for invalid directives; 503 if the media did not arrive in time or too many viewers are waiting.
 pub(super) async fn follow(
     query: &str,
+    headers: &HeaderMap,
     opening: &Opening,
     name: &str,
     asset: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
     let Some(asset) = asset else { return coming(opening, name).await };
-    if asset.followed.segment.is_some() {
-        let current =
-            if is_wanted_now(query) { Current::at_once(Some(asset)) } else { begun(opening, asset).await };
-        return Ok(current);
+    if is_media_player(headers) {
+        let (needed, limit) = match (asset.is_playlist(), &asset.followed.segment) {
+            (true, _) => (1, FIRST_WAIT),
+            (false, Some(_)) => (START_SEGMENTS, START_WAIT),
+            (false, None) => (0, START_WAIT),
+        };
+        if whole_segments(opening) < needed {
+            return Ok(begun(opening, name, needed, limit).await);
+        }
     }
     let Some(reload) = &asset.followed.reload else { return Ok(Current::at_once(Some(asset))) };
     let asked = Directives::of(query)?;
@@ -153,38 +165,37 @@ pub(super) async fn follow(
     Ok(Current { asset: Some(delta.unwrap_or(asset)), max_age_secs, waited })
 }
 
-/// Delays a segment of a stream that has just started until [`START_SEGMENTS`] are listed: with fewer, a player runs out of media before
-/// it requests the next one. The segment is delayed instead of the playlist, because players that load parts need the playlist at once
-/// and need no whole segment.
-async fn begun(opening: &Opening, segment: Arc<Published>) -> Current {
-    let look = || (opening.ended() || is_startable(opening)).then_some(());
-    let waited = look().is_none();
-    if waited {
-        // The segment is also sent if the others take too long or too many viewers are waiting.
-        let _ = wait_for(opening, START_WAIT, look).await;
-    }
-    Current { asset: Some(segment), max_age_secs: None, waited }
+/// Delays an asset of a stream that has just started until `needed` segments are listed: parts alone mean nothing to a media player, and
+/// with less than [`START_SEGMENTS`] it runs out of media before it requests the next one. The segments are delayed and not the playlist
+/// that lists the first: VLC pauses when it reloads a playlist just before the next segment is listed.
+async fn begun(opening: &Opening, name: &str, needed: usize, limit: Duration) -> Current {
+    let look = || (opening.ended() || whole_segments(opening) >= needed).then_some(());
+    // The asset is also sent if the segments take too long or too many viewers are waiting.
+    let _ = wait_for(opening, limit, look).await;
+    let asset = opening.assets().get(name).filter(|asset| asset.audience.is_hosted());
+    Current { asset, max_age_secs: None, waited: true }
 }
 
-/// `now=1`: sent by a player that can start with the first segment alone, such as hls.js.
-fn is_wanted_now(query: &str) -> bool {
-    form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "now" && value == "1")
+/// Whether the request comes from a media player, which reloads a playlist once a segment: ffmpeg, mpv and the players of browsers
+/// ask for ranges of everything, and VLC and others tell their names. hls.js does neither: it plays without a pause from the first
+/// segment on.
+fn is_media_player(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    headers.contains_key(RANGE) || MEDIA_PLAYERS.iter().any(|name| agent.contains(name))
 }
 
-/// Whether the playlist lists enough segments or does not belong to a live stream. Reads it only until it has listed enough once, and
-/// not beyond the last segment needed.
-fn is_startable(opening: &Opening) -> bool {
-    if opening.has_begun() {
-        return true;
-    }
-    let media = edge::media(opening.assets());
-    let Some(playlist) = media.as_deref().and_then(entry::text) else { return true };
-    let mut segments = playlist.lines().filter(|line| line.starts_with("#EXTINF:"));
-    let has_enough = segments.by_ref().take(START_SEGMENTS).count() == START_SEGMENTS;
-    if has_enough {
+/// How many whole segments the playlist lists, up to [`START_SEGMENTS`]; that many too if it does not belong to a live stream. Reads it
+/// only until it has listed enough once, and not beyond the last segment needed.
+fn whole_segments(opening: &Opening) -> usize {
+    let media = || edge::media(opening.assets());
+    let Some(playlist) = (!opening.has_begun()).then(media).flatten() else { return START_SEGMENTS };
+    let Some(text) = entry::text(&playlist) else { return START_SEGMENTS };
+    let count = text.lines().filter(|line| line.starts_with("#EXTINF:")).take(START_SEGMENTS).count();
+    if count == START_SEGMENTS {
         opening.set_begun();
     }
-    has_enough || playlist.contains("#EXT-X-ENDLIST")
+    let is_over = text.contains("#EXT-X-ENDLIST");
+    if is_over { START_SEGMENTS } else { count - usize::from(text.contains("#EXT-X-GAP\n")).min(count) }
 }
 
 /// An asset that does not exist yet: waits for it if the playlist announces it as the next one.

@@ -266,7 +266,8 @@ impl Playback {
         let mut access = self.allowed(&ticket, key, age).await?;
         let readers = readers(request, &access)?;
         let query = request.uri().query().unwrap_or_default();
-        let Current { asset, max_age_secs, waited } = follow(query, &opening, name, asset).await?;
+        let Current { asset, max_age_secs, waited } =
+            follow(query, request.headers(), &opening, name, asset).await?;
         if waited {
             // The key may have been revoked during the wait.
             access = self.allowed(&ticket, key, Age::Fresh).await?;

@@ -44,6 +44,8 @@ pub const ENTRIES_MAX: usize = 4096;
 pub const PREVIEW_WINDOW_SECONDS: u32 = 60;
 /// Segments in one entry of a preview playlist.
 pub const PREVIEW_GROUP_SEGMENTS: usize = 3;
+/// Name of the missing segment (EXT-X-GAP) of a playlist with parts alone; there is no such file.
+pub const GAP_NAME: &str = "gap.m4s";
 /// Longest file name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 

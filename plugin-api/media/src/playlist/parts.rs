@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::media::Listed;
 use super::render::write_start;
-use super::{HOLD_BACK_TARGETS, PARTED_SEGMENTS, SKIP_TARGETS};
+use super::{GAP_NAME, HOLD_BACK_TARGETS, PARTED_SEGMENTS, SKIP_TARGETS};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const NANOS_PER_MILLI: i64 = 1_000_000;
@@ -111,6 +111,27 @@ impl Parts {
     pub(super) fn end(&mut self) {
         self.open = None;
         self.hint.clear();
+    }
+
+    /// Number of the open segment; `None` without parts of it.
+    pub(super) fn open_sequence(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.sequence)
+    }
+
+    /// Writes a missing segment of one missing part. Players begin behind it, at the distance that the playlist asks
+    /// for: otherwise hls.js would begin in it, and ask again after a second.
+    pub(super) fn write_gap(&self, text: &mut String) {
+        let open_ns = self.open.as_ref().map_or(0, |open| open.duration_ns);
+        let back_ms = open_ns.min(self.rules.hold_back_ns) / NANOS_PER_MILLI;
+        let part_ms = self.rules.target_ns / NANOS_PER_MILLI;
+        let (back, back_millis) = (back_ms / 1000, back_ms % 1000);
+        let (part, part_millis) = (part_ms / 1000, part_ms % 1000);
+        let _ = writeln!(
+            text,
+            "#EXT-X-START:TIME-OFFSET=-{back}.{back_millis:03}\n\
+             #EXT-X-PART:DURATION={part}.{part_millis:03},URI=\"{GAP_NAME}\",GAP=YES\n\
+             #EXT-X-GAP\n#EXTINF:{part}.{part_millis:03},\n{GAP_NAME}"
+        );
     }
 
     /// Number of parts of the open segment, and their duration in nanoseconds.
@@ -230,7 +251,7 @@ mod tests {
         }
 
         fn text(&self) -> String {
-            self.list.render().expect("has segments")
+            self.list.render().expect("has media")
         }
     }
 
@@ -275,6 +296,38 @@ mod tests {
             next: "b",
         };
         assert_eq!(made.list.push_part(late), Err(PlaylistError::Ended));
+    }
+
+    #[test]
+    fn parts_alone_stand_behind_a_missing_segment() {
+        let mut made = Made::new();
+        made.parts(1, false);
+        let head = |sequence: u64, target: u32| {
+            format!(
+                "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:{target}\n#EXT-X-MEDIA-SEQUENCE:{sequence}\n\
+                 #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-SERVER-CONTROL:"
+            )
+        };
+        let gap = "#EXT-X-START:TIME-OFFSET=-0.500\n\
+            #EXT-X-PART:DURATION=0.502,URI=\"gap.m4s\",GAP=YES\n#EXT-X-GAP\n#EXTINF:0.502,\ngap.m4s\n\
+            #EXT-X-MAP:URI=\"i0.mp4\"\n#EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:14.000Z\n\
+            #EXT-X-PART:DURATION=0.50000,URI=\"l7-0.m4s\",INDEPENDENT=YES\n\
+            #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-1.m4s\"\n";
+        let text = made.text();
+        assert!(text.starts_with(&head(6, 2)) && text.ends_with(gap), "{text}");
+        assert_eq!((made.list.position(), made.list.first_parted()), ((7, 1), 7));
+        assert_eq!(made.list.render_delta(), None);
+        // Viewers begin at the hold-back, and the GOP may be longer than the target of the start.
+        made.parts(8, false);
+        made.list.raise_target(5);
+        assert!(made.text().starts_with(&head(6, 5)) && made.text().contains("TIME-OFFSET=-2.000\n"));
+        made.whole(false);
+        let text = made.text();
+        assert!(text.starts_with(&head(7, 5)) && !text.contains("gap"), "{text}");
+        let mut made = Made::new();
+        made.parts(1, false);
+        made.list.drop_open_parts();
+        assert_eq!((made.list.render(), made.list.position()), (None, (0, 0)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Bit rates and frame rate, measured over the segments of one initialization segment.
 
 use super::rounded_seconds;
-use crate::segment::Segment;
+use crate::segment::{Part, Segment};
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 /// Standard frame rates to which a measured rate is rounded, as frames in seconds.
@@ -38,6 +38,9 @@ impl Rates {
     /// Adds a segment. A short one counts for the mean only, because its rate is not representative: the peak covers
     /// segments of at least half the target duration (RFC 8216bis, 4.4.6.2) and the first segment.
     pub fn observe(&mut self, segment: &Segment, target_seconds: u32) {
+        if self.segments == 0 {
+            *self = Self::default();
+        }
         let nanos = i128::from(segment.duration_ns.max(1));
         let bytes = segment.bytes.len() as u64;
         self.bytes += bytes;
@@ -47,6 +50,14 @@ impl Rates {
             self.peak_bits_per_second = self.peak_bits_per_second.max(bits_per_second(bytes, nanos));
         }
         self.segments += 1;
+    }
+
+    /// Adds a part of the first segment: its parts are all that is known until the segment counts instead of them.
+    pub fn observe_part(&mut self, part: &Part) {
+        if self.segments == 0 {
+            self.bytes += part.bytes.len() as u64;
+            self.duration_ns += i128::from(part.duration_ns);
+        }
     }
 
     /// BANDWIDTH in bits per second: the peak plus 10 %.

@@ -9,9 +9,21 @@ use super::{HOLD_BACK_TARGETS, PARTS_VERSION, VERSION, program_date_time};
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 impl MediaPlaylist {
-    /// The full playlist; `None` without a segment.
+    /// The full playlist; `None` without a segment and without a part.
     pub fn render(&self) -> Option<String> {
-        self.render_from(0)
+        if self.listed.is_empty() { self.render_parts() } else { self.render_from(0) }
+    }
+
+    /// The parts of the first segment. hls.js (1.7) refuses a playlist without any segment, and loads parts only behind a
+    /// segment that has parts too: a missing one (EXT-X-GAP) stands in front, which leaves with the first whole segment.
+    fn render_parts(&self) -> Option<String> {
+        let parts = self.parts.as_ref()?;
+        let before = parts.open_sequence()?.checked_sub(1)?;
+        let mut text = String::with_capacity(2048);
+        self.write_head(&mut text, before);
+        parts.write_gap(&mut text);
+        parts.write_tail(&mut text);
+        Some(text)
     }
 
     /// The delta update (EXT-X-SKIP): skips the segments that viewers know from an earlier version. `None` without parts, or if there
@@ -31,7 +43,7 @@ impl MediaPlaylist {
             _ => self.text.len() - self.listed.iter().skip(skipped).map(text_bytes).sum::<usize>(),
         };
         let mut text = String::with_capacity(self.text.len() - at + 2048);
-        self.write_head(&mut text);
+        self.write_head(&mut text, self.first_sequence);
         if skipped > 0 {
             let _ = writeln!(text, "#EXT-X-SKIP:SKIPPED-SEGMENTS={skipped}");
         }
@@ -59,12 +71,12 @@ impl MediaPlaylist {
         Some(text)
     }
 
-    fn write_head(&self, text: &mut String) {
+    fn write_head(&self, text: &mut String, first_sequence: u64) {
         let version = if self.parts.is_some() { PARTS_VERSION } else { VERSION };
         let _ = write!(
             text,
             "#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-TARGETDURATION:{}\n#EXT-X-MEDIA-SEQUENCE:{}\n",
-            self.target_seconds, self.first_sequence
+            self.target_seconds, first_sequence
         );
         // Before EXT-X-SKIP, which hls.js counts from.
         let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuity_sequence);
@@ -78,7 +90,8 @@ impl MediaPlaylist {
 
     /// Position of the live edge: the sequence number of the first segment that is not complete, and the number of its listed parts.
     pub fn position(&self) -> (u64, u32) {
-        let next = self.last_sequence().map_or(0, |last| last + 1);
+        let open = || self.parts.as_ref().and_then(Parts::open_sequence).unwrap_or(0);
+        let next = self.last_sequence().map_or_else(open, |last| last + 1);
         (next, self.parts.as_ref().map_or(0, |parts| parts.open(next).0))
     }
 

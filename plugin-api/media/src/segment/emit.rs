@@ -104,6 +104,7 @@ impl Segmenter {
             Ok(segment) => {
                 self.wall_floor_ms =
                     segment.program_date_time_ms.saturating_add(segment.duration_ns / NANOS_PER_MILLI);
+                self.admit(segment.duration_ns);
                 self.events.push_back(Event::Segment(segment));
                 self.sequence += 1;
                 self.discontinuity = false;

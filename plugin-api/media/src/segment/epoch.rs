@@ -144,6 +144,13 @@ impl Epoch {
         self.estimated_boundary_ns(tick)
     }
 
+    /// Length of the longest segment that is not emitted, in nanoseconds, if the open one ended before `packet`.
+    pub(super) fn longest_ns(&self, packet: &Packet) -> i64 {
+        let end_ns = self.media_ns(packet.dts_ns).saturating_add(composition_ns(packet));
+        let closing_ns = self.closing.as_ref().map_or(0, |(closing, end_ns)| end_ns - closing.boundary_ns);
+        end_ns.saturating_sub(self.open.boundary_ns).max(closing_ns)
+    }
+
     /// As [`Epoch::boundary_ns`] for a frame that is not known.
     pub(super) fn estimated_boundary_ns(&self, tick: u64) -> i64 {
         let composition = self.video.as_ref().map_or(0, |video| video.key_composition_ns);

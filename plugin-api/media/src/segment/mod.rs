@@ -15,7 +15,8 @@
 //! With parts ([`Segmenter::with_parts`]) the open segment is emitted in parts of about half a second before it is
 //! complete; the segment is their concatenation. A part ends between two frames, keyframe or not, and carries the audio
 //! that has arrived by then. An emitted part cannot be cut again. Therefore a segment may end earlier, at a keyframe
-//! after which the longest GOP seen so far would not fit.
+//! after which the longest GOP seen so far would not fit. The first parts do not wait for the GOPs of the first segment:
+//! the target duration is the smallest at first, and is raised to the length of these GOPs before the first segment.
 //!
 //! Deliberately absent: I/O and clocks (the caller passes the wall time with each packet).
 
@@ -82,14 +83,16 @@ pub const PART_NANOS_MIN: i64 = 100_000_000;
 /// Output of the segmenter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// First event, once: the target duration of the session in seconds.
+    /// First event, once: the target duration of the session in seconds; with parts the smallest, see
+    /// [`Event::TargetRaised`].
     Started {
         /// [`TARGET_SECONDS_MIN`] to [`TARGET_SECONDS_MAX`].
         target_seconds: u32,
     },
-    /// New target duration in seconds; at most once, and before the first segment that needs it.
+    /// New target duration in seconds, before the first segment that needs it; at most once, and with parts also
+    /// until the GOPs of the first segment are known.
     TargetRaised {
-        /// [`TARGET_SECONDS_MAX`].
+        /// Higher than the one before, up to [`TARGET_SECONDS_MAX`].
         target_seconds: u32,
     },
     /// A new initialization segment; comes before the first segment that needs it.

@@ -1,4 +1,4 @@
-//! Holds the first packets until the target duration can be fixed.
+//! Watches the first GOPs until the target duration can be fixed, and holds their packets unless there are parts.
 
 use super::{
     AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, SEGMENT_NANOS, SEGMENT_NANOS_MIN,
@@ -9,8 +9,16 @@ use crate::{Kind, Packet};
 /// GOPs of a fixed keyframe interval differ by at most this fraction of the longest: 1/20.
 const REGULAR_PART: i64 = 20;
 const LONGEST_NANOS: i64 = TARGET_SECONDS_MAX as i64 * NANOS_PER_SECOND;
+/// Video without any audio after which parts begin without an audio track, in nanoseconds.
+const PART_AUDIO_WAIT_NANOS: i64 = NANOS_PER_SECOND;
 
-/// Packets held, each with its wall time in milliseconds.
+/// Smallest target duration, in seconds, to which a segment of `duration_ns` rounds, within the limits.
+pub(super) fn target_for(duration_ns: i64) -> u32 {
+    let seconds = (duration_ns - TARGET_EXCESS_NANOS + NANOS_PER_SECOND - 1) / NANOS_PER_SECOND;
+    u32::try_from(seconds.max(0)).unwrap_or(TARGET_SECONDS_MAX).clamp(TARGET_SECONDS_MIN, TARGET_SECONDS_MAX)
+}
+
+/// Packets held, each with its wall time in milliseconds, and what is known of the GOPs.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     held: Vec<(Packet, i64)>,
@@ -23,6 +31,9 @@ pub(super) struct Probe {
     /// Frames since the last keyframe, including it, and the presentation time of the newest.
     frames: i64,
     newest_pts: i64,
+    /// Decode times of the last keyframe and the newest frame.
+    keyframe_dts: i64,
+    newest_dts: i64,
     last_keyframe: Option<i64>,
     first_keyframe: Option<i64>,
     first_audio: Option<i64>,
@@ -38,7 +49,8 @@ impl Probe {
         done || self.held.len() >= HELD_PACKETS_MAX || self.bytes >= HELD_BYTES_MAX
     }
 
-    fn look(&mut self, packet: &Packet) -> bool {
+    /// Looks at a packet without holding it; true when enough is known.
+    pub(super) fn look(&mut self, packet: &Packet) -> bool {
         let dts = packet.dts_ns;
         if packet.kind() == Kind::Video {
             self.has_video = true;
@@ -47,9 +59,11 @@ impl Probe {
             }
             if packet.keyframe {
                 self.gop_ended(packet.pts_ns);
+                self.keyframe_dts = dts;
             }
             self.frames += 1;
             self.newest_pts = packet.pts_ns;
+            self.newest_dts = dts;
             let since_first = self.first_keyframe.map_or(0, |first| dts.saturating_sub(first));
             // The first segment would end here.
             return self.known_ns >= SEGMENT_NANOS_MIN || since_first >= LONGEST_NANOS;
@@ -91,9 +105,15 @@ impl Probe {
                 && self.running_ns() <= SEGMENT_NANOS + TARGET_EXCESS_NANOS;
             return if is_short { TARGET_SECONDS_MIN + 1 } else { TARGET_SECONDS_MAX };
         }
-        // The smallest number of whole seconds to which the longest GOP still rounds.
-        let seconds = (self.longest_ns - TARGET_EXCESS_NANOS + NANOS_PER_SECOND - 1) / NANOS_PER_SECOND;
-        u32::try_from(seconds).unwrap_or(TARGET_SECONDS_MAX).clamp(TARGET_SECONDS_MIN, TARGET_SECONDS_MAX)
+        target_for(self.longest_ns)
+    }
+
+    /// The first part of `part_ns` nanoseconds is here, with audio if the encoder sends any.
+    pub(super) fn has_a_part(&self, part_ns: i64) -> bool {
+        let long_ns = self.known_ns.saturating_add(self.newest_dts.saturating_sub(self.keyframe_dts));
+        let wait_ns = if self.first_audio.is_some() { part_ns } else { part_ns.max(PART_AUDIO_WAIT_NANOS) };
+        // Times of publishers are rounded.
+        self.first_keyframe.is_some() && long_ns >= wait_ns - wait_ns / 100
     }
 
     /// All complete GOPs have the same length, except for a small fraction or one frame, and the open GOP is not longer.
@@ -109,9 +129,18 @@ impl Probe {
         self.last_keyframe.map_or(0, |last| self.newest_pts.saturating_sub(last))
     }
 
-    /// Mean duration of a frame in nanoseconds; `None` without a complete GOP.
+    /// Mean duration of a frame in nanoseconds, of complete GOPs if there are any; `None` with less than two frames.
     pub(super) fn frame_ns(&self) -> Option<i64> {
-        (self.known_frames > 0).then(|| self.known_ns / self.known_frames)
+        if self.known_frames > 0 {
+            return Some(self.known_ns / self.known_frames);
+        }
+        let long_ns = self.newest_dts.saturating_sub(self.keyframe_dts);
+        (self.frames > 1 && long_ns > 0).then(|| long_ns / (self.frames - 1))
+    }
+
+    /// Packets were lost: the open GOP is not looked at any more.
+    pub(super) fn gap(&mut self) {
+        (self.frames, self.last_keyframe, self.first_keyframe) = (0, None, None);
     }
 
     /// A keyframe has arrived.
@@ -128,7 +157,8 @@ impl Probe {
         self.bytes
     }
 
-    pub(super) fn take(self) -> Vec<(Packet, i64)> {
-        self.held
+    pub(super) fn take(&mut self) -> Vec<(Packet, i64)> {
+        self.bytes = 0;
+        std::mem::take(&mut self.held)
     }
 }

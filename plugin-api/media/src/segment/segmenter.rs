@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::epoch::Epoch;
 use super::parts::{PART_TARGET_NANOS_MAX, part_target_ns};
-use super::probe::Probe;
+use super::probe::{Probe, target_for};
 use super::{
     Event, Init, NANOS_PER_SECOND, PART_NANOS_MIN, SAMPLE_BYTES_MAX, SegmenterStats, TARGET_EXCESS_NANOS,
     TARGET_SECONDS_MAX, TARGET_SECONDS_MIN, TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
@@ -19,12 +19,14 @@ const DEFAULT_FRAME_NANOS: i64 = NANOS_PER_SECOND / 30;
 /// Cuts the packets of one session into segments; the module documentation has the rules.
 #[derive(Debug)]
 pub struct Segmenter {
-    /// `Some` until the target duration is known.
+    /// `Some` until the target duration is fixed.
     probe: Option<Probe>,
+    /// [`Event::Started`] was emitted. With parts this comes before the target duration is fixed.
+    started: bool,
     target_seconds: u32,
     /// Requested duration of parts, in nanoseconds; `None` without parts.
     part_wish_ns: Option<i64>,
-    /// Target duration of parts, in nanoseconds; known once the target duration is.
+    /// Target duration of parts, in nanoseconds; known once started.
     pub(super) part_target_ns: Option<i64>,
     pub(super) longest_gop_ns: i64,
     /// Current codec configuration; `None` before the first one and after a refused one.
@@ -60,6 +62,7 @@ impl Segmenter {
     pub fn new(first_sequence: u64) -> Self {
         Segmenter {
             probe: Some(Probe::default()),
+            started: false,
             target_seconds: TARGET_SECONDS_MIN,
             part_wish_ns: None,
             part_target_ns: None,
@@ -111,9 +114,16 @@ impl Segmenter {
         let wall_ms = wall_ms.max(0);
         match &mut self.probe {
             None => self.process(packet.clone(), wall_ms),
+            Some(probe) if self.started => {
+                if probe.look(packet) {
+                    self.fix_target(packet);
+                }
+                self.process(packet.clone(), wall_ms);
+            }
             Some(probe) => {
-                if probe.push(packet.clone(), wall_ms) {
-                    self.start();
+                let is_known = probe.push(packet.clone(), wall_ms);
+                if is_known || self.part_wish_ns.is_some_and(|wish_ns| probe.has_a_part(wish_ns)) {
+                    self.start(is_known);
                 }
             }
         }
@@ -127,9 +137,12 @@ impl Segmenter {
     /// Call when the encoder reconnected or packets were lost. The unfinished segment ends with the packets that arrived. The
     /// next segment starts at a keyframe and has a discontinuity. Timestamps may restart.
     pub fn gap(&mut self) {
-        if let Some(probe) = self.probe.take() {
+        if let Some(probe) = self.probe.take_if(|_| !self.started) {
             self.restart_probe(probe);
             return;
+        }
+        if let Some(probe) = &mut self.probe {
+            probe.gap();
         }
         self.drop_waiting();
         self.audio_alone_ns = 0;
@@ -139,8 +152,8 @@ impl Segmenter {
 
     /// Ends the session: all held packets become segments.
     pub fn finish(&mut self) {
-        if self.probe.is_some() {
-            self.start();
+        if !self.started {
+            self.start(true);
         }
         self.close_epoch(None);
         self.drop_waiting();
@@ -159,9 +172,16 @@ impl Segmenter {
             + self.epoch.as_ref().map_or(0, Epoch::held_bytes)
     }
 
-    /// Longest allowed segment, in nanoseconds.
+    /// Longest allowed segment, in nanoseconds. As long as the target duration is not fixed, it may still rise to any
+    /// length of the first GOP.
     pub(super) fn limit_ns(&self) -> i64 {
-        i64::from(self.target_seconds) * NANOS_PER_SECOND + TARGET_EXCESS_NANOS
+        limit_of(if self.probe.is_some() { TARGET_SECONDS_MAX } else { self.target_seconds })
+    }
+
+    /// Longest allowed segment of more than one GOP, in nanoseconds: several GOPs never raise the target.
+    pub(super) fn several_limit_ns(&self) -> i64 {
+        let is_open = self.probe.is_some();
+        limit_of(if is_open { target_for(self.longest_gop_ns) } else { self.target_seconds })
     }
 
     /// Raises the target so that a GOP longer than it can become one segment. RFC 8216, 6.2.1 forbids a change of the
@@ -170,26 +190,51 @@ impl Segmenter {
     /// segment fail (Chromium's own player) or show a frozen frame (hls.js). With a higher target they only reload
     /// less often and stay further behind.
     pub(super) fn raise_target(&mut self) {
-        if self.target_seconds < TARGET_SECONDS_MAX {
-            self.target_seconds = TARGET_SECONDS_MAX;
-            self.events.push_back(Event::TargetRaised { target_seconds: TARGET_SECONDS_MAX });
+        self.raise_target_to(TARGET_SECONDS_MAX);
+    }
+
+    fn raise_target_to(&mut self, target_seconds: u32) {
+        if self.target_seconds < target_seconds {
+            self.target_seconds = target_seconds;
+            self.events.push_back(Event::TargetRaised { target_seconds });
         }
     }
 
-    fn start(&mut self) {
+    /// A segment of `duration_ns` is complete before the GOPs are known, because packets were lost or it is too large.
+    pub(super) fn admit(&mut self, duration_ns: i64) {
+        if self.probe.is_some() {
+            self.raise_target_to(target_for(duration_ns));
+        }
+    }
+
+    /// Fixes the target duration before `packet`, with which the GOPs of the first segment are known.
+    fn fix_target(&mut self, packet: &Packet) {
         let Some(probe) = self.probe.take() else { return };
-        self.target_seconds = probe.target_seconds();
+        self.longest_gop_ns = self.longest_gop_ns.max(probe.longest_ns());
+        // Its parts are out: it cannot be cut again.
+        let longest_ns = self.epoch.as_ref().map_or(0, |epoch| epoch.longest_ns(packet));
+        self.raise_target_to(probe.target_seconds().max(target_for(longest_ns)));
+    }
+
+    /// Announces the target duration and processes the held packets. Before the GOPs are known (`is_known`), which needs
+    /// parts, the target is the smallest: whole segments come after [`Segmenter::fix_target`].
+    fn start(&mut self, is_known: bool) {
+        let Some(mut probe) = self.probe.take() else { return };
+        self.started = true;
+        self.target_seconds = if is_known { probe.target_seconds() } else { TARGET_SECONDS_MIN };
         let frame_ns = probe.has_video().then(|| probe.frame_ns().unwrap_or(DEFAULT_FRAME_NANOS));
         self.part_target_ns = self.part_wish_ns.map(|wish_ns| part_target_ns(wish_ns, frame_ns));
         self.longest_gop_ns = probe.longest_ns();
         self.events.push_back(Event::Started { target_seconds: self.target_seconds });
-        for (packet, wall_ms) in probe.take() {
+        let held = probe.take();
+        self.probe = (!is_known).then_some(probe);
+        for (packet, wall_ms) in held {
             self.process(packet, wall_ms);
         }
     }
 
     /// Drops the packets held before a gap, except the last codec configuration of each track.
-    fn restart_probe(&mut self, probe: Probe) {
+    fn restart_probe(&mut self, mut probe: Probe) {
         let mut fresh = Probe::default();
         let mut records = [None, None];
         for (packet, wall_ms) in probe.take() {
@@ -260,6 +305,11 @@ impl Segmenter {
         self.stats.samples_dropped += self.waiting.len() as u64;
         self.waiting.clear();
     }
+}
+
+/// Longest segment that rounds to a target duration, in nanoseconds.
+fn limit_of(target_seconds: u32) -> i64 {
+    i64::from(target_seconds) * NANOS_PER_SECOND + TARGET_EXCESS_NANOS
 }
 
 /// Times within [`TIME_NANOS_MAX`], and a payload that fits into a segment.

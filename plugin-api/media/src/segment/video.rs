@@ -100,7 +100,6 @@ impl Segmenter {
 
     /// Takes a frame that continues the epoch.
     fn continue_video(&mut self, packet: Packet) {
-        let limit_ns = self.limit_ns();
         let Some(epoch) = &self.epoch else { return };
         let media_ns = epoch.media_ns(packet.dts_ns);
         let Some(video) = &epoch.video else { return };
@@ -108,6 +107,11 @@ impl Segmenter {
         let tick = nanos_to_ticks(media_ns, VIDEO_TIMESCALE).max(video.held.tick + 1);
         let boundary_ns = epoch.boundary_ns(&packet, tick);
         self.settle_held(tick, boundary_ns);
+        let before = self.epoch.as_ref().and_then(|epoch| epoch.video.as_ref()).filter(|_| packet.keyframe);
+        if let Some(video) = before {
+            self.longest_gop_ns = self.longest_gop_ns.max(boundary_ns - video.gop_start_ns);
+        }
+        let limit_ns = self.several_limit_ns();
         let Some(epoch) = &mut self.epoch else { return };
         let Some(video) = &mut epoch.video else { return };
         let mut cut = false;
@@ -119,7 +123,6 @@ impl Segmenter {
             // Two GOPs of 1.5 s would be too long for a target of 2 s.
             let next_too_long = elapsed >= NANOS_PER_SECOND && elapsed + gop_ns > limit_ns;
             // Emitted parts cannot move to the next segment later, when the GOP turns out to be too long.
-            self.longest_gop_ns = self.longest_gop_ns.max(gop_ns);
             let may_be_too_long =
                 self.part_target_ns.is_some() && elapsed.saturating_add(self.longest_gop_ns) > limit_ns;
             cut = elapsed >= SEGMENT_NANOS_MIN || next_too_long || may_be_too_long;

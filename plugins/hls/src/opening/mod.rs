@@ -137,10 +137,13 @@ struct Run {
 impl Run {
     fn new(opening: &Opening, ctx: Ctx) -> Self {
         let shared = opening.shared.clone();
-        let first = shared.numbers.first(u64::try_from(unix_ms() / 1000).unwrap_or(0));
+        let has_parts = opening.low_latency && ctx.lets_viewers_wait();
+        let number = || shared.numbers.first(u64::try_from(unix_ms() / 1000).unwrap_or(0));
+        // Parts begin with a missing segment, which has the number before.
+        let first = if has_parts { number().max(number()) } else { number() };
         let follows = shared.sessions.open(Address::of(&ctx));
         let mut segmenter = Segmenter::new(first);
-        if opening.low_latency && ctx.lets_viewers_wait() {
+        if has_parts {
             segmenter = segmenter.with_parts(PART_NANOS);
         }
         Run {
@@ -262,10 +265,11 @@ impl Run {
     /// After a change of the window: stores its numbers, updates the playback state, and starts a write if one is due.
     fn moved(&mut self) {
         self.count();
-        let is_playable = self.window.is_playable();
-        if is_playable != self.is_live {
-            self.is_live = is_playable;
-            match is_playable {
+        // Charges begin with the first whole segment.
+        let is_live = self.window.has_segment() && self.window.is_playable();
+        if is_live != self.is_live {
+            self.is_live = is_live;
+            match is_live {
                 true => self.ctx.state(State::Live),
                 // Playlists stay published once they are: only keyframes can be missing.
                 false => self.ctx.waiting(&Error::remote(KEYFRAMES_TOO_FAR)),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use satcast_media::playlist::{Rates, init_name};
-use satcast_media::segment::{Init, Segment};
+use satcast_media::segment::{Init, Part, Segment};
 use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use super::MAX_AGE_SECS;
@@ -76,6 +76,12 @@ impl Inits {
             known.rates.observe(segment, target_seconds);
         }
         known.published
+    }
+
+    /// Measures a part until there is a segment to measure.
+    pub(super) fn observe_part(&mut self, part: &Part) {
+        let known = self.known.iter_mut().rev().find(|known| known.init.id == part.init_id);
+        known.into_iter().for_each(|known| known.rates.observe_part(part));
     }
 
     /// A segment that needs it is published.

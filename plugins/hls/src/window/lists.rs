@@ -160,8 +160,11 @@ impl Lists {
     fn publish_media(&mut self, host: &impl Host) -> bool {
         let Some(text) = self.media.render() else { return false };
         let delta = self.media.render_delta();
-        let has_delta =
-            delta.is_some_and(|text| publish_text(DELTA, text, Audience::Hosted, Followed::default(), host));
+        let has_delta = delta.is_some_and(|text| {
+            publish_text((DELTA, PLAYLIST_AGE_SECS), text, Audience::Hosted, Followed::default(), host)
+        });
+        // Parts alone are of no use to players of whole segments, which therefore wait: caches must not answer them.
+        let age_secs = if self.media.is_empty() { 0 } else { PLAYLIST_AGE_SECS };
         let (next_sequence, next_part) = self.media.position();
         let target_ms = self.media.target_seconds().saturating_mul(1000);
         // Without a next part there is nothing to wait for.
@@ -174,7 +177,7 @@ impl Lists {
         });
         let hold_back_ms = u32::try_from(self.media.hold_back_ns() / 1_000_000).unwrap_or(u32::MAX);
         publish_text(
-            MEDIA,
+            (MEDIA, age_secs),
             text,
             Audience::Hosted,
             Followed { hold_back_ms, reload, ..Followed::default() },
@@ -196,12 +199,19 @@ impl Lists {
 /// Publishes a media playlist; true when the host accepted it.
 pub(super) fn publish_list(list: &MediaPlaylist, name: &str, audience: Audience, host: &impl Host) -> bool {
     let Some(text) = list.render() else { return false };
-    publish_text(name, text, audience, Followed::default(), host)
+    publish_text((name, PLAYLIST_AGE_SECS), text, audience, Followed::default(), host)
 }
 
-fn publish_text(name: &str, text: String, audience: Audience, followed: Followed, host: &impl Host) -> bool {
+/// Publishes a playlist by its name; caches may keep it for the given seconds.
+fn publish_text(
+    (name, age_secs): (&str, u32),
+    text: String,
+    audience: Audience,
+    followed: Followed,
+    host: &impl Host,
+) -> bool {
     let body = AssetBody::Memory(Bytes::from(text));
-    let asset = Asset::new(name, PLAYLIST_TYPE, audience, body).max_age(PLAYLIST_AGE_SECS);
+    let asset = Asset::new(name, PLAYLIST_TYPE, audience, body).max_age(age_secs);
     // The next segment tries again.
     let published = host.publish(Asset { followed, ..asset });
     published.inspect_err(|error| tracing::warn!(%error, name, "the host refuses a playlist")).is_ok()
@@ -222,7 +232,7 @@ impl Entrance {
         }
         let audience = if names.0 == ENTRY { Audience::Hosted } else { Audience::Preview };
         let Ok(text) = now.render(names.1, independent) else { return };
-        if publish_text(names.0, text, audience, Followed::default(), host) {
+        if publish_text((names.0, PLAYLIST_AGE_SECS), text, audience, Followed::default(), host) {
             self.published = Some((now, independent));
         }
     }

@@ -6,9 +6,9 @@
 //! rolls, withdrawn when its grace time is over. On a full disk the oldest files are removed without a grace time, so that the
 //! disk size limits the window.
 //!
-//! Invariant: the host has every asset that a published playlist names. So assets are published before, and withdrawn
-//! after, the playlists that change with them, and an asset that the host refuses, or that the disk does not take in
-//! time, is never listed.
+//! Invariant: the host has every asset that a published playlist names, except a segment that the playlist calls
+//! missing. So assets are published before, and withdrawn after, the playlists that change with them, and an asset that
+//! the host refuses, or that the disk does not take in time, is never listed.
 
 mod health;
 mod held;
@@ -257,6 +257,10 @@ impl Window {
     /// players start begins with one.
     pub(crate) fn is_playable(&self) -> bool {
         let Some(lists) = self.lists.as_ref().filter(|lists| lists.is_open()) else { return false };
+        if lists.media().is_empty() {
+            // The first part begins with a keyframe.
+            return true;
+        }
         let start_ns = i64::from(lists.media().target_seconds() * START_TARGETS) * 1_000_000_000;
         let mut behind_ns = 0;
         let listed = self.held.all.iter().rev().filter(|held| held.place == Place::Listed);
@@ -266,6 +270,11 @@ impl Window {
             is_near
         });
         at_start.any(|(_, held)| held.segment.independent)
+    }
+
+    /// A whole segment is listed: the destination forwards. Parts alone can be played before.
+    pub(crate) fn has_segment(&self) -> bool {
+        self.lists.as_ref().is_some_and(|lists| !lists.media().is_empty())
     }
 
     /// When [`Window::roll`] or [`Window::next_write`] is due.
@@ -282,8 +291,14 @@ impl Window {
     }
 
     fn publish_lists(&mut self, ended: bool, host: &impl Host) {
-        let (Some(first), Some(last)) = (self.held.first_listed(), self.held.last_listed()) else { return };
-        let Some(known) = self.inits.get(last.segment.init_id) else { return };
+        let first_ms = self.held.first_listed().map(|first| first.segment.program_date_time_ms);
+        let last_init = self.held.last_listed().map(|last| last.segment.init_id);
+        // Parts can be all there is.
+        let (init, first_ms) = match (last_init.zip(first_ms), self.parts.newest()) {
+            (Some(listed), _) | (None, Some(listed)) => listed,
+            (None, None) => return,
+        };
+        let Some(known) = self.inits.get(init) else { return };
         let published =
             self.lists.as_mut().is_some_and(|lists| lists.publish(known, host) && lists.is_open());
         let Some(lists) = self.lists.as_ref().filter(|_| published) else { return };
@@ -291,7 +306,7 @@ impl Window {
         let reported = host.playback(&Playback {
             entry: ENTRY.to_owned(),
             preview: lists.has_preview().then(|| PREVIEW_ENTRY.to_owned()),
-            first_ms: first.segment.program_date_time_ms,
+            first_ms,
             window_ms: u64::try_from(lists.media().duration_ns() / 1_000_000).unwrap_or(0),
             window_max_ms: u64::from(self.dvr_seconds) * 1000,
             // The host reports it as not ready then.

@@ -33,13 +33,15 @@ pub(super) struct Parts {
     next: u64,
     on: bool,
     all: VecDeque<HeldPart>,
+    /// Init segment and start, in milliseconds since 1970, of the segment of the newest part.
+    newest: Option<(u32, i64)>,
     /// A part of the unfinished segment is missing: later ones are not listed either.
     broken: bool,
 }
 
 impl Parts {
     pub(super) fn new(first: u64) -> Self {
-        Parts { first, next: 0, on: false, all: VecDeque::new(), broken: false }
+        Parts { first, next: 0, on: false, all: VecDeque::new(), newest: None, broken: false }
     }
 
     pub(super) fn started(&mut self, on: bool) {
@@ -53,6 +55,11 @@ impl Parts {
 
     pub(super) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// Init segment and start, in milliseconds since 1970, of the segment of the newest part.
+    pub(super) fn newest(&self) -> Option<(u32, i64)> {
+        self.newest
     }
 
     /// Bytes in memory.
@@ -89,6 +96,7 @@ impl Window {
         part.sequence = self.next;
         part.discontinuity |= self.hole;
         self.parts.broken &= part.index > 0;
+        self.inits.observe_part(&part);
         let (Some(lists), Some(known)) = (&mut self.lists, self.inits.get(part.init_id)) else { return };
         if self.parts.broken {
             return;
@@ -111,6 +119,7 @@ impl Window {
         }
         let (sequence, bytes) = (part.sequence, part.bytes.len());
         self.parts.next += 1;
+        self.parts.newest = Some((part.init_id, part.program_date_time_ms));
         self.parts.all.push_back(HeldPart { number, sequence, bytes, in_memory: true, left: None });
         if !part.is_last {
             self.roll(now, host);

@@ -77,7 +77,7 @@ fn index(security: &Value) -> Value {
         "tags": ["Public"],
         "summary": "Play a stream",
         "description": "The `hlsUrl` of the stream status, for use in a player. The URL is permanent, but works only while the stream is live; \
-            404 with `Retry-After` and code `starting` until the first segment is there. With `token` instead of a key: the \
+            404 with `Retry-After` and code `starting` until the first segment is there, or with `lowLatency` its first part. With `token` instead of a key: the \
             preview, for one or two viewers, 60 requests a minute.",
         "security": security,
         "parameters": [path_parameter("playback_path", PATH), preview_parameter()],
@@ -131,8 +131,9 @@ fn below() -> Value {
         "tags": ["Public"],
         "summary": "Fetch a playlist, segment or part",
         "description": "Players come here by the addresses in the playlists; nobody has to make one. The token is of one key and \
-            session: after the end of the stream it goes on for 60 seconds, after the key is revoked for about a second. The \
-            first segments of a stream are answered when there are three, at the latest after eight seconds. Bytes are metered, but for those of the preview.",
+            session: after the end of the stream it goes on for 60 seconds, after the key is revoked for about a second. Media \
+            players (with a `Range`, or known by `User-Agent`) get the first segments when there are three, at the latest after eight \
+            seconds. Bytes are metered, but for those of the preview.",
         "security": [],
         "parameters": [
             path_parameter("playback_path", "As in the URL of the index."),

@@ -1,10 +1,11 @@
 //! Viewers that wait for a playlist version or a part, and abandoned waits.
 
+use poem::http::header::RANGE;
 use satcast_plugin_api::{Followed, Reload, SegmentPosition};
 use tokio::time::Instant;
 
 use super::*;
-use crate::playback::follow::{START_WAIT, follow};
+use crate::playback::follow::{FIRST_WAIT, START_WAIT, follow};
 use satcast_drivers::published::WAITERS_MAX;
 
 /// Long enough that nothing times out here.
@@ -60,8 +61,12 @@ impl Rig {
 
     /// Asks, and gives the answer as it comes.
     async fn waiting(&self, target: &str) -> tokio::task::JoinHandle<Answer> {
+        self.waiting_with(target, &[]).await
+    }
+
+    async fn waiting_with(&self, target: &str, headers: &[(&str, &str)]) -> tokio::task::JoinHandle<Answer> {
         let before = self.waiters();
-        let mut socket = self.send("GET", target, &[]).await;
+        let mut socket = self.send("GET", target, headers).await;
         let answer = tokio::spawn(async move {
             let mut answer = Vec::new();
             tokio::time::timeout(WAIT_MAX, socket.read_to_end(&mut answer)).await.unwrap().unwrap();
@@ -123,42 +128,60 @@ async fn a_version_is_sent_when_it_is_published() {
     assert_eq!(rig.used().await, (lists + entry) as u64, "metered like any other response");
 }
 
+/// Headers by which media players are known.
+const MEDIA_PLAYERS: [(&str, &str); 3] =
+    [("Range", "bytes=0-"), ("User-Agent", "VLC/3.0.24 LibVLC/3.0.24"), ("User-Agent", "Lavf/59.27.100")];
+
+/// A playlist of parts alone.
+const GAP: &str = "#EXTM3U\n#EXT-X-GAP\n#EXTINF:0.5,\ngap.m4s\n";
+
 #[tokio::test]
-async fn the_first_segment_is_sent_when_three_are_listed() {
+async fn media_players_get_the_first_segment_when_three_are_listed() {
     let hint = Some("l1-4-0.m4s".to_owned());
     let parted = Reload { next_sequence: 4, next_part: 0, target_ms: TARGET_MS, delta: None, hint };
-    for reload in [None, Some(parted)] {
+    for (header, reload) in MEDIA_PLAYERS.into_iter().zip([None, Some(parted), None]) {
         let (rig, media, first) = Rig::with_a_segment().await;
-        let text = rig.segments(1, "", reload.clone());
-        assert_eq!(rig.get(&media).await.text(), text, "players that load parts need the playlist at once");
-        let held = rig.waiting(&first).await;
-        rig.get(&format!("{first}?now=1")).await.ok();
+        // Parts alone: there is nothing for them in the playlist.
+        rig.list("media.m3u8", GAP.to_owned(), reload.clone());
+        assert_eq!(rig.get(&media).await.text(), GAP, "hls.js starts at once");
+        let held = rig.waiting_with(&media, &[header]).await;
+        rig.segments(1, "", reload.clone());
+        assert!(held.await.unwrap().status < 300);
+        assert_eq!(rig.get(&first).await.ok(), b"media", "hls.js starts at once");
+        let held = rig.waiting_with(&first, &[header]).await;
         rig.segments(2, "", reload.clone());
         rig.segments(3, "", reload);
-        held.await.unwrap().ok();
-        rig.get(&first).await.ok();
+        assert_eq!(held.await.unwrap().body, b"media");
+        assert_eq!(rig.ask("GET", &first, &[MEDIA_PLAYERS[1]]).await.ok(), b"media");
+        assert_eq!(rig.waiters(), 0);
     }
     let (rig, _, first) = Rig::with_a_segment().await;
     rig.segments(1, "#EXT-X-ENDLIST\n", None);
-    rig.get(&first).await.ok();
+    rig.ask("GET", &first, &[MEDIA_PLAYERS[1]]).await.ok();
     let (rig, _, first) = Rig::with_a_segment().await;
     rig.segments(1, "", None);
-    let held = rig.waiting(&first).await;
+    let held = rig.waiting_with(&first, &[MEDIA_PLAYERS[1]]).await;
     rig.app.live.end_opening(&rig.opening);
     held.await.unwrap().ok();
 }
 
 #[tokio::test]
-async fn the_first_segment_is_sent_when_the_others_take_too_long() {
+async fn media_players_do_not_wait_for_ever() {
     let rig = Rig::new().await;
+    let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-"))]);
     rig.first_segment();
-    rig.segments(2, "", None);
-    let segment = rig.opening.assets().get("1.m4s");
     tokio::time::pause();
-    let began = Instant::now();
-    let given = follow("", &rig.opening, "1.m4s", segment).await.unwrap();
-    assert!(given.asset.is_some() && given.waited);
-    assert_eq!(began.elapsed().as_secs(), START_WAIT.as_secs());
+    for (name, text, wait) in [
+        ("1.m4s", "#EXTM3U\n#EXTINF:2,\n1.m4s\n#EXTINF:2,\n2.m4s\n", START_WAIT),
+        ("media.m3u8", GAP, FIRST_WAIT),
+    ] {
+        rig.list("media.m3u8", text.to_owned(), None);
+        let asset = rig.opening.assets().get(name);
+        let began = Instant::now();
+        let given = follow("", &headers, &rig.opening, name, asset).await.unwrap();
+        assert!(given.asset.is_some() && given.waited);
+        assert_eq!(began.elapsed().as_secs(), wait.as_secs());
+    }
     assert_eq!(rig.waiters(), 0);
 }
 

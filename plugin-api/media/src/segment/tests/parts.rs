@@ -78,6 +78,82 @@ fn a_part_is_emitted_when_the_frame_after_it_arrives() {
 }
 
 #[test]
+fn the_first_part_does_not_wait_for_the_gops() {
+    let packets = mixed([vec![record(AVC), record(OPUS)], frames(0, 5000, 1 << 40), audio(0, 5000)]);
+    let until = |ms: i64| packets.iter().position(|packet| packet.dts_ns >= ms * MS).expect("is there");
+    let mut segmenter = Segmenter::new(5).with_parts(HALF);
+    push(&mut segmenter, &packets[..until(520)]);
+    assert_eq!(events(&mut segmenter), []);
+    push(&mut segmenter, &packets[until(520)..until(560)]);
+    let first = events(&mut segmenter);
+    let [Event::Started { target_seconds: 2 }, Event::Init(init), Event::Part(part)] = &first[..] else {
+        panic!("{first:?}")
+    };
+    assert!(init.audio.is_some() && part.independent);
+    assert_eq!((part.duration_ns, segmenter.part_target_ns()), (520 * MS, Some(522 * MS)));
+    push(&mut segmenter, &packets[until(560)..]);
+    assert!(events(&mut segmenter).iter().all(|event| matches!(event, Event::Part(_))));
+    // The GOP of five seconds is complete: the target is known before the segment.
+    push(&mut segmenter, &mixed([frames(5000, 5200, 5000), audio(5000, 5200)]));
+    let rest = events(&mut segmenter);
+    assert!(matches!(
+        &rest[..],
+        [Event::TargetRaised { target_seconds: 5 }, Event::Part(_), Event::Segment(segment)]
+            if segment.duration_ns == 5000 * MS
+    ));
+}
+
+#[test]
+fn parts_begin_without_audio_when_none_came_in_a_second() {
+    let mut segmenter = Segmenter::new(5).with_parts(HALF);
+    push(&mut segmenter, &mixed([vec![record(AVC)], frames(0, 1000, 2000)]));
+    assert_eq!(events(&mut segmenter), []);
+    push(&mut segmenter, &[delta(1000)]);
+    assert!(matches!(
+        &events(&mut segmenter)[..],
+        [Event::Started { target_seconds: 2 }, Event::Init(_), Event::Part(_)]
+    ));
+}
+
+#[test]
+fn the_target_with_parts_is_that_of_the_first_segment() {
+    // Keyframes, the target at the end, durations of the first segments.
+    let every = |gop: i64| (0..30_000 / gop).map(|number| number * gop).collect::<Vec<_>>();
+    let table: [(Vec<i64>, i64, &[i64]); 9] = [
+        (every(400), 2, &[2000, 2000]),
+        (every(1000), 2, &[2000, 2000]),
+        (every(1480), 2, &[1480, 1480]),
+        (every(2000), 2, &[2000, 2000]),
+        (every(2400), 2, &[2400, 2400]),
+        (every(2520), 3, &[2520, 2520]),
+        (every(8000), 8, &[8000, 8000]),
+        // The parts of the first GOP are out when the second one turns out to be long.
+        (vec![0, 1000, 1400, 3800, 5800, 7800], 4, &[3800, 2000]),
+        // No target is long enough: cut inside the GOP.
+        (vec![0], 10, &[10_480, 10_480]),
+    ];
+    for (keys, target, expected) in table {
+        let end = if keys.len() > 1 { keys[keys.len() - 1] + 40 } else { 30_000 };
+        let (_, segments, segmenter) = parted(&mixed([vec![record(AVC)], keyed(&keys, end)]));
+        assert_eq!((segmenter.limit_ns() / NANOS_PER_SECOND, &durations(&segments)[..2]), (target, expected));
+        assert_eq!(segmenter.stats().samples_dropped, 0);
+    }
+}
+
+#[test]
+fn a_gap_in_the_first_gop_keeps_its_parts() {
+    // The encoder leaves inside a GOP of five seconds and returns.
+    let (mut parts, mut segments, mut segmenter) = parted(&mixed([vec![record(AVC)], frames(0, 3200, 5000)]));
+    assert_eq!(parts.len(), 6);
+    segmenter.gap();
+    assert!(segmenter.events.contains(&Event::TargetRaised { target_seconds: 3 }));
+    push(&mut segmenter, &mixed([frames(0, 10_200, 5000)]));
+    drain(&mut segmenter, &mut parts, &mut segments);
+    assert_eq!(durations(&segments), [3200, 5000, 5000]);
+    assert_eq!((segments[1].discontinuity, segmenter.limit_ns() / NANOS_PER_SECOND), (true, 5));
+}
+
+#[test]
 fn audio_only_sessions_have_parts() {
     let packets = mixed([vec![record(OPUS)], audio(0, 8000)]);
     let (parts, segments, segmenter) = parted(&packets);

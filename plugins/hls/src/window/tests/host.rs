@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use satcast_media::playlist::GAP_NAME;
 use satcast_plugin_api::{Asset, AssetBody, Audience, Error, Followed, Playback};
 use serde_json::Value;
 
@@ -15,6 +16,7 @@ pub(super) struct Published {
     pub(super) audience: Audience,
     pub(super) body: AssetBody,
     pub(super) times: u32,
+    pub(super) max_age_secs: u32,
 }
 
 /// The last reported playback state.
@@ -121,7 +123,7 @@ impl FakeHost {
         self.assets.borrow().iter().map(size).sum()
     }
 
-    /// Every playlist names only published assets.
+    /// Every playlist names only published assets, and at most a segment that it says is missing.
     pub(super) fn check(&self) {
         let assets = self.assets.borrow();
         for list in [ENTRY, DELTA, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA] {
@@ -131,6 +133,9 @@ impl FakeHost {
                 let map = line.strip_prefix("#EXT-X-MAP:URI=\"").and_then(|rest| rest.strip_suffix('"'));
                 let part = line.strip_prefix("#EXT-X-PART:").and_then(|rest| rest.split('"').nth(1));
                 let Some(name) = map.or(part).or((!line.starts_with('#')).then_some(line)) else { continue };
+                if name == GAP_NAME && text.contains("#EXT-X-GAP\n") {
+                    continue;
+                }
                 let published = assets.get(name).unwrap_or_else(|| panic!("{list} names {name}"));
                 if let AssetBody::Parts(parts) = &published.body {
                     for part in parts {
@@ -151,8 +156,9 @@ impl Host for FakeHost {
             return Err(Error::internal("no space"));
         }
         let times = assets.get(&asset.name).map_or(0, |published| published.times) + 1;
-        let published =
-            Published { content_type: asset.content_type, audience: asset.audience, body: asset.body, times };
+        let max_age_secs = asset.max_age_secs;
+        let (content_type, audience, body) = (asset.content_type, asset.audience, asset.body);
+        let published = Published { content_type, audience, body, times, max_age_secs };
         if asset.name == MEDIA {
             *self.followed.borrow_mut() = Some(Waited::of(&asset.followed));
         }

@@ -59,8 +59,9 @@ impl Opening {
 #[test]
 fn each_part_is_a_version_that_viewers_wait_for() {
     let mut opening = Opening::parted(3600);
+    assert!(!opening.window.is_playable());
     opening.part(0);
-    assert!(!opening.host.names().contains(&MEDIA.to_owned()), "no list without a segment");
+    assert_eq!(opening.next(), Some((FIRST, 1)));
     (1..4).for_each(|index| opening.part(index));
     // The segment is listed at once, before its file is there: the next part comes soon.
     opening.segment();
@@ -94,13 +95,40 @@ fn each_part_is_a_version_that_viewers_wait_for() {
 }
 
 #[test]
+fn parts_are_played_before_the_first_segment() {
+    let mut opening = Opening::parted(3600);
+    opening.part(0);
+    let text = opening.host.text(MEDIA);
+    assert!(
+        text.contains(&format!("#EXT-X-MEDIA-SEQUENCE:{}\n", FIRST - 1)) && text.contains("#EXT-X-GAP\n")
+    );
+    // 250 bytes in half a second, and a tenth more.
+    assert!(opening.host.text(ENTRY).contains("BANDWIDTH=4400,AVERAGE-BANDWIDTH=4000,"));
+    let reported = opening.host.reported.borrow().clone().unwrap();
+    assert_eq!((reported.first_ms, reported.window_ms, reported.fresh_ms), (1_760_000_000_000, 0, 6000));
+    assert!(opening.window.is_playable() && !opening.window.has_segment());
+    let age = |opening: &Opening| opening.host.with(MEDIA, |asset| asset.max_age_secs);
+    assert_eq!(age(&opening), 0, "players of whole segments wait, and a cache must not answer them");
+    // A GOP that is longer than the target of the start.
+    (1..9).for_each(|index| opening.part(index));
+    opening.window.target_raised(5, &opening.host);
+    assert!(opening.host.text(MEDIA).contains("#EXT-X-TARGETDURATION:5\n"));
+    opening.segment_ms = 5000;
+    opening.part_of(9, true);
+    opening.segment();
+    assert_eq!((opening.listed(), opening.next(), age(&opening)), (vec![0], Some((FIRST + 1, 0)), 1));
+    assert!(opening.window.has_segment() && !opening.host.text(MEDIA).contains("GAP"));
+    assert!(opening.host.text(ENTRY).contains("BANDWIDTH=1760,AVERAGE-BANDWIDTH=1600,"));
+}
+
+#[test]
 fn each_version_is_rendered_once_and_nothing_else_is() {
     let mut opening = Opening::parted(60);
     let times = |opening: &Opening, name: &str| opening.host.with(name, |asset| asset.times);
     opening.parts_and_segment();
     for segments in 1..60_u32 {
         // Three parts, and the segment with its last.
-        assert_eq!(times(&opening, MEDIA), 1 + (segments - 1) * 4);
+        assert_eq!(times(&opening, MEDIA), segments * 4);
         opening.parts_and_segment();
         // What is written, handed over and taken away is in no list.
         opening.pass(Duration::from_millis(10));
