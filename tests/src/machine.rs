@@ -88,8 +88,12 @@ impl Machine {
 
     /// Removes its control groups, which outlive their processes. `rmdir` takes empty ones alone.
     fn forget_groups(&self) {
-        let script = "mount --make-rprivate / && mount -t cgroup2 cgroup2 /mnt && \
-                      find \"/mnt/$GROUP\" -depth -type d -exec rmdir {} +";
+        // The processes end a moment after the first one.
+        let script = "mount --make-rprivate / && mount -t cgroup2 cgroup2 /mnt && cd /mnt
+            for attempt in 1 2 3 4 5 6 7 8 9 10; do
+                find \"$GROUP\" -depth -type d -exec rmdir {} + && exit
+                sleep 0.2
+            done";
         let mut command = guarded(Path::new("unshare"));
         command.args(["--mount", "sh", "-c", script]).env("GROUP", &self.group).current_dir("/");
         // A group that is left behind does no harm.

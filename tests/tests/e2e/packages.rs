@@ -61,7 +61,7 @@ pub(crate) fn installs_packages(document: &str) {
     assert_eq!(page.run("systemctl is-active satcast").trim(), "active");
     let owners = page.run("stat -c '%a %U %G' /etc/satcast/satcast.toml /var/lib/satcast");
     assert_eq!(owners, "640 root satcast\n700 satcast satcast\n");
-    units_are_sound(&page);
+    units_are_good(&page);
     page.paste("key create");
     page.run(&format!("cat >> /etc/satcast/satcast.toml <<'END'\n{OWN}END\n"));
     page.paste("check-config");
@@ -103,7 +103,7 @@ fn next_version(folder: &Path, shared: &Path) {
 }
 
 /// systemd finds no fault in the units, and gives the service few rights (100 are all).
-fn units_are_sound(page: &Page) {
+fn units_are_good(page: &Page) {
     page.run("systemd-analyze verify satcast.service satcast.socket satcast-rtmp.socket");
     page.run("systemd-analyze security --no-pager --offline=true --threshold=25 /lib/systemd/system/satcast.service");
     let process = "/proc/$(systemctl show --property MainPID --value satcast)/status";
