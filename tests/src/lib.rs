@@ -13,7 +13,7 @@
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself to check the received media
 //! * [`lnbits`], [`nwc`]: third-party wallets; [`s3`] (with `checksums`): an object store
 //! * [`clients`]: third-party tools and generated clients for the committed API document
-//! * [`reader`]: pastes the shell blocks of the documents
+//! * [`reader`]: pastes the shell blocks of the documents; [`release`] and [`machine`]: packages, and a system to install them in
 //! * [`scene`], [`author`]: hostile drivers next to a stream that must lose nothing; the steps of a driver's author
 //! * [`source`], [`flv`], [`record`]: the media, and the comparison of two copies
 //! * [`crowd`], [`load`], [`node_media_server`], [`peer`], [`figures`]: tools of the benchmarks (viewers; publishers and servers with
@@ -44,6 +44,7 @@ pub mod http;
 pub mod lnbits;
 pub mod load;
 pub mod lowlatency;
+pub mod machine;
 pub mod moved;
 pub mod nginx;
 pub mod node_media_server;
@@ -59,6 +60,7 @@ pub mod process;
 pub mod reader;
 pub mod receiver;
 pub mod record;
+pub mod release;
 pub mod s3;
 pub mod said;
 pub mod scene;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::author::root;
 use crate::flv;
 use crate::ports::Port;
 use crate::process::{Process, guarded, read_lossy};
@@ -16,6 +17,25 @@ use crate::wait;
 const BINARY: &str = "/usr/sbin/nginx";
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
 const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A configuration that the packages have, for [`Nginx::before`]: it listens at `LISTEN` instead of port 443, keeps cache and logs in
+/// `FOLDER`, and has `origin` (host and port) behind it.
+///
+/// # Panics
+/// When there is none of this name.
+#[must_use]
+pub fn shipped(name: &str, origin: &str) -> String {
+    let path = root().join("packaging/nginx").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let places = [
+        ("listen 443 ", "listen LISTEN "),
+        ("127.0.0.1:8080", origin),
+        ("origin.example.com:443", origin),
+        ("/var/cache/nginx", "FOLDER"),
+        ("/var/log/nginx", "FOLDER"),
+    ];
+    places.iter().fold(text, |text, (from, to)| text.replace(from, to))
+}
 
 /// A running nginx: with one RTMP application, `live`, or with files to serve.
 #[derive(Debug)]

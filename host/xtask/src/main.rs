@@ -13,6 +13,7 @@ mod manual;
 mod map;
 mod npm;
 mod openapi;
+mod packages;
 mod process;
 mod python;
 mod release;
@@ -40,7 +41,8 @@ cargo xtask <command>
   docs [--release]           write the documents that are made from sources (a check compares them), build the manual
   release VERSION            write VERSION, date its section of the changelog, commit, tag
   tour                       write the screenshots of docs/dashboard.md with the built dashboard
-  dist                       build a release, pack it with its checksum into target/dist
+  dist                       build a release, pack it as archive, Debian package and container image into target/dist
+  pack BUILD OUT [ARGS]      the same from the build in the folder BUILD, with --version VERSION; --fast: hardly compressed
   map [ARGS]                 count lines, files, types and import circles of the product, with --root PATH those of another checkout;
                              with --circles name the files of each circle
   bench all [--short]        every row that has a goal beside other servers, with --repeats N and --seconds S; --short: a minute
@@ -80,6 +82,7 @@ fn dispatch(args: &[String]) -> Result<(), String> {
         "release" => release::run(rest),
         "tour" => none_left(rest).and_then(|()| tour::run()),
         "dist" => none_left(rest).and_then(|()| dist::run()),
+        "pack" => packages::run(rest),
         "map" => map::run(rest),
         "bench" => bench::run(rest),
         "soak" => soak::run(rest),

@@ -22,7 +22,15 @@ pub(crate) fn install() -> Result<(), String> {
 pub(crate) fn spelling() -> Result<(), String> {
     let mut codespell = process::command(workspace::target_dir().join(CLIENTS).join("bin/codespell"));
     let documents = workspace::files("", "md")?.into_iter().filter(|path| !path.contains('/'));
-    codespell.args(documents).args(["docs", "host", "openapi", "plugin-api", "plugins", "tests"]);
+    codespell.args(documents).args([
+        "docs",
+        "host",
+        "openapi",
+        "packaging",
+        "plugin-api",
+        "plugins",
+        "tests",
+    ]);
     process::run(&mut codespell)
 }
 

@@ -113,6 +113,18 @@ const PACKAGES: &[Package] = &[
         purpose: "database server of the tests, which start their own",
         required: true,
     },
+    Package {
+        name: "prometheus",
+        file: "/usr/bin/promtool",
+        purpose: "checks alerts and metrics",
+        required: true,
+    },
+    Package {
+        name: "systemd",
+        file: "/lib/systemd/systemd",
+        purpose: "first process of the machine that packages are installed on",
+        required: true,
+    },
 ];
 
 /// Checks the tools, installs missing packages when we are root, names the one command when we are not.

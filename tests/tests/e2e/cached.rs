@@ -1,17 +1,15 @@
-//! nginx as a cache in front, with the configuration that the documentation shows.
-
-use std::path::Path;
+//! nginx as a cache in front, with the configuration of the packages.
 
 use satcast_tests::database::Database;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
-use satcast_tests::nginx::Nginx;
+use satcast_tests::nginx::{Nginx, shipped};
+use satcast_tests::ports::Port;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 
-const DOCUMENT: &str = "../docs/playback.md";
 /// The header that says whether an answer came from the cache.
 const CACHE: &str = "x-cache";
 /// Viewers behind the cache besides the first.
@@ -19,17 +17,12 @@ const OTHERS: usize = 4;
 /// The interval of metering, and a margin.
 const METERED_AFTER_SECONDS: u64 = 7;
 
-/// The documented block, with this test's addresses and folders.
-fn config(service: &Service) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(DOCUMENT);
-    let text = std::fs::read_to_string(path).expect("the documentation");
-    let block = text.split("```nginx\n").nth(1).and_then(|rest| rest.split("```").next());
-    let origin = service.base().replace("http://", "");
-    let placed = block.expect("a block of nginx").replace("127.0.0.1:8080", &origin);
-    placed
-        .replace("listen 80;", "listen LISTEN;")
-        .replace("/var/cache/nginx/satcast", "FOLDER/cache")
-        .replace("/var/log/nginx", "FOLDER")
+/// The configuration without TLS, because the viewers of this test speak none; `proxied` has the rest. It redirects at `redirect`.
+fn config(service: &Service, redirect: &Port) -> String {
+    let text = shipped("satcast.conf", &service.base().replace("http://", ""));
+    let text = text.replace("listen 80;", &format!("listen {};", redirect.address()));
+    let lines = text.replace("LISTEN ssl http2;", "LISTEN;");
+    lines.lines().filter(|line| !line.trim().starts_with("ssl_")).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -38,7 +31,8 @@ fn behind_nginx_viewers_come_from_the_cache_and_a_revoked_key_still_ends() {
     let hosted = Hosted::new(&service, "cached");
     let _encoder =
         Publish::of(&Source::shared()).faster(2).endless().to(&service.ingest_url(&hosted.stream.key));
-    let nginx = Nginx::before(&config(&service));
+    let redirect = Port::lease();
+    let nginx = Nginx::before(&config(&service, &redirect));
     let url = hosted.ready(seconds(20)).replace(&service.base(), &format!("http://{}", nginx.address()));
     let mut first = Viewer::of(&url);
     let media = first.media_when("four segments", seconds(20), |media| media.segments.len() >= 4);

@@ -14,12 +14,13 @@ use satcast_tests::ports::Port;
 use satcast_tests::postgres::{PASSWORD, Postgres};
 use satcast_tests::reader::{Reader, blocks, documents, read};
 use satcast_tests::s3::{ACCESS_KEY, BUCKET, SECRET_KEY, Store};
-use satcast_tests::service::{Service, Setup, binary};
+use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until, until_api};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+
+use crate::packages::installs_packages;
 
 /// The account of the documents.
 const ACCOUNT: &str = "me";
@@ -55,6 +56,7 @@ scenes! {
     the_api_page_follows_events_and_generates_clients: generates_clients of "docs/api.md";
     the_installation_upgrades_and_goes_back: installs of "docs/install.md";
     the_operation_page_backs_up_and_restores: restores of "docs/operate.md";
+    the_packages_page_installs_and_removes: installs_packages of "docs/packages.md";
 }
 
 #[test]
@@ -330,26 +332,10 @@ fn generates_clients(document: &str) {
 
 /// Packs a release of the build under test in `folder`, once for each version, as `cargo xtask dist` does.
 fn pack(folder: &Path) {
-    let built = binary().parent().expect("the folder of the binary").to_owned();
     let stage = tempfile::tempdir().expect("a folder for a release");
     let release = stage.path().join(format!("satcast-{}", RELEASES[0]));
-    let drivers = release.join("drivers");
-    std::fs::create_dir_all(&drivers).expect("a folder for drivers");
-    // A debug build is ten times as large with its symbols.
-    let strip = |from: &Path, to: &Path| {
-        run(Command::new("strip").arg("--strip-debug").arg("-o").arg(to).arg(from));
-    };
-    strip(&binary(), &release.join("satcast"));
-    let manifest = std::fs::read_to_string(built.join("drivers/manifest.json")).expect("the manifest");
-    let mut manifest: Value = serde_json::from_str(&manifest).expect("the manifest in JSON");
-    for (name, checksum) in manifest["files"].as_object_mut().expect("the files of the manifest") {
-        let driver = drivers.join(name);
-        strip(&built.join("drivers").join(name), &driver);
-        let digest = Sha256::digest(std::fs::read(&driver).expect("a driver"));
-        *checksum = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
-    }
-    std::fs::write(drivers.join("manifest.json"), manifest.to_string()).expect("the manifest");
-    for file in ["host/satcast.service", "README.md"] {
+    satcast_tests::release::lay(&release);
+    for file in ["packaging/systemd/satcast.service", "README.md"] {
         let to = release.join(file.rsplit('/').next().unwrap_or_default());
         std::fs::copy(root().join(file), to).expect("a file of a release");
     }
