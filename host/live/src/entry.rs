@@ -112,10 +112,8 @@ impl Live {
     /// Refuses an encoder that this node does not take, or whose stream is live at another node.
     async fn refuse_at_this_node(&self, stream: StreamId) -> Result<(), PublishRefused> {
         match (self.admits(), self.find(stream)) {
-            (Admits::Nobody, _) => return Err(PublishRefused::new(codes::FAILED, codes::NO_LEASE)),
-            (_, Some(_)) => return Ok(()),
-            (Admits::Returning, None) => return Err(PublishRefused::new(codes::FAILED, codes::DRAINING)),
-            (Admits::All, None) => {}
+            (Admits::Returning | Admits::All, Some(_)) => return Ok(()),
+            _ => self.refuse_new()?,
         }
         match self.inner.store.is_live_elsewhere(stream).await {
             Ok(false) => Ok(()),
@@ -125,6 +123,15 @@ impl Live {
                 tracing::error!(%stream, %error, "cannot look for the stream at other nodes");
                 Ok(())
             }
+        }
+    }
+
+    /// Refuses an encoder that would begin a session, while this node begins none.
+    fn refuse_new(&self) -> Result<(), PublishRefused> {
+        match self.admits() {
+            Admits::All => Ok(()),
+            Admits::Returning => Err(PublishRefused::new(codes::FAILED, codes::DRAINING)),
+            Admits::Nobody => Err(PublishRefused::new(codes::FAILED, codes::NO_LEASE)),
         }
     }
 
@@ -143,6 +150,8 @@ impl Live {
             });
         }
         self.refuse_if_stopped(stream.id).map_err(Obstacle::Refused)?;
+        // Under the lock of the sessions: a node that has lost its lease ends those that it finds under it.
+        self.refuse_new().map_err(Obstacle::Refused)?;
         let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
         let (session, run) = Session::new(stream.clone(), number, self.inner.clone());
         let publisher = session.let_in(&self.inner, via, address).map_err(|_| Obstacle::Refused(busy()))?;

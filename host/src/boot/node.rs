@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::BootError;
 use super::database::close_interrupted;
@@ -24,6 +24,8 @@ const ID_FILE_NAME: &str = "node-id";
 const RENEWALS_PER_LEASE: u32 = 3;
 /// Wait between two tries to renew the lease or to take it.
 const RETRY: Duration = Duration::from_secs(1);
+/// Longest time of a try, as a part of the lease: on a dead connection it would last until the system gives it up.
+const TRIES_PER_LEASE: u32 = 6;
 
 /// A node that has a lease.
 pub(super) struct Node {
@@ -60,13 +62,18 @@ impl Node {
     /// lease `live` has no session. Never returns.
     pub(super) async fn keep(self, live: Live) {
         // Beside each other: many sessions take longer than a renewal may wait.
-        let settling = settle(self.store.clone(), self.clock.clone(), self.pause());
+        let settling = settle(self.store.clone(), self.clock.clone(), self.pause(), self.new.lease);
         tokio::join!(self.hold(live), settling);
     }
 
     /// Time between two renewals.
     fn pause(&self) -> Duration {
         self.new.lease / RENEWALS_PER_LEASE
+    }
+
+    /// Longest time of one try.
+    fn patience(&self) -> Duration {
+        self.new.lease / TRIES_PER_LEASE
     }
 
     async fn hold(mut self, live: Live) {
@@ -90,7 +97,8 @@ impl Node {
         let end_at = self.until.checked_sub(LEASE_MARGIN).unwrap_or(self.until);
         while Instant::now() < end_at {
             let asked = Instant::now();
-            match timeout_at(end_at, self.store.renew_node(self.new.lease)).await {
+            let limit = end_at.min(asked + self.patience());
+            match timeout_at(limit, self.store.renew_node(self.new.lease)).await {
                 Ok(Ok(Some(standing))) => {
                     self.until = asked + self.new.lease;
                     live.admit(if standing.draining { Admits::Returning } else { Admits::All });
@@ -100,7 +108,9 @@ impl Node {
                 Ok(Err(error)) => {
                     tracing::warn!(node = self.new.name, %error, "the lease of the node cannot be renewed; retrying")
                 }
-                Err(_) => return false,
+                Err(_) => {
+                    tracing::warn!(node = self.new.name, "the renewal of the lease has no answer; retrying")
+                }
             }
             sleep_until(end_at.min(Instant::now() + RETRY)).await;
         }
@@ -110,14 +120,20 @@ impl Node {
     async fn take_again(&mut self) {
         loop {
             let asked = Instant::now();
-            match self.store.take_node(&self.new).await {
-                Ok(()) => {
+            match timeout(self.patience(), self.store.take_node(&self.new)).await {
+                Ok(Ok(())) => {
                     self.until = asked + self.new.lease;
                     tracing::info!(node = self.new.name, "the node has a lease again");
                     return;
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     tracing::warn!(node = self.new.name, %error, "the node cannot take a lease yet; retrying")
+                }
+                Err(_) => {
+                    tracing::warn!(
+                        node = self.new.name,
+                        "the lease that was asked for has no answer; retrying"
+                    )
                 }
             }
             sleep(RETRY).await;
@@ -125,11 +141,16 @@ impl Node {
     }
 }
 
-/// Ends the sessions of lost nodes again and again.
-async fn settle(store: Store, clock: Clock, pause: Duration) {
+/// Ends the sessions of lost nodes again and again, each time for `limit` at most. A cut loses nothing: each session has a transaction
+/// of its own.
+async fn settle(store: Store, clock: Clock, pause: Duration, limit: Duration) {
     loop {
-        if let Err(error) = close_interrupted(&store, &clock).await {
-            tracing::warn!(%error, "sessions of lost nodes cannot be settled yet; retrying");
+        match timeout(limit, close_interrupted(&store, &clock)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "sessions of lost nodes cannot be settled yet; retrying");
+            }
+            Err(_) => tracing::warn!("sessions of lost nodes are not all settled yet; retrying"),
         }
         sleep(pause).await;
     }

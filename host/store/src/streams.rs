@@ -34,6 +34,8 @@ pub struct StreamRecord {
     pub allowed: Networks,
     /// Whether an operator disabled the account.
     pub account_disabled: bool,
+    /// Hash of its stream key, which changes when the key is replaced.
+    pub key_hash: Vec<u8>,
 }
 
 /// A stream with data for its owner only.
@@ -95,7 +97,7 @@ const INSERT_STREAM: &str = "INSERT INTO streams (uid, account_id, label, key_ha
 macro_rules! select_view {
     ($rest:literal) => {
         concat!(
-            "SELECT s.id, s.uid, s.account_id, s.label, s.key_sealed, s.max_sats, s.max_duration_minutes, ",
+            "SELECT s.id, s.uid, s.account_id, s.label, s.key_sealed, s.key_hash, s.max_sats, s.max_duration_minutes, ",
             "s.created_ms, s.allowed_addresses, (SELECT e.end_reason FROM sessions e WHERE e.stream_id = s.id AND e.ended_ms IS NOT NULL ",
             "ORDER BY e.started_ms DESC, e.id DESC LIMIT 1) AS last_end_reason, a.disabled_ms ",
             "FROM streams s JOIN accounts a ON a.id = s.account_id WHERE ",
@@ -110,7 +112,7 @@ const SELECT_VIEW: &str = select_view!("s.account_id = $1 AND s.id = $2 AND s.de
 macro_rules! select_stream {
     ($condition:literal) => {
         concat!(
-            "SELECT s.id, s.account_id, s.label, s.max_sats, s.max_duration_minutes, s.created_ms, ",
+            "SELECT s.id, s.account_id, s.label, s.key_hash, s.max_sats, s.max_duration_minutes, s.created_ms, ",
             "s.allowed_addresses, a.disabled_ms FROM streams s JOIN accounts a ON a.id = s.account_id WHERE s.",
             $condition,
             " AND s.deleted_ms IS NULL"
@@ -371,5 +373,6 @@ fn stream_record(row: &Row) -> sqlx::Result<StreamRecord> {
         // An unreadable list allows no network.
         allowed: Networks::from_text(&allowed).map_err(|error| sqlx::Error::Decode(error.into()))?,
         account_disabled: row.try_get::<Option<i64>>("disabled_ms")?.is_some(),
+        key_hash: row.try_get("key_hash")?,
     })
 }

@@ -177,14 +177,19 @@ impl Run {
         }
         self.publish_event("stream.started", started_at, json!({}));
         tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
-        // The stream may have been deleted, or its account disabled, after its key was checked. Until now neither could find this
-        // session.
+        // The stream may have been deleted or changed, or its account disabled, after its key was checked. Until now none of these could
+        // find this session at another node.
         match self.live.store.stream(self.session.stream.id).await {
             Ok(None) => return Some(End { reason: EndReason::KeyRevoked, done: None }),
             Ok(Some(stream)) if stream.account_disabled => {
                 return Some(End { reason: EndReason::AccountDisabled, done: None });
             }
-            // The limits may have changed as well.
+            Ok(Some(stream))
+                if stream.key_hash != self.session.stream.key_hash
+                    || self.session.disconnect_unless(&stream.allowed) =>
+            {
+                return Some(End { reason: EndReason::KeyRevoked, done: None });
+            }
             Ok(Some(stream)) => self.limits = stream.limits,
             // The limits of the admission stay in force.
             Err(error) => {

@@ -98,11 +98,11 @@ const OPEN: &str = "INSERT INTO overage_hours (account_id, hour_ms, price_msat_p
 const HOUR: &str =
     "SELECT price_msat_per_gb, limit_bytes, charged_msat, waived_msat, passes FROM overage_hours
     WHERE account_id = $1 AND hour_ms = $2";
-const BYTES: &str = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM bandwidth
-    WHERE account_id = $1 AND hour_ms = $2";
-/// Each destination's bytes since the last pass, with its newest session.
+/// Each destination's bytes since the last pass, with its newest session and all bytes of the hour. One statement, because bytes are added
+/// between two: those would count as billed, but not in the sum that is charged.
 const SERVED: &str = "SELECT b.destination_id, b.bytes - b.billed_bytes, e.id, e.charged_msat,
-    e.ended_ms IS NULL, s.max_sats FROM bandwidth b
+    e.ended_ms IS NULL, s.max_sats, (SELECT CAST(SUM(a.bytes) AS BIGINT) FROM bandwidth a
+        WHERE a.account_id = b.account_id AND a.hour_ms = b.hour_ms) FROM bandwidth b
     LEFT JOIN sessions e ON e.id = (SELECT h.session_id FROM session_destinations h
         WHERE h.destination_id = b.destination_id ORDER BY h.started_ms DESC, h.id DESC LIMIT 1)
     LEFT JOIN streams s ON s.id = e.stream_id
@@ -122,8 +122,8 @@ const CHARGES: &str = "SELECT CAST(COALESCE(SUM(charged_msat), 0) AS BIGINT) FRO
 /// Price, allowance, charged, waived, passes.
 type Hour = (i64, i64, i64, i64, i64);
 
-/// Destination, bytes, session, its charges, whether it runs, its stream's limit in sats.
-type ServedRow = (i64, i64, Option<String>, Option<i64>, Option<bool>, Option<i64>);
+/// Destination, bytes, session, its charges, whether it runs, its stream's limit in sats, bytes of the hour.
+type ServedRow = (i64, i64, Option<String>, Option<i64>, Option<bool>, Option<i64>, i64);
 
 impl Store {
     /// Clock hours with bytes that no pass has counted, oldest first, at most `limit`; of one account or of all.
@@ -218,12 +218,11 @@ async fn read(
     open.execute(&mut *tx).await.map_err(&failed)?;
     let row = engine::query_as(HOUR).bind(account.0).bind(hour.0).fetch_one(&mut *tx).await;
     let (price, limit, charged, waived, passes): Hour = row.map_err(&failed)?;
-    let bytes = engine::query_scalar(BYTES).bind(account.0).bind(hour.0).fetch_one(&mut *tx).await;
-    let bytes: i64 = bytes.map_err(&failed)?;
     let rows = engine::query_as(SERVED).bind(account.0).bind(hour.0).fetch_all(&mut *tx).await;
     let rows: Vec<ServedRow> = rows.map_err(&failed)?;
     let mut served = Vec::with_capacity(rows.len());
-    for (destination, bytes, session, charged, running, max_sats) in rows {
+    let all_bytes = rows.first().map_or(0, |row| row.6);
+    for (destination, bytes, session, charged, running, max_sats, _) in rows {
         let running = running.unwrap_or(false);
         let session = session.map(|id| ServingSession {
             id: SessionId(id),
@@ -239,7 +238,7 @@ async fn read(
             price_per_gb: Msat(price),
             limit_bytes: u64::try_from(limit).map_err(unreadable)?,
         },
-        bytes: u64::try_from(bytes).map_err(unreadable)?,
+        bytes: u64::try_from(all_bytes).map_err(unreadable)?,
         charged: Msat(charged),
         waived: Msat(waived),
         balance: balance(tx, account).await?,

@@ -81,3 +81,15 @@ async fn a_stream_is_live_at_one_node_and_changed_from_every_node() {
     assert!(!there.stop(stream, EndReason::Stopped).await, "no session at any node");
     commands.abort();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_replaced_elsewhere_before_the_first_media_begins_no_stream() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    // As another node does it: nobody tells this one.
+    rig.store.replace_stream_key(&rig.owner(), rig.stream.id, &new_stream_key()).await.unwrap();
+    publisher.push(&mut group());
+    assert_eq!(publisher.closed().await.reason, codes::reason_text(EndReason::KeyRevoked));
+    rig.until_idle().await;
+    assert_eq!(rig.last_reason().await, Some(EndReason::KeyRevoked));
+}
