@@ -46,6 +46,19 @@ impl Nodes {
         store.begin_session(new).await.map(|()| id)
     }
 
+    /// Subscribes a webhook to these events.
+    async fn announce(&self, events: Vec<EventType>) {
+        let webhook = NewWebhook {
+            stream_id: None,
+            url: Redacted::new("https://a.example/hook".to_owned()),
+            host: "a.example".into(),
+            events,
+            secret: None,
+            cap: 5,
+        };
+        self.b.create_webhook(&by(self.account), webhook).await.unwrap();
+    }
+
     fn charge(&self, session: &SessionId, minute: u64) -> MinuteCharge {
         let slots = vec![Slot { slot: 0, destination: self.destinations[0] }];
         MinuteCharge { session: session.clone(), minute, slots, price: PRICE, budget: None, now: NOW }
@@ -89,15 +102,7 @@ async fn a_name_belongs_to_one_data_folder_until_its_lease_is_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sessions_of_a_lost_node_are_settled_and_announced_once() {
     let Some(mut nodes) = Nodes::new().await else { return };
-    let webhook = NewWebhook {
-        stream_id: None,
-        url: Redacted::new("https://a.example/hook".to_owned()),
-        host: "a.example".into(),
-        events: vec![EventType::StreamEnded],
-        secret: None,
-        cap: 5,
-    };
-    nodes.b.create_webhook(&by(nodes.account), webhook).await.unwrap();
+    nodes.announce(vec![EventType::StreamEnded]).await;
     let session = nodes.begin(&nodes.a.store).await.unwrap();
     let beat = UnixMillis(NOW.0 + 5_000);
     nodes.a.store.heartbeat_sessions(std::slice::from_ref(&session), beat).await.unwrap();
@@ -162,8 +167,18 @@ async fn a_stream_is_live_at_one_node() {
     nodes.intruder.end_lease("a").await;
     assert!(!nodes.b.is_live_elsewhere(nodes.stream).await.unwrap());
     assert!(matches!(nodes.begin(&nodes.a.store).await, Err(StoreError::OwnershipLost)));
+    // Webhooks hear of the end of the lost session first.
+    nodes.announce(vec![EventType::StreamStarted, EventType::StreamEnded]).await;
     let next = nodes.begin(&nodes.b).await.unwrap();
-    assert_eq!(nodes.b.close_interrupted_sessions(LATER).await.unwrap(), [session]);
+    let events = nodes.intruder.event_bodies().await.into_iter().map(|body| {
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        (text(&body["type"]), text(&body["data"]["sessionId"]))
+    });
+    let ended = ("stream.ended".to_owned(), session.to_string());
+    let started = ("stream.started".to_owned(), next.to_string());
+    assert_eq!(events.collect::<Vec<_>>(), [ended, started]);
+    assert!(nodes.b.close_interrupted_sessions(LATER).await.unwrap().is_empty(), "it is settled already");
     nodes.b.end_session(&next, LATER, EndReason::Stopped).await.unwrap();
 }
 
