@@ -99,6 +99,20 @@ async fn a_name_belongs_to_one_data_folder_until_its_lease_is_over() {
     assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
 }
 
+#[tokio::test]
+async fn of_two_processes_with_copies_of_a_data_folder_the_newer_has_the_name() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let newer = open_at(&nodes.a.path, 7).await;
+    newer.take_node(&NewNode { started_at: LATER, ..node("a", "first") }).await.unwrap();
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_none());
+    let taken = nodes.a.store.take_node(&node("a", "first")).await.unwrap_err();
+    assert!(matches!(&taken, StoreError::NodeTaken(name) if name == "a"), "{taken}");
+    assert!(newer.renew_node(LEASE).await.unwrap().is_some(), "the older process took nothing");
+    nodes.intruder.end_lease("a").await;
+    nodes.a.store.take_node(&node("a", "first")).await.unwrap();
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sessions_of_a_lost_node_are_settled_and_announced_once() {
     let Some(mut nodes) = Nodes::new().await else { return };
@@ -236,12 +250,8 @@ async fn nodes_are_listed_and_drained() {
     assert_eq!(list().await[0].state, NodeState::Live);
 }
 
-#[tokio::test]
-async fn recordings_belong_to_the_node_whose_driver_has_them() {
-    if testing::server().is_none() {
-        return;
-    }
-    let rig = Rig::new().await;
+/// A report about a recording of an account, from a service that is alone so far.
+async fn recording(rig: &Rig) -> (AccountId, ArchiveReport) {
     let account = rig.account("me", 0).await.unwrap();
     let (stream_id, destinations) = rig.stream(account, 1).await.unwrap();
     let session = new_session_id();
@@ -264,23 +274,60 @@ async fn recordings_belong_to_the_node_whose_driver_has_them() {
         attempt: 0,
         attempt_opened: false,
     };
-    let made = rig.store.record_archive(report.clone(), &|_| true, NOW).await.unwrap();
-    assert!(matches!(made, Recorded::Taken(_)));
+    (account, report)
+}
+
+async fn record(store: &Store, report: &ArchiveReport, file_name: &str) {
+    let report = ArchiveReport { file_name: file_name.into(), ..report.clone() };
+    let recorded = store.record_archive(report, &|_| true, NOW).await.unwrap();
+    assert!(matches!(recorded, Recorded::Taken(_)), "{recorded:?}");
+}
+
+/// The names of the recordings whose files the store takes for its own.
+async fn names(store: &Store) -> Vec<String> {
+    let known = store.known_archives("archive").await.unwrap();
+    known.into_iter().map(|known| known.file_name).collect()
+}
+
+#[tokio::test]
+async fn recordings_belong_to_the_data_folder_that_has_them() {
+    if testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let (account, report) = recording(&rig).await;
+    record(&rig.store, &report, "a.mp4").await;
     // The first node has the data folder of the service that was alone.
     rig.store.take_node(&node("a", "first")).await.unwrap();
     let b = open_at(&rig.path, 7).await;
     b.take_node(&node("b", "second")).await.unwrap();
-    let names = async |store: &Store| {
-        let known = store.known_archives("archive").await.unwrap();
-        known.into_iter().map(|known| known.file_name).collect::<Vec<_>>()
-    };
+    record(&b, &report, "b.mp4").await;
     assert_eq!(names(&rig.store).await, ["a.mp4"]);
-    let at_b = ArchiveReport { file_name: "b.mp4".into(), ..report };
-    assert!(matches!(b.record_archive(at_b, &|_| true, NOW).await.unwrap(), Recorded::Taken(_)));
-    assert_eq!((names(&rig.store).await, names(&b).await), (vec!["a.mp4".into()], vec!["b.mp4".into()]));
+    assert_eq!(names(&b).await, ["b.mp4"]);
     let shown = b.archives_of(account, ALL).await.unwrap();
-    let here: Vec<_> = shown.iter().map(|archive| (archive.node.as_str(), b.has_file_of(archive))).collect();
-    assert_eq!(here, [("b", true), ("a", false)], "every node shows all of them");
+    let here: Vec<_> =
+        shown.iter().map(|archive| (archive.holder.as_str(), b.has_file_of(archive))).collect();
+    assert_eq!(here, [("second", true), ("first", false)], "every node shows all of them");
+
+    // Another name on the same data folder.
+    rig.store.release_node().await.unwrap();
+    let renamed = open_at(&rig.path, 7).await;
+    let new = NewNode { started_at: LATER, ..node("c", "first") };
+    renamed.take_node(&new).await.unwrap();
+    assert_eq!(names(&renamed).await, ["a.mp4"]);
+    assert_eq!(b.node_on("first").await.unwrap().as_deref(), Some("c"));
+    assert_eq!(b.node_on("third").await.unwrap(), None);
+
+    // A service that is alone after them has all of them, and its own go to the first node after it.
+    let alone = open_at(&rig.path, 7).await;
+    alone.close_interrupted_sessions(LATER).await.unwrap();
+    assert_eq!(names(&alone).await, ["a.mp4", "b.mp4"]);
+    assert!(shown.iter().all(|archive| alone.has_file_of(archive)));
+    record(&alone, &report, "d.mp4").await;
+    renamed.take_node(&new).await.unwrap();
+    b.take_node(&node("b", "second")).await.unwrap();
+    assert_eq!(names(&renamed).await, ["a.mp4", "d.mp4"]);
+    assert_eq!(names(&b).await, ["b.mp4"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
