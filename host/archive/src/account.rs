@@ -105,7 +105,7 @@ impl Archive {
         archive: &ArchiveRecord,
         remote: bool,
     ) -> Result<(), DeleteError> {
-        self.check_here(archive)?;
+        self.check_here(archive).await?;
         let report = &archive.report;
         // A running retry holds the recording already.
         let _asking = Asking::begin(self, archive.id);
@@ -138,11 +138,17 @@ impl Archive {
     }
 
     /// Whether the driver of this node has the file of a recording.
-    pub(super) fn check_here(&self, archive: &ArchiveRecord) -> Result<(), RecordingsError> {
-        if self.inner.store.has_file_of(archive) {
+    pub(super) async fn check_here(&self, archive: &ArchiveRecord) -> Result<(), RecordingsError> {
+        let store = &self.inner.store;
+        if store.has_file_of(archive) {
             return Ok(());
         }
-        Err(RecordingsError::Unavailable(format!("node {} has the recording; ask that node", archive.node)))
+        // The name is only for the message.
+        let why = match store.node_on(&archive.holder).await {
+            Ok(Some(node)) => format!("node {node} has the recording; ask that node"),
+            _ => "another node has the recording; ask that node".to_owned(),
+        };
+        Err(RecordingsError::Unavailable(why))
     }
 
     pub(super) fn asking(&self) -> MutexGuard<'_, HashSet<i64>> {

@@ -38,7 +38,7 @@ impl Archive {
         archive: &ArchiveRecord,
         fee: Msat,
     ) -> Result<(), RecoveryError> {
-        self.check_here(archive)?;
+        self.check_here(archive).await?;
         let _asking = Asking::begin(self, archive.id).ok_or(RecoveryError::NotFailed)?;
         let (store, drivers) = (&self.inner.store, &self.inner.drivers);
         let (driver, file_name) = (archive.report.driver.as_str(), archive.report.file_name.as_str());

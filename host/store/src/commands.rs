@@ -29,9 +29,11 @@ pub enum NodeCommand {
 }
 
 /// A command for this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenCommand {
     pub id: i64,
+    /// The session that it was given for; a later one of the stream has nothing to do with it.
+    pub session: SessionId,
     pub stream: StreamId,
     pub command: NodeCommand,
 }
@@ -43,34 +45,28 @@ const CHANNEL: &str = "satcast_node_commands";
 
 /// One row for each session that another living node has. Of the three targets two are null.
 const GIVE: Sql = timed!(
-    "INSERT INTO node_commands (node, stream_id, end_reason, created_ms) SELECT e.node, e.stream_id, $2, ",
+    "INSERT INTO node_commands (node, session_id, end_reason, created_ms) SELECT e.node, e.id, $2, ",
     " FROM sessions e JOIN streams s ON s.id = e.stream_id JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
     WHERE e.ended_ms IS NULL AND e.node <> $1 AND (e.stream_id = $3 OR s.account_id = $4 OR e.id = $5)
     AND n.lease_until_ms > ",
     " RETURNING id, node"
 );
 const NOTIFY: Sql = Sql { sqlite: "SELECT $1, $2", postgres: "SELECT pg_notify($1, $2)" };
-const WAITING: &str = "SELECT COUNT(*) FROM node_commands WHERE id BETWEEN $1 AND $2";
-const TAKE: &str = "SELECT id, stream_id, end_reason FROM node_commands WHERE node = $1 ORDER BY id LIMIT $2";
+const WAITING: &str = "SELECT COUNT(*) FROM node_commands WHERE id = $1";
+const TAKE: &str = "SELECT c.id, c.session_id, e.stream_id, c.end_reason FROM node_commands c
+    JOIN sessions e ON e.id = c.session_id WHERE c.node = $1 ORDER BY c.id LIMIT $2";
 const DONE: &str = "DELETE FROM node_commands WHERE id = $1";
 
-/// Commands that were given together, to be waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
-    first: i64,
-    last: i64,
-}
+/// Id, session, stream, reason of the end.
+type CommandRow = (i64, String, i64, Option<String>);
 
 impl Store {
-    /// Gives a command to the other nodes that have sessions of the target; `None` if there is no such session.
-    pub async fn command_owners(
-        &self,
-        target: CommandTarget<'_>,
-        command: NodeCommand,
-    ) -> Result<Option<Given>> {
+    /// Gives a command to the other nodes that have sessions of the target. Returns the id of each command: none if
+    /// there is no such session.
+    pub async fn command_owners(&self, target: CommandTarget<'_>, command: NodeCommand) -> Result<Vec<i64>> {
         let node = self.node();
         if node.is_alone() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let failed = db("give a command to another node");
         let reason = match command {
@@ -91,13 +87,12 @@ impl Store {
             engine::query(NOTIFY).bind(CHANNEL).bind(owner).execute(&mut tx).await.map_err(&failed)?;
         }
         tx.commit().await?;
-        let ids = || given.iter().map(|(id, _)| *id);
-        Ok(ids().min().zip(ids().max()).map(|(first, last)| Given { first, last }))
+        Ok(given.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Whether a command that was given is not done yet.
-    pub async fn is_waiting(&self, given: Given) -> Result<bool> {
-        let count = engine::query_scalar(WAITING).bind(given.first).bind(given.last);
+    pub async fn is_waiting(&self, id: i64) -> Result<bool> {
+        let count = engine::query_scalar(WAITING).bind(id);
         let count: i64 = count.fetch_one(&self.0.readers).await.map_err(db("look for a given command"))?;
         Ok(count > 0)
     }
@@ -106,14 +101,14 @@ impl Store {
     pub async fn commands(&self) -> Result<Vec<GivenCommand>> {
         let take = engine::query_as(TAKE).bind(self.node().name).bind(TAKEN_MAX);
         let rows = take.fetch_all(&self.0.readers).await;
-        let rows: Vec<(i64, i64, Option<String>)> = rows.map_err(db("read the commands for this node"))?;
+        let rows: Vec<CommandRow> = rows.map_err(db("read the commands for this node"))?;
         let unreadable = || StoreError::Unreadable { what: "node_commands.end_reason" };
-        let command = |(id, stream, reason): (i64, i64, Option<String>)| {
+        let command = |(id, session, stream, reason): CommandRow| {
             let command = match reason {
                 Some(name) => NodeCommand::Stop(EndReason::parse(&name).ok_or_else(unreadable)?),
                 None => NodeCommand::Reload,
             };
-            Ok(GivenCommand { id, stream: StreamId(stream), command })
+            Ok(GivenCommand { id, session: SessionId(session), stream: StreamId(stream), command })
         };
         rows.into_iter().map(command).collect()
     }

@@ -34,7 +34,7 @@ pub enum StoreError {
     Owned(String),
     /// Another node has the name.
     #[error(
-        "another node runs with the name \"{0}\" and another data folder; set another [cluster] node, or wait until its lease is over"
+        "another node runs with the name \"{0}\" and another data folder or a copy of this one; set another [cluster] node, or wait until its lease is over"
     )]
     NodeTaken(String),
     /// The lease under which a session began is over or was taken away; nothing was written.

@@ -16,14 +16,16 @@ use satcast_core::ids::UnixMillis;
 pub struct NewNode {
     /// Unique among the nodes of the database.
     pub name: String,
-    /// Names the data folder, which one process has alone: a new process of the same folder need not wait for the lease
-    /// of the one before.
+    /// Names the data folder, which one process has alone: a newer process of the same folder need not wait for the
+    /// lease of the one before. Recordings belong to the folder.
     pub holder: String,
     /// Address of its API for the other nodes.
     pub advertise: String,
     pub version: &'static str,
     /// How long it owns its sessions without a renewal.
     pub lease: Duration,
+    /// Start of the process, the same each time that it takes the lease. Of two processes with copies of one data folder
+    /// the newer one has the name.
     pub started_at: UnixMillis,
 }
 
@@ -71,9 +73,13 @@ pub struct NodeView {
     pub started_at: UnixMillis,
 }
 
-/// The first node has the files of the service that was alone before.
-const ADOPT: &str = "UPDATE archives SET node = $1 WHERE node = '' AND NOT EXISTS (SELECT 1 FROM nodes)";
-/// A process that takes its lease again stays as drained as it was.
+/// The first node after a service that was alone has the files of that service, which ended every lease.
+const ADOPT: Sql = timed!(
+    "UPDATE archives SET holder = $1 WHERE holder = '' AND NOT EXISTS (SELECT 1 FROM nodes WHERE lease_until_ms > ",
+    ")"
+);
+/// A process that takes its lease again stays as drained as it was. An older process of the same data folder waits: both
+/// run on copies of it, and would take the lease from each other for ever.
 const TAKE: Sql = timed!(
     "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms)
     VALUES ($1, $2, $3, 1, $4 + ",
@@ -81,7 +87,7 @@ const TAKE: Sql = timed!(
     epoch = nodes.epoch + 1, lease_until_ms = excluded.lease_until_ms, version = excluded.version,
     draining = CASE WHEN nodes.started_ms = excluded.started_ms THEN nodes.draining ELSE 0 END,
     started_ms = excluded.started_ms
-    WHERE nodes.holder = excluded.holder OR nodes.lease_until_ms <= ",
+    WHERE (nodes.holder = excluded.holder AND nodes.started_ms <= excluded.started_ms) OR nodes.lease_until_ms <= ",
     " RETURNING epoch"
 );
 /// Its sessions of earlier epochs are lost.
@@ -93,6 +99,8 @@ const RENEW: Sql = timed!(
 );
 const RELEASE: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE name = $1 AND epoch = $2";
 const RELEASE_ALL: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE lease_until_ms > 0";
+/// A node that was renamed has a row for each name.
+const ON_FOLDER: &str = "SELECT name FROM nodes WHERE holder = $1 ORDER BY started_ms DESC, name LIMIT 1";
 const DRAIN: &str = "UPDATE nodes SET draining = 1 WHERE name = $1";
 const LIST: Sql = timed!(
     "SELECT n.name, n.advertise, n.lease_until_ms, n.lease_until_ms - ",
@@ -107,11 +115,12 @@ impl Store {
     /// Takes the lease of a node with a new epoch. From now on this store works for the node.
     ///
     /// # Errors
-    /// [`StoreError::NodeTaken`]: the lease of another data folder's node of that name is not over.
+    /// [`StoreError::NodeTaken`]: the lease of a node of that name is not over, which runs on another data folder, or
+    /// started later on a copy of this one.
     pub async fn take_node(&self, node: &NewNode) -> Result<()> {
         let failed = db("take the lease of the node");
         let mut tx = self.begin_holding(Lock::Nodes).await?;
-        engine::query(ADOPT).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
+        engine::query(ADOPT).bind(&node.holder).execute(&mut tx).await.map_err(&failed)?;
         let take = engine::query_scalar(TAKE)
             .bind(&node.name)
             .bind(&node.holder)
@@ -123,7 +132,7 @@ impl Store {
         let epoch = epoch.ok_or_else(|| StoreError::NodeTaken(node.name.clone()))?;
         engine::query(FORGET_COMMANDS).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
         tx.commit().await?;
-        *self.0.node.write() = Node { name: node.name.clone(), epoch };
+        *self.0.node.write() = Node { name: node.name.clone(), holder: node.holder.clone(), epoch };
         Ok(())
     }
 
@@ -148,6 +157,12 @@ impl Store {
         let release = engine::query(RELEASE).bind(&node.name).bind(node.epoch).execute(&mut tx).await;
         release.map_err(db("give the lease of the node back"))?;
         tx.commit().await
+    }
+
+    /// The name of the newest node on a data folder.
+    pub async fn node_on(&self, holder: &str) -> Result<Option<String>> {
+        let name = engine::query_scalar(ON_FOLDER).bind(holder).fetch_optional(&self.0.readers).await;
+        name.map_err(db("read the nodes"))
     }
 
     /// Ends every lease; for a service that has the database alone.

@@ -56,10 +56,10 @@ const END: &str = "UPDATE sessions SET ended_ms = $2, end_reason = $3 WHERE id =
 const END_DESTINATIONS: &str =
     "UPDATE session_destinations SET ended_ms = CASE WHEN started_ms > $2 THEN started_ms ELSE $2 END
     WHERE session_id = $1 AND ended_ms IS NULL";
-/// Sessions without an end whose owner has no lease. A service that is alone has none either.
+/// Sessions without an end whose owner has no lease, of one stream or of all. A service that is alone has none either.
 const LOST: Sql = timed!(
-    "SELECT id FROM sessions WHERE ended_ms IS NULL AND NOT EXISTS (SELECT 1 FROM nodes n
-    WHERE n.name = sessions.node AND n.epoch = sessions.epoch AND n.lease_until_ms > ",
+    "SELECT id FROM sessions WHERE ended_ms IS NULL AND stream_id = COALESCE($1, stream_id)
+    AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = sessions.node AND n.epoch = sessions.epoch AND n.lease_until_ms > ",
     ") ORDER BY id"
 );
 const INTERRUPT: Sql = timed!(
@@ -72,7 +72,8 @@ const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, en
     WHERE stream_id = $1 ORDER BY started_ms DESC, id DESC LIMIT 1";
 
 impl Store {
-    /// Records that a session began, which belongs to this node.
+    /// Records that a session began, which belongs to this node. Sessions of the stream that a lost node left are ended
+    /// as interrupted in the same transaction, so that webhooks hear of their end first.
     ///
     /// # Errors
     /// [`StoreError::LiveElsewhere`], [`StoreError::OwnershipLost`] if this node has no lease.
@@ -80,6 +81,10 @@ impl Store {
         let mut tx = self.begin_holding(Lock::Stream(session.stream_id)).await?;
         let node = self.node();
         may_begin(&mut tx, session.stream_id, &node).await?;
+        // A service that is alone has settled what another process left, and may still record an end of its own.
+        if !node.is_alone() {
+            interrupt_lost(&mut tx, session.stream_id, session.started_at).await?;
+        }
         let insert = engine::query(INSERT)
             .bind(session.id.as_str())
             .bind(session.stream_id.0)
@@ -152,7 +157,7 @@ impl Store {
         if self.node().is_alone() {
             self.end_leases().await?;
         }
-        let lost = engine::query_scalar(LOST).fetch_all(&self.0.readers).await;
+        let lost = engine::query_scalar(LOST).bind(None::<i64>).fetch_all(&self.0.readers).await;
         let lost: Vec<String> = lost.map_err(db("find interrupted sessions"))?;
         let mut closed = Vec::new();
         for session in lost.into_iter().map(SessionId) {
@@ -164,15 +169,10 @@ impl Store {
     }
 
     async fn close_interrupted(&self, session: &SessionId, now: UnixMillis) -> Result<bool> {
-        let failed = db("end an interrupted session");
         let mut tx = self.begin_holding(Lock::Session(session)).await?;
-        let end = engine::query_scalar(INTERRUPT).bind(session.as_str()).bind(now.0);
-        let end = end.bind(EndReason::Interrupted.as_str()).fetch_optional(&mut tx).await;
-        let ended_ms: Option<i64> = end.map_err(&failed)?;
-        let Some(ended_ms) = ended_ms else { return Ok(false) };
-        let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_ms);
-        rest.execute(&mut tx).await.map_err(&failed)?;
-        session_ended(&mut tx, session, now).await?;
+        if !interrupt(&mut tx, session, now).await? {
+            return Ok(false);
+        }
         tx.commit().await?;
         self.wake_outbox();
         Ok(true)
@@ -208,6 +208,31 @@ async fn may_begin(tx: &mut Tx, stream: StreamId, node: &Node) -> Result<()> {
         (_, 0) => Ok(()),
         _ => Err(StoreError::LiveElsewhere),
     }
+}
+
+/// Ends the lost sessions of a stream, whose lock the caller holds.
+async fn interrupt_lost(tx: &mut Tx, stream: StreamId, now: UnixMillis) -> Result<()> {
+    let lost = engine::query_scalar(LOST).bind(stream.0).fetch_all(&mut *tx).await;
+    let lost: Vec<String> = lost.map_err(db("find interrupted sessions"))?;
+    for session in lost.into_iter().map(SessionId) {
+        if interrupt(tx, &session, now).await? {
+            tracing::warn!(%session, "the session of a lost node was ended at its last heartbeat");
+        }
+    }
+    Ok(())
+}
+
+/// Ends a session that its owner has lost, whose lock the caller holds; `false` if it has an end or an owner.
+async fn interrupt(tx: &mut Tx, session: &SessionId, now: UnixMillis) -> Result<bool> {
+    let failed = db("end an interrupted session");
+    let end = engine::query_scalar(INTERRUPT).bind(session.as_str()).bind(now.0);
+    let end = end.bind(EndReason::Interrupted.as_str()).fetch_optional(&mut *tx).await;
+    let ended_ms: Option<i64> = end.map_err(&failed)?;
+    let Some(ended_ms) = ended_ms else { return Ok(false) };
+    let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_ms);
+    rest.execute(&mut *tx).await.map_err(&failed)?;
+    session_ended(tx, session, now).await?;
+    Ok(true)
 }
 
 fn session_record(row: &Row) -> Result<SessionRecord> {

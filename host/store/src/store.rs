@@ -38,6 +38,8 @@ pub(crate) struct Inner {
 pub(crate) struct Node {
     /// Empty if the service is alone.
     pub(crate) name: String,
+    /// Its data folder; empty if the service is alone.
+    pub(crate) holder: String,
     /// The epoch of its lease.
     pub(crate) epoch: i64,
 }
@@ -45,6 +47,12 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn is_alone(&self) -> bool {
         self.name.is_empty()
+    }
+
+    /// The data folder whose recordings belong to the node; `None` for a service that is alone, to which all of them
+    /// belong: their files are on its disk or lost.
+    pub(crate) fn files_of(&self) -> Option<&str> {
+        (!self.is_alone()).then_some(self.holder.as_str())
     }
 }
 

@@ -2,7 +2,7 @@
 
 CREATE TABLE nodes (
     name           TEXT    NOT NULL PRIMARY KEY,
-    -- the data folder that it runs on: a new process of the same folder takes over at once
+    -- the data folder that it runs on: a newer process of the same folder takes over at once
     holder         TEXT    NOT NULL,
     advertise      TEXT    NOT NULL,
     -- increases whenever the lease is taken; sessions belong to one epoch
@@ -17,5 +17,5 @@ CREATE TABLE nodes (
 ALTER TABLE sessions ADD COLUMN node TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;
 
--- the node whose driver has the file
-ALTER TABLE archives ADD COLUMN node TEXT NOT NULL DEFAULT '';
+-- the data folder that has the file, whatever the name of its node; empty if a service that was alone recorded it
+ALTER TABLE archives ADD COLUMN holder TEXT NOT NULL DEFAULT '';

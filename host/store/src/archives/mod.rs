@@ -61,8 +61,8 @@ pub struct ArchiveRecord {
     pub report: ArchiveReport,
     /// A retry was requested and has not ended.
     pub recovering: bool,
-    /// The node that has its file; empty for a service that is alone.
-    pub node: String,
+    /// The data folder that has its file; empty if a service that was alone recorded it.
+    pub holder: String,
 }
 
 /// Result of recording a report.
@@ -110,13 +110,13 @@ const OWNER: &str = "SELECT s.account_id, d.kind FROM destinations d JOIN stream
 const FIND: &str = "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms FROM archives
     WHERE account_id = $1 AND file_name = $2";
 const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
-    changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms, node)
+    changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms, holder)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING id";
 const UPDATE: &str =
     "UPDATE archives SET state = $1, size_bytes = $2, uploaded_bytes = $3, duration_ms = $4, error = $5,
     error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10, trouble = $11 WHERE id = $12";
 const KNOWN: &str = "SELECT id, file_name, state, changed_ms FROM archives
-    WHERE driver = $1 AND node = $2 AND deleted_ms IS NULL ORDER BY id";
+    WHERE driver = $1 AND holder = COALESCE($2, holder) AND deleted_ms IS NULL ORDER BY id";
 const LOSE: &str =
     "UPDATE archives SET state = 'failed', error = $2, error_class = 'internal', trouble = NULL
     WHERE id = $1 AND state IN ('recording', 'uploading') AND deleted_ms IS NULL RETURNING account_id";
@@ -133,7 +133,7 @@ macro_rules! select_archives {
         concat!(
             "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
             "a.uploaded_bytes, a.duration_ms, COALESCE(a.error, a.trouble) AS error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
-            "a.attempt_opened, a.node, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
+            "a.attempt_opened, a.holder, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
             "AND r.state IN ('asked', 'opened')) AS recovering FROM archives a WHERE ",
             $condition
         )
@@ -241,7 +241,7 @@ impl Store {
                     .bind(&report.file_name)
                     .bind(&report.driver)
                     .bind(report.started_at.0)
-                    .bind(self.node().name);
+                    .bind(self.node().holder);
                 let row = insert.fetch_one(&mut tx).await.map_err(&failed)?;
                 (row.try_get("id").map_err(&failed)?, true)
             }
@@ -295,12 +295,12 @@ impl Store {
 
     /// Whether the file of a recording is at this node.
     pub fn has_file_of(&self, archive: &ArchiveRecord) -> bool {
-        archive.node == self.node().name
+        self.node().files_of().is_none_or(|holder| archive.holder == holder)
     }
 
     /// All recordings of a driver of this node that are not deleted.
     pub async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>> {
-        let rows = engine::query_as(KNOWN).bind(driver).bind(self.node().name);
+        let rows = engine::query_as(KNOWN).bind(driver).bind(self.node().files_of());
         let rows = rows.fetch_all(&self.0.readers).await;
         let rows: Vec<(i64, String, String, i64)> = rows.map_err(db("read the recordings"))?;
         let known = rows.into_iter().map(|(id, file_name, state, changed)| {
@@ -466,7 +466,7 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
         attempt_opened: row.try_get::<i64>("attempt_opened")? != 0,
     };
     let recovering = row.try_get::<i64>("recovering")? > 0;
-    Ok(ArchiveRecord { id: row.try_get("id")?, report, recovering, node: row.try_get("node")? })
+    Ok(ArchiveRecord { id: row.try_get("id")?, report, recovering, holder: row.try_get("holder")? })
 }
 
 /// Emits the event of a recording's new state; only end states have one.

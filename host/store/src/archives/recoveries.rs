@@ -66,7 +66,7 @@ const OPENED: &str = "UPDATE archive_recoveries SET state = 'opened', changed_ms
 const GIVE_BACK: &str = "UPDATE archive_recoveries SET state = 'refunded', changed_ms = $2
     WHERE id = $1 AND state = $3 RETURNING archive_id, attempt, charged_msat";
 const ALL_OPENED: &str = "SELECT r.id, a.driver, a.file_name FROM archive_recoveries r
-    JOIN archives a ON a.id = r.archive_id WHERE r.state = 'opened' AND a.node = $1 ORDER BY r.id";
+    JOIN archives a ON a.id = r.archive_id WHERE r.state = 'opened' AND a.holder = COALESCE($1, a.holder) ORDER BY r.id";
 /// The opened retry of a recording, when its driver reports the end.
 const ENDED: &str = "SELECT r.id, r.attempt, r.charged_msat, a.state, a.error_class FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE r.archive_id = $1 AND r.state = 'opened'
@@ -76,9 +76,11 @@ const SET_STATE: &str = "UPDATE archive_recoveries SET state = $2, changed_ms = 
 const END: &str = "UPDATE archive_recoveries SET state = 'ended', changed_ms = $2
     WHERE archive_id = $1 AND state = 'opened'";
 const ASKED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
-    JOIN archives a ON a.id = r.archive_id WHERE a.driver = $1 AND r.state = 'asked' AND a.node = $2 ORDER BY r.id";
+    JOIN archives a ON a.id = r.archive_id WHERE a.driver = $1 AND r.state = 'asked'
+    AND a.holder = COALESCE($2, a.holder) ORDER BY r.id";
 const UNANSWERED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
-    JOIN archives a ON a.id = r.archive_id WHERE r.created_ms < $1 AND r.state = 'asked' AND a.node = $2 ORDER BY r.id";
+    JOIN archives a ON a.id = r.archive_id WHERE r.created_ms < $1 AND r.state = 'asked'
+    AND a.holder = COALESCE($2, a.holder) ORDER BY r.id";
 
 /// The idempotency name of a retry's charge.
 macro_rules! name {
@@ -203,21 +205,24 @@ impl Store {
 
     /// Retries of recordings of this node whose upload continues.
     pub async fn opened_recoveries(&self) -> Result<Vec<OpenedRecovery>> {
-        let rows = engine::query_as(ALL_OPENED).bind(self.node().name).fetch_all(&self.0.readers).await;
+        let rows = engine::query_as(ALL_OPENED).bind(self.node().files_of()).fetch_all(&self.0.readers).await;
         let rows: Vec<(i64, String, String)> = rows.map_err(db("read the paid retries"))?;
         Ok(rows.into_iter().map(|(id, driver, file_name)| OpenedRecovery { id, driver, file_name }).collect())
     }
 
     /// Requested retries of a driver's recordings of this node whose answer is not recorded.
     pub async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>> {
-        let rows =
-            engine::query_as(ASKED).bind(driver).bind(self.node().name).fetch_all(&self.0.readers).await;
+        let rows = engine::query_as(ASKED)
+            .bind(driver)
+            .bind(self.node().files_of())
+            .fetch_all(&self.0.readers)
+            .await;
         Ok(asked(rows.map_err(db("read the paid retries"))?))
     }
 
     /// The same for all drivers, for retries that started before a time.
     pub async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>> {
-        let rows = engine::query_as(UNANSWERED).bind(before.0).bind(self.node().name);
+        let rows = engine::query_as(UNANSWERED).bind(before.0).bind(self.node().files_of());
         let rows = rows.fetch_all(&self.0.readers).await;
         Ok(asked(rows.map_err(db("read the paid retries"))?))
     }

@@ -46,6 +46,19 @@ impl Nodes {
         store.begin_session(new).await.map(|()| id)
     }
 
+    /// Subscribes a webhook to these events.
+    async fn announce(&self, events: Vec<EventType>) {
+        let webhook = NewWebhook {
+            stream_id: None,
+            url: Redacted::new("https://a.example/hook".to_owned()),
+            host: "a.example".into(),
+            events,
+            secret: None,
+            cap: 5,
+        };
+        self.b.create_webhook(&by(self.account), webhook).await.unwrap();
+    }
+
     fn charge(&self, session: &SessionId, minute: u64) -> MinuteCharge {
         let slots = vec![Slot { slot: 0, destination: self.destinations[0] }];
         MinuteCharge { session: session.clone(), minute, slots, price: PRICE, budget: None, now: NOW }
@@ -86,18 +99,24 @@ async fn a_name_belongs_to_one_data_folder_until_its_lease_is_over() {
     assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
 }
 
+#[tokio::test]
+async fn of_two_processes_with_copies_of_a_data_folder_the_newer_has_the_name() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let newer = open_at(&nodes.a.path, 7).await;
+    newer.take_node(&NewNode { started_at: LATER, ..node("a", "first") }).await.unwrap();
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_none());
+    let taken = nodes.a.store.take_node(&node("a", "first")).await.unwrap_err();
+    assert!(matches!(&taken, StoreError::NodeTaken(name) if name == "a"), "{taken}");
+    assert!(newer.renew_node(LEASE).await.unwrap().is_some(), "the older process took nothing");
+    nodes.intruder.end_lease("a").await;
+    nodes.a.store.take_node(&node("a", "first")).await.unwrap();
+    assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sessions_of_a_lost_node_are_settled_and_announced_once() {
     let Some(mut nodes) = Nodes::new().await else { return };
-    let webhook = NewWebhook {
-        stream_id: None,
-        url: Redacted::new("https://a.example/hook".to_owned()),
-        host: "a.example".into(),
-        events: vec![EventType::StreamEnded],
-        secret: None,
-        cap: 5,
-    };
-    nodes.b.create_webhook(&by(nodes.account), webhook).await.unwrap();
+    nodes.announce(vec![EventType::StreamEnded]).await;
     let session = nodes.begin(&nodes.a.store).await.unwrap();
     let beat = UnixMillis(NOW.0 + 5_000);
     nodes.a.store.heartbeat_sessions(std::slice::from_ref(&session), beat).await.unwrap();
@@ -162,8 +181,18 @@ async fn a_stream_is_live_at_one_node() {
     nodes.intruder.end_lease("a").await;
     assert!(!nodes.b.is_live_elsewhere(nodes.stream).await.unwrap());
     assert!(matches!(nodes.begin(&nodes.a.store).await, Err(StoreError::OwnershipLost)));
+    // Webhooks hear of the end of the lost session first.
+    nodes.announce(vec![EventType::StreamStarted, EventType::StreamEnded]).await;
     let next = nodes.begin(&nodes.b).await.unwrap();
-    assert_eq!(nodes.b.close_interrupted_sessions(LATER).await.unwrap(), [session]);
+    let events = nodes.intruder.event_bodies().await.into_iter().map(|body| {
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        (text(&body["type"]), text(&body["data"]["sessionId"]))
+    });
+    let ended = ("stream.ended".to_owned(), session.to_string());
+    let started = ("stream.started".to_owned(), next.to_string());
+    assert_eq!(events.collect::<Vec<_>>(), [ended, started]);
+    assert!(nodes.b.close_interrupted_sessions(LATER).await.unwrap().is_empty(), "it is settled already");
     nodes.b.end_session(&next, LATER, EndReason::Stopped).await.unwrap();
 }
 
@@ -221,12 +250,8 @@ async fn nodes_are_listed_and_drained() {
     assert_eq!(list().await[0].state, NodeState::Live);
 }
 
-#[tokio::test]
-async fn recordings_belong_to_the_node_whose_driver_has_them() {
-    if testing::server().is_none() {
-        return;
-    }
-    let rig = Rig::new().await;
+/// A report about a recording of an account, from a service that is alone so far.
+async fn recording(rig: &Rig) -> (AccountId, ArchiveReport) {
     let account = rig.account("me", 0).await.unwrap();
     let (stream_id, destinations) = rig.stream(account, 1).await.unwrap();
     let session = new_session_id();
@@ -249,23 +274,60 @@ async fn recordings_belong_to_the_node_whose_driver_has_them() {
         attempt: 0,
         attempt_opened: false,
     };
-    let made = rig.store.record_archive(report.clone(), &|_| true, NOW).await.unwrap();
-    assert!(matches!(made, Recorded::Taken(_)));
+    (account, report)
+}
+
+async fn record(store: &Store, report: &ArchiveReport, file_name: &str) {
+    let report = ArchiveReport { file_name: file_name.into(), ..report.clone() };
+    let recorded = store.record_archive(report, &|_| true, NOW).await.unwrap();
+    assert!(matches!(recorded, Recorded::Taken(_)), "{recorded:?}");
+}
+
+/// The names of the recordings whose files the store takes for its own.
+async fn names(store: &Store) -> Vec<String> {
+    let known = store.known_archives("archive").await.unwrap();
+    known.into_iter().map(|known| known.file_name).collect()
+}
+
+#[tokio::test]
+async fn recordings_belong_to_the_data_folder_that_has_them() {
+    if testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let (account, report) = recording(&rig).await;
+    record(&rig.store, &report, "a.mp4").await;
     // The first node has the data folder of the service that was alone.
     rig.store.take_node(&node("a", "first")).await.unwrap();
     let b = open_at(&rig.path, 7).await;
     b.take_node(&node("b", "second")).await.unwrap();
-    let names = async |store: &Store| {
-        let known = store.known_archives("archive").await.unwrap();
-        known.into_iter().map(|known| known.file_name).collect::<Vec<_>>()
-    };
+    record(&b, &report, "b.mp4").await;
     assert_eq!(names(&rig.store).await, ["a.mp4"]);
-    let at_b = ArchiveReport { file_name: "b.mp4".into(), ..report };
-    assert!(matches!(b.record_archive(at_b, &|_| true, NOW).await.unwrap(), Recorded::Taken(_)));
-    assert_eq!((names(&rig.store).await, names(&b).await), (vec!["a.mp4".into()], vec!["b.mp4".into()]));
+    assert_eq!(names(&b).await, ["b.mp4"]);
     let shown = b.archives_of(account, ALL).await.unwrap();
-    let here: Vec<_> = shown.iter().map(|archive| (archive.node.as_str(), b.has_file_of(archive))).collect();
-    assert_eq!(here, [("b", true), ("a", false)], "every node shows all of them");
+    let here: Vec<_> =
+        shown.iter().map(|archive| (archive.holder.as_str(), b.has_file_of(archive))).collect();
+    assert_eq!(here, [("second", true), ("first", false)], "every node shows all of them");
+
+    // Another name on the same data folder.
+    rig.store.release_node().await.unwrap();
+    let renamed = open_at(&rig.path, 7).await;
+    let new = NewNode { started_at: LATER, ..node("c", "first") };
+    renamed.take_node(&new).await.unwrap();
+    assert_eq!(names(&renamed).await, ["a.mp4"]);
+    assert_eq!(b.node_on("first").await.unwrap().as_deref(), Some("c"));
+    assert_eq!(b.node_on("third").await.unwrap(), None);
+
+    // A service that is alone after them has all of them, and its own go to the first node after it.
+    let alone = open_at(&rig.path, 7).await;
+    alone.close_interrupted_sessions(LATER).await.unwrap();
+    assert_eq!(names(&alone).await, ["a.mp4", "b.mp4"]);
+    assert!(shown.iter().all(|archive| alone.has_file_of(archive)));
+    record(&alone, &report, "d.mp4").await;
+    renamed.take_node(&new).await.unwrap();
+    b.take_node(&node("b", "second")).await.unwrap();
+    assert_eq!(names(&renamed).await, ["a.mp4", "d.mp4"]);
+    assert_eq!(names(&b).await, ["b.mp4"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,26 +337,27 @@ async fn a_command_reaches_the_node_that_has_the_session() {
     let give = async |store: &Store, target: CommandTarget<'_>, command: NodeCommand| {
         store.command_owners(target, command).await.unwrap()
     };
-    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_none(), "no session");
+    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_empty(), "no session");
     let session = nodes.begin(&nodes.a.store).await.unwrap();
-    assert!(give(&nodes.a.store, stream, NodeCommand::Reload).await.is_none(), "it has the session itself");
+    assert!(give(&nodes.a.store, stream, NodeCommand::Reload).await.is_empty(), "it has the session itself");
     let heard = Arc::new(tokio::sync::Notify::new());
     let listening = {
         let (store, heard) = (nodes.a.store.clone(), heard.clone());
         tokio::spawn(async move { store.watch_commands(&heard).await })
     };
-    let given = give(&nodes.b, stream, NodeCommand::Reload).await.unwrap();
+    let given = give(&nodes.b, stream, NodeCommand::Reload).await;
     let stop = NodeCommand::Stop(EndReason::MaxSats);
-    let also = give(&nodes.b, CommandTarget::Session(&session), stop).await.unwrap();
-    let whole = give(&nodes.b, CommandTarget::Account(nodes.account), stop).await.unwrap();
+    let also = give(&nodes.b, CommandTarget::Session(&session), stop).await;
+    let whole = give(&nodes.b, CommandTarget::Account(nodes.account), stop).await;
     assert!(nodes.b.commands().await.unwrap().is_empty());
     let taken = nodes.a.store.commands().await.unwrap();
-    let commands: Vec<_> = taken.iter().map(|given| (given.stream, given.command)).collect();
-    assert_eq!(commands, [NodeCommand::Reload, stop, stop].map(|command| (nodes.stream, command)));
+    let commands: Vec<_> = taken.iter().map(|given| (&given.session, given.stream, given.command)).collect();
+    assert_eq!(commands, [NodeCommand::Reload, stop, stop].map(|command| (&session, nodes.stream, command)));
     for (command, given) in taken.iter().zip([given, also, whole]) {
-        assert!(nodes.b.is_waiting(given).await.unwrap());
+        assert_eq!(given, [command.id]);
+        assert!(nodes.b.is_waiting(command.id).await.unwrap());
         nodes.a.store.command_done(command.id).await.unwrap();
-        assert!(!nodes.b.is_waiting(given).await.unwrap());
+        assert!(!nodes.b.is_waiting(command.id).await.unwrap());
     }
     // It listens at some time from now on; until then every command is given again.
     let notified = async {
@@ -307,5 +370,5 @@ async fn a_command_reaches_the_node_that_has_the_session() {
     nodes.a.store.take_node(&node("a", "first")).await.unwrap();
     assert!(nodes.a.store.commands().await.unwrap().is_empty(), "the session of the commands is lost");
     nodes.intruder.end_lease("a").await;
-    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_none(), "its owner is lost");
+    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_empty(), "its owner is lost");
 }

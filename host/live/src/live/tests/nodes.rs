@@ -38,18 +38,24 @@ async fn take(store: &Store, name: &str) {
     store.take_node(&node).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_is_live_at_one_node_and_changed_from_every_node() {
-    if satcast_store::testing::server().is_none() {
-        return;
-    }
-    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+/// Another node on the database of the rig, which becomes a node as well.
+async fn with_other(rig: &Rig) -> Store {
     let url = satcast_store::testing::url(&rig._folder.path().join("t.db")).await;
     let (durability, vault) = (Durability::Normal, Vault::new(&[7; 32]));
     let other = satcast_store::open(OpenOptions { url, durability, vault, low_balance: 0.into() });
     let other = other.await.unwrap();
     take(&rig.store, "a").await;
     take(&other, "b").await;
+    other
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_live_at_one_node_and_changed_from_every_node() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let other = with_other(&rig).await;
     let settings = rig.live.inner.settings();
     let there = Live::new(other.clone(), drivers(), rig.clock.clone(), settings);
     let mut here_first = rig.publish().await.unwrap();
@@ -92,4 +98,35 @@ async fn a_key_that_is_replaced_elsewhere_before_the_first_media_begins_no_strea
     assert_eq!(publisher.closed().await.reason, codes::reason_text(EndReason::KeyRevoked));
     rig.until_idle().await;
     assert_eq!(rig.last_reason().await, Some(EndReason::KeyRevoked));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_stop_does_not_end_the_next_session() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let other = with_other(&rig).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let first = rig.until_session(SessionState::Live).await;
+    let (target, stop) = (CommandTarget::Stream(rig.stream.id), NodeCommand::Stop(EndReason::Stopped));
+    let given = other.command_owners(target, stop).await.unwrap();
+    assert_eq!(given.len(), 1);
+    // It ends by itself before the command is read.
+    assert!(rig.live.stop(rig.stream.id, EndReason::Shutdown).await);
+    drop(publisher);
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let next = rig.until_session(SessionState::Live).await;
+    assert_ne!(next.session_id, first.session_id);
+    let commands = tokio::spawn(rig.live.clone().keep_commands());
+    let done = async {
+        while other.is_waiting(given[0]).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(WAIT_MAX, done).await.expect("the command to be done");
+    assert_eq!(rig.until_session(SessionState::Live).await.session_id, next.session_id);
+    commands.abort();
 }
