@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::archives::state::ArchiveState;
 use crate::engine::timing::{self, Timing};
 use crate::engine::{self, Pool};
 use crate::error::{Result, db};
@@ -18,15 +19,14 @@ pub struct Figures {
     /// Customers with a balance, and the sum of their balances.
     pub balances: u64,
     pub balance_sum: Msat,
-    /// Recordings that are not deleted, by state.
-    pub archives: Vec<ArchiveFigures>,
+    /// Recordings that are not deleted, for every state.
+    pub archives: [ArchiveFigures; ArchiveState::ALL.len()],
 }
 
 /// Recordings in one state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveFigures {
-    /// As [`ArchiveState::as_str`](crate::ArchiveState::as_str).
-    pub state: String,
+    pub state: ArchiveState,
     pub count: u64,
     pub bytes: u64,
     /// Bytes that the store has confirmed.
@@ -58,7 +58,7 @@ const BALANCES: &str = "SELECT COUNT(*), CAST(COALESCE(SUM(balance_msat), 0) AS 
     WHERE account_id IS NOT NULL";
 const ARCHIVES: &str =
     "SELECT state, COUNT(*), CAST(SUM(size_bytes) AS BIGINT), CAST(SUM(uploaded_bytes) AS BIGINT)
-    FROM archives WHERE deleted_ms IS NULL GROUP BY state ORDER BY state";
+    FROM archives WHERE deleted_ms IS NULL GROUP BY state";
 
 impl Store {
     /// Sums over all accounts, at nearly one moment.
@@ -70,18 +70,23 @@ impl Store {
         let (balances, sum): (i64, i64) = balances.map_err(&failed)?;
         let archives = engine::query_as(ARCHIVES).fetch_all(readers).await;
         let archives: Vec<(String, i64, i64, i64)> = archives.map_err(&failed)?;
-        let archives = archives.into_iter().map(|(state, count, bytes, uploaded)| ArchiveFigures {
-            state,
-            count: count.unsigned_abs(),
-            bytes: bytes.unsigned_abs(),
-            uploaded_bytes: uploaded.unsigned_abs(),
+        // A state that has none has no row.
+        let archives = ArchiveState::ALL.map(|state| {
+            let row = archives.iter().find(|(name, ..)| name == state.as_str());
+            let (count, bytes, uploaded) = row.map_or((0, 0, 0), |row| (row.1, row.2, row.3));
+            ArchiveFigures {
+                state,
+                count: count.unsigned_abs(),
+                bytes: bytes.unsigned_abs(),
+                uploaded_bytes: uploaded.unsigned_abs(),
+            }
         });
         Ok(Figures {
             outbox: outbox.unsigned_abs(),
             outbox_since: since.map(UnixMillis),
             balances: balances.unsigned_abs(),
             balance_sum: Msat(sum),
-            archives: archives.collect(),
+            archives,
         })
     }
 

@@ -13,6 +13,8 @@ use satcast_tests::service::Setup;
 const VERSIONS: [&str; 2] = ["0.1.0", "0.2.0"];
 /// What the shell of the page has: `sudo` and a container engine are not installed.
 const PRELUDE: &str = include_str!("packages.sh");
+/// A `!` would not end the script.
+const STOPPED: &str = "if systemctl is-active --quiet satcast; then exit 1; fi";
 /// Lines that an operator adds: a driver in a process of its own, and a destination on the same machine.
 const OWN: &str = "[driver.rtmp]\nisolation = \"process\"\n[outbound]\nallow = [\"127.0.0.0/8\"]\n";
 
@@ -159,13 +161,17 @@ fn upgrades(page: &mut Page) {
     assert_eq!(page.get("/api/streams", "[.[].label]"), "[\"kept\"]");
 }
 
-/// `remove` leaves configuration and data, `purge` nothing but the user.
+/// `remove` leaves configuration and data, and a new installation starts with them. `purge` leaves the data and the user.
 fn leaves(page: &mut Page) {
     let block = page.blocks.remove(0);
     let (remove, purge) = block.split_once('\n').expect("two commands");
     page.run(remove);
-    page.run("! systemctl is-active --quiet satcast && test -e /var/lib/satcast/secret.key -a -e /etc/satcast/satcast.toml");
+    page.run(&format!("{STOPPED}\ntest -e /var/lib/satcast/secret.key -a -e /etc/satcast/satcast.toml"));
+    page.run(&format!("apt-get install --yes ./satcast_{}_amd64.deb\nready", VERSIONS[1]));
+    assert_eq!(page.get("/api/streams", "[.[].label]"), "[\"kept\"]");
     page.run(purge);
+    page.run(&format!("{STOPPED}\ntest -e /var/lib/satcast/secret.key"));
+    page.paste("rm -r /var/lib/satcast");
     let left = page
         .run("ls -d /etc/satcast /var/lib/satcast /usr/lib/satcast /usr/bin/satcast 2> /dev/null || true");
     assert_eq!(left, "");

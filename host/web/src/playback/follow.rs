@@ -18,7 +18,8 @@ const AHEAD_MAX: u64 = 2;
 /// Segments that the media players of [`is_media_player`] need to start without a pause (RFC 8216, 6.3.3 and 6.3.4): VLC 3 stalls at
 /// each segment if it starts with two.
 const START_SEGMENTS: usize = 3;
-/// Names in the `User-Agent` of media players. A cache in front may take the ranges off their requests.
+/// Names in the `User-Agent` of media players. A cache in front may take the ranges off their requests. The caches of
+/// `packaging/nginx` (`satcast.conf`, `edge.conf`, `nodes.conf`) keep a copy for these players, and `docs/proxies.md` names them.
 const MEDIA_PLAYERS: [&str; 5] = ["Lavf/", "libmpv", "VLC/", "AppleCoreMedia/", "GStreamer"];
 /// Longest wait of a media player for the first whole segment while there are parts: a GOP.
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(11);
@@ -294,6 +295,20 @@ mod tests {
             assert!(asked(query).is_met(Some(&whole)));
             assert_eq!(asked(query).is_exact(&whole), exact, "{query}");
         }
+    }
+
+    #[test]
+    fn the_shipped_caches_know_the_same_media_players() {
+        let pattern = format!("\"~{}\" player;", MEDIA_PLAYERS.join("|"));
+        for text in [
+            include_str!("../../../../packaging/nginx/satcast.conf"),
+            include_str!("../../../../packaging/nginx/edge.conf"),
+            include_str!("../../../../packaging/nginx/nodes.conf"),
+        ] {
+            assert!(text.contains(&pattern) && text.contains("proxy_cache_key $player$"), "{text}");
+        }
+        let document = include_str!("../../../../docs/proxies.md");
+        assert!(MEDIA_PLAYERS.iter().all(|name| document.contains(&format!("`{name}`"))));
     }
 
     #[test]

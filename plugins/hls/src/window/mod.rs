@@ -146,8 +146,8 @@ impl Window {
             && self.publish_memory(&segment, host);
         if !good {
             self.lose_parts();
-            // Before the very first segment nothing can be missing.
-            self.hole |= self.next > self.first;
+            // Before the very first segment nothing can be missing, unless its parts were listed.
+            self.hole |= self.next > self.first || self.parts.newest().is_some();
             host.count(COUNTER_REFUSED, 1);
             // Old assets are removed first to free space.
             self.roll(now, host);

@@ -97,16 +97,16 @@ pub(in crate::api) async fn stored(text: &mut Text, app: &App) {
     const RECORDINGS: &str = "satcast_recordings";
     text.family(RECORDINGS, "gauge", "Recordings by state");
     for state in &figures.archives {
-        text.sample(RECORDINGS, &[("state", &state.state)], state.count);
+        text.sample(RECORDINGS, &[("state", state.state.as_str())], state.count);
     }
     const BYTES: &str = "satcast_recording_bytes";
     text.family(BYTES, "gauge", "Bytes of recordings by state");
     for state in &figures.archives {
-        text.sample(BYTES, &[("state", &state.state)], state.bytes);
+        text.sample(BYTES, &[("state", state.state.as_str())], state.bytes);
     }
     const UPLOADED: &str = "satcast_recording_uploaded_bytes";
     text.family(UPLOADED, "gauge", "Bytes of recordings that their store has confirmed, by state");
     for state in &figures.archives {
-        text.sample(UPLOADED, &[("state", &state.state)], state.uploaded_bytes);
+        text.sample(UPLOADED, &[("state", state.state.as_str())], state.uploaded_bytes);
     }
 }

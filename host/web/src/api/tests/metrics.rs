@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Rig;
+use satcast_store::ArchiveState;
 
 /// The page for operators, whose table names every family.
 const DOCUMENT: &str = include_str!("../../../../../docs/operate.md");
@@ -139,6 +140,11 @@ async fn every_family_follows_the_conventions_and_is_documented() {
     assert_eq!(value("satcast_outbox_deliveries", ""), Some(0.0));
     assert!(value("satcast_ledger_accounts", "") >= Some(2.0));
     assert!(value("satcast_received_bytes_total", "") > Some(0.0));
+    // A state without recordings is there too, so that an alert sees its first one.
+    for state in ArchiveState::ALL {
+        let labels = format!("state=\"{}\"", state.as_str());
+        assert_eq!(value("satcast_recordings", &labels), Some(0.0), "{labels}");
+    }
     let destinations = &families["satcast_destinations"].samples;
     assert_eq!((destinations.len(), destinations.iter().map(|(_, _, count)| count).sum::<f64>()), (5, 1.0));
     let count = families["satcast_database_statement_seconds"].samples.iter();

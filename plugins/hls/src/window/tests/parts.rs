@@ -235,3 +235,21 @@ fn a_refused_segment_takes_its_parts_along() {
     opening.segment();
     assert_eq!(opening.listed(), [0, 1, 2]);
 }
+
+#[test]
+fn a_refused_first_segment_whose_parts_were_listed_leaves_a_discontinuity() {
+    let mut opening = Opening::parted(0);
+    (0..3).for_each(|index| opening.part(index));
+    assert!(opening.host.text(MEDIA).contains("-2.m4s"));
+    opening.host.refuses.set(Some(".m4s"));
+    opening.segment();
+    opening.host.refuses.set(None);
+    opening.part(0);
+    let text = opening.host.text(MEDIA);
+    let start = text.rsplit_once("#EXT-X-DISCONTINUITY\n").unwrap().1;
+    assert!(start.contains(&format!("URI=\"l{FIRST}-3.m4s\"")) && !text.contains("-2.m4s"), "{text}");
+    assert_eq!(opening.next(), Some((FIRST, 1)));
+    opening.segment();
+    assert!(opening.host.text(MEDIA).contains("#EXT-X-DISCONTINUITY\n"));
+    assert_eq!((opening.listed(), opening.window.discontinuities()), (vec![0], 1));
+}
