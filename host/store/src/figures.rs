@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::archives::state::ArchiveState;
+use crate::engine;
 use crate::engine::timing::{self, Timing};
-use crate::engine::{self, Pool};
 use crate::error::{Result, db};
 use crate::store::Store;
 use satcast_core::ids::{Msat, UnixMillis};
@@ -93,10 +93,7 @@ impl Store {
     /// Connections to the database now.
     pub fn connections(&self) -> [Connections; 2] {
         [("writer", &self.0.writer), ("readers", &self.0.readers)].map(|(kind, pool)| {
-            let (open, idle) = match pool {
-                Pool::Sqlite(pool) => (pool.size(), pool.num_idle()),
-                Pool::Postgres(pool) => (pool.size(), pool.num_idle()),
-            };
+            let (open, idle) = pool.counts();
             Connections { kind, open: open.into(), idle: idle as u64 }
         })
     }

@@ -21,6 +21,7 @@ use futures_util::stream::BoxStream;
 use sqlx::postgres::{PgArguments, PgPool, PgRow, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{Decode, FromRow, Row as _, Transaction, Type};
+use tokio::sync::Notify;
 
 use crate::error::{Result, db};
 use timing::STATEMENTS;
@@ -52,6 +53,22 @@ impl Pool {
                 Tx::Postgres(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?)
             }
         })
+    }
+
+    /// Connections that are open, and how many of them are idle.
+    pub(crate) fn counts(&self) -> (u32, usize) {
+        match self {
+            Self::Sqlite(pool) => (pool.size(), pool.num_idle()),
+            Self::Postgres(pool) => (pool.size(), pool.num_idle()),
+        }
+    }
+
+    /// Notifies `heard` of each notification of the channel, which only a server has. Never returns.
+    pub(crate) async fn listen(&self, channel: &str, heard: &Notify) {
+        match self {
+            Self::Sqlite(_) => std::future::pending().await,
+            Self::Postgres(pool) => postgres::listen(pool, channel, heard).await,
+        }
     }
 
     pub(crate) async fn close(&self) {
