@@ -1,6 +1,7 @@
 //! Several nodes on one PostgreSQL: leases, sessions and their owners. Each store is a node.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::*;
@@ -24,6 +25,8 @@ struct Nodes {
     account: AccountId,
     stream: StreamId,
     destinations: Vec<DestinationId>,
+    /// Start of the next session: no two begin at the same time.
+    next_start: AtomicI64,
 }
 
 impl Nodes {
@@ -36,13 +39,15 @@ impl Nodes {
         a.store.take_node(&node("a", "first")).await.unwrap();
         b.take_node(&node("b", "second")).await.unwrap();
         let intruder = Intruder::open(&a.path).await;
-        Some(Self { a, b, intruder, account, stream, destinations })
+        let next_start = AtomicI64::new(NOW.0);
+        Some(Self { a, b, intruder, account, stream, destinations, next_start })
     }
 
     async fn begin(&self, store: &Store) -> Result<SessionId> {
         let id = new_session_id();
         let terms = Terms { price: PRICE, free: 0 };
-        let new = NewSession { id: id.clone(), stream_id: self.stream, started_at: NOW, terms };
+        let started_at = UnixMillis(self.next_start.fetch_add(1, Ordering::Relaxed));
+        let new = NewSession { id: id.clone(), stream_id: self.stream, started_at, terms };
         store.begin_session(new).await.map(|()| id)
     }
 
