@@ -34,10 +34,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Whether this user may start one.
+    /// Whether this user may start one, here: root of a container may lack the right to mount.
     #[must_use]
     pub fn is_possible() -> bool {
-        geteuid().is_root()
+        let script = "mount --make-rprivate / && mount -t tmpfs tmpfs /mnt && cd /mnt && mkdir groups upper work root
+            mount -t cgroup2 cgroup2 groups && mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root";
+        let mut command = guarded(Path::new("unshare"));
+        command.args(["--mount", "--pid", "--ipc", "--uts", "--net", "--fork", "sh", "-c", script]);
+        geteuid().is_root() && command.current_dir("/").output().is_ok_and(|output| output.status.success())
     }
 
     /// Starts a machine that has the folder `shared`.

@@ -5,7 +5,7 @@
 
 use tokio::sync::Notify;
 
-use crate::engine::{self, Sql, timed};
+use crate::engine::{self, Pool, Sql, postgres, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::Store;
 use satcast_core::ids::{AccountId, EndReason, SessionId, StreamId};
@@ -122,6 +122,9 @@ impl Store {
 
     /// Notifies `given` when a node was given a command. Never returns.
     pub async fn watch_commands(&self, given: &Notify) {
-        self.0.readers.listen(CHANNEL, given).await;
+        match &self.0.readers {
+            Pool::Postgres(pool) => postgres::listen(pool, CHANNEL, given).await,
+            Pool::Sqlite(_) => std::future::pending().await,
+        }
     }
 }

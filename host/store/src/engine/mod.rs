@@ -21,7 +21,6 @@ use futures_util::stream::BoxStream;
 use sqlx::postgres::{PgArguments, PgPool, PgRow, Postgres};
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{Decode, FromRow, Row as _, Transaction, Type};
-use tokio::sync::Notify;
 
 use crate::error::{Result, db};
 use timing::STATEMENTS;
@@ -60,14 +59,6 @@ impl Pool {
         match self {
             Self::Sqlite(pool) => (pool.size(), pool.num_idle()),
             Self::Postgres(pool) => (pool.size(), pool.num_idle()),
-        }
-    }
-
-    /// Notifies `heard` of each notification of the channel, which only a server has. Never returns.
-    pub(crate) async fn listen(&self, channel: &str, heard: &Notify) {
-        match self {
-            Self::Sqlite(_) => std::future::pending().await,
-            Self::Postgres(pool) => postgres::listen(pool, channel, heard).await,
         }
     }
 
