@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Longest wait for the manager to take a state.
 const WRITE_WAIT: Duration = Duration::from_secs(1);
 
-/// A connection to the service manager; cheap to keep when there is none.
+/// The connection to the service manager, or nothing if no manager started this process.
 #[derive(Debug, Default)]
 pub struct Manager {
     socket: Option<UnixDatagram>,

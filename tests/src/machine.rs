@@ -1,7 +1,7 @@
 //! A machine of its own for packages: this system with systemd as its first process, in namespaces of their own. It has its own processes,
 //! its own network with nothing but loopback, and keeps every change in memory, so what is installed there is gone with it.
 //!
-//! It needs root, because only root may mount.
+//! It needs root and the right to mount.
 
 use std::path::Path;
 use std::process::Output;

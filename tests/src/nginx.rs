@@ -22,7 +22,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// `FOLDER`, and has `origin` (host and port) behind it.
 ///
 /// # Panics
-/// When there is none of this name.
+/// When no configuration has this name.
 #[must_use]
 pub fn shipped(name: &str, origin: &str) -> String {
     let path = root().join("packaging/nginx").join(name);

@@ -1,7 +1,7 @@
 //! Commands to the node that owns a live session, given at another node.
 //!
 //! A row is the truth, and is deleted when its command is done. A notification only wakes the owner before its next poll.
-//! A command that its owner never takes has no effect any more: that session was lost with its owner.
+//! A command that its owner never takes is deleted when the session is settled.
 
 use tokio::sync::Notify;
 

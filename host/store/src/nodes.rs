@@ -90,8 +90,6 @@ const TAKE: Sql = timed!(
     WHERE (nodes.holder = excluded.holder AND nodes.started_ms <= excluded.started_ms) OR nodes.lease_until_ms <= ",
     " RETURNING epoch"
 );
-/// Its sessions of earlier epochs are lost.
-const FORGET_COMMANDS: &str = "DELETE FROM node_commands WHERE node = $1";
 const RENEW: Sql = timed!(
     "UPDATE nodes SET lease_until_ms = $3 + ",
     " WHERE name = $1 AND epoch = $2 AND lease_until_ms > ",
@@ -130,7 +128,6 @@ impl Store {
             .bind(node.started_at.0);
         let epoch: Option<i64> = take.fetch_optional(&mut tx).await.map_err(&failed)?;
         let epoch = epoch.ok_or_else(|| StoreError::NodeTaken(node.name.clone()))?;
-        engine::query(FORGET_COMMANDS).bind(&node.name).execute(&mut tx).await.map_err(&failed)?;
         tx.commit().await?;
         *self.0.node.write() = Node { name: node.name.clone(), holder: node.holder.clone(), epoch };
         Ok(())

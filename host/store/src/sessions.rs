@@ -68,6 +68,8 @@ const INTERRUPT: Sql = timed!(
     WHERE n.name = sessions.node AND n.epoch = sessions.epoch AND n.lease_until_ms > ",
     ") RETURNING ended_ms"
 );
+/// Nobody carries them out any more: their owner may never come back.
+const FORGET_COMMANDS: &str = "DELETE FROM node_commands WHERE session_id = $1";
 const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, end_reason FROM sessions
     WHERE stream_id = $1 ORDER BY started_ms DESC, id DESC LIMIT 1";
 
@@ -231,6 +233,8 @@ async fn interrupt(tx: &mut Tx, session: &SessionId, now: UnixMillis) -> Result<
     let Some(ended_ms) = ended_ms else { return Ok(false) };
     let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_ms);
     rest.execute(&mut *tx).await.map_err(&failed)?;
+    let forget = engine::query(FORGET_COMMANDS).bind(session.as_str()).execute(&mut *tx).await;
+    forget.map_err(&failed)?;
     session_ended(tx, session, now).await?;
     Ok(true)
 }

@@ -78,10 +78,10 @@ impl Nodes {
         Publish::of(&self.source).endless().to(&node.ingest_url(&stream.key))
     }
 
-    /// How often webhooks were told of the end of a session, and why.
+    /// The reason of each end of a session that webhooks heard of.
     fn ends(&self) -> Vec<Value> {
-        let told = self.receiver.received();
-        let ends = told.iter().map(|one| one.json()).filter(|body| body["type"] == "stream.ended");
+        let received = self.receiver.received();
+        let ends = received.iter().map(|one| one.json()).filter(|body| body["type"] == "stream.ended");
         ends.map(|body| body["data"]["endReason"].clone()).collect()
     }
 
@@ -90,7 +90,7 @@ impl Nodes {
         until_api("the end of the session", seconds(60), || {
             let detail = self.api_b.stream(stream);
             let known = detail["lastEndReason"] == reason && self.ends().iter().any(|end| end == reason);
-            if known { Ok(()) } else { Err(format!("{detail}, told {:?}", self.ends())) }
+            if known { Ok(()) } else { Err(format!("{detail}, received {:?}", self.ends())) }
         });
     }
 

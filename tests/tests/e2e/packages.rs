@@ -49,7 +49,9 @@ impl Page {
 
 pub(crate) fn installs_packages(document: &str) {
     if !Machine::is_possible() {
-        eprintln!("left out: only root may start the machine that {document} is tried on");
+        eprintln!(
+            "left out: this user may not start the machine that {document} is tried on, which needs root and mounts"
+        );
         return;
     }
     let folder = tempfile::tempdir().expect("a folder for packages");

@@ -177,8 +177,8 @@ impl Run {
         }
         self.publish_event("stream.started", started_at, json!({}));
         tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
-        // The stream may have been deleted or changed, or its account disabled, after its key was checked. Until now none of these could
-        // find this session at another node.
+        // The stream may have been deleted or changed, or its account disabled, after its key was checked. Changes at other nodes find a
+        // session only from here on.
         match self.live.store.stream(self.session.stream.id).await {
             Ok(None) => return Some(End { reason: EndReason::KeyRevoked, done: None }),
             Ok(Some(stream)) if stream.account_disabled => {

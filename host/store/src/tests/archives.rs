@@ -1,7 +1,8 @@
 //! Reports about recordings: which drivers may make them.
 
+use super::recoveries::running_report;
 use super::*;
-use crate::{ArchiveReport, ArchiveState, Recorded};
+use crate::{ArchiveReport, Recorded};
 
 #[tokio::test]
 async fn a_report_counts_only_for_the_drivers_types_and_names() {
@@ -11,23 +12,7 @@ async fn a_report_counts_only_for_the_drivers_types_and_names() {
     let session = new_session_id();
     let new = NewSession { id: session.clone(), stream_id, started_at: NOW, terms: Terms::default() };
     rig.store.begin_session(new).await.unwrap();
-    let report = ArchiveReport {
-        driver: "archive".into(),
-        destination_id: destinations[0],
-        session_id: session,
-        file_name: "a.mp4".into(),
-        state: ArchiveState::Recording,
-        size_bytes: 5,
-        uploaded_bytes: 0,
-        duration_ms: 1,
-        error: None,
-        error_class: None,
-        url: None,
-        started_at: NOW,
-        changed_at: NOW,
-        attempt: 0,
-        attempt_opened: false,
-    };
+    let report = running_report(destinations[0], session);
     let kind = rig.store.destinations_of(stream_id).await.unwrap()[0].kind.clone();
     let tell = |report: &ArchiveReport, served: &str| {
         let (report, served, store) = (report.clone(), served.to_owned(), &rig.store);

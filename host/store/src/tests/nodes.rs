@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use super::recoveries::running_report;
 use super::*;
 use crate::ledger::check::check;
 use crate::testing::{Intruder, inspector};
 use crate::{
-    ArchiveReport, ArchiveState, Charged, CommandTarget, EventType, MinuteCharge, NewNode, NewWebhook,
-    NodeCommand, NodeState, Recorded, Slot, Standing,
+    ArchiveReport, Charged, CommandTarget, EventType, MinuteCharge, NewNode, NewWebhook, NodeCommand,
+    NodeState, Recorded, Slot, Standing,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -262,24 +263,7 @@ async fn recording(rig: &Rig) -> (AccountId, ArchiveReport) {
     let session = new_session_id();
     let new = NewSession { id: session.clone(), stream_id, started_at: NOW, terms: Terms::default() };
     rig.store.begin_session(new).await.unwrap();
-    let report = ArchiveReport {
-        driver: "archive".into(),
-        destination_id: destinations[0],
-        session_id: session,
-        file_name: "a.mp4".into(),
-        state: ArchiveState::Recording,
-        size_bytes: 5,
-        uploaded_bytes: 0,
-        duration_ms: 1,
-        error: None,
-        error_class: None,
-        url: None,
-        started_at: NOW,
-        changed_at: NOW,
-        attempt: 0,
-        attempt_opened: false,
-    };
-    (account, report)
+    (account, running_report(destinations[0], session))
 }
 
 async fn record(store: &Store, report: &ArchiveReport, file_name: &str) {
@@ -372,8 +356,9 @@ async fn a_command_reaches_the_node_that_has_the_session() {
     };
     tokio::time::timeout(Duration::from_secs(30), notified).await.expect("a notification");
     listening.abort();
-    nodes.a.store.take_node(&node("a", "first")).await.unwrap();
-    assert!(nodes.a.store.commands().await.unwrap().is_empty(), "the session of the commands is lost");
+    let left = give(&nodes.b, stream, NodeCommand::Reload).await;
     nodes.intruder.end_lease("a").await;
     assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_empty(), "its owner is lost");
+    assert_eq!(nodes.b.close_interrupted_sessions(LATER).await.unwrap(), [session]);
+    assert!(!nodes.b.is_waiting(left[0]).await.unwrap(), "nobody can carry it out");
 }

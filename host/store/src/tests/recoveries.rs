@@ -34,6 +34,18 @@ pub(super) fn failed_report(destination_id: DestinationId, session_id: SessionId
     }
 }
 
+/// A recording that is being made.
+pub(super) fn running_report(destination_id: DestinationId, session_id: SessionId) -> ArchiveReport {
+    let failed = failed_report(destination_id, session_id);
+    ArchiveReport {
+        state: ArchiveState::Recording,
+        uploaded_bytes: 0,
+        error: None,
+        error_class: None,
+        ..failed
+    }
+}
+
 impl Failed {
     /// A failed recording, of an account with this balance.
     async fn new(credit: i64) -> Self {

@@ -128,7 +128,8 @@ pub(super) async fn follow(
     asset: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
     let Some(asset) = asset else { return coming(opening, name).await };
-    if is_media_player(headers) {
+    // First what is known, because it holds for all requests but those of the first seconds.
+    if !opening.has_begun() && is_media_player(headers) {
         let (needed, limit) = match (asset.is_playlist(), &asset.followed.segment) {
             (true, _) => (1, FIRST_WAIT),
             (false, Some(_)) => (START_SEGMENTS, START_WAIT),

@@ -77,7 +77,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Reads the header at the front; `None` if it is none or cut off.
+    /// Reads the header at the front; `None` if these bytes are not a header or are cut off.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         let head = take_u16(&mut rest)?;
