@@ -43,7 +43,7 @@ pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
                 // The machine lost data that the store has: the object must match the local copy.
                 data.entry.abandon_upload();
             }
-            // The machine may have lost other media than the end, too. What the store does not have is taken as it is.
+            // A crash can change media before the end too. Only parts that the store has keep their checksums.
             let sent = data.entry.parts();
             data.entry.crcs.truncate(sent);
             data.entry.bytes = whole.bytes;

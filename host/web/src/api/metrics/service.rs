@@ -1,4 +1,4 @@
-//! Requests, money, the database and what waits in it.
+//! Metrics of requests, money, the database and its outbox.
 
 use std::time::Duration;
 
