@@ -93,33 +93,39 @@ impl Stage {
     async fn run_to(&mut self, secs: u64, receivers: usize) {
         let end = self.began + Duration::from_secs(secs);
         while self.rig.clock.monotonic() < end {
-            self.frames += 1;
-            // In any state: on a busy machine a sample that is late may show a destination as stalled until the next one.
-            let sent = |stage: &Self| {
-                let all = (0..stage.rig.destinations.len()).filter_map(|index| stage.destination(index));
-                all.map(|seen| seen.bytes_sent).sum::<u64>()
-            };
-            let before = sent(self);
-            self.publisher.push(&mut vec![video(self.frames * 33, true)]);
-            let all = receivers as u64 * 1_000;
-            until("the frame", || (sent(self) >= before + all).then_some(())).await;
+            assert!(self.frame(receivers).await.is_none(), "the encoder has to leave too early");
             let left = end.saturating_sub(self.rig.clock.monotonic());
             self.rig.clock.advance(left.min(Duration::from_secs(STEP_SECS)));
             self.wait_settled().await;
         }
     }
 
-    /// Sends frames and advances the clock until the encoder has to leave. A sample that is late shows a destination as
-    /// stalled, and its minute is due after the next frame only.
-    async fn closed(&mut self) -> Closed {
+    /// Sends a frame to `receivers` destinations, unless the encoder has to leave.
+    async fn frame(&mut self, receivers: usize) -> Option<Closed> {
+        self.frames += 1;
+        // In any state: on a busy machine a sample that is late may show a destination as stalled until the next one.
+        let sent = |stage: &Self| {
+            let all = (0..stage.rig.destinations.len()).filter_map(|index| stage.destination(index));
+            all.map(|seen| seen.bytes_sent).sum::<u64>()
+        };
+        let before = sent(self);
+        self.publisher.push(&mut vec![video(self.frames * 33, true)]);
+        let all = receivers as u64 * 1_000;
+        tokio::select! {
+            closed = self.publisher.closed() => Some(closed),
+            () = until("the frame", || (sent(self) >= before + all).then_some(())) => None,
+        }
+    }
+
+    /// Sends frames and advances the clock until the encoder has to leave. Each frame is waited for: a destination that is
+    /// taken for stalled when a minute begins may be held at the limit, and the session goes on without it.
+    async fn closed(&mut self, receivers: usize) -> Closed {
         for _ in 0..TRIES_MAX {
-            self.frames += 1;
-            self.publisher.push(&mut vec![video(self.frames * 33, true)]);
-            self.rig.clock.advance(Duration::from_secs(1));
-            if let Ok(closed) = tokio::time::timeout(Duration::from_millis(50), self.publisher.closed()).await
-            {
+            if let Some(closed) = self.frame(receivers).await {
                 return closed;
             }
+            self.rig.clock.advance(Duration::from_secs(1));
+            self.wait_settled().await;
         }
         panic!("timed out waiting for the end of the publisher");
     }
@@ -147,7 +153,7 @@ async fn a_session_is_charged_stops_at_max_sats_and_its_encoder_is_refused() {
     stage.run_to(119, 3).await;
     assert_eq!(stage.sats().await, 8);
     assert!(stage.live.session(stage.rig.stream).is_some());
-    assert!(stage.closed().await.reason.contains("maxSats"));
+    assert!(stage.closed(3).await.reason.contains("maxSats"));
     assert_eq!(stage.until_ended().await, Some(EndReason::MaxSats));
     let mut costs = stage.rig.history(&stage.session.session_id).await;
     costs.sort_unstable();
@@ -162,7 +168,7 @@ async fn a_session_ends_at_insufficient_funds_and_its_encoder_is_refused_until_m
     stage.until_live(2).await;
     stage.run_to(119, 2).await;
     assert_eq!(stage.sats().await, 4);
-    assert!(stage.closed().await.reason.contains("balance"));
+    assert!(stage.closed(2).await.reason.contains("balance"));
     assert_eq!(stage.until_ended().await, Some(EndReason::InsufficientFunds));
     assert_eq!((stage.sats().await, stage.rig.balance().await), (4, 1_000));
     stage.rig.clock.advance(Duration::from_secs(300));

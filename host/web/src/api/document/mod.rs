@@ -74,31 +74,31 @@ pub fn document_text(document: &Value) -> String {
     format!("{document:#}\n")
 }
 
-/// Cache of the current document, which is generated again when the loaded drivers change.
+/// Cache of the current document, which is generated when it is first asked for, and again when the loaded drivers change.
 pub(super) struct Documents {
     drivers: Drivers,
     /// The version of the drivers, and the document as JSON.
-    now: Mutex<(u64, Arc<str>)>,
+    now: Mutex<Option<(u64, Arc<str>)>>,
 }
 
 impl Documents {
     pub(super) fn new(drivers: &Drivers) -> Self {
-        Self { drivers: drivers.clone(), now: Mutex::new(Self::of(drivers)) }
+        Self { drivers: drivers.clone(), now: Mutex::default() }
     }
 
     /// The document for the current drivers.
     pub(super) fn get(&self) -> Arc<str> {
         let mut now = self.now.lock();
-        if now.0 != self.drivers.version() {
-            *now = Self::of(&self.drivers);
-        }
-        now.1.clone()
-    }
-
-    fn of(drivers: &Drivers) -> (u64, Arc<str>) {
         // Read before the types, so that a change in between causes another generation.
-        let version = drivers.version();
-        (version, document_text(&document(&drivers.schemas())).into())
+        let version = self.drivers.version();
+        match &*now {
+            Some((known, text)) if *known == version => text.clone(),
+            _ => {
+                let text: Arc<str> = document_text(&document(&self.drivers.schemas())).into();
+                *now = Some((version, text.clone()));
+                text
+            }
+        }
     }
 }
 
