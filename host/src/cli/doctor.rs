@@ -1,5 +1,6 @@
 //! `satcast doctor`: numbered checks of the real world. It changes nothing and leaves nothing behind.
 
+use std::cmp::Ordering;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
@@ -137,7 +138,7 @@ async fn is_empty(address: &Address) -> Result<bool, CliError> {
 
 async fn database_finding(config: &Config, database: &Inspector) -> Result<Finding, CliError> {
     let (current, newest) = database.schema_version().await?;
-    if current > newest {
+    if !Inspector::accepts(current) {
         let text = format!("schema {current} is newer than {newest}; use the release that wrote it");
         return Ok(Bad(text));
     }
@@ -151,7 +152,11 @@ async fn database_finding(config: &Config, database: &Inspector) -> Result<Findi
         None => {}
     }
     let text = format!("schema {current} of {newest}");
-    Ok(if current < newest { Note(format!("{text}, migrated at the next start")) } else { Good(text) })
+    Ok(match current.cmp(&newest) {
+        Ordering::Less => Note(format!("{text}, migrated at the next start")),
+        Ordering::Equal => Good(text),
+        Ordering::Greater => Note(format!("{text}, migrated by a newer release; this one can use it")),
+    })
 }
 
 async fn ledger(config: &Config) -> Finding {

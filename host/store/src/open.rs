@@ -87,6 +87,12 @@ impl Inspector {
         Ok((current.map_err(db("read the schema"))?, migrations::NEWEST))
     }
 
+    /// Whether this release can use a database whose schema has that version: an older one is migrated, and one of a
+    /// newer release with the same major version has only more.
+    pub fn accepts(version: i64) -> bool {
+        migrations::is_usable(version)
+    }
+
     /// Whether the database can be used with one key only.
     ///
     /// # Errors

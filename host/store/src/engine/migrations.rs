@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sqlx::SqlSafeStr as _;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
 /// Number and name of a migration, and its SQL for each engine.
 pub(crate) struct Step {
@@ -51,11 +51,36 @@ const STEPS: &[Step] = steps! {
 /// The newest version of the schema that this release knows.
 pub(crate) const NEWEST: i64 = STEPS[STEPS.len() - 1].number;
 
-/// Migrates a database of one engine.
+/// Steps with the same thousands only add to the schema, so a release runs on the later ones too. A step that takes
+/// something away, and with it the next major version, begins the next thousand.
+const THOUSAND: i64 = 1000;
+
+/// The newest step that a database has. Every database has one after it was migrated.
+pub(crate) const APPLIED: &str = "SELECT MAX(version) FROM _sqlx_migrations";
+
+/// Whether this release can use a database with a step of that number.
+pub(crate) fn is_usable(version: i64) -> bool {
+    version / THOUSAND <= NEWEST / THOUSAND
+}
+
+/// Refuses a database that this release cannot use, by its newest step.
+pub(crate) fn check(version: i64) -> Result<(), MigrateError> {
+    if is_usable(version) { Ok(()) } else { Err(MigrateError::VersionMissing(version)) }
+}
+
+/// Migrates a database of one engine. Later steps of a newer release are left to [`check`].
 pub(crate) fn migrator(text: fn(&Step) -> &'static str) -> Migrator {
+    migrator_to(NEWEST, text)
+}
+
+/// Migrates a database as a release did whose newest step has this number.
+pub(crate) fn migrator_to(newest: i64, text: fn(&Step) -> &'static str) -> Migrator {
     let migration = |step: &Step| {
         let (name, text) = (Cow::Borrowed(step.name), text(step).into_sql_str());
         Migration::new(step.number, name, MigrationType::Simple, text, false)
     };
-    Migrator::with_migrations(STEPS.iter().map(migration).collect())
+    let steps = STEPS.iter().filter(|step| step.number <= newest);
+    let mut migrator = Migrator::with_migrations(steps.map(migration).collect());
+    migrator.set_ignore_missing(true);
+    migrator
 }

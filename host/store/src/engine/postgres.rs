@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnection, PgListener, PgPool, PgPoolOptions, Postgres};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, Transaction};
 use tokio::sync::Notify;
 
-use super::migrations::migrator;
+use super::migrations::{self, migrator};
 use super::{ACQUIRE_TIMEOUT, Pool};
 use crate::address::Server;
 use crate::error::{Result, StoreError, db};
@@ -60,6 +60,11 @@ pub(crate) async fn migrate(server: &Server) -> Result<()> {
     }
     // Other processes wait here until the schema is complete.
     migrator(|step| step.postgres).run(&mut connection).await?;
+    let applied: i64 = sqlx::query_scalar(migrations::APPLIED)
+        .fetch_one(&mut connection)
+        .await
+        .map_err(db("read the schema"))?;
+    migrations::check(applied)?;
     // The connection has done its work; errors of its close do not matter.
     let _ = connection.close().await;
     Ok(())

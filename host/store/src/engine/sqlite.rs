@@ -13,7 +13,7 @@ use sqlx::sqlite::{
     Sqlite, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 
-use super::migrations::migrator;
+use super::migrations::{self, migrator};
 use super::{ACQUIRE_TIMEOUT, Pool};
 use crate::error::{Result, StoreError, db};
 use satcast_core::config::Durability;
@@ -54,6 +54,9 @@ pub(crate) async fn open(path: &Path, durability: Durability) -> Result<(Pool, P
         .await
         .map_err(db("open the file"))?;
     migrator(|step| step.sqlite).run(&writer).await?;
+    let applied: i64 =
+        sqlx::query_scalar(migrations::APPLIED).fetch_one(&writer).await.map_err(db("read the schema"))?;
+    migrations::check(applied)?;
     drop(lock);
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS_MAX)

@@ -10,28 +10,28 @@ use super::*;
 
 /// One table in a form that is independent of the engine.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Table {
+pub(super) struct Table {
     /// Name, type, whether it may be null, whether it has a default.
-    columns: BTreeSet<(String, &'static str, bool, bool)>,
-    primary_key: Vec<String>,
+    pub(super) columns: BTreeSet<(String, &'static str, bool, bool)>,
+    pub(super) primary_key: Vec<String>,
     /// Columns that are unique together, without a name of their own.
-    unique: BTreeSet<Vec<String>>,
+    pub(super) unique: BTreeSet<Vec<String>>,
     /// Name, columns, whether it is unique, whether it is partial.
-    indexes: BTreeSet<(String, Vec<String>, bool, bool)>,
+    pub(super) indexes: BTreeSet<(String, Vec<String>, bool, bool)>,
     /// Column, other table.
-    references: BTreeSet<(String, String)>,
+    pub(super) references: BTreeSet<(String, String)>,
     /// Number of checks.
-    checks: usize,
-    triggers: BTreeSet<String>,
+    pub(super) checks: usize,
+    pub(super) triggers: BTreeSet<String>,
 }
 
-type Schema = BTreeMap<String, Table>;
+pub(super) type Schema = BTreeMap<String, Table>;
 
 async fn text(pool: &SqlitePool, sql: &str, table: &str) -> Vec<sqlx::sqlite::SqliteRow> {
     sqlx::query(AssertSqlSafe(sql.to_owned())).bind(table.to_owned()).fetch_all(pool).await.unwrap()
 }
 
-async fn of_sqlite(pool: &SqlitePool) -> Schema {
+pub(super) async fn of_sqlite(pool: &SqlitePool) -> Schema {
     let mut schema = Schema::new();
     let tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
         AND name <> '_sqlx_migrations'";
@@ -96,7 +96,7 @@ const PG_INDEXES: &str = "SELECT i.indrelid::regclass::text AS tab, i.indexrelid
 const PG_TRIGGERS: &str =
     "SELECT tgrelid::regclass::text AS tab, tgname::text AS name FROM pg_trigger WHERE NOT tgisinternal";
 
-async fn of_postgres(pool: &PgPool) -> Schema {
+pub(super) async fn of_postgres(pool: &PgPool) -> Schema {
     let mut schema = Schema::new();
     for row in rows(pool, PG_COLUMNS).await {
         let kind = match row.get::<String, _>("kind").as_str() {
