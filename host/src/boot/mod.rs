@@ -347,7 +347,7 @@ fn playback(
     limits: &api::Limits,
 ) -> Arc<Playback> {
     let keys = limits.invalid_keys.clone();
-    Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), secret, keys)
+    Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), secret, keys, None)
 }
 
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {

@@ -232,6 +232,7 @@ impl Rig {
                 config.clone(),
                 &secret,
                 limits.invalid_keys.clone(),
+                None,
             ),
 
             live,
