@@ -40,8 +40,9 @@ use satcast_net::http::{HttpError, Server, ServerLimits};
 use satcast_net::outbound::{AllowError, Guard};
 use satcast_store::{Address, Store, StoreError};
 use satcast_web::api::{self, App};
+use satcast_web::nodes::{self, Nodes};
 use satcast_web::pages::Pages;
-use satcast_web::playback::{Playback, PlaybackSecret};
+use satcast_web::playback::{Owners, Playback, PlaybackSecret};
 use satcast_web::site::Site;
 use satcast_webhooks::{Sender, Targets, TlsError, Webhooks};
 use system::{driver_log_level, open_files, raise_open_files};
@@ -199,7 +200,7 @@ impl Host {
         };
         facts.first_link = first_link(&store, &config, &banner::base(&facts), clock.now()).await?;
         let limits = api::Limits::beside(server.per_network(), listener.per_network());
-        let playback = playback(&store, &live, &clock, &config, &playback_secret, &limits);
+        let playback = playback(&store, &live, &clock, &config, &playback_secret, &limits)?;
         charge_counted_bytes(&billing, &playback);
         let app = Arc::new(App {
             store: store.clone(),
@@ -345,9 +346,12 @@ fn playback(
     config: &Arc<Config>,
     secret: &PlaybackSecret,
     limits: &api::Limits,
-) -> Arc<Playback> {
-    let keys = limits.invalid_keys.clone();
-    Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), secret, keys, None)
+) -> Result<Arc<Playback>, BootError> {
+    let guard = Guard::new(&nodes::ANY_ADDRESS.map(str::to_owned))?;
+    let nodes = Nodes::of(&config.cluster, store.clone(), clock.clone(), guard)?;
+    let owners = nodes.map(|nodes| -> Arc<dyn Owners> { Arc::new(nodes) });
+    let (live, clock, keys) = (live.clone(), clock.clone(), limits.invalid_keys.clone());
+    Ok(Playback::new(store.clone(), live, clock, config.clone(), secret, keys, owners))
 }
 
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {

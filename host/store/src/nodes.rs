@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::{self, Pool, Sql, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Node, Store};
-use satcast_core::ids::UnixMillis;
+use satcast_core::ids::{StreamId, UnixMillis};
 
 /// A node that takes its lease.
 #[derive(Clone, Debug)]
@@ -106,6 +106,13 @@ const LIST: Sql = timed!(
     WHERE e.node = n.name AND e.epoch = n.epoch AND e.ended_ms IS NULL) FROM nodes n ORDER BY n.name"
 );
 
+/// The other living node that has the session of a stream.
+const OWNER: Sql = timed!(
+    "SELECT n.name, n.advertise FROM sessions e JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
+    WHERE e.stream_id = $1 AND e.ended_ms IS NULL AND e.node <> $2 AND n.lease_until_ms > ",
+    ""
+);
+
 /// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions.
 type NodeRow = (String, String, i64, i64, i64, String, i64, i64);
 
@@ -154,6 +161,16 @@ impl Store {
         let release = engine::query(RELEASE).bind(&node.name).bind(node.epoch).execute(&mut tx).await;
         release.map_err(db("give the lease of the node back"))?;
         tx.commit().await
+    }
+
+    /// Name and address of the other living node that has the live session of a stream. `None` for a service that is alone.
+    pub async fn owner_of(&self, stream: StreamId) -> Result<Option<(String, String)>> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(None);
+        }
+        let owner = engine::query_as(OWNER).bind(stream.0).bind(&node.name).fetch_optional(&self.0.readers);
+        owner.await.map_err(db("read the owner of a session"))
     }
 
     /// The name of the newest node on a data folder.

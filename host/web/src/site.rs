@@ -10,7 +10,7 @@ use poem::{Endpoint, Request, Response, Route};
 use crate::api::{self, App};
 use crate::base::{ApiError, Middleware};
 use crate::pages::{DASHBOARD_PATHS, Pages};
-use crate::playback::{PREFIX, Playback};
+use crate::playback::{NODE_PREFIX, PREFIX, Playback};
 use crate::watch::{self, Watch};
 
 /// The endpoint of the HTTP port.
@@ -48,7 +48,13 @@ impl Endpoint for Site {
     type Output = Response;
 
     async fn call(&self, request: Request) -> poem::Result<Response> {
-        if request.uri().path().starts_with(PREFIX) {
+        let path = request.uri().path();
+        if path.starts_with(NODE_PREFIX)
+            && let Some(response) = self.playback.give(&request).await
+        {
+            self.middleware.requests().count(NODE_PREFIX, response.status());
+            Ok(response)
+        } else if path.starts_with(PREFIX) {
             let response = self.playback.answer(request).await;
             self.middleware.requests().count(PREFIX, response.status());
             Ok(response)

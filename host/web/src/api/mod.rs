@@ -50,13 +50,14 @@ pub use document::{document, document_text};
 use self::document::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware, Requests};
-use crate::playback::PREFIX;
+use crate::playback::{NODE_PREFIX, PREFIX};
 use satcast_drivers::State;
 use satcast_live::Admits;
 
-/// Routes that are counted beside those of the document; `/hls/` is all playback.
-const BESIDE: [&str; 10] = [
+/// Routes that are counted beside those of the document; `/hls/` is all playback, `/node/hls/` that for other nodes.
+const BESIDE: [&str; 11] = [
     PREFIX,
+    NODE_PREFIX,
     "/openapi.json",
     "/metrics",
     "/healthz",

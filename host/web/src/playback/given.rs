@@ -1,5 +1,4 @@
-//! Requests of other nodes for content of this node's sessions. The secret of the nodes was checked before; keys, metering and
-//! counting are at the node of the viewer. Nothing is relayed from here, so no request goes in a circle.
+//! Requests of other nodes for content of this node's sessions. Keys, metering and counting are at the node of the viewer. Nothing is relayed from here, so no request goes in a circle.
 
 use poem::http::header::{HeaderName, HeaderValue, RANGE};
 use poem::http::{HeaderMap, StatusCode};
@@ -18,13 +17,25 @@ use super::route::refused;
 use super::serve::{Found, Refused};
 use super::{Playback, caught};
 use crate::base::{ApiError, RequestContext};
+use satcast_core::networks::Network;
 use satcast_drivers::published::{Answer, Opening};
 
 impl Playback {
-    /// Answers another node, which has shown the secret of the nodes. It never fails: errors and panics become responses.
-    pub(crate) async fn give(&self, request: &Request) -> Response {
+    /// Answers another node; `None` without the secret of the nodes, which counts as a wrong key of that network. It never fails:
+    /// errors and panics become responses.
+    pub(crate) async fn give(&self, request: &Request) -> Option<Response> {
         let context = RequestContext::begin(request, &self.trusted_proxies);
-        caught(self.given(request), &context).await.unwrap_or_else(|refused| refused.response(&context))
+        let relay = self.relay.as_ref()?;
+        if !relay.admits(request.headers()) {
+            // The answer is that of an unknown path in any case.
+            let _ = self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic());
+            return None;
+        }
+        Some(self.answer_node(request, &context).await)
+    }
+
+    pub(super) async fn answer_node(&self, request: &Request, context: &RequestContext) -> Response {
+        caught(self.given(request), context).await.unwrap_or_else(|refused| refused.response(context))
     }
 
     async fn given(&self, request: &Request) -> Result<Response, Refused> {

@@ -45,6 +45,8 @@ pub use relay::{Answered, COPIES_BYTES_MAX, COPIES_MAX, Owners, Peer};
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
+pub(crate) use relay::PREFIX as NODE_PREFIX;
+
 use crate::base::middleware::logged_path;
 use crate::base::{ApiError, RequestContext};
 use access::Accesses;

@@ -65,12 +65,17 @@ pub type Answered = Response<UnsyncBoxBody<Bytes, io::Error>>;
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub name: Arc<str>,
+    /// Base of its addresses.
+    pub address: Arc<str>,
 }
 
 /// The other nodes.
 pub trait Owners: std::fmt::Debug + Send + Sync {
     /// Name of this node.
     fn name(&self) -> &str;
+
+    /// Whether a request has the secret of the nodes.
+    fn admits(&self, headers: &HeaderMap) -> bool;
 
     /// The other living node that has the live session of a stream.
     fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>>;
@@ -187,6 +192,11 @@ impl Relay {
             Err(Failure::Silent) if !source.is_owner => Ok(None),
             Err(Failure::Silent) => Err(ApiError::node_silent()),
         }
+    }
+
+    /// Whether a request comes from another node.
+    pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
+        self.owners.admits(headers)
     }
 
     /// Whether enough was published for every player, as the owner said.

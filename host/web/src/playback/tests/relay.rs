@@ -12,8 +12,8 @@ use satcast_drivers::published::KEPT_AFTER_END;
 use satcast_plugin_api::{Followed, Reload};
 
 use super::*;
-use crate::playback::relay::PREFIX as NODE_PREFIX;
 
+const SECRET: &str = "Bearer the secret of the nodes";
 /// Viewers that ask at the same time.
 const VIEWERS: usize = 20;
 
@@ -40,8 +40,13 @@ impl Owners for Link {
         "b"
     }
 
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        headers.get("authorization").is_some_and(|value| value == SECRET)
+    }
+
     fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
-        let peer = (!self.gone.load(Ordering::Relaxed)).then(|| Peer { name: "a".into() });
+        let peer =
+            (!self.gone.load(Ordering::Relaxed)).then(|| Peer { name: "a".into(), address: "".into() });
         Box::pin(async move { peer })
     }
 
@@ -52,7 +57,8 @@ impl Owners for Link {
                 return None;
             }
             let request = Request::builder().uri(address.parse().unwrap()).finish();
-            let (head, body) = self.owner.give(&request).await.into_parts();
+            let context = RequestContext::of(&request);
+            let (head, body) = self.owner.answer_node(&request, &context).await.into_parts();
             let bytes = body.into_bytes().await.unwrap();
             let bytes = bytes.slice(..bytes.len().saturating_sub(self.cut.load(Ordering::Relaxed)));
             let body = UnsyncBoxBody::new(Full::new(bytes).map_err(|never| match never {}));
@@ -70,6 +76,10 @@ struct Alone;
 impl Owners for Alone {
     fn name(&self) -> &str {
         "a"
+    }
+
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        headers.get("authorization").is_some_and(|value| value == SECRET)
     }
 
     fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
@@ -309,14 +319,19 @@ async fn viewers_of_all_nodes_are_counted_at_each() {
 
 #[tokio::test]
 async fn a_node_answers_others_from_its_own_sessions_alone() {
-    let a = Rig::new().await;
+    let a = Rig::of(json!({}), Some(Arc::new(Alone))).await;
     let (b, link) = a.beside().await;
     let stream = b.app.store.playback_by_path(&b.path).await.unwrap().unwrap().stream_id;
     let address = format!("{NODE_PREFIX}{}/{}/-/hosted/entry", stream.0, b.destination.0);
-    let request = Request::builder().uri(address.parse().unwrap()).finish();
-    assert_eq!(b.playback.give(&request).await.status(), StatusCode::NOT_FOUND);
-    assert_eq!(a.playback.give(&request).await.status(), StatusCode::OK);
+    let authorized = [("Authorization", SECRET)];
+    b.ask("GET", &address, &authorized).await.error(404, "offline");
+    assert_eq!(a.ask("GET", &address, &authorized).await.ok(), ENTRY.as_bytes());
     assert!(link.asked.lock().is_empty());
-    // Only with the secret of the nodes, which no viewer has.
-    assert_eq!(a.get(&address).await.status, 404);
+    // Without the secret of the nodes, and at a service that is no node, there is no such path.
+    let alone = Rig::new().await;
+    for (rig, secret) in [(&a, "Bearer wrong"), (&a, ""), (&alone, SECRET)] {
+        let answer = rig.ask("GET", &address, &[("Authorization", secret)]).await;
+        let unknown = rig.ask("GET", "/node/other", &[]).await;
+        assert_eq!((answer.status, answer.body.len()), (404, unknown.body.len()));
+    }
 }

@@ -1,0 +1,158 @@
+//! The other nodes: who owns a session, and requests to them with the secret of the nodes.
+//!
+//! `advertise` of a node is the operator's own address, so the client passes every range; certificates are checked.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use parking_lot::Mutex;
+use poem::http::header::{AUTHORIZATION, HeaderValue};
+use poem::http::{HeaderMap, Response};
+use reqwest::Request;
+use url::Url;
+
+use crate::playback::{Answered, Owners, Peer};
+use satcast_core::clock::Clock;
+use satcast_core::config::Cluster;
+use satcast_core::ids::StreamId;
+use satcast_core::secret::{Redacted, key_hash};
+use satcast_net::outbound::Guard;
+use satcast_net::outbound::http::{Client, TlsError};
+use satcast_store::Store;
+
+/// Every address: those of nodes are the operator's.
+pub const ANY_ADDRESS: [&str; 2] = ["0.0.0.0/0", "::/0"];
+/// Longest time for a connection to another node.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// Unused connections that are kept for each node.
+const IDLE_MAX: usize = 64;
+/// How long the answer about an owner is used.
+const FRESH: Duration = Duration::from_secs(1);
+/// How long an old answer is used while the database fails.
+const KNOWN: Duration = Duration::from_secs(60);
+/// Most streams whose owners are remembered.
+const OWNERS_MAX: usize = 16_384;
+/// How long a node that did not answer is not asked again.
+const RESTS: Duration = Duration::from_secs(1);
+
+/// The owner of a stream, as the database said.
+#[derive(Clone, Debug)]
+struct Owner {
+    peer: Option<Peer>,
+    /// Time of the last query. Other requests use the old answer while it runs.
+    asked_at: Duration,
+    said_at: Duration,
+}
+
+/// The other nodes of a service.
+#[derive(Debug)]
+pub struct Nodes {
+    name: String,
+    secret: Redacted<String>,
+    store: Store,
+    clock: Clock,
+    client: Client,
+    owners: Mutex<HashMap<StreamId, Owner>>,
+    /// Nodes that did not answer, until when they are left alone.
+    resting: Mutex<HashMap<String, Duration>>,
+}
+
+impl Nodes {
+    /// `None` for a service that is alone. `guard` is that of [`ANY_ADDRESS`].
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn of(cluster: &Cluster, store: Store, clock: Clock, guard: Guard) -> Result<Option<Self>, TlsError> {
+        let (Some(name), Some(secret)) = (&cluster.node, &cluster.secret) else { return Ok(None) };
+        Ok(Some(Self {
+            name: name.clone(),
+            secret: secret.clone(),
+            store,
+            clock,
+            client: Client::keeping(guard, CONNECT_LIMIT, IDLE_MAX)?,
+            owners: Mutex::default(),
+            resting: Mutex::default(),
+        }))
+    }
+
+    async fn find(&self, stream: StreamId) -> Option<Peer> {
+        let now = self.clock.monotonic();
+        let earlier = match self.owners.lock().get_mut(&stream) {
+            None => None,
+            Some(owner) => {
+                if now.saturating_sub(owner.asked_at) < FRESH {
+                    return owner.peer.clone();
+                }
+                owner.asked_at = now;
+                Some(owner.clone())
+            }
+        };
+        let found = match self.store.owner_of(stream).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%stream, %error, "the owner of a session cannot be read");
+                let known = earlier.filter(|owner| now.saturating_sub(owner.said_at) < KNOWN);
+                return known.and_then(|owner| owner.peer);
+            }
+        };
+        let peer = found.map(|(name, address)| Peer { name: name.into(), address: address.into() });
+        let mut owners = self.owners.lock();
+        if owners.len() >= OWNERS_MAX {
+            owners.retain(|_, owner| now.saturating_sub(owner.asked_at) < FRESH);
+        }
+        if owners.len() < OWNERS_MAX || owners.contains_key(&stream) {
+            owners.insert(stream, Owner { peer: peer.clone(), asked_at: now, said_at: now });
+        }
+        peer
+    }
+
+    async fn ask(&self, peer: &Peer, address: &str) -> Option<Answered> {
+        let now = self.clock.monotonic();
+        if self.resting.lock().get(&*peer.name).is_some_and(|until| now < *until) {
+            return None;
+        }
+        let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
+        let mut request = Request::new(reqwest::Method::GET, url);
+        let mut bearer = HeaderValue::try_from(format!("Bearer {}", self.secret.expose())).ok()?;
+        bearer.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, bearer);
+        match self.client.send(request).await {
+            Ok(answer) => {
+                let answer = Response::<reqwest::Body>::from(answer.into_response());
+                Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
+            }
+            Err(error) => {
+                tracing::warn!(node = &*peer.name, %error, "another node does not answer");
+                let until = self.clock.monotonic().saturating_add(RESTS);
+                self.resting.lock().insert(peer.name.to_string(), until);
+                None
+            }
+        }
+    }
+}
+
+impl Owners for Nodes {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
+        // Hashes, and all of their bytes: the time tells nothing about the secret.
+        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
+        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
+    }
+
+    fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>> {
+        Box::pin(self.find(stream))
+    }
+
+    fn get<'a>(&'a self, peer: &'a Peer, address: &'a str) -> BoxFuture<'a, Option<Answered>> {
+        Box::pin(self.ask(peer, address))
+    }
+}
