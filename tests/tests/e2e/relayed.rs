@@ -27,10 +27,17 @@ fn addresses(nodes: &Nodes, hosted: &Hosted) -> (String, String) {
     (at_a, at_b)
 }
 
+/// A key that may read the metrics.
+fn watcher(nodes: &Nodes) -> String {
+    nodes.a.run(&["account", "create", "watcher", "--operator"]);
+    let key = nodes.a.run(&["key", "create", "--account", "watcher", "--type", "permanent"]);
+    key.trim().to_owned()
+}
+
 /// Answers that `a` has given to other nodes.
-fn given(nodes: &Nodes) -> u64 {
+fn given(nodes: &Nodes, key: &str) -> u64 {
     let (address, _) = split_url(&nodes.a.base());
-    let text = Http::new(address).get("/metrics", &[]).text();
+    let text = Http::new(address).get("/metrics", &[("x-api-key", key)]).text();
     let line = text.lines().find(|line| line.contains("route=\"/node/hls/\",class=\"2xx\""));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
@@ -60,9 +67,10 @@ fn viewers_at_another_node_get_the_same_and_each_segment_is_fetched_once() {
         .media_when("two more", seconds(30), |media| media.segments.iter().filter(new(known)).count() >= 2);
     let names: Vec<String> = fresh.segments.iter().filter(new(known)).map(|one| one.name.clone()).collect();
     let paths: Vec<String> = names.iter().map(|name| at_b.path(name)).collect();
-    let before = given(&nodes);
+    let watcher = watcher(&nodes);
+    let before = given(&nodes, &watcher);
     let crowd: u64 = crowd(&nodes, &paths);
-    assert_eq!(given(&nodes) - before, paths.len() as u64, "one request for each segment");
+    assert_eq!(given(&nodes, &watcher) - before, paths.len() as u64, "one request for each segment");
 
     let received = at_a.http.body_bytes() + at_b.http.body_bytes() + crowd;
     let stored =
