@@ -2,6 +2,8 @@
 //!
 //! `advertise` of a node is the operator's own address, so the client passes every range; certificates are checked.
 
+mod events;
+
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
@@ -10,20 +12,33 @@ use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
-use poem::http::header::{AUTHORIZATION, HeaderValue};
+use poem::http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use poem::http::{HeaderMap, Response};
 use reqwest::Request;
+use tokio::time::timeout;
 use url::Url;
 
+pub(crate) use events::PATH as EVENTS_PATH;
+
+use crate::auth::API_KEY_HEADER;
+use crate::base::ApiError;
 use crate::playback::{Answered, Owners, Peer};
 use satcast_core::clock::Clock;
 use satcast_core::config::Cluster;
 use satcast_core::ids::StreamId;
 use satcast_core::secret::{Redacted, key_hash};
 use satcast_net::outbound::Guard;
-use satcast_net::outbound::http::{Client, TlsError};
+use satcast_net::outbound::http::{Answer, Client, TlsError};
 use satcast_store::Store;
 
+/// Header with the secret of the nodes, beside the credential of a caller.
+const NODE: HeaderName = HeaderName::from_static("satcast-node");
+/// Headers with the credential of a caller.
+const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, HeaderName::from_static(API_KEY_HEADER)];
+/// Longest wait for what another node shows.
+const SHOWN_LIMIT: Duration = Duration::from_secs(3);
+/// Largest answer of another node that is read: a page of a thousand streams.
+const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Every address: those of nodes are the operator's.
 pub const ANY_ADDRESS: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// Longest time for a connection to another node.
@@ -79,6 +94,52 @@ impl Nodes {
         }))
     }
 
+    /// Whether a request comes from another node, for what this one has itself.
+    pub(crate) fn asks(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(NODE).and_then(|value| value.to_str().ok());
+        given.is_some_and(|given| self.is_secret(given))
+    }
+
+    /// Hashes, and all of their bytes: the time tells nothing about the secret.
+    fn is_secret(&self, given: &str) -> bool {
+        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
+        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
+    }
+
+    /// What another node answers to the same request, with the credential of the caller and of its own sessions alone. `None` when it
+    /// does not answer.
+    ///
+    /// # Errors
+    /// The error that it answers with.
+    pub(crate) async fn shown(
+        &self,
+        peer: &Peer,
+        request: &poem::Request,
+    ) -> Result<Option<Vec<u8>>, ApiError> {
+        timeout(SHOWN_LIMIT, self.ask_as(peer, request)).await.unwrap_or(Ok(None))
+    }
+
+    async fn ask_as(&self, peer: &Peer, request: &poem::Request) -> Result<Option<Vec<u8>>, ApiError> {
+        let address = request.uri().path_and_query().map_or("/", |address| address.as_str());
+        let mut headers = HeaderMap::new();
+        for name in &CREDENTIALS {
+            request.headers().get_all(name).iter().for_each(|value| {
+                headers.append(name, value.clone());
+            });
+        }
+        headers.insert(NODE, secret_value(self.secret.expose())?);
+        let Some(mut answer) = self.send(peer, address, headers).await else { return Ok(None) };
+        let mut body = Vec::new();
+        if answer.read(&mut body, SHOWN_BYTES_MAX).await.is_err() {
+            return Ok(None);
+        }
+        let status = answer.head().status();
+        if status.is_success() {
+            return Ok(Some(body));
+        }
+        ApiError::relayed(status, &body).map_or(Ok(None), Err)
+    }
+
     async fn find(&self, stream: StreamId) -> Option<Peer> {
         let now = self.clock.monotonic();
         let earlier = match self.owners.lock().get_mut(&stream) {
@@ -111,20 +172,23 @@ impl Nodes {
     }
 
     async fn ask(&self, peer: &Peer, address: &str) -> Option<Answered> {
+        let bearer = secret_value(&format!("Bearer {}", self.secret.expose())).ok()?;
+        let answer = self.send(peer, address, HeaderMap::from_iter([(AUTHORIZATION, bearer)])).await?;
+        let answer = Response::<reqwest::Body>::from(answer.into_response());
+        Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
+    }
+
+    /// The head of the answer to a GET; `None` if there is none, or there was none a moment ago.
+    async fn send(&self, peer: &Peer, address: &str, headers: HeaderMap) -> Option<Answer> {
         let now = self.clock.monotonic();
         if self.resting.lock().get(&*peer.name).is_some_and(|until| now < *until) {
             return None;
         }
         let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
         let mut request = Request::new(reqwest::Method::GET, url);
-        let mut bearer = HeaderValue::try_from(format!("Bearer {}", self.secret.expose())).ok()?;
-        bearer.set_sensitive(true);
-        request.headers_mut().insert(AUTHORIZATION, bearer);
+        *request.headers_mut() = headers;
         match self.client.send(request).await {
-            Ok(answer) => {
-                let answer = Response::<reqwest::Body>::from(answer.into_response());
-                Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
-            }
+            Ok(answer) => Some(answer),
             Err(error) => {
                 tracing::warn!(node = &*peer.name, %error, "another node does not answer");
                 let until = self.clock.monotonic().saturating_add(RESTS);
@@ -135,6 +199,13 @@ impl Nodes {
     }
 }
 
+/// A header with the secret, which the configuration checks to be text.
+fn secret_value(text: &str) -> Result<HeaderValue, ApiError> {
+    let mut value = HeaderValue::try_from(text).map_err(|_| ApiError::internal())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 impl Owners for Nodes {
     fn name(&self) -> &str {
         &self.name
@@ -143,9 +214,7 @@ impl Owners for Nodes {
     fn admits(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
-        // Hashes, and all of their bytes: the time tells nothing about the secret.
-        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
-        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
+        self.is_secret(given)
     }
 
     fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>> {

@@ -237,6 +237,7 @@ impl Rig {
 
             live,
             wallets: bank.topups(&store, &config),
+            nodes: None,
             webhooks: webhooks(&store, &config, &clock),
             archive: Archive::new(store.clone(), drivers(), reports(), clock.clone()),
             billing,

@@ -303,6 +303,7 @@ fn app(store: Store, clock: Clock, owners: Option<Arc<dyn Owners>>) -> Arc<crate
     Arc::new(crate::api::App {
         archive,
         wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone()).topups(&store, &service),
+        nodes: None,
         webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
         billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
         store,
