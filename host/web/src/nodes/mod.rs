@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -13,6 +14,8 @@ use parking_lot::Mutex;
 use poem::http::header::{AUTHORIZATION, HeaderValue};
 use poem::http::{HeaderMap, Response};
 use reqwest::Request;
+use satcast_quota::Quota;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 use crate::playback::{Answered, Owners, Peer};
@@ -28,8 +31,9 @@ use satcast_store::Store;
 pub const ANY_ADDRESS: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// Longest time for a connection to another node.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// Unused connections that are kept for each node.
-const IDLE_MAX: usize = 64;
+/// Most requests to one node at a time, each with a connection: a node is one network for the other, which takes
+/// [512](satcast_net::http::CONNECTIONS_PER_NETWORK_MAX) of one. Further ones wait for a place within their time.
+pub const REQUESTS_MAX: usize = 384;
 /// How long the answer about an owner is used.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long an old answer is used while the database fails.
@@ -57,8 +61,10 @@ pub struct Nodes {
     clock: Clock,
     client: Client,
     owners: Mutex<HashMap<StreamId, Owner>>,
+    /// Requests to each node.
+    requests: Quota<Arc<str>>,
     /// Nodes that did not answer, until when they are left alone.
-    resting: Mutex<HashMap<String, Duration>>,
+    resting: Mutex<HashMap<Arc<str>, Duration>>,
 }
 
 impl Nodes {
@@ -73,8 +79,9 @@ impl Nodes {
             secret: secret.clone(),
             store,
             clock,
-            client: Client::keeping(guard, CONNECT_LIMIT, IDLE_MAX)?,
+            client: Client::keeping(guard, CONNECT_LIMIT, REQUESTS_MAX)?,
             owners: Mutex::default(),
+            requests: Quota::new(u64::MAX, REQUESTS_MAX as u64),
             resting: Mutex::default(),
         }))
     }
@@ -110,9 +117,9 @@ impl Nodes {
         peer
     }
 
-    async fn ask(&self, peer: &Peer, address: &str) -> Option<Answered> {
+    async fn ask(&self, peer: &Peer, address: &str, limit: Duration) -> Option<Answered> {
         let now = self.clock.monotonic();
-        if self.resting.lock().get(&*peer.name).is_some_and(|until| now < *until) {
+        if self.resting.lock().get(&peer.name).is_some_and(|until| now < *until) {
             return None;
         }
         let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
@@ -120,18 +127,23 @@ impl Nodes {
         let mut bearer = HeaderValue::try_from(format!("Bearer {}", self.secret.expose())).ok()?;
         bearer.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, bearer);
-        match self.client.send(request).await {
-            Ok(answer) => {
-                let answer = Response::<reqwest::Body>::from(answer.into_response());
-                Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
+        let began = Instant::now();
+        let permit = timeout(limit, self.requests.take(peer.name.clone(), 1)).await.ok()?;
+        let left = limit.saturating_sub(began.elapsed());
+        let why = match timeout(left, self.client.send(request)).await {
+            Ok(Ok(answer)) => {
+                let mut answer = Response::<reqwest::Body>::from(answer.into_response());
+                // The connection is free for others when the caller has read the answer.
+                answer.extensions_mut().insert(Arc::new(permit));
+                return Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))));
             }
-            Err(error) => {
-                tracing::warn!(node = &*peer.name, %error, "another node does not answer");
-                let until = self.clock.monotonic().saturating_add(RESTS);
-                self.resting.lock().insert(peer.name.to_string(), until);
-                None
-            }
-        }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {limit:?}"),
+        };
+        tracing::warn!(node = &*peer.name, why, "another node does not answer");
+        let until = self.clock.monotonic().saturating_add(RESTS);
+        self.resting.lock().insert(peer.name.clone(), until);
+        None
     }
 }
 
@@ -152,7 +164,15 @@ impl Owners for Nodes {
         Box::pin(self.find(stream))
     }
 
-    fn get<'a>(&'a self, peer: &'a Peer, address: &'a str) -> BoxFuture<'a, Option<Answered>> {
-        Box::pin(self.ask(peer, address))
+    fn get<'a>(
+        &'a self,
+        peer: &'a Peer,
+        address: &'a str,
+        limit: Duration,
+    ) -> BoxFuture<'a, Option<Answered>> {
+        Box::pin(self.ask(peer, address, limit))
     }
 }
+
+#[cfg(test)]
+mod tests;
