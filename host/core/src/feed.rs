@@ -58,31 +58,45 @@ struct Inner {
     watchers: Quota<AccountId>,
 }
 
+/// An entry of the feed.
+#[derive(Clone, Debug)]
+enum Kept {
+    Event(Arc<Event>),
+    /// Events of another node are missing here.
+    ForeignGap,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Number of the newest event; 0 before the first.
     last: u64,
-    kept: VecDeque<Arc<Event>>,
+    kept: VecDeque<Kept>,
     closed: bool,
 }
 
 impl State {
     /// Number of the oldest kept event, or of the next event when none is kept.
     fn oldest(&self) -> u64 {
-        self.kept.front().map_or(self.last + 1, |event| event.number)
+        self.last + 1 - self.kept.len() as u64
     }
 
-    /// The next event that is looked for from `next` on, and the number to continue with.
-    fn find(&self, wanted: Wanted, next: u64) -> (Option<Arc<Event>>, u64) {
-        let skipped = usize::try_from(next.saturating_sub(self.oldest())).unwrap_or(usize::MAX);
-        let found = self.kept.iter().skip(skipped).find(|event| wanted.is(event)).cloned();
-        let after = found.as_ref().map_or(self.last, |event| event.number);
-        (found, after + 1)
+    /// What a watcher sees next from `next` on, and the number to continue with.
+    fn find(&self, wanted: Wanted, next: u64) -> (Option<Seen>, u64) {
+        let first = next.max(self.oldest());
+        let skipped = usize::try_from(first - self.oldest()).unwrap_or(usize::MAX);
+        let mut numbered = (first..).zip(self.kept.iter().skip(skipped));
+        let found = numbered.find_map(|(number, kept)| match kept {
+            Kept::Event(event) => wanted.is(event).then(|| (number, Seen::Event(event.clone()))),
+            // Told to another node, it would come back as another gap, for ever.
+            Kept::ForeignGap => (wanted != Wanted::Own).then_some((number, Seen::Gap)),
+        });
+        let after = found.as_ref().map_or(self.last, |(number, _)| *number);
+        (found.map(|(_, seen)| seen), after + 1)
     }
 }
 
 /// Events that a watcher looks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Of(AccountId),
     /// Of all accounts, but not those that other nodes told.
@@ -116,23 +130,24 @@ impl Feed {
         self.add(Event { number: 0, account, name, at, data, is_foreign: true });
     }
 
-    /// Events of another node may have been missed: every watcher sees a gap.
-    pub fn gap(&self) {
-        let mut state = self.0.state.lock();
-        state.last += 1;
-        state.kept.clear();
-        drop(state);
-        self.0.changed.send_replace(());
+    /// Events of another node may have been missed: the watchers of accounts see a gap.
+    pub fn foreign_gap(&self) {
+        self.keep(|_| Kept::ForeignGap);
     }
 
-    fn add(&self, mut event: Event) {
+    fn add(&self, event: Event) {
+        self.keep(|number| Kept::Event(Arc::new(Event { number, ..event })));
+    }
+
+    /// Keeps what `make` gives for the next number.
+    fn keep(&self, make: impl FnOnce(u64) -> Kept) {
         let mut state = self.0.state.lock();
         state.last += 1;
-        event.number = state.last;
+        let kept = make(state.last);
         if state.kept.len() >= EVENTS_KEPT_MAX {
             state.kept.pop_front();
         }
-        state.kept.push_back(Arc::new(event));
+        state.kept.push_back(kept);
         drop(state);
         self.0.changed.send_replace(());
     }
@@ -207,8 +222,8 @@ impl Watch {
                 let state = self.feed.0.state.lock();
                 let (found, next) = state.find(self.wanted, self.next);
                 self.next = next;
-                if let Some(event) = found {
-                    return Some(Seen::Event(event));
+                if found.is_some() {
+                    return found;
                 }
                 if state.closed {
                     return None;
@@ -323,8 +338,12 @@ mod tests {
         feed.send_foreign(ME, "x.y".to_owned(), UnixMillis(7), json!({}));
         send(&feed, YOU, 3);
         assert_eq!((seen(&mut own), seen(&mut mine)), (vec![1, 3], vec![1, 2]));
-        feed.gap();
-        assert_eq!((seen(&mut own), seen(&mut mine)), (vec![0], vec![0]));
+        feed.foreign_gap();
+        assert_eq!(
+            (seen(&mut own), seen(&mut mine)),
+            (vec![], vec![0]),
+            "it must not go back to the other node"
+        );
         send(&feed, ME, 5);
         assert_eq!((seen(&mut own), seen(&mut mine)), (vec![5], vec![5]));
     }

@@ -1,5 +1,6 @@
 //! Stream keys: create, list, read, stop, delete, and how they are shown.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,6 +170,13 @@ struct EncoderRefusal {
     error: String,
 }
 
+impl EncoderRefusal {
+    /// Those at this node, newest first.
+    fn of(app: &App, stream: StreamId) -> impl Iterator<Item = Self> {
+        app.live.refusals(stream).into_iter().map(Self::from)
+    }
+}
+
 impl From<live::EncoderRefusal> for EncoderRefusal {
     fn from(refusal: live::EncoderRefusal) -> Self {
         Self { at: refusal.at.0, code: refusal.code.to_owned(), error: refusal.reason }
@@ -198,8 +206,16 @@ impl StreamDetail {
             playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
             health: StreamHealth::of(app, view.stream.id).into(),
             allowed_addresses: view.stream.allowed.to_texts(),
-            refusals: app.live.refusals(view.stream.id).into_iter().map(EncoderRefusal::from).collect(),
+            refusals: EncoderRefusal::of(app, view.stream.id).collect(),
         }
+    }
+
+    /// What another node shows, with the refusals of both.
+    fn with_refusals(mut self, app: &App) -> Self {
+        self.refusals.extend(EncoderRefusal::of(app, StreamId(self.id)));
+        self.refusals.sort_by_key(|refusal| Reverse(refusal.at));
+        self.refusals.truncate(live::REFUSALS_PER_STREAM_MAX);
+        self
     }
 }
 
@@ -371,8 +387,8 @@ impl StreamsApi {
         id: Path<i64>,
     ) -> Result<Json<StreamDetail>> {
         let elsewhere = Elsewhere::of(&app, caller.account, request).await?;
-        let session = match elsewhere.stream(&app, StreamId(id.0), request).await? {
-            Some((_, Some(shown))) => return Ok(Json(shown)),
+        let session = match elsewhere.stream::<StreamDetail>(&app, StreamId(id.0), request).await? {
+            Some((_, Some(shown))) => return Ok(Json(shown.with_refusals(&app))),
             Some((session, None)) => Some(session),
             None => app.live.session(StreamId(id.0)),
         };

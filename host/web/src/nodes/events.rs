@@ -23,6 +23,8 @@ use satcast_core::ids::{AccountId, UnixMillis};
 pub(crate) const PATH: &str = "/node/events";
 /// An answer without events sends a line break this often.
 const BEAT: Duration = Duration::from_secs(5);
+/// Longest wait for the head of the answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// Longest silence: then the connection is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// How often nodes that come and go are looked for, and pause before a node is asked again.
@@ -82,8 +84,9 @@ impl Nodes {
     /// Follows the events of one node until the connection breaks.
     async fn follow(self: Arc<Self>, peer: Peer) {
         let Ok(secret) = secret_value(self.secret.expose()) else { return };
-        let asked = self.send(&peer, PATH, HeaderMap::from_iter([(NODE, secret)]));
-        let Ok(Some(answer)) = timeout(SILENCE_MAX, asked).await else { return };
+        let headers = HeaderMap::from_iter([(NODE, secret)]);
+        // It lasts, so it gives its permit back.
+        let Some((answer, _)) = self.send(&peer, PATH, headers, ANSWER_WAIT).await else { return };
         if !answer.head().status().is_success() {
             let status = answer.head().status().as_u16();
             tracing::warn!(
@@ -94,7 +97,7 @@ impl Nodes {
             return;
         }
         // What happened before is not in the answer.
-        self.store.feed().gap();
+        self.store.feed().foreign_gap();
         let (mut body, mut lines) = (answer.into_response(), Vec::new());
         while let Ok(Ok(Some(bytes))) = timeout(SILENCE_MAX, body.chunk()).await {
             lines.extend_from_slice(&bytes);
@@ -119,7 +122,7 @@ impl Nodes {
                     self.store.feed().send_foreign(AccountId(line.account), line.name, at, line.data);
                 }
                 // A gap there, or a line of another version.
-                Ok(None) | Err(_) => self.store.feed().gap(),
+                Ok(None) | Err(_) => self.store.feed().foreign_gap(),
             }
         }
     }

@@ -6,6 +6,7 @@ mod events;
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -15,7 +16,8 @@ use parking_lot::Mutex;
 use poem::http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use poem::http::{HeaderMap, Response};
 use reqwest::Request;
-use tokio::time::timeout;
+use satcast_quota::{Permit, Quota};
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 pub(crate) use events::PATH as EVENTS_PATH;
@@ -43,8 +45,9 @@ const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const ANY_ADDRESS: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// Longest time for a connection to another node.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// Unused connections that are kept for each node.
-const IDLE_MAX: usize = 64;
+/// Most requests to one node at a time, each with a connection: a node is one network for the other, which takes
+/// [512](satcast_net::http::CONNECTIONS_PER_NETWORK_MAX) of one. Further ones wait for a place within their time.
+pub const REQUESTS_MAX: usize = 384;
 /// How long the answer about an owner is used.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long an old answer is used while the database fails.
@@ -72,8 +75,10 @@ pub struct Nodes {
     clock: Clock,
     client: Client,
     owners: Mutex<HashMap<StreamId, Owner>>,
+    /// Requests to each node.
+    requests: Quota<Arc<str>>,
     /// Nodes that did not answer, until when they are left alone.
-    resting: Mutex<HashMap<String, Duration>>,
+    resting: Mutex<HashMap<Arc<str>, Duration>>,
 }
 
 impl Nodes {
@@ -88,8 +93,9 @@ impl Nodes {
             secret: secret.clone(),
             store,
             clock,
-            client: Client::keeping(guard, CONNECT_LIMIT, IDLE_MAX)?,
+            client: Client::keeping(guard, CONNECT_LIMIT, REQUESTS_MAX)?,
             owners: Mutex::default(),
+            requests: Quota::new(u64::MAX, REQUESTS_MAX as u64),
             resting: Mutex::default(),
         }))
     }
@@ -110,7 +116,7 @@ impl Nodes {
     /// does not answer.
     ///
     /// # Errors
-    /// The error that it answers with.
+    /// The 4xx that it answers with.
     pub(crate) async fn shown(
         &self,
         peer: &Peer,
@@ -128,7 +134,9 @@ impl Nodes {
             });
         }
         headers.insert(NODE, secret_value(self.secret.expose())?);
-        let Some(mut answer) = self.send(peer, address, headers).await else { return Ok(None) };
+        let Some((mut answer, _permit)) = self.send(peer, address, headers, SHOWN_LIMIT).await else {
+            return Ok(None);
+        };
         let mut body = Vec::new();
         if answer.read(&mut body, SHOWN_BYTES_MAX).await.is_err() {
             return Ok(None);
@@ -137,7 +145,9 @@ impl Nodes {
         if status.is_success() {
             return Ok(Some(body));
         }
-        ApiError::relayed(status, &body).map_or(Ok(None), Err)
+        // A fault there is none of this node.
+        let refused = status.is_client_error().then(|| ApiError::relayed(status, &body)).flatten();
+        refused.map_or(Ok(None), Err)
     }
 
     async fn find(&self, stream: StreamId) -> Option<Peer> {
@@ -171,31 +181,44 @@ impl Nodes {
         peer
     }
 
-    async fn ask(&self, peer: &Peer, address: &str) -> Option<Answered> {
+    async fn ask(&self, peer: &Peer, address: &str, limit: Duration) -> Option<Answered> {
         let bearer = secret_value(&format!("Bearer {}", self.secret.expose())).ok()?;
-        let answer = self.send(peer, address, HeaderMap::from_iter([(AUTHORIZATION, bearer)])).await?;
-        let answer = Response::<reqwest::Body>::from(answer.into_response());
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
+        let (answer, permit) = self.send(peer, address, headers, limit).await?;
+        let mut answer = Response::<reqwest::Body>::from(answer.into_response());
+        // The connection is free for others when the caller has read the answer.
+        answer.extensions_mut().insert(Arc::new(permit));
         Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
     }
 
-    /// The head of the answer to a GET; `None` if there is none, or there was none a moment ago.
-    async fn send(&self, peer: &Peer, address: &str, headers: HeaderMap) -> Option<Answer> {
+    /// The head of the answer to a GET, and the permit of the request; `None` if there is none within `limit`, or there was none a
+    /// moment ago.
+    async fn send(
+        &self,
+        peer: &Peer,
+        address: &str,
+        headers: HeaderMap,
+        limit: Duration,
+    ) -> Option<(Answer, Permit<Arc<str>>)> {
         let now = self.clock.monotonic();
-        if self.resting.lock().get(&*peer.name).is_some_and(|until| now < *until) {
+        if self.resting.lock().get(&peer.name).is_some_and(|until| now < *until) {
             return None;
         }
         let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
         let mut request = Request::new(reqwest::Method::GET, url);
         *request.headers_mut() = headers;
-        match self.client.send(request).await {
-            Ok(answer) => Some(answer),
-            Err(error) => {
-                tracing::warn!(node = &*peer.name, %error, "another node does not answer");
-                let until = self.clock.monotonic().saturating_add(RESTS);
-                self.resting.lock().insert(peer.name.to_string(), until);
-                None
-            }
-        }
+        let began = Instant::now();
+        let permit = timeout(limit, self.requests.take(peer.name.clone(), 1)).await.ok()?;
+        let left = limit.saturating_sub(began.elapsed());
+        let why = match timeout(left, self.client.send(request)).await {
+            Ok(Ok(answer)) => return Some((answer, permit)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {limit:?}"),
+        };
+        tracing::warn!(node = &*peer.name, why, "another node does not answer");
+        let until = self.clock.monotonic().saturating_add(RESTS);
+        self.resting.lock().insert(peer.name.clone(), until);
+        None
     }
 }
 
@@ -221,7 +244,15 @@ impl Owners for Nodes {
         Box::pin(self.find(stream))
     }
 
-    fn get<'a>(&'a self, peer: &'a Peer, address: &'a str) -> BoxFuture<'a, Option<Answered>> {
-        Box::pin(self.ask(peer, address))
+    fn get<'a>(
+        &'a self,
+        peer: &'a Peer,
+        address: &'a str,
+        limit: Duration,
+    ) -> BoxFuture<'a, Option<Answered>> {
+        Box::pin(self.ask(peer, address, limit))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use satcast_quota::{Full, Permit, Quota};
 use tokio::sync::watch;
 
-use super::{Content, Failure};
+use super::content::{Content, Failure};
 use satcast_core::ids::AccountId;
 
 /// Bytes of all copies in memory, as much as the files of this node's own streams may have.
@@ -227,7 +227,7 @@ mod tests {
         assert!(copies.by_address.lock().len() < COPIES_MAX / 4 + 2, "those that are over leave together");
         let senders: Vec<_> =
             (0..COPIES_MAX).map(|number| copies.find(&format!("asked {number}"), at(20))).collect();
-        assert!(matches!(copies.find("one more", at(20)), Step::Full));
+        assert!(matches!(copies.find("last", at(20)), Step::Full));
         drop(senders);
     }
 }

@@ -4,6 +4,7 @@
 //! address below `/node/hls/` ([`wish`]). A request there is answered from the openings of that node alone, so nothing is relayed
 //! twice. Copies are kept in memory ([`copies`]) and sent when they are whole.
 
+mod content;
 mod copies;
 mod told;
 mod wish;
@@ -20,15 +21,18 @@ use http_body_util::{BodyExt as _, Limited};
 use parking_lot::Mutex;
 use poem::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use poem::http::{HeaderMap, Response, StatusCode};
+use satcast_plugin_api::http::LONG_ANSWER_SECS;
 use satcast_plugin_api::{Asset, AssetBody, Audience};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+pub(super) use content::Content;
 pub use copies::{COPIES_BYTES_MAX, COPIES_MAX};
 pub(crate) use wish::PREFIX;
 pub(super) use wish::{Said, What, Wish};
 
 use crate::base::ApiError;
+use content::Failure;
 use copies::{Copies, Outcome, Step};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId, UnixMillis};
@@ -38,8 +42,10 @@ use told::Told;
 /// How long the owner lets a request wait for media before it answers that there is none yet. The relay asks again, so a node that
 /// is gone is noticed soon, whatever the wait of a player.
 pub(super) const SLICE: Duration = Duration::from_secs(1);
-/// Longest wait for the head of an answer, longer than [`SLICE`], and for each of its frames.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait for the head of an answer, longer than [`SLICE`], and for each frame of its body.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+/// Longest wait for the answer of a driver, longer than the owner waits for it.
+const DRIVER_WAIT: Duration = Duration::from_secs(LONG_ANSWER_SECS + 2);
 /// Longest wait of one player over all slices. The owner ends a wait earlier, after three target durations.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Largest error of another node that is read.
@@ -80,30 +86,13 @@ pub trait Owners: std::fmt::Debug + Send + Sync {
     /// The other living node that has the live session of a stream.
     fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>>;
 
-    /// Its answer to a GET; `None` if there is none.
-    fn get<'a>(&'a self, peer: &'a Peer, address: &'a str) -> BoxFuture<'a, Option<Answered>>;
-}
-
-/// Content for viewers, of this node or from the owner of the session.
-#[derive(Clone, Debug)]
-pub(super) struct Content {
-    /// At another node: an opening without assets.
-    pub(super) opening: Arc<Opening>,
-    /// `None`: not published, the driver may answer.
-    pub(super) asset: Option<Arc<Published>>,
-    /// How long caches may keep it, if different from the driver's value.
-    pub(super) max_age_secs: Option<u32>,
-    /// Whether time may have passed since the request came.
-    pub(super) waited: bool,
-}
-
-/// Why there is no content.
-#[derive(Clone, Debug)]
-pub(super) enum Failure {
-    /// As the owner answered.
-    Refused(ApiError),
-    /// No whole answer came.
-    Silent,
+    /// Its answer to a GET; `None` if its head does not come within `limit`.
+    fn get<'a>(
+        &'a self,
+        peer: &'a Peer,
+        address: &'a str,
+        limit: Duration,
+    ) -> BoxFuture<'a, Option<Answered>>;
 }
 
 /// A session of another node.
@@ -248,7 +237,7 @@ impl Relay {
         let began = Instant::now();
         loop {
             said.waited = began.elapsed();
-            let answer = self.ask(peer, &said.beside(address)).await?;
+            let answer = self.ask(peer, &said.beside(address), ANSWER_WAIT).await?;
             if answer.status() == NOT_YET {
                 if began.elapsed() < WAIT_MAX {
                     continue;
@@ -271,7 +260,7 @@ impl Relay {
         wish: &Wish<'_>,
         account: AccountId,
     ) -> Result<(Arc<Opening>, Answer), Failure> {
-        let answer = self.ask(peer, &wish.address()).await?;
+        let answer = self.ask(peer, &wish.address(), DRIVER_WAIT).await?;
         let opening = self.opening(peer, wish.destination, answer.headers())?;
         let status = answer.status().as_u16();
         let own = |(name, value): (&HeaderName, &HeaderValue)| {
@@ -283,9 +272,8 @@ impl Relay {
     }
 
     /// An answer that is no error of the service. A driver's own error has a session.
-    async fn ask(&self, peer: &Peer, address: &str) -> Result<Answered, Failure> {
-        let answer = timeout(ANSWER_WAIT, self.owners.get(peer, address)).await.ok().flatten();
-        let answer = answer.ok_or(Failure::Silent)?;
+    async fn ask(&self, peer: &Peer, address: &str, limit: Duration) -> Result<Answered, Failure> {
+        let answer = self.owners.get(peer, address, limit).await.ok_or(Failure::Silent)?;
         if answer.status().is_success() || answer.headers().contains_key(SESSION) {
             return Ok(answer);
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use poem::http::Response as HttpResponse;
 use satcast_core::ids::StreamId;
 use satcast_drivers::published::KEPT_AFTER_END;
-use satcast_plugin_api::{Followed, Reload};
+use satcast_plugin_api::{Followed, Reload, SegmentPosition};
 
 use super::*;
 
@@ -50,7 +50,7 @@ impl Owners for Link {
         Box::pin(async move { peer })
     }
 
-    fn get<'a>(&'a self, _: &'a Peer, address: &'a str) -> BoxFuture<'a, Option<Answered>> {
+    fn get<'a>(&'a self, _: &'a Peer, address: &'a str, _: Duration) -> BoxFuture<'a, Option<Answered>> {
         Box::pin(async move {
             self.asked.lock().push(address.split('?').next().unwrap().to_owned());
             if self.silent.load(Ordering::Relaxed) {
@@ -59,7 +59,9 @@ impl Owners for Link {
             let request = Request::builder().uri(address.parse().unwrap()).finish();
             let context = RequestContext::of(&request);
             let (head, body) = self.owner.answer_node(&request, &context).await.into_parts();
-            let bytes = body.into_bytes().await.unwrap();
+            let len = head.headers.get("content-length").and_then(|len| len.to_str().ok()?.parse().ok());
+            let is_large = len.is_some_and(|len: u64| len > COPIES_BYTES_MAX / 4);
+            let bytes = if is_large { Bytes::new() } else { body.into_bytes().await.unwrap() };
             let bytes = bytes.slice(..bytes.len().saturating_sub(self.cut.load(Ordering::Relaxed)));
             let body = UnsyncBoxBody::new(Full::new(bytes).map_err(|never| match never {}));
             let mut answer = HttpResponse::new(body);
@@ -86,7 +88,7 @@ impl Owners for Alone {
         Box::pin(async { None })
     }
 
-    fn get<'a>(&'a self, _: &'a Peer, _: &'a str) -> BoxFuture<'a, Option<Answered>> {
+    fn get<'a>(&'a self, _: &'a Peer, _: &'a str, _: Duration) -> BoxFuture<'a, Option<Answered>> {
         Box::pin(async { None })
     }
 }
@@ -122,6 +124,14 @@ impl Rig {
             _stop: stop,
         };
         (rig, link)
+    }
+
+    /// A media playlist that viewers wait for.
+    fn list_media(&self, sequences: std::ops::Range<u32>) {
+        let body = AssetBody::Memory(Bytes::from(media_playlist(sequences)));
+        let followed = Followed { hold_back_ms: 2_000, ..Followed::default() };
+        let asset = Asset::new("media.m3u8", PLAYLIST_TYPE, Audience::Both, body);
+        self.opening.assets().publish(Asset { followed, ..asset }, self.folder.path()).unwrap();
     }
 
     /// Twenty answers to the same request, sent at the same time.
@@ -229,8 +239,7 @@ async fn players_wait_at_the_owner_with_one_request_for_all() {
         assert_eq!(a.opening.assets().waiting(), 1, "one for all");
         version(7, 2);
     };
-    let (answers, ()) =
-        tokio::join!(all, tokio::time::timeout(WAIT_MAX, async { publish.await }).map(Result::unwrap));
+    let (answers, ()) = tokio::join!(all, tokio::time::timeout(WAIT_MAX, publish).map(Result::unwrap));
     for answer in &answers {
         assert_eq!((answer.text(), answer.header("cache-control")), ("#EXTM3U\n#7.2\n", "max-age=60"));
     }
@@ -265,6 +274,44 @@ async fn an_answer_that_breaks_off_is_an_error_and_is_not_kept() {
     link.gone.store(true, Ordering::Relaxed);
     b.get(&other).await.error(404, "offline");
     b.get(&b.index()).await.error(404, "offline");
+}
+
+#[tokio::test]
+async fn nothing_larger_than_the_share_of_an_account_is_relayed() {
+    let a = Rig::new().await;
+    let (b, link) = a.beside().await;
+    let len = COPIES_BYTES_MAX / 2 + 1;
+    std::fs::File::create(a.folder.path().join("large")).unwrap().set_len(len).unwrap();
+    let body = AssetBody::File { path: Path::new("large").into(), offset: 0, len, keep: None };
+    a.put("large.m4s", "video/mp4", 3_600, Audience::Both, body);
+    let large = b.asset("large.m4s").await;
+    b.get(&large).await.error(503, "relay_full");
+    assert_eq!(link.count("/large.m4s"), 1);
+}
+
+#[tokio::test]
+async fn media_players_wait_for_the_first_segments_at_the_owner() {
+    let a = Rig::new().await;
+    a.list_media(1..2);
+    let (b, _) = a.beside().await;
+    let place = SegmentPosition { number: 1, offset_ns: 0, start_ms: START.0, init: "i1-0.mp4".into() };
+    let followed = Followed { segment: Some(place), ..Followed::default() };
+    let asset =
+        Asset::new("1.m4s", "video/mp4", Audience::Both, AssetBody::Memory(Bytes::from_static(b"media")));
+    a.opening.assets().publish(Asset { followed, ..asset }, a.folder.path()).unwrap();
+    let segment = b.asset("1.m4s").await;
+    // hls.js plays from the first segment on.
+    assert_eq!(b.get(&segment).await.ok(), b"media");
+    let waiting = b.ask("GET", &segment, &[("User-Agent", "VLC/3.0")]);
+    let publish = async {
+        while a.opening.assets().waiting() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        a.list_media(1..4);
+    };
+    let (answer, ()) = tokio::join!(waiting, publish);
+    assert_eq!(answer.ok(), b"media");
+    assert!(a.opening.has_begun());
 }
 
 #[tokio::test]
@@ -324,7 +371,9 @@ async fn a_node_answers_others_from_its_own_sessions_alone() {
     let stream = b.app.store.playback_by_path(&b.path).await.unwrap().unwrap().stream_id;
     let address = format!("{NODE_PREFIX}{}/{}/-/hosted/entry", stream.0, b.destination.0);
     let authorized = [("Authorization", SECRET)];
-    b.ask("GET", &address, &authorized).await.error(404, "offline");
+    let refused = b.ask("GET", &address, &authorized).await;
+    let body: Value = serde_json::from_slice(&refused.body).unwrap();
+    assert_eq!((refused.status, &body["code"]), (404, &json!("offline")));
     assert_eq!(a.ask("GET", &address, &authorized).await.ok(), ENTRY.as_bytes());
     assert!(link.asked.lock().is_empty());
     // Without the secret of the nodes, and at a service that is no node, there is no such path.
