@@ -156,6 +156,16 @@ fn a_revoked_key_ends_at_both(nodes: &Nodes, hosted: &Hosted, url_b: &str) {
 fn a_lost_node_is_an_error(nodes: &mut Nodes, at_b: &mut Viewer) {
     let playlist = at_b.playlist();
     at_b.http.get(&playlist, &[]).assert_status(200);
+    // Shorter than its lease.
+    nodes.a.process().freeze();
+    std::thread::sleep(seconds(1));
+    let paused = at_b.http.get(&playlist, &[]).status;
+    nodes.a.process().thaw();
+    assert_eq!(paused, 503, "a node that is paused");
+    wait::until("the node that goes on", seconds(20), || match at_b.http.get(&playlist, &[]).status {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    });
     nodes.a.kill();
     let mut wait_for = |status: u16, code: &str, limit: u64| {
         wait::until(&format!("{status} {code}"), seconds(limit), || {
@@ -280,8 +290,11 @@ fn a_stream_that_ends_is_offline_at_every_node() {
     });
     // Players go on with what they know.
     let playlist = at_b.playlist();
-    let text = at_b.http.get(&playlist, &[]).text();
-    assert!(text.contains("#EXT-X-ENDLIST"), "{text}");
+    // The copy of before is used for a second.
+    wait::until("the last playlist", seconds(10), || {
+        let text = at_b.http.get(&playlist, &[]).text();
+        if text.contains("#EXT-X-ENDLIST") { Ok(()) } else { Err(text) }
+    });
     let _ = at_b.load(&media.newest().name);
     encoder.cut();
     let alone = Api::new(&nodes.b.base(), None).try_get("/node/hls/1/1/-/hosted/entry").expect("an answer");

@@ -78,6 +78,19 @@ async fn requests_to_one_node_are_limited() {
 }
 
 #[tokio::test]
+async fn the_remembered_owners_are_bounded() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
+    let nodes = nodes(&folder, &clock).await;
+    for stream in 0..=OWNERS_MAX as i64 {
+        assert!(nodes.owner(StreamId(stream)).await.is_none());
+    }
+    assert_eq!(nodes.owners.lock().len(), OWNERS_MAX);
+    clock.advance(FRESH);
+    assert!(nodes.owner(StreamId(-1)).await.is_none());
+    assert_eq!(nodes.owners.lock().len(), 1);
+}
+
+#[tokio::test]
 async fn only_the_secret_of_the_nodes_is_admitted() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes(&folder, &Clock::manual(UnixMillis(0))).await;

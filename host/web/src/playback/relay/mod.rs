@@ -353,3 +353,6 @@ fn max_age_secs(text: &str) -> u32 {
     let secs = parts.find_map(|part| part.trim().strip_prefix("max-age=")?.parse().ok());
     secs.unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;
