@@ -81,6 +81,9 @@ impl Setup {
             settings.push(("SATCAST_INGEST__RTMPS_LISTEN".into(), rtmps.address().to_string()));
         }
         settings.push(("SATCAST_PUBLIC_URL".into(), format!("http://{}", http.address())));
+        if settings.iter().any(|(known, _)| known == "SATCAST_CLUSTER__NODE") {
+            settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("http://{}", http.address())));
+        }
         settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
         Service { process: None, folder, http, rtmp, rtmps, https: false, settings, key: None }
     }

@@ -40,8 +40,9 @@ use satcast_net::http::{HttpError, Server, ServerLimits};
 use satcast_net::outbound::{AllowError, Guard};
 use satcast_store::{Address, Store, StoreError};
 use satcast_web::api::{self, App};
+use satcast_web::nodes::{self, Nodes};
 use satcast_web::pages::Pages;
-use satcast_web::playback::{Playback, PlaybackSecret};
+use satcast_web::playback::{Owners, Playback, PlaybackSecret};
 use satcast_web::site::Site;
 use satcast_webhooks::{Sender, Targets, TlsError, Webhooks};
 use system::{driver_log_level, open_files, raise_open_files};
@@ -199,7 +200,8 @@ impl Host {
         };
         facts.first_link = first_link(&store, &config, &banner::base(&facts), clock.now()).await?;
         let limits = api::Limits::beside(server.per_network(), listener.per_network());
-        let playback = playback(&store, &live, &clock, &config, &playback_secret, &limits);
+        let nodes = nodes(&store, &clock, &config)?;
+        let playback = playback(&store, &live, &clock, &config, &playback_secret, &limits, nodes.clone());
         charge_counted_bytes(&billing, &playback);
         let app = Arc::new(App {
             store: store.clone(),
@@ -210,6 +212,7 @@ impl Host {
             archive,
             guard,
             wallets,
+            nodes,
             webhooks,
             clock,
             current: Current::new(Config::clone(&config)),
@@ -265,6 +268,7 @@ impl Host {
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         let node = self.node.map(|node| tokio::spawn(node.keep(self.live.clone())));
         let commands = node.is_some().then(|| tokio::spawn(self.live.clone().keep_commands()));
+        let events = self.app.nodes.clone().map(|nodes| tokio::spawn(nodes.keep_events()));
         let wallets = tokio::spawn(self.app.wallets.clone().run(all.clone().cancelled_owned()));
         let archive = archive::Keeping::begin(&self.app.archive);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(all.clone().cancelled_owned()));
@@ -313,8 +317,8 @@ impl Host {
             tracing::error!(%error, "some playback was not charged");
         }
         self.app.billing.bill_playback().await;
-        if let Some(commands) = commands {
-            commands.abort();
+        for task in [commands, events].into_iter().flatten() {
+            task.abort();
         }
         if let Some(node) = node {
             node.abort();
@@ -338,6 +342,12 @@ async fn load_pages() -> Result<Arc<Pages>, BootError> {
     pages.map(Arc::new).map_err(|error| BootError::System(std::io::Error::other(error)))
 }
 
+/// The other nodes, if there are some.
+fn nodes(store: &Store, clock: &Clock, config: &Config) -> Result<Option<Arc<Nodes>>, BootError> {
+    let guard = Guard::new(&nodes::ANY_ADDRESS.map(str::to_owned))?;
+    Ok(Nodes::of(&config.cluster, store.clone(), clock.clone(), guard)?.map(Arc::new))
+}
+
 fn playback(
     store: &Store,
     live: &Live,
@@ -345,9 +355,11 @@ fn playback(
     config: &Arc<Config>,
     secret: &PlaybackSecret,
     limits: &api::Limits,
+    nodes: Option<Arc<Nodes>>,
 ) -> Arc<Playback> {
-    let keys = limits.invalid_keys.clone();
-    Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), secret, keys)
+    let owners = nodes.map(|nodes| -> Arc<dyn Owners> { nodes });
+    let (live, clock, keys) = (live.clone(), clock.clone(), limits.invalid_keys.clone());
+    Playback::new(store.clone(), live, clock, config.clone(), secret, keys, owners)
 }
 
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::{self, Pool, Sql, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Node, Store};
-use satcast_core::ids::UnixMillis;
+use satcast_core::ids::{AccountId, SessionId, StreamId, UnixMillis};
 
 /// A node that takes its lease.
 #[derive(Clone, Debug)]
@@ -59,6 +59,19 @@ impl NodeState {
     }
 }
 
+/// A live session at another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionElsewhere {
+    pub stream: StreamId,
+    pub session: SessionId,
+    /// Time of the first media.
+    pub started_at: UnixMillis,
+    /// The name of its node.
+    pub node: String,
+    /// The address of that node's API.
+    pub address: String,
+}
+
 /// A node in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
@@ -104,6 +117,23 @@ const LIST: Sql = timed!(
     "SELECT n.name, n.advertise, n.lease_until_ms, n.lease_until_ms - ",
     ", n.draining, n.version, n.started_ms, (SELECT COUNT(*) FROM sessions e
     WHERE e.node = n.name AND e.epoch = n.epoch AND e.ended_ms IS NULL) FROM nodes n ORDER BY n.name"
+);
+
+/// The other living node that has the session of a stream.
+const OWNER: Sql = timed!(
+    "SELECT n.name, n.advertise FROM sessions e JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
+    WHERE e.stream_id = $1 AND e.ended_ms IS NULL AND e.node <> $2 AND n.lease_until_ms > ",
+    ""
+);
+
+const OTHERS: Sql =
+    timed!("SELECT name, advertise FROM nodes WHERE name <> $1 AND lease_until_ms > ", " ORDER BY name");
+/// The sessions of an account at other living nodes.
+const ELSEWHERE: Sql = timed!(
+    "SELECT e.stream_id, e.id, e.started_ms, n.name, n.advertise FROM sessions e JOIN streams s ON s.id = e.stream_id
+    JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
+    WHERE s.account_id = $1 AND e.ended_ms IS NULL AND e.node <> $2 AND n.lease_until_ms > ",
+    " ORDER BY e.started_ms, e.id"
 );
 
 /// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions.
@@ -154,6 +184,46 @@ impl Store {
         let release = engine::query(RELEASE).bind(&node.name).bind(node.epoch).execute(&mut tx).await;
         release.map_err(db("give the lease of the node back"))?;
         tx.commit().await
+    }
+
+    /// Name and address of the other living node that has the live session of a stream. `None` for a service that is alone.
+    pub async fn owner_of(&self, stream: StreamId) -> Result<Option<(String, String)>> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(None);
+        }
+        let owner = engine::query_as(OWNER).bind(stream.0).bind(&node.name).fetch_optional(&self.0.readers);
+        owner.await.map_err(db("read the owner of a session"))
+    }
+
+    /// Name and address of each other living node. None for a service that is alone.
+    pub async fn other_nodes(&self) -> Result<Vec<(String, String)>> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(Vec::new());
+        }
+        let others = engine::query_as(OTHERS).bind(&node.name).fetch_all(&self.0.readers).await;
+        others.map_err(db("read the other nodes"))
+    }
+
+    /// The live sessions of an account at other living nodes, oldest first. None for a service that is alone.
+    pub async fn sessions_elsewhere(&self, account: AccountId) -> Result<Vec<SessionElsewhere>> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(Vec::new());
+        }
+        let rows =
+            engine::query_as(ELSEWHERE).bind(account.0).bind(&node.name).fetch_all(&self.0.readers).await;
+        let rows: Vec<(i64, String, i64, String, String)> =
+            rows.map_err(db("read the sessions of other nodes"))?;
+        let session = |(stream, session, started, node, address)| SessionElsewhere {
+            stream: StreamId(stream),
+            session: SessionId(session),
+            started_at: UnixMillis(started),
+            node,
+            address,
+        };
+        Ok(rows.into_iter().map(session).collect())
     }
 
     /// The name of the newest node on a data folder.

@@ -4,6 +4,7 @@
 //! - [`site`]: the API and the pages in the middleware, playback beside it.
 //! - [`api`]: the only HTTP-JSON; [`watch`]: the player page. Neither knows the other.
 //! - [`pages`]: the built files of all pages.
+//! - [`nodes`]: requests to the other nodes.
 //! - [`playback`]: HLS for viewers.
 //! - [`base`]: middleware, errors and CORS of all requests; [`auth`]: keys, sessions and passwords.
 //!
@@ -12,6 +13,7 @@
 pub mod api;
 pub mod auth;
 pub mod base;
+pub mod nodes;
 pub mod pages;
 pub mod playback;
 pub mod site;

@@ -56,6 +56,7 @@ mod postgres;
 mod proxied;
 mod reference;
 mod refusals;
+mod relayed;
 mod reload;
 mod rtmps;
 mod schemathesis;

@@ -13,7 +13,7 @@ use satcast_tests::source::Source;
 use satcast_tests::wait::{seconds, until, until_api};
 use serde_json::{Value, json};
 
-const DATABASE: &str = "satcast";
+pub(super) const DATABASE: &str = "satcast";
 /// A role whose connections can be cut and refused while another node keeps its own.
 const CUT_ROLE: &str = "cut";
 /// The shortest lease.
@@ -34,26 +34,25 @@ fn node(name: &str, url: &str) -> Setup {
         .set("SATCAST_DATABASE__URL", url)
         .set("SATCAST_SECRET_KEY", &"0a".repeat(32))
         .set("SATCAST_CLUSTER__NODE", name)
-        .set("SATCAST_CLUSTER__ADVERTISE", "http://127.0.0.1:8080")
         .set("SATCAST_CLUSTER__SECRET", &"0b".repeat(32))
         .set("SATCAST_CLUSTER__LEASE_SECS", &LEASE_SECS.to_string())
         .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
 }
 
 /// Nodes `a` and `b`, the API of each with the same key. The connections of `a` are those of [`CUT_ROLE`].
-struct Nodes {
-    server: Postgres,
-    a: Service,
-    b: Service,
-    api_a: Api,
-    api_b: Api,
+pub(super) struct Nodes {
+    pub(super) server: Postgres,
+    pub(super) a: Service,
+    pub(super) b: Service,
+    pub(super) api_a: Api,
+    pub(super) api_b: Api,
     receiver: Receiver,
     source: Source,
     sink: Sink,
 }
 
 impl Nodes {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let (server, receiver, source, sink) =
             (server(), Receiver::start(None), Source::shared(), Sink::recording());
         let url = server.url(DATABASE);
@@ -74,7 +73,7 @@ impl Nodes {
         stream
     }
 
-    fn publish(&self, node: &Service, stream: &Stream) -> Encoder {
+    pub(super) fn publish(&self, node: &Service, stream: &Stream) -> Encoder {
         Publish::of(&self.source).endless().to(&node.ingest_url(&stream.key))
     }
 
@@ -86,7 +85,7 @@ impl Nodes {
     }
 
     /// Waits until the last session of the stream has ended for this reason, and its event has arrived.
-    fn wait_for_end(&self, stream: &Stream, reason: &str) {
+    pub(super) fn wait_for_end(&self, stream: &Stream, reason: &str) {
         until_api("the end of the session", seconds(60), || {
             let detail = self.api_b.stream(stream);
             let known = detail["lastEndReason"] == reason && self.ends().iter().any(|end| end == reason);

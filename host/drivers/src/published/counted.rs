@@ -15,6 +15,6 @@ impl<K: Key> AsRef<[u8]> for Counted<K> {
 }
 
 /// The same bytes, counted until the last reference is dropped.
-pub(crate) fn counted<K: Key + Send + 'static>(permit: Permit<K>, bytes: Bytes) -> Bytes {
+pub fn counted<K: Key + Send + 'static>(permit: Permit<K>, bytes: Bytes) -> Bytes {
     Bytes::from_owner(Counted { bytes, _permit: permit })
 }

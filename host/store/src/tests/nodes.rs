@@ -9,8 +9,8 @@ use super::*;
 use crate::ledger::check::check;
 use crate::testing::{Intruder, inspector};
 use crate::{
-    ArchiveReport, Charged, CommandTarget, EventType, MinuteCharge, NewNode, NewWebhook, NodeCommand,
-    NodeState, Recorded, Slot, Standing,
+    ArchiveReport, Bandwidth, Charged, CommandTarget, EventType, HourDecision, HourFacts, HourTerms,
+    MinuteCharge, NewNode, NewWebhook, NodeCommand, NodeState, OveragePart, Recorded, Slot, Standing,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -117,6 +117,62 @@ async fn of_two_processes_with_copies_of_a_data_folder_the_newer_has_the_name() 
     nodes.intruder.end_lease("a").await;
     nodes.a.store.take_node(&node("a", "first")).await.unwrap();
     assert!(nodes.a.store.renew_node(LEASE).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn the_owner_of_a_session_is_another_living_node() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    let owner = async |store: &Store| store.owner_of(nodes.stream).await.unwrap();
+    assert_eq!(owner(&nodes.b).await, None, "no session");
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    assert_eq!(owner(&nodes.b).await, Some(("a".to_owned(), "http://a:8080".to_owned())));
+    assert_eq!(owner(&nodes.a.store).await, None, "it is its own");
+    nodes.a.store.end_session(&session, LATER, EndReason::Stopped).await.unwrap();
+    assert_eq!(owner(&nodes.b).await, None, "the session has ended");
+    let _ = nodes.begin(&nodes.a.store).await.unwrap();
+    assert!(owner(&nodes.b).await.is_some());
+    nodes.intruder.end_lease("a").await;
+    assert_eq!(nodes.b.owner_of(nodes.stream).await.unwrap(), None, "its node is lost");
+}
+
+/// A millisat for every byte that earlier passes have not charged.
+fn decide(facts: &HourFacts) -> HourDecision {
+    let due = facts.bytes as i64 - facts.charged.0;
+    let served = facts.served.first().filter(|_| due > 0);
+    let part = served.map(|served| OveragePart {
+        session: served.session.as_ref().map(|session| session.id.clone()),
+        destination: served.destination,
+        charge: Msat(due),
+        waive: Msat(0),
+    });
+    HourDecision { parts: part.into_iter().collect(), ..HourDecision::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn playback_at_two_nodes_adds_up_and_is_charged_once() {
+    const ROUNDS: u64 = 25;
+    const BYTES: u64 = 1_000;
+    let Some(nodes) = Nodes::new().await else { return };
+    let _ = nodes.begin(&nodes.a.store).await.unwrap();
+    let (account, destination, hour) = (nodes.account, nodes.destinations[0], NOW.hour_start());
+    let serve = |store: &Store| {
+        let store = store.clone();
+        async move {
+            let sent = Bandwidth { account, destination, hour_start: hour, bytes: BYTES };
+            let terms = HourTerms { price_per_gb: Msat(1), limit_bytes: 0 };
+            for _ in 0..ROUNDS {
+                store.add_bandwidth(&[sent]).await.unwrap();
+                store.bill_hour(account, hour, terms, NOW, &decide).await.unwrap();
+            }
+        }
+    };
+    let (at_a, at_b) = (tokio::spawn(serve(&nodes.a.store)), tokio::spawn(serve(&nodes.b)));
+    at_a.await.unwrap();
+    at_b.await.unwrap();
+    let sent = 2 * ROUNDS * BYTES;
+    assert_eq!(nodes.b.bandwidth_of_hour(account, hour).await.unwrap(), sent);
+    nodes.assert_consistent(sent as i64 / 1_000).await;
+    assert!(nodes.b.unbilled_hours(Some(account), 10).await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

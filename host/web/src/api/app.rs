@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::auth::uses::KeyUses;
 use crate::auth::{self, Guesses};
 use crate::base::ApiError;
+use crate::nodes::Nodes;
 use crate::playback::Playback;
 use satcast_archive::Archive;
 use satcast_core::clock::Clock;
@@ -50,6 +51,8 @@ pub struct App {
     pub guard: Guard,
     /// Top-ups and refills.
     pub wallets: TopUps,
+    /// The other nodes; `None` for a service that is alone.
+    pub nodes: Option<Arc<Nodes>>,
     pub webhooks: Webhooks,
     pub clock: Clock,
     /// Replaced by a reload; see [`App::config`].

@@ -16,6 +16,7 @@ mod destinations;
 mod document;
 mod drivers;
 mod edits;
+mod elsewhere;
 mod events;
 mod health;
 mod idempotency;
@@ -50,13 +51,16 @@ pub use document::{document, document_text};
 use self::document::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware, Requests};
-use crate::playback::PREFIX;
+use crate::nodes::EVENTS_PATH;
+use crate::playback::{NODE_PREFIX, PREFIX};
 use satcast_drivers::State;
 use satcast_live::Admits;
 
-/// Routes that are counted beside those of the document; `/hls/` is all playback.
-const BESIDE: [&str; 10] = [
+/// Routes that are counted beside those of the document; `/hls/` is all playback, `/node/hls/` that for other nodes.
+const BESIDE: [&str; 12] = [
     PREFIX,
+    NODE_PREFIX,
+    EVENTS_PATH,
     "/openapi.json",
     "/metrics",
     "/healthz",

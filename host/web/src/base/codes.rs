@@ -20,6 +20,14 @@ macro_rules! codes {
             #[cfg(test)]
             const ALL: &[Self] = &[$(Self::$code),+];
 
+            /// The code of this name.
+            pub(super) fn of(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$code),)+
+                    _ => None,
+                }
+            }
+
             /// The name in the response.
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -319,6 +327,12 @@ codes! {
     NotInTime "not_in_time":
         "The encoder is not sending, so the requested media did not appear.",
         "Check the encoder; players may try again.";
+    NodeSilent "node_silent":
+        "The stream is at another node of the service, which does not answer.",
+        "Try again; after the lease of a lost node the stream is offline until its encoder comes back.";
+    RelayFull "relay_full":
+        "This node plays too many streams of other nodes.",
+        "Try again; if it lasts, tell the operator.";
     DriverFailed "driver_failed":
         "The driver of the destination has a fault.",
         "Try again; if it fails again, tell the operator.";

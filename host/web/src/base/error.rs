@@ -264,6 +264,26 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, Code::DriverSilent, text)
     }
 
+    /// 503: the node that has the stream does not answer.
+    pub fn node_silent() -> Self {
+        let text = "The node of the service that has this stream does not answer; try again";
+        Self::retry_soon(Code::NodeSilent, text)
+    }
+
+    /// 503: this node relays as much from other nodes as its memory allows.
+    pub fn relay_full() -> Self {
+        let text = "Too many streams of other nodes are played at this node; try again";
+        Self::retry_soon(Code::RelayFull, text)
+    }
+
+    /// The error in the body of another node's answer; `None` if it is none of this service.
+    pub(crate) fn relayed(status: StatusCode, body: &[u8]) -> Option<Self> {
+        let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+        let code = Code::of(body["code"].as_str()?)?;
+        let error = Self::new(status, code, body["error"].as_str()?);
+        Some(Self { retry_after_secs: body["retryAfter"].as_u64(), ..error })
+    }
+
     /// 503: these parts are not ready, each with its reason.
     pub fn not_ready(parts: Vec<(&'static str, &'static str)>) -> Self {
         let text = "The service is not ready; see `reasons`, and try again in a moment";
@@ -400,6 +420,18 @@ mod tests {
                    "requestId": "req_1", "retryAfter": 7})
         );
         assert!(ApiError::internal().body("req_1").get("retryAfter").is_none());
+    }
+
+    #[test]
+    fn an_error_of_another_node_stays_the_same() {
+        for error in [ApiError::offline(), ApiError::starting(), ApiError::not_in_time()] {
+            let text = error.body("req_1").to_string();
+            let relayed = ApiError::relayed(error.http_status(), text.as_bytes()).unwrap();
+            assert_eq!(relayed.body("req_1"), error.body("req_1"));
+        }
+        for other in ["", "{}", r#"{"code":"not a code","error":"x"}"#, "<html>"] {
+            assert!(ApiError::relayed(StatusCode::BAD_GATEWAY, other.as_bytes()).is_none(), "{other}");
+        }
     }
 
     #[test]

@@ -116,31 +116,42 @@ fn malformed(text: impl Into<String>) -> ApiError {
     ApiError::malformed(Code::MalformedDirective, text)
 }
 
-/// The current asset of the name of `asset`, as the query requests it; `headers` tell which player asks.
+/// What a viewer asks with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// Has the directives.
+    pub(super) query: &'a str,
+    /// They tell which player asks.
+    pub(super) headers: &'a HeaderMap,
+    /// How long it has waited for this already.
+    pub(super) waited: Duration,
+}
+
+/// The current asset of the name of `asset`, as a viewer requests it.
 ///
 /// # Errors
 /// 400 for invalid directives; 503 if the media did not arrive in time or too many viewers are waiting.
 pub(super) async fn follow(
-    query: &str,
-    headers: &HeaderMap,
+    viewer: Asked<'_>,
     opening: &Opening,
     name: &str,
     asset: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
-    let Some(asset) = asset else { return coming(opening, name).await };
+    let left = |limit: Duration| limit.saturating_sub(viewer.waited);
+    let Some(asset) = asset else { return coming(opening, name, left).await };
     // First what is known, because it holds for all requests but those of the first seconds.
-    if !opening.has_begun() && is_media_player(headers) {
+    if !opening.has_begun() && is_media_player(viewer.headers) {
         let (needed, limit) = match (asset.is_playlist(), &asset.followed.segment) {
             (true, _) => (1, FIRST_WAIT),
             (false, Some(_)) => (START_SEGMENTS, START_WAIT),
             (false, None) => (0, START_WAIT),
         };
         if whole_segments(opening) < needed {
-            return Ok(begun(opening, name, needed, limit).await);
+            return Ok(begun(opening, name, needed, left(limit)).await);
         }
     }
     let Some(reload) = &asset.followed.reload else { return Ok(Current::at_once(Some(asset))) };
-    let asked = Directives::of(query)?;
+    let asked = Directives::of(viewer.query)?;
     asked.check(reload)?;
     let waited = !asked.is_met(Some(reload));
     let asset = if waited {
@@ -151,7 +162,7 @@ pub(super) async fn follow(
             }
             Some(_) => None,
         };
-        let Some(asset) = wait_for(opening, longest_wait(reload), look).await? else {
+        let Some(asset) = wait_for(opening, left(longest_wait(reload)), look).await? else {
             return Ok(Current { asset: None, max_age_secs: None, waited });
         };
         asset
@@ -181,7 +192,7 @@ async fn begun(opening: &Opening, name: &str, needed: usize, limit: Duration) ->
 /// Whether the request comes from a media player, which reloads a playlist once a segment: ffmpeg, mpv and the players of browsers
 /// ask for ranges of everything, and VLC and others tell their names. hls.js does neither: it plays without a pause from the first
 /// segment on.
-fn is_media_player(headers: &HeaderMap) -> bool {
+pub(super) fn is_media_player(headers: &HeaderMap) -> bool {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     headers.contains_key(RANGE) || MEDIA_PLAYERS.iter().any(|name| agent.contains(name))
 }
@@ -201,7 +212,11 @@ fn whole_segments(opening: &Opening) -> usize {
 }
 
 /// An asset that does not exist yet: waits for it if the playlist announces it as the next one.
-async fn coming(opening: &Opening, name: &str) -> Result<Current, ApiError> {
+async fn coming(
+    opening: &Opening,
+    name: &str,
+    left: impl Fn(Duration) -> Duration,
+) -> Result<Current, ApiError> {
     let assets = opening.assets();
     let Some(limit) = assets.coming(name) else { return Ok(Current::at_once(None)) };
     let look = || match assets.get(name) {
@@ -209,7 +224,7 @@ async fn coming(opening: &Opening, name: &str) -> Result<Current, ApiError> {
         None if opening.ended() || assets.coming(name).is_none() => Some(None),
         None => None,
     };
-    let asset = wait_for(opening, limit, look).await?.filter(|asset| asset.audience.is_hosted());
+    let asset = wait_for(opening, left(limit), look).await?.filter(|asset| asset.audience.is_hosted());
     Ok(Current { asset, max_age_secs: None, waited: true })
 }
 

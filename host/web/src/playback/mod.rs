@@ -5,15 +5,20 @@
 //! Access is checked at the store at most once a second per key ([`access`]); assets are served as the opening of the live session
 //! published them ([`serve`], [`body`]), and sent bytes are counted ([`meter`]). A segment costs a MAC, two look-ups and a reference:
 //! no store query and no rendering.
+//!
+//! A session at another node is relayed from there ([`relay`]); [`given`] is the other side.
 
 mod access;
 mod body;
+mod content;
 mod edge;
 mod entry;
 mod follow;
+mod given;
 mod headers;
 mod latency;
 mod meter;
+mod relay;
 mod route;
 mod serve;
 #[cfg(test)]
@@ -36,17 +41,21 @@ pub use access::{ANSWERS_MAX, FRESH, KNOWN};
 pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::{FLUSH_INTERVAL, HourUse};
+pub use relay::{Answered, COPIES_BYTES_MAX, COPIES_MAX, Owners, Peer};
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
+
+pub(crate) use relay::PREFIX as NODE_PREFIX;
 
 use crate::base::middleware::logged_path;
 use crate::base::{ApiError, RequestContext};
 use access::Accesses;
 use headers::Readers;
 use meter::Meter;
+use relay::Relay;
 use satcast_core::clock::Clock;
 use satcast_core::config::Config;
-use satcast_core::ids::{AccountId, DestinationId, StreamId};
+use satcast_core::ids::{AccountId, DestinationId};
 use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
@@ -88,6 +97,8 @@ pub struct Playback {
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
     /// Shared with the API, so that guesses at both count together.
     invalid_keys: Arc<RateLimiter<Network>>,
+    /// Content of sessions at other nodes; `None` for a service that is alone.
+    relay: Option<Arc<Relay>>,
     /// Limits log lines about unreadable files.
     unreadable: LogLimit,
 }
@@ -99,7 +110,7 @@ impl std::fmt::Debug for Playback {
 }
 
 impl Playback {
-    /// `invalid_keys` counts guesses by address.
+    /// `invalid_keys` counts guesses by address; `owners` are the other nodes, if the service has some.
     pub fn new(
         store: Store,
         live: Live,
@@ -107,6 +118,7 @@ impl Playback {
         config: Arc<Config>,
         secret: &PlaybackSecret,
         invalid_keys: Arc<RateLimiter<Network>>,
+        owners: Option<Arc<dyn Owners>>,
     ) -> Arc<Self> {
         let drivers = live.drivers().clone();
         Arc::new(Self {
@@ -119,6 +131,7 @@ impl Playback {
             viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,
+            relay: owners.map(|owners| Relay::new(owners, clock.clone())),
             unreadable: LogLimit::per_second(1),
             clock,
         })
@@ -166,11 +179,6 @@ impl Playback {
         is_open && is_fresh && edge::is_playable(opening.assets()).is_some()
     }
 
-    /// Error for a stream that has no media yet: offline, or starting, because a session starts before its destinations publish.
-    fn nothing_yet(&self, stream: StreamId) -> ApiError {
-        if self.live.session(stream).is_some() { ApiError::starting() } else { ApiError::offline() }
-    }
-
     /// The preview token of a live session, which does not change during the session; `path` is the playback path.
     pub fn preview_token(&self, opening: &Opening, path: &str) -> String {
         self.mint.token(Grant::Preview, opening.destination, opening.session.as_str(), path)
@@ -184,9 +192,11 @@ impl Playback {
         self.meter.this_hour(account).await
     }
 
-    /// Number of players of a destination that loaded a playlist within [`SEEN`].
+    /// Number of players of a destination that loaded a playlist within [`SEEN`], at all nodes.
     pub fn viewers(&self, destination: DestinationId) -> u64 {
-        self.viewers.count(destination, self.clock.monotonic())
+        let now = self.clock.monotonic();
+        let elsewhere = self.relay.as_ref().map_or(0, |relay| relay.told.players(destination, None, now));
+        self.viewers.count(destination, now).saturating_add(elsewhere)
     }
 
     /// Bytes sent to viewers that this process has stored; never falls.
@@ -225,7 +235,10 @@ impl Playback {
 }
 
 /// Turns a panic into a response.
-async fn caught(work: impl Future<Output = serve::Answer>, context: &RequestContext) -> serve::Answer {
+async fn caught<T>(
+    work: impl Future<Output = Result<T, serve::Refused>>,
+    context: &RequestContext,
+) -> Result<T, serve::Refused> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(request_id = %context.id, "a playback request panicked");
         Err(ApiError::internal().into())

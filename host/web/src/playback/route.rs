@@ -1,5 +1,7 @@
 //! Requests that a destination's driver answers. Requests and responses get the same checks, metering and headers as published assets.
 
+use std::sync::Arc;
+
 use poem::http::header::{CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
 use poem::http::{Method, StatusCode};
 use poem::{Request, Response};
@@ -9,13 +11,15 @@ use satcast_plugin_api::http::Method as HttpMethod;
 use url::form_urlencoded;
 
 use super::Playback;
+use super::access::Access;
 use super::body::Chain;
 use super::headers::Keep;
+use super::relay::What;
 use super::serve::{Answer, Found, Refused, readers};
 use crate::auth::presents_header;
 use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::secret::Redacted;
-use satcast_drivers::published::{Answer as Answered, Unanswered};
+use satcast_drivers::published::{Answer as Answered, Opening, Unanswered};
 
 /// Query parameters that belong to the host.
 const HOST_PARAMETERS: [&str; 3] = ["apiKey", "key", "token"];
@@ -39,27 +43,39 @@ impl Playback {
             return Err(ApiError::malformed(Code::KeyRepeated, text).into());
         }
         let readers = readers(request, &access)?;
-        let opening = self.live.opening(access.destination).ok_or_else(ApiError::offline)?;
         // A key in a header is not part of the URL, which caches use as their key.
         let keep = if presents_header(request) { Keep::Preview } else { Keep::Playlist(0) };
-        let found = Found { opening, keep, counted: Some(access) };
-        Ok((self.ask_driver(request, Audience::Hosted, rest, found).await?, readers))
+        Ok((self.ask_driver(request, access, None, Audience::Hosted, rest, keep).await?, readers))
     }
 
-    /// Sends the request to the driver of an opening.
+    /// Sends the request to the driver of the live session, or of `session` if it is that one, here or at the owner.
     pub(super) async fn ask_driver(
         &self,
         request: &Request,
+        access: Arc<Access>,
+        session: Option<&str>,
         audience: Audience,
         path: &str,
-        found: Found,
+        keep: Keep,
     ) -> Result<Response, Refused> {
-        let handler = found.opening.assets().handler().ok_or_else(|| ApiError::not_found("asset"))?;
-        let method = if *request.method() == Method::HEAD { HttpMethod::Head } else { HttpMethod::Get };
         let query = query_of(request.uri().query().unwrap_or_default());
+        let wish = access.wish(session, audience, What::Driver { path, query: &query });
+        let (account, destination) = (access.account, access.destination);
+        let counted = (audience != Audience::Preview).then_some(access.clone());
+        if let Some(relay) = self.relay_for(destination)
+            && let Some((opening, answer)) = relay.driver(&wish, account).await?
+        {
+            return self.answered(request, answer, Found { opening, keep, counted }).await;
+        }
+        let is_asked = |opening: &Arc<Opening>| session.is_none_or(|asked| opening.session.as_str() == asked);
+        let opening = self.live.opening(destination).filter(is_asked);
+        let gone = || if session.is_none() { ApiError::offline() } else { ApiError::not_found("asset") };
+        let opening = opening.ok_or_else(gone)?;
+        let handler = opening.assets().handler().ok_or_else(|| ApiError::not_found("asset"))?;
+        let method = if *request.method() == Method::HEAD { HttpMethod::Head } else { HttpMethod::Get };
         let asked = HttpRequest { method, audience, path: path.to_owned(), query };
         let answer = handler.ask(asked).await.map_err(refused)?;
-        self.answered(request, answer, found).await
+        self.answered(request, answer, Found { opening, keep, counted }).await
     }
 
     async fn answered(
@@ -104,7 +120,7 @@ impl Playback {
     }
 }
 
-fn refused(why: Unanswered) -> ApiError {
+pub(super) fn refused(why: Unanswered) -> ApiError {
     match why {
         Unanswered::NoRoute => ApiError::not_found("asset"),
         Unanswered::TooLong => ApiError::malformed(Code::RequestTooLong, why.to_string()),

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use poem::http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
@@ -17,8 +18,9 @@ use url::form_urlencoded;
 use super::access::{Access, Age, Question};
 use super::body::{Chain, ResponseBody, Slice};
 use super::entry::{self, text};
-use super::follow::{Current, follow};
+use super::follow::{Asked, Current, follow};
 use super::headers::{self, Keep, Readers, Span};
+use super::relay::{Content, What};
 use super::token::{Grant, Ticket};
 use super::{PREFIX, Playback};
 use crate::auth::{presented_key, presents_header};
@@ -26,7 +28,7 @@ use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::{DestinationId, KeyId};
 use satcast_core::networks::Network;
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
-use satcast_drivers::published::{Opening, PlaybackFacts, Published};
+use satcast_drivers::published::{Opening, Published};
 use satcast_live::{POSTER_NAME, POSTER_SECS};
 use satcast_net::http::Sent;
 
@@ -145,25 +147,26 @@ impl Playback {
 
     /// The newest keyframe of a live destination, with the access of its playlist.
     async fn poster(&self, request: &Request, context: &RequestContext, path: &str) -> Answer {
-        let (access, opening, keep) = match (presented_key(request), preview_token(request)) {
+        let (access, ticket, keep) = match (presented_key(request), preview_token(request)) {
             (Some(key), _) => {
                 let (access, _) = self.keyed(context, path, &key).await?;
-                let opening = self.live.opening(access.destination);
-                let opening = opening.ok_or_else(|| self.nothing_yet(access.stream))?;
                 let secs = if presents_header(request) { 0 } else { POSTER_SECS };
-                (access, opening, Keep::Playlist(secs))
+                (access, None, Keep::Playlist(secs))
             }
             (None, Some(token)) => {
-                let (access, opening) =
-                    self.preview(context, path, &self.preview_ticket(path, &token)?).await?;
-                (access, opening, Keep::Preview)
+                let ticket = self.preview_ticket(path, &token)?;
+                (self.preview(context, path, &ticket).await?, Some(ticket), Keep::Preview)
             }
             (None, None) => return Err(ApiError::public_key_required().into()),
         };
         let readers = readers(request, &access)?;
-        let poster = self.live.poster(access.stream).ok_or_else(|| self.nothing_yet(access.stream))?;
+        let session = ticket.as_ref().map(|ticket| ticket.session.as_str());
+        let wish = access.wish(session, Audience::Hosted, What::Poster);
+        let content = self.content(access.account, &wish).await?;
+        let poster = content.published()?;
         let counted = (keep != Keep::Preview).then_some(access);
-        Ok((self.deliver(request, poster, Found { opening, keep, counted }).await?, readers))
+        let found = Found { opening: content.opening, keep, counted };
+        Ok((self.deliver(request, poster, found).await?, readers))
     }
 
     /// The entry playlist for viewers with a key.
@@ -176,14 +179,15 @@ impl Playback {
     ) -> Answer {
         let (access, key) = self.keyed(context, path, key).await?;
         let readers = readers(request, &access)?;
-        let opening = self.live.opening(access.destination).ok_or_else(|| self.nothing_yet(access.stream))?;
-        let facts = facts(&opening)?;
-        let token = self.mint.token(Grant::Key(key), access.destination, opening.session.as_str(), path);
+        let wish = access.wish(None, Audience::Hosted, What::Entry);
+        let content = self.content(access.account, &wish).await?;
+        let session = content.opening.session.as_str();
+        let token = self.mint.token(Grant::Key(key), access.destination, session, path);
         // A key in a header is not part of the URL, which caches use as their key.
         let own = presents_header(request);
         let keep = Keep::Playlist(if own { 0 } else { INDEX_MAX_AGE_SECS });
-        let found = Found { opening, keep, counted: Some(access) };
-        Ok((self.entry(request, &facts.entry, &token, found)?, readers))
+        let found = Found { opening: content.opening.clone(), keep, counted: Some(access) };
+        Ok((self.entry(request, &*content.published()?, &token, &found)?, readers))
     }
 
     /// The entry playlist for viewers of the preview.
@@ -195,12 +199,12 @@ impl Playback {
         token: &str,
     ) -> Answer {
         let ticket = self.preview_ticket(path, token)?;
-        let (access, opening) = self.preview(context, path, &ticket).await?;
+        let access = self.preview(context, path, &ticket).await?;
         let readers = readers(request, &access)?;
-        let facts = facts(&opening)?;
-        let name = facts.preview.as_deref().ok_or_else(ApiError::starting)?;
-        let found = Found { opening: opening.clone(), keep: Keep::Preview, counted: None };
-        Ok((self.entry(request, name, token, found)?, readers))
+        let wish = access.wish(Some(&ticket.session), Audience::Preview, What::Entry);
+        let content = self.content(access.account, &wish).await?;
+        let found = Found { opening: content.opening.clone(), keep: Keep::Preview, counted: None };
+        Ok((self.entry(request, &*content.published()?, token, &found)?, readers))
     }
 
     fn preview_ticket(&self, path: &str, token: &str) -> Result<Ticket, ApiError> {
@@ -208,31 +212,33 @@ impl Playback {
         ticket.ok_or_else(ApiError::invalid_public_key)
     }
 
-    /// Counts a preview request, then checks that the destination is enabled and the session is live.
+    /// Counts a preview request, then checks that the destination is enabled.
     async fn preview(
         &self,
         context: &RequestContext,
         path: &str,
         ticket: &Ticket,
-    ) -> Result<(Arc<Access>, Arc<Opening>), ApiError> {
+    ) -> Result<Arc<Access>, ApiError> {
         context.count(self.previews.hit(ticket.mac, self.clock.monotonic()))?;
         let access = self.accesses.find(Question::Path(path.to_owned()), Age::Fresh).await?;
         let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
-        let access = allowed.ok_or_else(ApiError::invalid_public_key)?;
-        let opening = self.live.opening(ticket.destination);
-        let opening = opening.filter(|opening| opening.session.as_str() == ticket.session);
-        Ok((access, opening.ok_or_else(ApiError::offline)?))
+        allowed.ok_or_else(ApiError::invalid_public_key)
     }
 
     /// A published playlist with the token in front of its URIs.
-    fn entry(&self, request: &Request, name: &str, token: &str, found: Found) -> Result<Response, Refused> {
-        let asset = found.opening.assets().get(name).ok_or_else(ApiError::offline)?;
-        let text = text(&asset).ok_or_else(|| {
-            tracing::warn!(name, "the entry of a destination is not a playlist in memory");
+    fn entry(
+        &self,
+        request: &Request,
+        asset: &Published,
+        token: &str,
+        found: &Found,
+    ) -> Result<Response, Refused> {
+        let text = text(asset).ok_or_else(|| {
+            tracing::warn!(name = asset.name, "the entry of a destination is not a playlist in memory");
             ApiError::offline()
         })?;
         let bytes = entry::with_token(text, token).into();
-        let mut response = self.response(request, &asset, &found, [Slice::Memory(bytes)]);
+        let mut response = self.response(request, asset, found, [Slice::Memory(bytes)]);
         response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         Ok(response)
     }
@@ -248,42 +254,98 @@ impl Playback {
     ) -> Answer {
         let ticket = self.mint.read(token, path).ok_or_else(ApiError::invalid_public_key)?;
         let Grant::Key(key) = ticket.grant else {
-            let (access, opening) = self.preview(context, path, &ticket).await?;
-            let readers = readers(request, &access)?;
-            let asset = opening.assets().get(name).filter(|asset| asset.audience.is_preview());
-            let found = Found { opening, keep: Keep::Preview, counted: None };
-            let response = match asset {
-                Some(asset) => self.deliver(request, asset, found).await?,
-                None => self.ask_driver(request, Audience::Preview, name, found).await?,
-            };
-            return Ok((response, readers));
+            return self.preview_asset(request, context, path, &ticket, name).await;
         };
+        let (mut access, readers, content) = match self.relayed_asset(request, &ticket, key, name).await? {
+            Some(relayed) => relayed,
+            None => self.own_asset(request, &ticket, key, name).await?,
+        };
+        if content.waited {
+            // The key may have been revoked during the wait.
+            access = self.allowed(&ticket, key, Age::Fresh).await?;
+        }
+        let response = if let Some(asset) = content.asset {
+            let secs = content.max_age_secs.unwrap_or(asset.max_age_secs);
+            let keep = if asset.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
+            let found = Found { opening: content.opening, keep, counted: Some(access) };
+            self.deliver(request, asset, found).await?
+        } else {
+            let (session, keep) = (Some(ticket.session.as_str()), Keep::Playlist(0));
+            self.ask_driver(request, access, session, Audience::Hosted, name, keep).await?
+        };
+        self.note_viewer(ticket.destination, context.client, request, &response);
+        Ok((response, readers))
+    }
+
+    /// A hosted asset of this node, with the access of the key and the origins that may read it.
+    async fn own_asset(
+        &self,
+        request: &Request,
+        ticket: &Ticket,
+        key: KeyId,
+        name: &str,
+    ) -> Result<(Arc<Access>, Readers, Content), ApiError> {
         let opening = self.live.opening_of(ticket.destination, &ticket.session, name);
         let opening = opening.ok_or_else(ApiError::offline)?;
         let asset = opening.assets().get(name).filter(|asset| asset.audience.is_hosted());
         let is_playlist = asset.as_ref().is_none_or(|asset| asset.is_playlist());
         let age = if is_playlist { Age::Fresh } else { Age::Known };
-        let mut access = self.allowed(&ticket, key, age).await?;
+        let access = self.allowed(ticket, key, age).await?;
         let readers = readers(request, &access)?;
         let query = request.uri().query().unwrap_or_default();
-        let Current { asset, max_age_secs, waited } =
-            follow(query, request.headers(), &opening, name, asset).await?;
-        if waited {
-            // The key may have been revoked during the wait.
-            access = self.allowed(&ticket, key, Age::Fresh).await?;
+        let asked = Asked { query, headers: request.headers(), waited: Duration::ZERO };
+        let Current { asset, max_age_secs, waited } = follow(asked, &opening, name, asset).await?;
+        Ok((access, readers, Content { opening, asset, max_age_secs, waited }))
+    }
+
+    /// The same from the owner of the session; `None` if the session belongs to this node, or to none, or if only this node has the
+    /// asset, from the time when the session was here.
+    async fn relayed_asset(
+        &self,
+        request: &Request,
+        ticket: &Ticket,
+        key: KeyId,
+        name: &str,
+    ) -> Result<Option<(Arc<Access>, Readers, Content)>, ApiError> {
+        if self.relay_for(ticket.destination).is_none() {
+            return Ok(None);
         }
-        let response = if let Some(asset) = asset {
-            let secs = max_age_secs.unwrap_or(asset.max_age_secs);
-            let keep = if asset.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
-            self.deliver(request, asset, Found { opening, keep, counted: Some(access) }).await?
-        } else {
-            let opening =
-                self.live.opening(access.destination).filter(|open| open.session == opening.session);
-            let opening = opening.ok_or_else(|| ApiError::not_found("asset"))?;
-            let found = Found { opening, keep: Keep::Playlist(0), counted: Some(access) };
-            self.ask_driver(request, Audience::Hosted, name, found).await?
+        let access = self.allowed(ticket, key, Age::Fresh).await?;
+        let readers = readers(request, &access)?;
+        let query = request.uri().query().unwrap_or_default();
+        let wish = self.asset_wish(&access, &ticket.session, name, query, request.headers());
+        let here = || self.live.opening_of(ticket.destination, &ticket.session, name);
+        match self.relayed(access.account, &wish).await {
+            Ok(content) => Ok(content.map(|content| (access, readers, content))),
+            Err(error) if error.http_status() == StatusCode::NOT_FOUND && here().is_some() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An asset of the preview.
+    async fn preview_asset(
+        &self,
+        request: &Request,
+        context: &RequestContext,
+        path: &str,
+        ticket: &Ticket,
+        name: &str,
+    ) -> Answer {
+        let access = self.preview(context, path, ticket).await?;
+        let readers = readers(request, &access)?;
+        let what = What::Asset { name, query: "", player: false };
+        let wish = access.wish(Some(&ticket.session), Audience::Preview, what);
+        let content = self.content(access.account, &wish).await?;
+        let response = match content.asset {
+            Some(asset) => {
+                let found = Found { opening: content.opening, keep: Keep::Preview, counted: None };
+                self.deliver(request, asset, found).await?
+            }
+            None => {
+                let (session, keep) = (Some(ticket.session.as_str()), Keep::Preview);
+                self.ask_driver(request, access, session, Audience::Preview, name, keep).await?
+            }
         };
-        self.note_viewer(ticket.destination, context.client, request, &response);
         Ok((response, readers))
     }
 
@@ -431,12 +493,6 @@ fn preview_token(request: &Request) -> Option<String> {
     pairs
         .find(|(name, value)| name == TOKEN_PARAMETER && !value.is_empty())
         .map(|(_, value)| value.into_owned())
-}
-
-/// The driver's last playback facts, unless playback has ended.
-fn facts(opening: &Opening) -> Result<Arc<PlaybackFacts>, ApiError> {
-    let facts = opening.assets().playback().ok_or_else(ApiError::starting)?;
-    if facts.ended { Err(ApiError::offline()) } else { Ok(facts) }
 }
 
 pub(super) fn readers(request: &Request, access: &Access) -> Result<Readers, ApiError> {

@@ -94,7 +94,7 @@ const CRATES: [Crate; 11] = [
     },
     Crate {
         folder: "host/web",
-        order: &["base", "auth", "playback", "pages", "watch", "api", "site"],
+        order: &["base", "auth", "playback", "nodes", "pages", "watch", "api", "site"],
         circles: &[(
             &["playback", "playback::serve"],
             "Playback is one state, and these files hold the methods that serve from it",

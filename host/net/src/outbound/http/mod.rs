@@ -104,6 +104,14 @@ impl Client {
     /// # Errors
     /// TLS has no usable protocol version.
     pub fn new(guard: Guard, connect_limit: Duration) -> Result<Self, TlsError> {
+        Self::keeping(guard, connect_limit, IDLE_PER_HOST_MAX)
+    }
+
+    /// The same, which keeps `idle` unused connections for one server.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn keeping(guard: Guard, connect_limit: Duration, idle: usize) -> Result<Self, TlsError> {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
         let (known, _) = roots.add_parsable_certificates(found.certs);
@@ -112,7 +120,7 @@ impl Client {
                 "no certificate authorities were found, webhooks and wallets over https will fail; install ca-certificates"
             );
         }
-        Self::with_roots(guard, connect_limit, roots)
+        Self::build(guard, connect_limit, roots, idle)
     }
 
     /// A client that trusts these certificate authorities.
@@ -120,6 +128,15 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_roots(guard: Guard, connect_limit: Duration, roots: RootCertStore) -> Result<Self, TlsError> {
+        Self::build(guard, connect_limit, roots, IDLE_PER_HOST_MAX)
+    }
+
+    fn build(
+        guard: Guard,
+        connect_limit: Duration,
+        roots: RootCertStore,
+        idle: usize,
+    ) -> Result<Self, TlsError> {
         // Explicit, because a process may have no default provider.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let tls = builder
@@ -134,7 +151,7 @@ impl Client {
             .retry(reqwest::retry::never())
             .connect_timeout(connect_limit)
             .pool_idle_timeout(IDLE_KEPT)
-            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+            .pool_max_idle_per_host(idle)
             .user_agent(AGENT)
             .build()
             .map_err(|error| TlsError(error.to_string()))?;
@@ -213,6 +230,11 @@ impl Answer {
     /// Status and headers; the body is read by [`Answer::read`].
     pub fn head(&self) -> &Response {
         &self.0
+    }
+
+    /// The answer itself, for a caller that reads the body as it arrives and limits it.
+    pub fn into_response(self) -> Response {
+        self.0
     }
 
     /// Appends the body to `into` up to `max` bytes. Bytes received before a failure stay in `into`.

@@ -232,10 +232,12 @@ impl Rig {
                 config.clone(),
                 &secret,
                 limits.invalid_keys.clone(),
+                None,
             ),
 
             live,
             wallets: bank.topups(&store, &config),
+            nodes: None,
             webhooks: webhooks(&store, &config, &clock),
             archive: Archive::new(store.clone(), drivers(), reports(), clock.clone()),
             billing,

@@ -196,7 +196,7 @@ async fn tokens_are_bound_to_their_path_and_session() {
 #[tokio::test]
 async fn a_panic_gets_the_common_error_body() {
     let context = RequestContext::of(&Request::builder().uri_str("/hls/x").finish());
-    let refused = caught(async { panic!("on purpose") }, &context).await.unwrap_err();
+    let refused = caught::<()>(async { panic!("on purpose") }, &context).await.unwrap_err();
     let mut response = refused.response(&context);
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let body: Value = response.take_body().into_json().await.unwrap();

@@ -5,7 +5,7 @@ use satcast_plugin_api::{Followed, Reload, SegmentPosition};
 use tokio::time::Instant;
 
 use super::*;
-use crate::playback::follow::{FIRST_WAIT, START_WAIT, follow};
+use crate::playback::follow::{Asked, FIRST_WAIT, START_WAIT, follow};
 use satcast_drivers::published::WAITERS_MAX;
 
 /// Long enough that nothing times out here.
@@ -178,7 +178,10 @@ async fn media_players_do_not_wait_for_ever() {
         rig.list("media.m3u8", text.to_owned(), None);
         let asset = rig.opening.assets().get(name);
         let began = Instant::now();
-        let given = follow("", &headers, &rig.opening, name, asset).await.unwrap();
+        let given =
+            follow(Asked { query: "", headers: &headers, waited: Duration::ZERO }, &rig.opening, name, asset)
+                .await
+                .unwrap();
         assert!(given.asset.is_some() && given.waited);
         assert_eq!(began.elapsed().as_secs(), wait.as_secs());
     }

@@ -7,6 +7,7 @@ mod follow;
 mod metering;
 mod preview;
 mod ready;
+mod relay;
 mod routes;
 mod segments;
 mod watch;
@@ -118,10 +119,13 @@ impl Rig {
     }
 
     async fn with_config(config: Value) -> Self {
+        Self::of(config, None).await
+    }
+
+    async fn of(config: Value, owners: Option<Arc<dyn Owners>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = satcast_store::testing::url(&folder.path().join("t.db")).await;
-        let vault = Vault::new(&[7; 32]);
-        let secret = PlaybackSecret::of(&vault);
+        let vault = vault();
         let store = satcast_store::open(OpenOptions {
             url,
             durability: Durability::Normal,
@@ -130,40 +134,8 @@ impl Rig {
         })
         .await
         .unwrap();
-        let settings =
-            Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
-        let clock = Clock::manual(START);
-        let service = Arc::new(Config::load(None, [], &Flags::default()).unwrap().config);
-        let live = Live::new(store.clone(), testing::drivers(), clock.clone(), settings);
-        let limits = crate::api::Limits::default();
-        let guesses = limits.invalid_keys.clone();
-        let playback =
-            Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses);
-        let targets = satcast_webhooks::Targets::new(&service).unwrap();
-        let sender = satcast_webhooks::Sender::new(targets).unwrap();
-        let reports = Default::default();
-        let archive =
-            satcast_archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
-        let app = Arc::new(crate::api::App {
-            archive,
-            wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone())
-                .topups(&store, &service),
-            webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
-            billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
-            store,
-            live: live.clone(),
-            drivers: testing::drivers(),
-            playback: playback.clone(),
-
-            guard: Guard::new(&[]).unwrap(),
-            clock,
-            ingest: config::IngestAddresses::new(&service.public_url, service.ingest.rtmp_listen, None),
-            current: config::Current::new(Config::clone(&service)),
-            stopping: Default::default(),
-            limits,
-            known: Default::default(),
-            key_uses: Default::default(),
-        });
+        let app = app(store, Clock::manual(START), owners);
+        let (live, playback) = (app.live.clone(), app.playback.clone());
         let (account, destination, path) = destination(&app.store, config).await;
         let opening = live.begin_opening(destination, SessionId(SESSION.into()));
         let (address, stop) = serve(Site::new(app.clone(), crate::pages::testing::pages())).await;
@@ -312,6 +284,45 @@ impl Rig {
     async fn used(&self) -> u64 {
         self.playback.this_hour(self.account).await.unwrap().bytes
     }
+}
+
+/// The parts of a service on a store; `owners` are the other nodes.
+fn app(store: Store, clock: Clock, owners: Option<Arc<dyn Owners>>) -> Arc<crate::api::App> {
+    let secret = PlaybackSecret::of(&vault());
+    let settings = Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
+    let service = Arc::new(Config::load(None, [], &Flags::default()).unwrap().config);
+    let live = Live::new(store.clone(), testing::drivers(), clock.clone(), settings);
+    let limits = crate::api::Limits::default();
+    let guesses = limits.invalid_keys.clone();
+    let playback =
+        Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses, owners);
+    let targets = satcast_webhooks::Targets::new(&service).unwrap();
+    let sender = satcast_webhooks::Sender::new(targets).unwrap();
+    let reports = Default::default();
+    let archive = satcast_archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
+    Arc::new(crate::api::App {
+        archive,
+        wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone()).topups(&store, &service),
+        nodes: None,
+        webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
+        billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
+        store,
+        live,
+        drivers: testing::drivers(),
+        playback,
+        guard: Guard::new(&[]).unwrap(),
+        clock,
+        ingest: config::IngestAddresses::new(&service.public_url, service.ingest.rtmp_listen, None),
+        current: config::Current::new(Config::clone(&service)),
+        stopping: Default::default(),
+        limits,
+        known: Default::default(),
+        key_uses: Default::default(),
+    })
+}
+
+fn vault() -> Vault {
+    Vault::new(&[7; 32])
 }
 
 fn caps() -> Caps {

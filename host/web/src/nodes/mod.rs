@@ -1,0 +1,258 @@
+//! The other nodes: who owns a session, and requests to them with the secret of the nodes.
+//!
+//! `advertise` of a node is the operator's own address, so the client passes every range; certificates are checked.
+
+mod events;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use parking_lot::Mutex;
+use poem::http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
+use poem::http::{HeaderMap, Response};
+use reqwest::Request;
+use satcast_quota::{Permit, Quota};
+use tokio::time::{Instant, timeout};
+use url::Url;
+
+pub(crate) use events::PATH as EVENTS_PATH;
+
+use crate::auth::API_KEY_HEADER;
+use crate::base::ApiError;
+use crate::playback::{Answered, Owners, Peer};
+use satcast_core::clock::Clock;
+use satcast_core::config::Cluster;
+use satcast_core::ids::StreamId;
+use satcast_core::secret::{Redacted, key_hash};
+use satcast_net::outbound::Guard;
+use satcast_net::outbound::http::{Answer, Client, TlsError};
+use satcast_store::Store;
+
+/// Header with the secret of the nodes, beside the credential of a caller.
+const NODE: HeaderName = HeaderName::from_static("satcast-node");
+/// Headers with the credential of a caller.
+const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, HeaderName::from_static(API_KEY_HEADER)];
+/// Longest wait for what another node shows.
+const SHOWN_LIMIT: Duration = Duration::from_secs(3);
+/// Largest answer of another node that is read: a page of a thousand streams.
+const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Every address: those of nodes are the operator's.
+pub const ANY_ADDRESS: [&str; 2] = ["0.0.0.0/0", "::/0"];
+/// Longest time for a connection to another node.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// Most requests to one node at a time, each with a connection: a node is one network for the other, which takes
+/// [512](satcast_net::http::CONNECTIONS_PER_NETWORK_MAX) of one. Further ones wait for a place within their time.
+pub const REQUESTS_MAX: usize = 384;
+/// How long the answer about an owner is used.
+const FRESH: Duration = Duration::from_secs(1);
+/// How long an old answer is used while the database fails.
+const KNOWN: Duration = Duration::from_secs(60);
+/// Most streams whose owners are remembered.
+const OWNERS_MAX: usize = 16_384;
+/// How long a node that did not answer is not asked again.
+const RESTS: Duration = Duration::from_secs(1);
+
+/// The owner of a stream, as the database said.
+#[derive(Clone, Debug)]
+struct Owner {
+    peer: Option<Peer>,
+    /// Time of the last query. Other requests use the old answer while it runs.
+    asked_at: Duration,
+    said_at: Duration,
+}
+
+/// The other nodes of a service.
+#[derive(Debug)]
+pub struct Nodes {
+    name: String,
+    secret: Redacted<String>,
+    store: Store,
+    clock: Clock,
+    client: Client,
+    owners: Mutex<HashMap<StreamId, Owner>>,
+    /// Requests to each node.
+    requests: Quota<Arc<str>>,
+    /// Nodes that did not answer, until when they are left alone.
+    resting: Mutex<HashMap<Arc<str>, Duration>>,
+}
+
+impl Nodes {
+    /// `None` for a service that is alone. `guard` is that of [`ANY_ADDRESS`].
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn of(cluster: &Cluster, store: Store, clock: Clock, guard: Guard) -> Result<Option<Self>, TlsError> {
+        let (Some(name), Some(secret)) = (&cluster.node, &cluster.secret) else { return Ok(None) };
+        Ok(Some(Self {
+            name: name.clone(),
+            secret: secret.clone(),
+            store,
+            clock,
+            client: Client::keeping(guard, CONNECT_LIMIT, REQUESTS_MAX)?,
+            owners: Mutex::default(),
+            requests: Quota::new(u64::MAX, REQUESTS_MAX as u64),
+            resting: Mutex::default(),
+        }))
+    }
+
+    /// Whether a request comes from another node, for what this one has itself.
+    pub(crate) fn asks(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(NODE).and_then(|value| value.to_str().ok());
+        given.is_some_and(|given| self.is_secret(given))
+    }
+
+    /// Hashes, and all of their bytes: the time tells nothing about the secret.
+    fn is_secret(&self, given: &str) -> bool {
+        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
+        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
+    }
+
+    /// What another node answers to the same request, with the credential of the caller and of its own sessions alone. `None` when it
+    /// does not answer.
+    ///
+    /// # Errors
+    /// The 4xx that it answers with.
+    pub(crate) async fn shown(
+        &self,
+        peer: &Peer,
+        request: &poem::Request,
+    ) -> Result<Option<Vec<u8>>, ApiError> {
+        timeout(SHOWN_LIMIT, self.ask_as(peer, request)).await.unwrap_or(Ok(None))
+    }
+
+    async fn ask_as(&self, peer: &Peer, request: &poem::Request) -> Result<Option<Vec<u8>>, ApiError> {
+        let address = request.uri().path_and_query().map_or("/", |address| address.as_str());
+        let mut headers = HeaderMap::new();
+        for name in &CREDENTIALS {
+            request.headers().get_all(name).iter().for_each(|value| {
+                headers.append(name, value.clone());
+            });
+        }
+        headers.insert(NODE, secret_value(self.secret.expose())?);
+        let Some((mut answer, _permit)) = self.send(peer, address, headers, SHOWN_LIMIT).await else {
+            return Ok(None);
+        };
+        let mut body = Vec::new();
+        if answer.read(&mut body, SHOWN_BYTES_MAX).await.is_err() {
+            return Ok(None);
+        }
+        let status = answer.head().status();
+        if status.is_success() {
+            return Ok(Some(body));
+        }
+        // A fault there is none of this node.
+        let refused = status.is_client_error().then(|| ApiError::relayed(status, &body)).flatten();
+        refused.map_or(Ok(None), Err)
+    }
+
+    async fn find(&self, stream: StreamId) -> Option<Peer> {
+        let now = self.clock.monotonic();
+        let earlier = match self.owners.lock().get_mut(&stream) {
+            None => None,
+            Some(owner) => {
+                if now.saturating_sub(owner.asked_at) < FRESH {
+                    return owner.peer.clone();
+                }
+                owner.asked_at = now;
+                Some(owner.clone())
+            }
+        };
+        let found = match self.store.owner_of(stream).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%stream, %error, "the owner of a session cannot be read");
+                let known = earlier.filter(|owner| now.saturating_sub(owner.said_at) < KNOWN);
+                return known.and_then(|owner| owner.peer);
+            }
+        };
+        let peer = found.map(|(name, address)| Peer { name: name.into(), address: address.into() });
+        let mut owners = self.owners.lock();
+        if owners.len() >= OWNERS_MAX {
+            owners.retain(|_, owner| now.saturating_sub(owner.asked_at) < FRESH);
+        }
+        if owners.len() < OWNERS_MAX || owners.contains_key(&stream) {
+            owners.insert(stream, Owner { peer: peer.clone(), asked_at: now, said_at: now });
+        }
+        peer
+    }
+
+    async fn ask(&self, peer: &Peer, address: &str, limit: Duration) -> Option<Answered> {
+        let bearer = secret_value(&format!("Bearer {}", self.secret.expose())).ok()?;
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
+        let (answer, permit) = self.send(peer, address, headers, limit).await?;
+        let mut answer = Response::<reqwest::Body>::from(answer.into_response());
+        // The connection is free for others when the caller has read the answer.
+        answer.extensions_mut().insert(Arc::new(permit));
+        Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
+    }
+
+    /// The head of the answer to a GET, and the permit of the request; `None` if there is none within `limit`, or there was none a
+    /// moment ago.
+    async fn send(
+        &self,
+        peer: &Peer,
+        address: &str,
+        headers: HeaderMap,
+        limit: Duration,
+    ) -> Option<(Answer, Permit<Arc<str>>)> {
+        let now = self.clock.monotonic();
+        if self.resting.lock().get(&peer.name).is_some_and(|until| now < *until) {
+            return None;
+        }
+        let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
+        let mut request = Request::new(reqwest::Method::GET, url);
+        *request.headers_mut() = headers;
+        let began = Instant::now();
+        let permit = timeout(limit, self.requests.take(peer.name.clone(), 1)).await.ok()?;
+        let left = limit.saturating_sub(began.elapsed());
+        let why = match timeout(left, self.client.send(request)).await {
+            Ok(Ok(answer)) => return Some((answer, permit)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {limit:?}"),
+        };
+        tracing::warn!(node = &*peer.name, why, "another node does not answer");
+        let until = self.clock.monotonic().saturating_add(RESTS);
+        self.resting.lock().insert(peer.name.clone(), until);
+        None
+    }
+}
+
+/// A header with the secret, which the configuration checks to be text.
+fn secret_value(text: &str) -> Result<HeaderValue, ApiError> {
+    let mut value = HeaderValue::try_from(text).map_err(|_| ApiError::internal())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl Owners for Nodes {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
+        self.is_secret(given)
+    }
+
+    fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>> {
+        Box::pin(self.find(stream))
+    }
+
+    fn get<'a>(
+        &'a self,
+        peer: &'a Peer,
+        address: &'a str,
+        limit: Duration,
+    ) -> BoxFuture<'a, Option<Answered>> {
+        Box::pin(self.ask(peer, address, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests;

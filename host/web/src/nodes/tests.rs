@@ -1,0 +1,107 @@
+//! Requests to a node that does not answer, over a real socket, and the secret.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::FutureExt as _;
+use satcast_core::ids::{Msat, UnixMillis};
+use satcast_core::secret::Vault;
+use satcast_store::OpenOptions;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use super::*;
+use satcast_core::config::Durability;
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const ADDRESS: &str = "/node/hls/1/1/-/hosted/entry?";
+const LIMIT: Duration = Duration::from_millis(300);
+
+async fn nodes(folder: &TempDir, clock: &Clock) -> Nodes {
+    let url = satcast_store::testing::url(&folder.path().join("t.db")).await;
+    let (durability, vault, low_balance) = (Durability::Normal, Vault::new(&[7; 32]), Msat(0));
+    let store = satcast_store::open(OpenOptions { url, durability, vault, low_balance }).await.unwrap();
+    let guard = Guard::new(&ANY_ADDRESS.map(str::to_owned)).unwrap();
+    let cluster = Cluster {
+        node: Some("b".into()),
+        advertise: None,
+        secret: Some(Redacted::new(SECRET.to_owned())),
+        lease_secs: 30,
+    };
+    Nodes::of(&cluster, store, clock.clone(), guard).unwrap().unwrap()
+}
+
+/// A node that takes connections and says nothing, with their number.
+async fn silent() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = count.clone();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((socket, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            held.push(socket);
+        }
+    });
+    (address, count)
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_left_alone_for_a_moment() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
+    let nodes = nodes(&folder, &clock).await;
+    let (address, connections) = silent().await;
+    let peer = Peer { name: "a".into(), address: format!("http://{address}/").into() };
+    for _ in 0..3 {
+        assert!(nodes.get(&peer, ADDRESS, LIMIT).await.is_none());
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+    clock.advance(RESTS);
+    assert!(nodes.get(&peer, ADDRESS, LIMIT).await.is_none());
+    assert_eq!(connections.load(Ordering::Relaxed), 2);
+    assert_eq!(nodes.requests.taken(), 0);
+}
+
+#[tokio::test]
+async fn requests_to_one_node_are_limited() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
+    let nodes = nodes(&folder, &clock).await;
+    let (address, _) = silent().await;
+    let peer = Peer { name: "a".into(), address: format!("http://{address}/").into() };
+    let mut all: Vec<_> = (0..REQUESTS_MAX + 10).map(|_| nodes.get(&peer, ADDRESS, LIMIT)).collect();
+    for one in &mut all {
+        assert!(one.now_or_never().is_none());
+    }
+    assert_eq!(nodes.requests.taken(), REQUESTS_MAX as u64);
+    drop(all);
+    assert_eq!(nodes.requests.taken(), 0);
+}
+
+#[tokio::test]
+async fn the_remembered_owners_are_bounded() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
+    let nodes = nodes(&folder, &clock).await;
+    for stream in 0..=OWNERS_MAX as i64 {
+        assert!(nodes.owner(StreamId(stream)).await.is_none());
+    }
+    assert_eq!(nodes.owners.lock().len(), OWNERS_MAX);
+    clock.advance(FRESH);
+    assert!(nodes.owner(StreamId(-1)).await.is_none());
+    assert_eq!(nodes.owners.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn only_the_secret_of_the_nodes_is_admitted() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = nodes(&folder, &Clock::manual(UnixMillis(0))).await;
+    let admits = |text: &str| {
+        let value = HeaderValue::from_str(text).unwrap();
+        nodes.admits(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
+    };
+    assert!(admits(&format!("Bearer {SECRET}")));
+    for other in ["", "Bearer ", "Bearer 0123456789abcdef0123456789abcdeF", SECRET, "Basic x"] {
+        assert!(!admits(other), "{other}");
+    }
+    assert!(!nodes.admits(&HeaderMap::new()));
+    assert_eq!(nodes.owner(StreamId(1)).await.map(|peer| peer.name), None, "a service that is alone");
+}

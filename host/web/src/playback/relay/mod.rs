@@ -1,0 +1,358 @@
+//! Content of sessions at other nodes: viewers of this node get it from the owner of the session, each thing once for all of them.
+//!
+//! Everything about the viewer stays here: keys, tokens, origins, counting, metering. Only the content comes from the owner, by its
+//! address below `/node/hls/` ([`wish`]). A request there is answered from the openings of that node alone, so nothing is relayed
+//! twice. Copies are kept in memory ([`copies`]) and sent when they are whole.
+
+mod content;
+mod copies;
+mod told;
+mod wish;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Limited};
+use parking_lot::Mutex;
+use poem::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use poem::http::{HeaderMap, Response, StatusCode};
+use satcast_plugin_api::http::LONG_ANSWER_SECS;
+use satcast_plugin_api::{Asset, AssetBody, Audience};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+pub(super) use content::Content;
+pub use copies::{COPIES_BYTES_MAX, COPIES_MAX};
+pub(crate) use wish::PREFIX;
+pub(super) use wish::{Said, What, Wish};
+
+use crate::base::ApiError;
+use content::Failure;
+use copies::{Copies, Outcome, Step};
+use satcast_core::clock::Clock;
+use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId, UnixMillis};
+use satcast_drivers::published::{Answer, KEPT_AFTER_END, Opening, Published, counted};
+use told::Told;
+
+/// How long the owner lets a request wait for media before it answers that there is none yet. The relay asks again, so a node that
+/// is gone is noticed soon, whatever the wait of a player.
+pub(super) const SLICE: Duration = Duration::from_secs(1);
+/// Longest wait for the head of an answer, longer than [`SLICE`], and for each frame of its body.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+/// Longest wait for the answer of a driver, longer than the owner waits for it.
+const DRIVER_WAIT: Duration = Duration::from_secs(LONG_ANSWER_SECS + 2);
+/// Longest wait of one player over all slices. The owner ends a wait earlier, after three target durations.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Largest error of another node that is read.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+/// Most sessions of other nodes that are remembered.
+const SESSIONS_MAX: usize = 16_384;
+
+/// Headers of an answer to another node: the session; that enough was published for every player; players that others count.
+pub(super) const SESSION: HeaderName = HeaderName::from_static("satcast-session");
+pub(super) const BEGUN: HeaderName = HeaderName::from_static("satcast-begun");
+pub(super) const VIEWERS: HeaderName = HeaderName::from_static("satcast-viewers");
+/// Prefix of the headers of a driver.
+pub(super) const DRIVER: &str = "satcast-driver-";
+/// The media does not exist yet.
+pub(super) const NOT_YET: StatusCode = StatusCode::ACCEPTED;
+/// The asset is not published, and a driver may answer.
+pub(super) const NOT_PUBLISHED: StatusCode = StatusCode::NO_CONTENT;
+
+/// An answer of another node.
+pub type Answered = Response<UnsyncBoxBody<Bytes, io::Error>>;
+
+/// Another node.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub name: Arc<str>,
+    /// Base of its addresses.
+    pub address: Arc<str>,
+}
+
+/// The other nodes.
+pub trait Owners: std::fmt::Debug + Send + Sync {
+    /// Name of this node.
+    fn name(&self) -> &str;
+
+    /// Whether a request has the secret of the nodes.
+    fn admits(&self, headers: &HeaderMap) -> bool;
+
+    /// The other living node that has the live session of a stream.
+    fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>>;
+
+    /// Its answer to a GET; `None` if its head does not come within `limit`.
+    fn get<'a>(
+        &'a self,
+        peer: &'a Peer,
+        address: &'a str,
+        limit: Duration,
+    ) -> BoxFuture<'a, Option<Answered>>;
+}
+
+/// A session of another node.
+#[derive(Clone, Debug)]
+struct Session {
+    peer: Peer,
+    opening: Arc<Opening>,
+    /// Monotonic time of the last answer.
+    seen_at: Duration,
+}
+
+/// The node to ask.
+struct Source {
+    peer: Peer,
+    /// Whether it has the session now; otherwise it had it a moment ago.
+    is_owner: bool,
+}
+
+/// The relay of one node.
+#[derive(Debug)]
+pub(super) struct Relay {
+    owners: Arc<dyn Owners>,
+    clock: Clock,
+    copies: Copies,
+    sessions: Mutex<HashMap<(DestinationId, String), Session>>,
+    /// Players of other nodes.
+    pub(super) told: Told,
+}
+
+impl Relay {
+    pub(super) fn new(owners: Arc<dyn Owners>, clock: Clock) -> Arc<Self> {
+        let (copies, sessions, told) = (Copies::new(COPIES_BYTES_MAX), Mutex::default(), Told::default());
+        Arc::new(Self { owners, clock, copies, sessions, told })
+    }
+
+    /// Content from the owner of the session, which counts for `account`; `viewers` are the players at this node. `None` if no other
+    /// node has the session, or had it a moment ago.
+    ///
+    /// # Errors
+    /// As the owner answered; 503 if it does not answer. Cancel safe: a request goes on for the viewers that wait for it.
+    pub(super) async fn fetch(
+        self: &Arc<Self>,
+        wish: &Wish<'_>,
+        account: AccountId,
+        viewers: u64,
+    ) -> Result<Option<Content>, ApiError> {
+        let Some(source) = self.source(wish).await else { return Ok(None) };
+        let address = wish.address();
+        let mut outcome = match self.copies.find(&address, self.clock.monotonic()) {
+            Step::Have(content) => return Ok(Some(content)),
+            Step::Full => return Err(ApiError::relay_full()),
+            Step::Wait(outcome) => outcome,
+            Step::Fetch(sender) => {
+                let outcome = sender.subscribe();
+                let said =
+                    Said { viewers: Some((self.owners.name().to_owned(), viewers)), ..Said::default() };
+                let (peer, destination) = (source.peer, wish.destination);
+                tokio::spawn(self.clone().run(peer, destination, address, said, account, sender));
+                outcome
+            }
+        };
+        // An error: the request panicked.
+        let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        match outcome {
+            Some(Ok(content)) => Ok(Some(Content { waited: true, ..content })),
+            Some(Err(Failure::Refused(error))) => Err(error),
+            // Its session has ended.
+            Some(Err(Failure::Silent)) if !source.is_owner => Ok(None),
+            Some(Err(Failure::Silent)) | None => Err(ApiError::node_silent()),
+        }
+    }
+
+    /// The answer of the driver at the owner of the session, and an opening for it; `None` if no other node has the session.
+    ///
+    /// # Errors
+    /// As the owner answered; 503 if it does not answer.
+    pub(super) async fn driver(
+        &self,
+        wish: &Wish<'_>,
+        account: AccountId,
+    ) -> Result<Option<(Arc<Opening>, Answer)>, ApiError> {
+        let Some(source) = self.source(wish).await else { return Ok(None) };
+        match self.driver_of(&source.peer, wish, account).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::Silent) if !source.is_owner => Ok(None),
+            Err(Failure::Silent) => Err(ApiError::node_silent()),
+        }
+    }
+
+    /// Whether a request comes from another node.
+    pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
+        self.owners.admits(headers)
+    }
+
+    /// Whether enough was published for every player, as the owner said.
+    pub(super) fn has_begun(&self, destination: DestinationId, session: &str) -> bool {
+        let sessions = self.sessions.lock();
+        sessions.get(&(destination, session.to_owned())).is_some_and(|session| session.opening.has_begun())
+    }
+
+    /// The owner of the session, or the node that had it a moment ago: players may fetch what they know until some time after the end.
+    async fn source(&self, wish: &Wish<'_>) -> Option<Source> {
+        if let Some(peer) = self.owners.owner(wish.stream).await {
+            return Some(Source { peer, is_owner: true });
+        }
+        let key = (wish.destination, wish.session?.to_owned());
+        let now = self.clock.monotonic();
+        let session = self.sessions.lock().get(&key).cloned()?;
+        let is_recent = now.saturating_sub(session.seen_at) < KEPT_AFTER_END;
+        is_recent.then_some(Source { peer: session.peer, is_owner: false })
+    }
+
+    /// Makes one request for all viewers that wait for it.
+    async fn run(
+        self: Arc<Self>,
+        peer: Peer,
+        destination: DestinationId,
+        address: String,
+        said: Said,
+        account: AccountId,
+        sender: watch::Sender<Outcome>,
+    ) {
+        let outcome = self.load(&peer, destination, &address, said, account).await;
+        let kept = outcome.as_ref().ok().and_then(|content| {
+            let secs = content.asset.as_ref()?.max_age_secs;
+            Some((content.clone(), Duration::from_secs(u64::from(secs))))
+        });
+        self.copies.keep(&address, account, kept, self.clock.monotonic());
+        sender.send_replace(Some(outcome));
+    }
+
+    /// Asks until the media is there.
+    async fn load(
+        &self,
+        peer: &Peer,
+        destination: DestinationId,
+        address: &str,
+        mut said: Said,
+        account: AccountId,
+    ) -> Result<Content, Failure> {
+        let began = Instant::now();
+        loop {
+            said.waited = began.elapsed();
+            let answer = self.ask(peer, &said.beside(address), ANSWER_WAIT).await?;
+            if answer.status() == NOT_YET {
+                if began.elapsed() < WAIT_MAX {
+                    continue;
+                }
+                return Err(Failure::Refused(ApiError::not_in_time()));
+            }
+            let opening = self.opening(peer, destination, answer.headers())?;
+            let content = Content { opening, asset: None, max_age_secs: None, waited: true };
+            if answer.status() == NOT_PUBLISHED {
+                return Ok(content);
+            }
+            let asset = Some(self.asset(answer, account).await?);
+            return Ok(Content { asset, ..content });
+        }
+    }
+
+    async fn driver_of(
+        &self,
+        peer: &Peer,
+        wish: &Wish<'_>,
+        account: AccountId,
+    ) -> Result<(Arc<Opening>, Answer), Failure> {
+        let answer = self.ask(peer, &wish.address(), DRIVER_WAIT).await?;
+        let opening = self.opening(peer, wish.destination, answer.headers())?;
+        let status = answer.status().as_u16();
+        let own = |(name, value): (&HeaderName, &HeaderValue)| {
+            Some((name.as_str().strip_prefix(DRIVER)?.to_owned(), value.to_str().ok()?.to_owned()))
+        };
+        let headers = answer.headers().iter().filter_map(own).collect();
+        let asset = self.asset(answer, account).await?;
+        Ok((opening, Answer { status, headers, asset }))
+    }
+
+    /// An answer that is no error of the service. A driver's own error has a session.
+    async fn ask(&self, peer: &Peer, address: &str, limit: Duration) -> Result<Answered, Failure> {
+        let answer = self.owners.get(peer, address, limit).await.ok_or(Failure::Silent)?;
+        if answer.status().is_success() || answer.headers().contains_key(SESSION) {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let read = timeout(ANSWER_WAIT, Limited::new(answer.into_body(), ERROR_BYTES_MAX).collect()).await;
+        let body = read.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+        Err(ApiError::relayed(status, &body).map_or(Failure::Silent, Failure::Refused))
+    }
+
+    /// The asset in an answer, whole.
+    async fn asset(&self, answer: Answered, account: AccountId) -> Result<Arc<Published>, Failure> {
+        let (head, body) = answer.into_parts();
+        let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let len = text(CONTENT_LENGTH).parse().unwrap_or(0);
+        let (content_type, max_age_secs) = (text(CONTENT_TYPE).to_owned(), max_age_secs(text(CACHE_CONTROL)));
+        let body = AssetBody::Memory(self.body(body, len, account).await?);
+        let asset = Asset::new("relayed", content_type, Audience::Both, body).max_age(max_age_secs);
+        Ok(Arc::new(Published::uncounted(asset)))
+    }
+
+    async fn body(
+        &self,
+        mut body: UnsyncBoxBody<Bytes, io::Error>,
+        len: usize,
+        account: AccountId,
+    ) -> Result<Bytes, Failure> {
+        let permit = self.copies.take(account, len as u64);
+        let permit = permit.ok_or_else(|| Failure::Refused(ApiError::relay_full()))?;
+        let mut bytes = BytesMut::with_capacity(len);
+        while let Some(frame) = timeout(ANSWER_WAIT, body.frame()).await.map_err(|_| Failure::Silent)? {
+            let data = frame.map_err(|_| Failure::Silent)?.into_data().unwrap_or_default();
+            if data.len() > len - bytes.len() {
+                return Err(Failure::Silent);
+            }
+            bytes.extend_from_slice(&data);
+        }
+        if bytes.len() < len {
+            return Err(Failure::Silent);
+        }
+        Ok(counted(permit, bytes.freeze()))
+    }
+
+    /// Takes what the owner says of its session; gives the opening that stands for it here.
+    fn opening(
+        &self,
+        peer: &Peer,
+        destination: DestinationId,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Opening>, Failure> {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let session = text(SESSION).ok_or(Failure::Silent)?.to_owned();
+        let now = self.clock.monotonic();
+        if let Some(viewers) = text(VIEWERS).and_then(|viewers| viewers.parse().ok()) {
+            self.told.note(destination, &peer.name, viewers, now);
+        }
+        let mut sessions = self.sessions.lock();
+        if sessions.len() >= SESSIONS_MAX {
+            sessions.retain(|_, session| now.saturating_sub(session.seen_at) < KEPT_AFTER_END);
+        }
+        let key = (destination, session);
+        let known = sessions.get(&key).map(|known| known.opening.clone());
+        let opening = known
+            .unwrap_or_else(|| Arc::new(Opening::new(destination, SessionId(key.1.clone()), UnixMillis(0))));
+        if headers.contains_key(BEGUN) {
+            opening.set_begun();
+        }
+        if sessions.len() < SESSIONS_MAX || sessions.contains_key(&key) {
+            sessions.insert(key, Session { peer: peer.clone(), opening: opening.clone(), seen_at: now });
+        }
+        Ok(opening)
+    }
+}
+
+/// The seconds of a `Cache-Control`; 0 without them.
+fn max_age_secs(text: &str) -> u32 {
+    let mut parts = text.split(',');
+    let secs = parts.find_map(|part| part.trim().strip_prefix("max-age=")?.parse().ok());
+    secs.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;
