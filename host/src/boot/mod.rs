@@ -200,7 +200,8 @@ impl Host {
         };
         facts.first_link = first_link(&store, &config, &banner::base(&facts), clock.now()).await?;
         let limits = api::Limits::beside(server.per_network(), listener.per_network());
-        let playback = playback(&store, &live, &clock, &config, &playback_secret, &limits)?;
+        let nodes = nodes(&store, &clock, &config)?;
+        let playback = playback(&store, &live, &clock, &config, &playback_secret, &limits, nodes.clone());
         charge_counted_bytes(&billing, &playback);
         let app = Arc::new(App {
             store: store.clone(),
@@ -211,6 +212,7 @@ impl Host {
             archive,
             guard,
             wallets,
+            nodes,
             webhooks,
             clock,
             current: Current::new(Config::clone(&config)),
@@ -339,6 +341,12 @@ async fn load_pages() -> Result<Arc<Pages>, BootError> {
     pages.map(Arc::new).map_err(|error| BootError::System(std::io::Error::other(error)))
 }
 
+/// The other nodes, if there are some.
+fn nodes(store: &Store, clock: &Clock, config: &Config) -> Result<Option<Arc<Nodes>>, BootError> {
+    let guard = Guard::new(&nodes::ANY_ADDRESS.map(str::to_owned))?;
+    Ok(Nodes::of(&config.cluster, store.clone(), clock.clone(), guard)?.map(Arc::new))
+}
+
 fn playback(
     store: &Store,
     live: &Live,
@@ -346,12 +354,11 @@ fn playback(
     config: &Arc<Config>,
     secret: &PlaybackSecret,
     limits: &api::Limits,
-) -> Result<Arc<Playback>, BootError> {
-    let guard = Guard::new(&nodes::ANY_ADDRESS.map(str::to_owned))?;
-    let nodes = Nodes::of(&config.cluster, store.clone(), clock.clone(), guard)?;
-    let owners = nodes.map(|nodes| -> Arc<dyn Owners> { Arc::new(nodes) });
+    nodes: Option<Arc<Nodes>>,
+) -> Arc<Playback> {
+    let owners = nodes.map(|nodes| -> Arc<dyn Owners> { nodes });
     let (live, clock, keys) = (live.clone(), clock.clone(), limits.invalid_keys.clone());
-    Ok(Playback::new(store.clone(), live, clock, config.clone(), secret, keys, owners))
+    Playback::new(store.clone(), live, clock, config.clone(), secret, keys, owners)
 }
 
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {

@@ -113,6 +113,9 @@ const OWNER: Sql = timed!(
     ""
 );
 
+const OTHERS: Sql =
+    timed!("SELECT name, advertise FROM nodes WHERE name <> $1 AND lease_until_ms > ", " ORDER BY name");
+
 /// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions.
 type NodeRow = (String, String, i64, i64, i64, String, i64, i64);
 
@@ -171,6 +174,16 @@ impl Store {
         }
         let owner = engine::query_as(OWNER).bind(stream.0).bind(&node.name).fetch_optional(&self.0.readers);
         owner.await.map_err(db("read the owner of a session"))
+    }
+
+    /// Name and address of each other living node. None for a service that is alone.
+    pub async fn other_nodes(&self) -> Result<Vec<(String, String)>> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(Vec::new());
+        }
+        let others = engine::query_as(OTHERS).bind(&node.name).fetch_all(&self.0.readers).await;
+        others.map_err(db("read the other nodes"))
     }
 
     /// The name of the newest node on a data folder.

@@ -9,6 +9,7 @@ use poem::{Endpoint, Request, Response, Route};
 
 use crate::api::{self, App};
 use crate::base::{ApiError, Middleware};
+use crate::nodes::{COUNT_PREFIX, Nodes};
 use crate::pages::{DASHBOARD_PATHS, Pages};
 use crate::playback::{NODE_PREFIX, PREFIX, Playback};
 use crate::watch::{self, Watch};
@@ -18,12 +19,13 @@ use crate::watch::{self, Watch};
 pub struct Site {
     middleware: Middleware,
     playback: Arc<Playback>,
+    nodes: Option<Arc<Nodes>>,
 }
 
 impl Site {
     /// The API of `app`, its playback, and `pages`.
     pub fn new(app: Arc<App>, pages: Arc<Pages>) -> Self {
-        let playback = app.playback.clone();
+        let (playback, nodes) = (app.playback.clone(), app.nodes.clone());
         let (watch, watched, counted) = (Arc::new(Watch::of(&pages)), playback.clone(), playback.clone());
         let (assets, reference, texts, others) = (pages.clone(), pages.clone(), pages.clone(), pages.clone());
         let dashboard = DASHBOARD_PATHS.iter().fold(Route::new(), |routes, path| {
@@ -40,7 +42,7 @@ impl Site {
             .at("/manual/*path", poem::get(make(move |request| manual(pages.clone(), request))))
             // Every other path. `/*` would take `/` as well.
             .at("/<.+>", make(move |request| unknown(others.clone(), request)));
-        Self { middleware: api::endpoint(app, routes), playback }
+        Self { middleware: api::endpoint(app, routes), playback, nodes }
     }
 }
 
@@ -53,6 +55,13 @@ impl Endpoint for Site {
             && let Some(response) = self.playback.give(&request).await
         {
             self.middleware.requests().count(NODE_PREFIX, response.status());
+            Ok(response)
+        } else if path.starts_with(COUNT_PREFIX)
+            && let Some(nodes) = &self.nodes
+            && self.playback.admits(&request)
+        {
+            let response = nodes.give_count(&request);
+            self.middleware.requests().count(COUNT_PREFIX, response.status());
             Ok(response)
         } else if path.starts_with(PREFIX) {
             let response = self.playback.answer(request).await;

@@ -71,7 +71,7 @@ impl Viewer {
             Some(KeyKind::Permanent) | None => None,
         };
         let Some(known) = known else { return Err(refuse(app, &context, &key, hash).await?) };
-        context.count(app.limits.status.hit(known.key, app.clock.monotonic()))?;
+        context.count(app.hit(&app.limits.status, known.key).await)?;
         if !known.destination.enabled {
             return Err(refused());
         }
@@ -94,7 +94,7 @@ async fn refuse(
         None => None,
     };
     let Some(valid) = valid else { return Ok(count_invalid(app, context, refused)) };
-    context.count(app.limits.status.hit(valid.id, app.clock.monotonic()))?;
+    context.count(app.hit(&app.limits.status, valid.id).await)?;
     Ok(refused)
 }
 

@@ -249,6 +249,7 @@ impl Rig {
             stopping: Default::default(),
             limits,
             known: Default::default(),
+            nodes: None,
             key_uses: Default::default(),
         });
         let (middleware, account) = (endpoint(app.clone(), Route::new()), AccountId(0));
