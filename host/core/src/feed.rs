@@ -1,4 +1,5 @@
-//! The live event feed of an account: recorded changes and the events of live sessions of this process.
+//! The live event feed of an account: recorded changes and the events of live sessions of this process, and those that other nodes
+//! tell of theirs.
 //!
 //! Events are kept in memory only: the newest of all accounts together, so that a watcher that was disconnected for a moment
 //! continues where it was. A watcher that missed more sees a gap and must reload everything. Sending never waits.
@@ -31,6 +32,8 @@ pub struct Event {
     pub at: UnixMillis,
     /// Details, as a JSON object; never a secret.
     pub data: Value,
+    /// It happened at another node.
+    pub is_foreign: bool,
 }
 
 /// The next item of a watcher.
@@ -55,26 +58,57 @@ struct Inner {
     watchers: Quota<AccountId>,
 }
 
+/// An entry of the feed.
+#[derive(Clone, Debug)]
+enum Kept {
+    Event(Arc<Event>),
+    /// Events of another node are missing here.
+    ForeignGap,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Number of the newest event; 0 before the first.
     last: u64,
-    kept: VecDeque<Arc<Event>>,
+    kept: VecDeque<Kept>,
     closed: bool,
 }
 
 impl State {
     /// Number of the oldest kept event, or of the next event when none is kept.
     fn oldest(&self) -> u64 {
-        self.kept.front().map_or(self.last + 1, |event| event.number)
+        self.last + 1 - self.kept.len() as u64
     }
 
-    /// The next event of the account from `next` on, and the number to continue with.
-    fn find(&self, account: AccountId, next: u64) -> (Option<Arc<Event>>, u64) {
-        let skipped = usize::try_from(next.saturating_sub(self.oldest())).unwrap_or(usize::MAX);
-        let found = self.kept.iter().skip(skipped).find(|event| event.account == account).cloned();
-        let after = found.as_ref().map_or(self.last, |event| event.number);
-        (found, after + 1)
+    /// What a watcher sees next from `next` on, and the number to continue with.
+    fn find(&self, wanted: Wanted, next: u64) -> (Option<Seen>, u64) {
+        let first = next.max(self.oldest());
+        let skipped = usize::try_from(first - self.oldest()).unwrap_or(usize::MAX);
+        let mut numbered = (first..).zip(self.kept.iter().skip(skipped));
+        let found = numbered.find_map(|(number, kept)| match kept {
+            Kept::Event(event) => wanted.is(event).then(|| (number, Seen::Event(event.clone()))),
+            // Told to another node, it would come back as another gap, for ever.
+            Kept::ForeignGap => (wanted != Wanted::Own).then_some((number, Seen::Gap)),
+        });
+        let after = found.as_ref().map_or(self.last, |(number, _)| *number);
+        (found.map(|(_, seen)| seen), after + 1)
+    }
+}
+
+/// Events that a watcher looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Of(AccountId),
+    /// Of all accounts, but not those that other nodes told.
+    Own,
+}
+
+impl Wanted {
+    fn is(self, event: &Event) -> bool {
+        match self {
+            Wanted::Of(account) => event.account == account,
+            Wanted::Own => !event.is_foreign,
+        }
     }
 }
 
@@ -88,13 +122,32 @@ impl Feed {
 
     /// Sends an event to all watchers of the account.
     pub fn send(&self, account: AccountId, name: &str, at: UnixMillis, data: Value) {
+        self.add(Event { number: 0, account, name: name.to_owned(), at, data, is_foreign: false });
+    }
+
+    /// Sends an event of another node to all watchers of its account.
+    pub fn send_foreign(&self, account: AccountId, name: String, at: UnixMillis, data: Value) {
+        self.add(Event { number: 0, account, name, at, data, is_foreign: true });
+    }
+
+    /// Events of another node may have been missed: the watchers of accounts see a gap.
+    pub fn foreign_gap(&self) {
+        self.keep(|_| Kept::ForeignGap);
+    }
+
+    fn add(&self, event: Event) {
+        self.keep(|number| Kept::Event(Arc::new(Event { number, ..event })));
+    }
+
+    /// Keeps what `make` gives for the next number.
+    fn keep(&self, make: impl FnOnce(u64) -> Kept) {
         let mut state = self.0.state.lock();
         state.last += 1;
-        let event = Event { number: state.last, account, name: name.to_owned(), at, data };
+        let kept = make(state.last);
         if state.kept.len() >= EVENTS_KEPT_MAX {
             state.kept.pop_front();
         }
-        state.kept.push_back(Arc::new(event));
+        state.kept.push_back(kept);
         drop(state);
         self.0.changed.send_replace(());
     }
@@ -120,14 +173,18 @@ impl Feed {
             Some(None) => (state.last + 1, true),
         };
         drop(state);
-        Ok(Watch {
-            feed: self.clone(),
-            account,
-            _permit: permit,
-            next,
-            is_lost,
-            changed: self.0.changed.subscribe(),
-        })
+        Ok(self.watcher(Wanted::Of(account), Some(permit), next, is_lost))
+    }
+
+    /// Watches all events of this node from now on, for another node. One for each node: the caller limits them.
+    pub fn watch_own(&self) -> Watch {
+        let next = self.0.state.lock().last + 1;
+        self.watcher(Wanted::Own, None, next, false)
+    }
+
+    fn watcher(&self, wanted: Wanted, permit: Option<Permit<AccountId>>, next: u64, is_lost: bool) -> Watch {
+        let changed = self.0.changed.subscribe();
+        Watch { feed: self.clone(), wanted, _permit: permit, next, is_lost, changed }
     }
 
     /// The id of an event for watchers; valid for this start of the process only.
@@ -141,12 +198,12 @@ impl Feed {
     }
 }
 
-/// A watcher of one account; dropping it frees its slot.
+/// A watcher; dropping it frees its slot.
 #[derive(Debug)]
 pub struct Watch {
     feed: Feed,
-    account: AccountId,
-    _permit: Permit<AccountId>,
+    wanted: Wanted,
+    _permit: Option<Permit<AccountId>>,
     /// Number of the event to look at next.
     next: u64,
     is_lost: bool,
@@ -163,10 +220,10 @@ impl Watch {
             }
             {
                 let state = self.feed.0.state.lock();
-                let (found, next) = state.find(self.account, self.next);
+                let (found, next) = state.find(self.wanted, self.next);
                 self.next = next;
-                if let Some(event) = found {
-                    return Some(Seen::Event(event));
+                if found.is_some() {
+                    return found;
                 }
                 if state.closed {
                     return None;
@@ -271,6 +328,24 @@ mod tests {
         assert_eq!(feed.watch(YOU, None).unwrap_err(), Full::Total);
         drop(held);
         assert_eq!(feed.0.watchers.taken(), 0);
+    }
+
+    #[test]
+    fn another_node_gets_own_events_of_all_accounts_and_a_gap_reaches_every_watcher() {
+        let feed = Feed::new("s".into());
+        let (mut own, mut mine) = (feed.watch_own(), feed.watch(ME, None).unwrap());
+        send(&feed, ME, 1);
+        feed.send_foreign(ME, "x.y".to_owned(), UnixMillis(7), json!({}));
+        send(&feed, YOU, 3);
+        assert_eq!((seen(&mut own), seen(&mut mine)), (vec![1, 3], vec![1, 2]));
+        feed.foreign_gap();
+        assert_eq!(
+            (seen(&mut own), seen(&mut mine)),
+            (vec![], vec![0]),
+            "it must not go back to the other node"
+        );
+        send(&feed, ME, 5);
+        assert_eq!((seen(&mut own), seen(&mut mine)), (vec![5], vec![5]));
     }
 
     #[tokio::test]

@@ -46,7 +46,7 @@ pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
 pub use live::{Admits, HEARTBEAT, LEASE_MARGIN, Live, SHUTDOWN_WAIT, Settings};
 pub use poster::{POSTER_NAME, POSTER_SECS};
-pub use refusals::EncoderRefusal;
+pub use refusals::{EncoderRefusal, REFUSALS_PER_STREAM_MAX};
 pub use session::Publisher;
 pub use shown::{
     Delayed, DestState, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use satcast_core::ids::{StreamId, UnixMillis};
 
 /// Most refusals of one stream; the oldest is removed for a new one.
-const REFUSALS_PER_STREAM_MAX: usize = 5;
+pub const REFUSALS_PER_STREAM_MAX: usize = 5;
 /// Most streams with refusals; the one that was refused the longest time ago is removed for a new one.
 const STREAMS_MAX: usize = 10_000;
 

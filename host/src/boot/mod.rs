@@ -268,6 +268,7 @@ impl Host {
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         let node = self.node.map(|node| tokio::spawn(node.keep(self.live.clone())));
         let commands = node.is_some().then(|| tokio::spawn(self.live.clone().keep_commands()));
+        let events = self.app.nodes.clone().map(|nodes| tokio::spawn(nodes.keep_events()));
         let wallets = tokio::spawn(self.app.wallets.clone().run(all.clone().cancelled_owned()));
         let archive = archive::Keeping::begin(&self.app.archive);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(all.clone().cancelled_owned()));
@@ -316,8 +317,8 @@ impl Host {
             tracing::error!(%error, "some playback was not charged");
         }
         self.app.billing.bill_playback().await;
-        if let Some(commands) = commands {
-            commands.abort();
+        for task in [commands, events].into_iter().flatten() {
+            task.abort();
         }
         if let Some(node) = node {
             node.abort();

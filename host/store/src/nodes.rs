@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::{self, Pool, Sql, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Node, Store};
-use satcast_core::ids::{StreamId, UnixMillis};
+use satcast_core::ids::{AccountId, SessionId, StreamId, UnixMillis};
 
 /// A node that takes its lease.
 #[derive(Clone, Debug)]
@@ -57,6 +57,19 @@ impl NodeState {
             Self::Stopped => "stopped",
         }
     }
+}
+
+/// A live session at another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionElsewhere {
+    pub stream: StreamId,
+    pub session: SessionId,
+    /// Time of the first media.
+    pub started_at: UnixMillis,
+    /// The name of its node.
+    pub node: String,
+    /// The address of that node's API.
+    pub address: String,
 }
 
 /// A node in the list.
@@ -115,6 +128,13 @@ const OWNER: Sql = timed!(
 
 const OTHERS: Sql =
     timed!("SELECT name, advertise FROM nodes WHERE name <> $1 AND lease_until_ms > ", " ORDER BY name");
+/// The sessions of an account at other living nodes.
+const ELSEWHERE: Sql = timed!(
+    "SELECT e.stream_id, e.id, e.started_ms, n.name, n.advertise FROM sessions e JOIN streams s ON s.id = e.stream_id
+    JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
+    WHERE s.account_id = $1 AND e.ended_ms IS NULL AND e.node <> $2 AND n.lease_until_ms > ",
+    " ORDER BY e.started_ms, e.id"
+);
 
 /// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions.
 type NodeRow = (String, String, i64, i64, i64, String, i64, i64);
@@ -184,6 +204,26 @@ impl Store {
         }
         let others = engine::query_as(OTHERS).bind(&node.name).fetch_all(&self.0.readers).await;
         others.map_err(db("read the other nodes"))
+    }
+
+    /// The live sessions of an account at other living nodes, oldest first. None for a service that is alone.
+    pub async fn sessions_elsewhere(&self, account: AccountId) -> Result<Vec<SessionElsewhere>> {
+        let node = self.node();
+        if node.is_alone() {
+            return Ok(Vec::new());
+        }
+        let rows =
+            engine::query_as(ELSEWHERE).bind(account.0).bind(&node.name).fetch_all(&self.0.readers).await;
+        let rows: Vec<(i64, String, i64, String, String)> =
+            rows.map_err(db("read the sessions of other nodes"))?;
+        let session = |(stream, session, started, node, address)| SessionElsewhere {
+            stream: StreamId(stream),
+            session: SessionId(session),
+            started_at: UnixMillis(started),
+            node,
+            address,
+        };
+        Ok(rows.into_iter().map(session).collect())
     }
 
     /// The name of the newest node on a data folder.

@@ -9,7 +9,7 @@ use poem::{Endpoint, Request, Response, Route};
 
 use crate::api::{self, App};
 use crate::base::{ApiError, Middleware};
-use crate::nodes::{COUNT_PREFIX, Nodes};
+use crate::nodes::{COUNT_PREFIX, EVENTS_PATH, Nodes};
 use crate::pages::{DASHBOARD_PATHS, Pages};
 use crate::playback::{NODE_PREFIX, PREFIX, Playback};
 use crate::watch::{self, Watch};
@@ -51,7 +51,12 @@ impl Endpoint for Site {
 
     async fn call(&self, request: Request) -> poem::Result<Response> {
         let path = request.uri().path();
-        if path.starts_with(NODE_PREFIX)
+        if path == EVENTS_PATH
+            && let Some(response) = self.nodes.as_ref().and_then(|nodes| nodes.give_events(&request))
+        {
+            self.middleware.requests().count(EVENTS_PATH, response.status());
+            Ok(response)
+        } else if path.starts_with(NODE_PREFIX)
             && let Some(response) = self.playback.give(&request).await
         {
             self.middleware.requests().count(NODE_PREFIX, response.status());

@@ -29,7 +29,7 @@ fn declared(status: u16) -> Value {
 
 #[track_caller]
 fn ask(service: &Service, key: Option<&str>, last: Option<&str>) -> Response {
-    let mut request = service.api().request("GET", EVENTS).timeout(FOLLOW_LIMIT);
+    let mut request = Api::new(&service.base(), None).request("GET", EVENTS).timeout(FOLLOW_LIMIT);
     for (name, value) in [("x-api-key", key), ("last-event-id", last)] {
         request = value.into_iter().fold(request, |request, value| request.header(name, value));
     }
@@ -43,14 +43,25 @@ fn ask(service: &Service, key: Option<&str>, last: Option<&str>) -> Response {
 }
 
 /// A follower of the feed.
-struct Follower(BufReader<Response>);
+pub(super) struct Follower(BufReader<Response>);
 
 impl Follower {
     #[track_caller]
-    fn new(service: &Service, key: &str, last: Option<&str>) -> Self {
+    pub(super) fn new(service: &Service, key: &str, last: Option<&str>) -> Self {
         let response = ask(service, Some(key), last);
         assert_eq!(response.status(), 200);
         Self(BufReader::new(response))
+    }
+
+    /// The data of the next event of this name.
+    #[track_caller]
+    pub(super) fn until(&mut self, wanted: &str) -> Value {
+        loop {
+            let (_, name, data) = self.next().expect("more events");
+            if name == wanted {
+                return data;
+            }
+        }
     }
 
     /// The next event: its id, its name, its data; `None` at the end.

@@ -85,7 +85,7 @@ impl Nodes {
     }
 
     /// Waits until the last session of the stream has ended for this reason, and its event has arrived.
-    fn wait_for_end(&self, stream: &Stream, reason: &str) {
+    pub(super) fn wait_for_end(&self, stream: &Stream, reason: &str) {
         until_api("the end of the session", seconds(60), || {
             let detail = self.api_b.stream(stream);
             let known = detail["lastEndReason"] == reason && self.ends().iter().any(|end| end == reason);

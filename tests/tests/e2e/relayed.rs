@@ -1,6 +1,9 @@
 //! Playback at a node whose viewers get the content of the node with the encoder.
 
-use satcast_tests::api::Api;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use satcast_tests::api::{Api, Stream};
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::http::{Http, split_url};
@@ -8,6 +11,7 @@ use satcast_tests::probe;
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
+use super::events::Follower;
 use super::nodes::{DATABASE, Nodes};
 
 /// Viewers that ask for the same segments.
@@ -16,6 +20,9 @@ const VIEWERS: usize = 20;
 const STORED_AFTER_SECONDS: u64 = 15;
 /// Time until a revoked key is seen by viewers; each node asks the database every second.
 const SEEN_AFTER_SECONDS: u64 = 5;
+/// How often a sign is given that a node follows another, and at most how often.
+const FOLLOWED_EVERY: Duration = Duration::from_millis(300);
+const FOLLOWED_TRIES_MAX: usize = 50;
 /// The lease of the nodes, and a margin.
 const LOST_AFTER_SECONDS: u64 = 40;
 
@@ -149,6 +156,16 @@ fn a_revoked_key_ends_at_both(nodes: &Nodes, hosted: &Hosted, url_b: &str) {
 fn a_lost_node_is_an_error(nodes: &mut Nodes, at_b: &mut Viewer) {
     let playlist = at_b.playlist();
     at_b.http.get(&playlist, &[]).assert_status(200);
+    // Shorter than its lease.
+    nodes.a.process().freeze();
+    std::thread::sleep(seconds(1));
+    let paused = at_b.http.get(&playlist, &[]).status;
+    nodes.a.process().thaw();
+    assert_eq!(paused, 503, "a node that is paused");
+    wait::until("the node that goes on", seconds(20), || match at_b.http.get(&playlist, &[]).status {
+        200 => Ok(()),
+        status => Err(status.to_string()),
+    });
     nodes.a.kill();
     let mut wait_for = |status: u16, code: &str, limit: u64| {
         wait::until(&format!("{status} {code}"), seconds(limit), || {
@@ -160,6 +177,72 @@ fn a_lost_node_is_an_error(nodes: &mut Nodes, at_b: &mut Viewer) {
     };
     wait_for(503, "node_silent", 10);
     wait_for(404, "offline", LOST_AFTER_SECONDS);
+}
+
+/// The stream in the list of `b`.
+fn listed(nodes: &Nodes, stream: &Stream) -> Value {
+    let list = nodes.api_b.get("/api/streams").ok();
+    let found = list.as_array().into_iter().flatten().find(|one| one["id"] == stream.id).cloned();
+    found.expect("the stream in the list")
+}
+
+/// Waits until `b` follows the events of `a`: earlier ones are not told.
+fn follows(nodes: &Nodes, follower: &mut Follower) {
+    let seen = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..FOLLOWED_TRIES_MAX {
+                if seen.load(Ordering::Relaxed) {
+                    return;
+                }
+                let _ = nodes.api_a.create_stream(&format!("a sign {number}"));
+                std::thread::sleep(FOLLOWED_EVERY);
+            }
+        });
+        let _ = follower.until("stream.created");
+        seen.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn live_state_and_events_are_the_same_at_every_node() {
+    let mut nodes = Nodes::start();
+    let hosted = Hosted::new(&nodes.a, "shown");
+    let stream = &hosted.stream;
+    let mut follower = Follower::new(&nodes.b, nodes.a.key(), None);
+    follows(&nodes, &mut follower);
+    let mut encoder = nodes.publish(&nodes.a, stream);
+    assert_eq!(follower.until("stream.started")["streamId"], stream.id);
+    let _ = hosted.ready(seconds(30));
+
+    let detail = nodes.api_b.wait_for_stream(stream, "live", seconds(5));
+    assert_eq!(detail["destinations"][0]["state"], "live", "{detail}");
+    assert_eq!(detail["playback"][0]["hlsReady"], true, "{detail}");
+    assert!(detail["health"]["video"]["codec"].is_string(), "{detail}");
+    let destinations = nodes.api_b.get(&format!("/api/streams/{}/destinations", stream.id)).ok();
+    assert_eq!(destinations[0]["state"], "live", "{destinations}");
+    let list = listed(&nodes, stream);
+    assert_eq!((&list["state"], &list["startedAt"]), (&json!("live"), &detail["startedAt"]), "{list}");
+    let cost = nodes.api_b.get("/api/public/streams/active/cost").ok();
+    assert_eq!(
+        (&cost["hasActiveStream"], &cost["streams"][0]["streamKeyId"]),
+        (&json!(true), &json!(stream.id))
+    );
+    let page = Api::new(&nodes.b.base(), None);
+    let status = || page.get(&format!("/api/public/stream/status?apiKey={}", hosted.key)).ok();
+    let at_b = status();
+    assert_eq!((&at_b["isLive"], &at_b["hlsReady"]), (&json!(true), &json!(true)), "{at_b}");
+
+    nodes.a.kill();
+    encoder.cut();
+    let _ = nodes.api_b.wait_for_stream(stream, "reconnecting", seconds(5));
+    let at_b = status();
+    assert_eq!((&at_b["isLive"], &at_b["hlsReady"]), (&json!(true), &json!(false)), "{at_b}");
+    assert_eq!(listed(&nodes, stream)["state"], "reconnecting");
+    assert_eq!(nodes.api_b.get("/api/public/streams/active/cost").ok()["hasActiveStream"], true);
+    nodes.wait_for_end(stream, "interrupted");
+    assert_eq!(nodes.api_b.stream(stream)["state"], "idle");
+    assert_eq!(status()["isLive"], false);
 }
 
 #[test]
@@ -207,8 +290,11 @@ fn a_stream_that_ends_is_offline_at_every_node() {
     });
     // Players go on with what they know.
     let playlist = at_b.playlist();
-    let text = at_b.http.get(&playlist, &[]).text();
-    assert!(text.contains("#EXT-X-ENDLIST"), "{text}");
+    // The copy of before is used for a second.
+    wait::until("the last playlist", seconds(10), || {
+        let text = at_b.http.get(&playlist, &[]).text();
+        if text.contains("#EXT-X-ENDLIST") { Ok(()) } else { Err(text) }
+    });
     let _ = at_b.load(&media.newest().name);
     encoder.cut();
     let alone = Api::new(&nodes.b.base(), None).try_get("/node/hls/1/1/-/hosted/entry").expect("an answer");

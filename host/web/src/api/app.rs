@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use poem::Request;
 use poem_openapi::Tags;
 use tokio::sync::Semaphore;
 
 use crate::auth::uses::KeyUses;
 use crate::auth::{self, Guesses};
-use crate::base::ApiError;
+use crate::base::{ApiError, RequestContext};
 use crate::nodes::Nodes;
 use crate::playback::Playback;
 use satcast_archive::Archive;
@@ -23,7 +24,7 @@ use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Current, IngestAddresses};
 use satcast_core::ids::{AccountId, KeyId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
-use satcast_core::rate::{RateLimiter, RateRule, RateVerdict};
+use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_drivers::Drivers;
 use satcast_live::Live;
 use satcast_live::ingest;
@@ -190,17 +191,27 @@ impl App {
         format!("{}/hls/{path}/index.m3u8", self.config().public_base())
     }
 
-    /// Counts a request of `subject` over all nodes, or refuses it. A service that is alone counts it in `limiter`.
-    pub(super) async fn hit<S>(&self, limiter: &RateLimiter<S>, subject: S) -> RateVerdict
+    /// Counts a request of `subject`: over all nodes if the limit is shared, otherwise in `limiter`. A request of another node was
+    /// counted there, for its caller.
+    ///
+    /// # Errors
+    /// 429 over the limit.
+    pub(super) async fn count<S>(
+        &self,
+        context: &RequestContext,
+        request: &Request,
+        limiter: &RateLimiter<S>,
+        subject: S,
+    ) -> Result<(), ApiError>
     where
         S: Clone + Eq + Hash + fmt::Display,
     {
-        if let Some(nodes) = &self.nodes
-            && let Some(verdict) = nodes.hit(limiter.rule(), subject.to_string()).await
-        {
-            return verdict;
-        }
-        limiter.hit(subject, self.clock.monotonic())
+        let everywhere = match &self.nodes {
+            None => None,
+            Some(nodes) if nodes.asks(request.headers()) => return Ok(()),
+            Some(nodes) => nodes.hit(limiter.rule(), subject.to_string()).await,
+        };
+        context.count(everywhere.unwrap_or_else(|| limiter.hit(subject, self.clock.monotonic())))
     }
 
     /// Runs a write and its follow-up work to completion, even if the client disconnects.

@@ -10,10 +10,11 @@ use poem_openapi::{Object, OpenApi};
 use super::app::Subject;
 use super::app::{App, Tag};
 use super::caller::{key_extractor, known_key, login, presented_login};
+use super::elsewhere::Elsewhere;
 use super::null::Null;
 use crate::auth::presented_key;
 use crate::base::{ApiError, Code, RequestContext};
-use satcast_core::ids::{AccountId, Msat};
+use satcast_core::ids::{AccountId, Msat, SessionId};
 use satcast_core::secret::KeyKind;
 use satcast_live::LiveSession;
 
@@ -77,12 +78,12 @@ impl Payer {
         let context = RequestContext::of(request);
         if let Some(token) = presented_login(request) {
             let caller = login(app, &context, &token).await?;
-            context.count(app.hit(&app.limits.cost, caller.subject).await)?;
+            app.count(&context, request, &app.limits.cost, caller.subject).await?;
             return Ok(Self { account: caller.account });
         }
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
         let known = known_key(app, &context, &key, ApiError::invalid_public_key()).await?;
-        context.count(app.hit(&app.limits.cost, Subject::Key(known.id)).await)?;
+        app.count(&context, request, &app.limits.cost, Subject::Key(known.id)).await?;
         match known.kind {
             KeyKind::Public => {
                 let destination = app.store.playback_by_key(known.id).await?;
@@ -110,9 +111,17 @@ impl CostApi {
     ///
     /// All live streams of the key's account. A public key is enough.
     #[oai(path = "/streams/active/cost", method = "get", operation_id = "getActiveCost")]
-    async fn cost(&self, app: Data<&Arc<App>>, payer: Payer) -> Result<Json<ActiveCost>> {
-        let (mut streams, mut total) = (Vec::new(), 0_i64);
-        for live in app.live.sessions_of(payer.account) {
+    async fn cost(&self, app: Data<&Arc<App>>, payer: Payer, request: &Request) -> Result<Json<ActiveCost>> {
+        let elsewhere = Elsewhere::of(&app, payer.account, request).await?;
+        let (shown, silent) = elsewhere.all::<ActiveCost>(&app, request).await?;
+        let mut streams: Vec<_> = shown.into_iter().flat_map(|shown| shown.streams).collect();
+        let mut total = 0_i64;
+        for stream in &streams {
+            let session = SessionId(stream.session_id.clone());
+            let charged = app.store.session_charges(&session).await.map_err(ApiError::from)?;
+            total = total.saturating_add(charged.0);
+        }
+        for live in app.live.sessions_of(payer.account).into_iter().chain(silent) {
             let stream = app.store.stream(live.stream).await.map_err(ApiError::from)?;
             // The stream was just deleted and its session is ending.
             let Some(stream) = stream else { continue };
@@ -121,6 +130,9 @@ impl CostApi {
             total = total.saturating_add(charged.0);
             streams.push(active(&app, live, stream.label, charged));
         }
+        streams.sort_by(|one, other| {
+            (one.started_at, &one.session_id).cmp(&(other.started_at, &other.session_id))
+        });
         let total_cost = Msat(total).to_sats_floor().0;
         Ok(Json(ActiveCost { has_active_stream: !streams.is_empty(), total_cost, streams }))
     }

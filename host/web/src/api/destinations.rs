@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use poem::Result;
 use poem::web::Data;
+use poem::{Request, Result};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::registry::MetaSchema;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::app::{App, STORE_CHECK_WAIT, Tag};
 use super::body::{Body, Kind, any_object, body, flag, text};
 use super::caller::Caller;
+use super::elsewhere::Elsewhere;
 use super::null::{AnyFields, Null, any_fields};
 use super::page::{PageRequest, with_link};
 use crate::base::{ApiError, Code};
@@ -179,6 +180,7 @@ impl DestinationsApi {
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
+        request: &Request,
         /// Stream key identifier.
         id: Path<i64>,
         /// Entries per page, 1 to 1000.
@@ -192,7 +194,10 @@ impl DestinationsApi {
         let mut records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
         let address = format!("{}/api/streams/{}/destinations", app.config().public_base(), id.0);
         let link = page.finish(&mut records, &address, |record| record.id.0);
-        let destinations = records.iter().map(|record| Destination::of(&app, record)).collect();
+        let elsewhere = Elsewhere::of(&app, caller.account, request).await?;
+        let shown = elsewhere.stream(&app, StreamId(id.0), request).await?.and_then(|(_, shown)| shown);
+        let destinations =
+            shown.unwrap_or_else(|| records.iter().map(|record| Destination::of(&app, record)).collect());
         Ok(with_link(Json(destinations), link))
     }
 

@@ -21,10 +21,12 @@ use serde_json::{Value, json};
 use super::app::{App, Known, Tag};
 use super::bandwidth::Bandwidth;
 use super::caller::{count_invalid, key_extractor};
+use super::elsewhere::Elsewhere;
 use super::null::Null;
 use super::playback::{live_opening, live_session, viewers};
 use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
+use crate::playback::Owners as _;
 use satcast_core::config::Pricing;
 use satcast_core::ids::{DestinationId, Msat, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, api_key_kind, key_hash};
@@ -70,8 +72,8 @@ impl Viewer {
             Some(KeyKind::Public) => app.known.find(&app.store, &app.clock, hash).await?,
             Some(KeyKind::Permanent) | None => None,
         };
-        let Some(known) = known else { return Err(refuse(app, &context, &key, hash).await?) };
-        context.count(app.hit(&app.limits.status, known.key).await)?;
+        let Some(known) = known else { return Err(refuse(app, &context, request, &key, hash).await?) };
+        app.count(&context, request, &app.limits.status, known.key).await?;
         if !known.destination.enabled {
             return Err(refused());
         }
@@ -85,6 +87,7 @@ impl Viewer {
 async fn refuse(
     app: &App,
     context: &RequestContext,
+    request: &Request,
     key: &Redacted<String>,
     hash: [u8; 32],
 ) -> std::result::Result<ApiError, ApiError> {
@@ -94,7 +97,7 @@ async fn refuse(
         None => None,
     };
     let Some(valid) = valid else { return Ok(count_invalid(app, context, refused)) };
-    context.count(app.hit(&app.limits.status, valid.id).await)?;
+    app.count(context, request, &app.limits.status, valid.id).await?;
     Ok(refused)
 }
 
@@ -299,15 +302,16 @@ impl Polled {
 
     pub(super) async fn respond(self: Arc<Self>, request: Request) -> Result<Response> {
         let viewer = Viewer::of(&self.app, &request).await?;
-        let mut response = Response::from(self.text(&viewer).await?);
+        let mut response = Response::from(self.text(&viewer, &request).await?);
         response.headers_mut().insert(CONTENT_TYPE, JSON);
         Ok(response)
     }
 
-    async fn text(&self, viewer: &Viewer) -> std::result::Result<Bytes, ApiError> {
+    async fn text(&self, viewer: &Viewer, request: &Request) -> std::result::Result<Bytes, ApiError> {
         let (app, destination) = (&*self.app, &viewer.known.destination);
         let Some(session) = live_session(app, destination.stream_id) else {
-            return Ok(offline_text(app, &viewer.known));
+            let elsewhere = elsewhere(app, viewer, request).await?;
+            return Ok(elsewhere.unwrap_or_else(|| offline_text(app, &viewer.known)));
         };
         let opening = live_opening(app, destination.destination_id, &session);
         let seen = Seen::of(app, &session, opening.as_ref());
@@ -327,6 +331,27 @@ impl Polled {
         drop(all);
         Ok(built.with(viewer.key.expose()))
     }
+}
+
+/// The status of a session at another node: as its owner tells, or live and not ready while that does not answer.
+async fn elsewhere(
+    app: &App,
+    viewer: &Viewer,
+    request: &Request,
+) -> std::result::Result<Option<Bytes>, ApiError> {
+    let Some(nodes) = app.nodes.as_ref().filter(|nodes| !nodes.asks(request.headers())) else {
+        return Ok(None);
+    };
+    let destination = &viewer.known.destination;
+    let Some(owner) = nodes.owner(destination.stream_id).await else { return Ok(None) };
+    if let Some(shown) = nodes.shown(&owner, request).await? {
+        return Ok(Some(shown.into()));
+    }
+    let elsewhere = Elsewhere::of(app, destination.account_id, request).await?;
+    let Some(session) = elsewhere.session(destination.stream_id) else { return Ok(None) };
+    let status = StreamStatus::live(app, destination, &session, None).await?;
+    let url = format!("{}?apiKey={}", app.playback_url(&destination.playback_path), viewer.key.expose());
+    Ok(Some(StreamStatus { hls_url: Null(Some(url)), ..status }.to_json_string().into()))
 }
 
 /// The text of a stream that is offline. It changes with the clock hour alone, as long as the key is known.

@@ -1,11 +1,12 @@
 //! Stream keys: create, list, read, stop, delete, and how they are shown.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use poem::Result;
 use poem::web::Data;
+use poem::{Request, Result};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi, Union};
@@ -15,6 +16,7 @@ use super::app::{App, Tag};
 use super::body::{Body, NoBody, addresses, body, label, list};
 use super::caller::Caller;
 use super::destinations::{self, Destination, DestinationInput, Done};
+use super::elsewhere::Elsewhere;
 use super::health::StreamHealth;
 use super::null::Null;
 use super::page::{PageRequest, with_link};
@@ -168,6 +170,13 @@ struct EncoderRefusal {
     error: String,
 }
 
+impl EncoderRefusal {
+    /// Those at this node, newest first.
+    fn of(app: &App, stream: StreamId) -> impl Iterator<Item = Self> {
+        app.live.refusals(stream).into_iter().map(Self::from)
+    }
+}
+
 impl From<live::EncoderRefusal> for EncoderRefusal {
     fn from(refusal: live::EncoderRefusal) -> Self {
         Self { at: refusal.at.0, code: refusal.code.to_owned(), error: refusal.reason }
@@ -197,8 +206,16 @@ impl StreamDetail {
             playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
             health: StreamHealth::of(app, view.stream.id).into(),
             allowed_addresses: view.stream.allowed.to_texts(),
-            refusals: app.live.refusals(view.stream.id).into_iter().map(EncoderRefusal::from).collect(),
+            refusals: EncoderRefusal::of(app, view.stream.id).collect(),
         }
+    }
+
+    /// What another node shows, with the refusals of both.
+    fn with_refusals(mut self, app: &App) -> Self {
+        self.refusals.extend(EncoderRefusal::of(app, StreamId(self.id)));
+        self.refusals.sort_by_key(|refusal| Reverse(refusal.at));
+        self.refusals.truncate(live::REFUSALS_PER_STREAM_MAX);
+        self
     }
 }
 
@@ -279,6 +296,7 @@ impl StreamsApi {
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
+        request: &Request,
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
@@ -286,17 +304,21 @@ impl StreamsApi {
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Stream>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
-        let sessions: HashMap<_, _> = app
-            .live
-            .sessions_of(caller.account)
-            .into_iter()
-            .map(|live| (live.stream, live.session))
-            .collect();
+        let elsewhere = Elsewhere::of(&app, caller.account, request).await?;
+        let (shown, silent) = elsewhere.all::<Vec<Stream>>(&app, request).await?;
+        let shown = shown.into_iter().flatten().filter(|stream| stream.status == Status::Active);
+        let mut shown: HashMap<_, _> = shown.map(|stream| (stream.id, stream)).collect();
+        let sessions = app.live.sessions_of(caller.account).into_iter().chain(silent);
+        let sessions: HashMap<_, _> = sessions.map(|live| (live.stream, live.session)).collect();
         let mut views =
             app.store.streams_of(caller.account, page.to_store()).await.map_err(ApiError::from)?;
         let address = format!("{}/api/streams", app.config().public_base());
         let link = page.finish(&mut views, &address, |view| view.stream.id.0);
-        let streams = views.into_iter().map(|view| Stream::of(sessions.get(&view.stream.id), view)).collect();
+        let streams = views.into_iter().map(|view| match (shown.remove(&view.stream.id.0), view) {
+            (Some(shown), _) => shown,
+            (None, view) => Stream::of(sessions.get(&view.stream.id), view),
+        });
+        let streams = streams.collect();
         Ok(with_link(Json(streams), link))
     }
 
@@ -360,10 +382,16 @@ impl StreamsApi {
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
+        request: &Request,
         /// Stream key identifier.
         id: Path<i64>,
     ) -> Result<Json<StreamDetail>> {
-        let session = app.live.session(StreamId(id.0));
+        let elsewhere = Elsewhere::of(&app, caller.account, request).await?;
+        let session = match elsewhere.stream::<StreamDetail>(&app, StreamId(id.0), request).await? {
+            Some((_, Some(shown))) => return Ok(Json(shown.with_refusals(&app))),
+            Some((session, None)) => Some(session),
+            None => app.live.session(StreamId(id.0)),
+        };
         let view = owned(&app, &caller, id.0).await?;
         let records = app.store.destinations_page(caller.account, view.stream.id, Page::ALL).await;
         let records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;

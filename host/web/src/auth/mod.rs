@@ -36,7 +36,7 @@ pub const LOGIN_COOKIE: &str = "satcast_session";
 pub const NAME_CHARS_MAX: usize = 128;
 
 /// Header that carries a key.
-const API_KEY_HEADER: &str = "x-api-key";
+pub(crate) const API_KEY_HEADER: &str = "x-api-key";
 /// Query parameters that carry a key, in order of precedence.
 const API_KEY_PARAMETERS: [&str; 2] = ["apiKey", "key"];
 

@@ -4,6 +4,7 @@
 //! counted anew.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -25,11 +26,16 @@ pub(super) const ANSWER_BYTES_MAX: usize = 1_024;
 /// Most refused subjects that are remembered; when there are more, all are dropped.
 const REFUSED_MAX: usize = 65_536;
 
+/// How long a node that did not count is not asked again, so that it delays few requests.
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
+
 /// The counts of this node.
 #[derive(Debug)]
 pub(super) struct Counts {
     limiters: [RateLimiter<String>; RULES.len()],
     refused: Mutex<Refused>,
+    /// Nodes that did not count, until when they are not asked.
+    silent: Mutex<HashMap<Arc<str>, Duration>>,
 }
 
 /// Refusals of other nodes by limit and subject, with the time of the next try. Until then a flood costs no request between nodes.
@@ -37,11 +43,28 @@ type Refused = HashMap<(&'static str, String), Duration>;
 
 impl Default for Counts {
     fn default() -> Self {
-        Self { limiters: RULES.map(RateLimiter::new), refused: Mutex::default() }
+        Self { limiters: RULES.map(RateLimiter::new), refused: Mutex::default(), silent: Mutex::default() }
     }
 }
 
 impl Counts {
+    /// Whether the limit holds over all nodes.
+    pub(super) fn is_shared(rule: RateRule) -> bool {
+        RULES.contains(&rule)
+    }
+
+    /// Whether a node did not count a moment ago.
+    pub(super) fn is_silent(&self, peer: &Peer, now: Duration) -> bool {
+        self.silent.lock().get(&peer.name).is_some_and(|until| now < *until)
+    }
+
+    /// Notes that a node did not count, unless that is known.
+    pub(super) fn note_silence(&self, peer: &Peer, now: Duration) {
+        let mut silent = self.silent.lock();
+        silent.retain(|_, until| now < *until);
+        silent.entry(peer.name.clone()).or_insert(now + SILENCE);
+    }
+
     /// Counts a request at the monotonic time `now`, or refuses it; `None` for a limit that each node counts for itself.
     pub(super) fn hit(&self, rule: &str, subject: String, now: Duration) -> Option<RateVerdict> {
         let limiter = self.limiters.iter().find(|limiter| limiter.rule().name == rule)?;

@@ -3,6 +3,7 @@
 //! `advertise` of a node is the operator's own address, so the client passes every range; certificates are checked.
 
 mod counts;
+mod events;
 
 use std::collections::HashMap;
 use std::io;
@@ -13,15 +14,18 @@ use futures_util::future::BoxFuture;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
 use parking_lot::Mutex;
-use poem::http::header::{AUTHORIZATION, HeaderValue};
+use poem::http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use poem::http::{HeaderMap, Method, Response, StatusCode};
 use reqwest::Request;
-use satcast_quota::Quota;
+use satcast_quota::{Permit, Quota};
 use tokio::time::{Instant, timeout};
 use url::Url;
 
 pub(crate) use counts::PREFIX as COUNT_PREFIX;
+pub(crate) use events::PATH as EVENTS_PATH;
 
+use crate::auth::API_KEY_HEADER;
+use crate::base::ApiError;
 use crate::playback::{Answered, Owners, Peer};
 use satcast_core::clock::Clock;
 use satcast_core::config::Cluster;
@@ -29,11 +33,19 @@ use satcast_core::ids::StreamId;
 use satcast_core::rate::{RateRule, RateVerdict};
 use satcast_core::secret::{Redacted, key_hash};
 use satcast_net::outbound::Guard;
-use satcast_net::outbound::http::{Client, TlsError};
+use satcast_net::outbound::http::{Answer, Client, TlsError};
 use satcast_store::Store;
 
 use counts::Counts;
 
+/// Header with the secret of the nodes, beside the credential of a caller.
+const NODE: HeaderName = HeaderName::from_static("satcast-node");
+/// Headers with the credential of a caller.
+const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, HeaderName::from_static(API_KEY_HEADER)];
+/// Longest wait for what another node shows.
+const SHOWN_LIMIT: Duration = Duration::from_secs(3);
+/// Largest answer of another node that is read: a page of a thousand streams.
+const SHOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Every address: those of nodes are the operator's.
 pub const ANY_ADDRESS: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// Longest time for a connection to another node.
@@ -48,7 +60,7 @@ const KNOWN: Duration = Duration::from_secs(60);
 /// Most streams whose owners are remembered.
 const OWNERS_MAX: usize = 16_384;
 /// Longest wait for a count by another node.
-const COUNT_LIMIT: Duration = Duration::from_secs(2);
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
 /// How long a node that did not answer is not asked again.
 const RESTS: Duration = Duration::from_secs(1);
 
@@ -107,6 +119,57 @@ impl Nodes {
         }))
     }
 
+    /// Whether a request comes from another node, for what this one has itself.
+    pub(crate) fn asks(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(NODE).and_then(|value| value.to_str().ok());
+        given.is_some_and(|given| self.is_secret(given))
+    }
+
+    /// Hashes, and all of their bytes: the time tells nothing about the secret.
+    fn is_secret(&self, given: &str) -> bool {
+        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
+        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
+    }
+
+    /// What another node answers to the same request, with the credential of the caller and of its own sessions alone. `None` when it
+    /// does not answer.
+    ///
+    /// # Errors
+    /// The 4xx that it answers with.
+    pub(crate) async fn shown(
+        &self,
+        peer: &Peer,
+        request: &poem::Request,
+    ) -> Result<Option<Vec<u8>>, ApiError> {
+        timeout(SHOWN_LIMIT, self.ask_as(peer, request)).await.unwrap_or(Ok(None))
+    }
+
+    async fn ask_as(&self, peer: &Peer, request: &poem::Request) -> Result<Option<Vec<u8>>, ApiError> {
+        let address = request.uri().path_and_query().map_or("/", |address| address.as_str());
+        let mut headers = HeaderMap::new();
+        for name in &CREDENTIALS {
+            request.headers().get_all(name).iter().for_each(|value| {
+                headers.append(name, value.clone());
+            });
+        }
+        headers.insert(NODE, secret_value(self.secret.expose())?);
+        let Some((mut answer, _permit)) = self.send(Method::GET, peer, address, headers, SHOWN_LIMIT).await
+        else {
+            return Ok(None);
+        };
+        let mut body = Vec::new();
+        if answer.read(&mut body, SHOWN_BYTES_MAX).await.is_err() {
+            return Ok(None);
+        }
+        let status = answer.head().status();
+        if status.is_success() {
+            return Ok(Some(body));
+        }
+        // A fault there is none of this node.
+        let refused = status.is_client_error().then(|| ApiError::relayed(status, &body)).flatten();
+        refused.map_or(Ok(None), Err)
+    }
+
     async fn find(&self, stream: StreamId) -> Option<Peer> {
         let now = self.clock.monotonic();
         let earlier = match self.owners.lock().get_mut(&stream) {
@@ -141,6 +204,9 @@ impl Nodes {
     /// Counts a request of `subject` over all nodes, or refuses it; `None` for a limit that each node counts for itself. While the
     /// node that counts it does not answer, this one does.
     pub(crate) async fn hit(&self, rule: RateRule, subject: String) -> Option<RateVerdict> {
+        if !Counts::is_shared(rule) {
+            return None;
+        }
         let others = self.living().await;
         let now = self.clock.monotonic();
         let Some(peer) = counts::counter(&self.name, &others, rule.name, &subject) else {
@@ -149,8 +215,12 @@ impl Nodes {
         if let Some(refusal) = self.counts.refusal(rule, &subject, now) {
             return Some(refusal);
         }
-        let Some(verdict) = self.ask_count(peer, rule, &subject).await else {
-            return self.counts.hit(rule.name, subject, self.clock.monotonic());
+        let asked =
+            if self.counts.is_silent(peer, now) { None } else { self.ask_count(peer, rule, &subject).await };
+        let Some(verdict) = asked else {
+            let now = self.clock.monotonic();
+            self.counts.note_silence(peer, now);
+            return self.counts.hit(rule.name, subject, now);
         };
         self.counts.note(&verdict, subject, now);
         Some(verdict)
@@ -204,25 +274,37 @@ impl Nodes {
     }
 
     async fn ask(&self, method: Method, peer: &Peer, address: &str, limit: Duration) -> Option<Answered> {
+        let bearer = secret_value(&format!("Bearer {}", self.secret.expose())).ok()?;
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
+        let (answer, permit) = self.send(method, peer, address, headers, limit).await?;
+        let mut answer = Response::<reqwest::Body>::from(answer.into_response());
+        // The connection is free for others when the caller has read the answer.
+        answer.extensions_mut().insert(Arc::new(permit));
+        Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
+    }
+
+    /// The head of the answer, and the permit of the request; `None` if there is none within `limit`, or there was none a
+    /// moment ago.
+    async fn send(
+        &self,
+        method: Method,
+        peer: &Peer,
+        address: &str,
+        headers: HeaderMap,
+        limit: Duration,
+    ) -> Option<(Answer, Permit<Arc<str>>)> {
         let now = self.clock.monotonic();
         if self.resting.lock().get(&peer.name).is_some_and(|until| now < *until) {
             return None;
         }
         let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
         let mut request = Request::new(method, url);
-        let mut bearer = HeaderValue::try_from(format!("Bearer {}", self.secret.expose())).ok()?;
-        bearer.set_sensitive(true);
-        request.headers_mut().insert(AUTHORIZATION, bearer);
+        *request.headers_mut() = headers;
         let began = Instant::now();
         let permit = timeout(limit, self.requests.take(peer.name.clone(), 1)).await.ok()?;
         let left = limit.saturating_sub(began.elapsed());
         let why = match timeout(left, self.client.send(request)).await {
-            Ok(Ok(answer)) => {
-                let mut answer = Response::<reqwest::Body>::from(answer.into_response());
-                // The connection is free for others when the caller has read the answer.
-                answer.extensions_mut().insert(Arc::new(permit));
-                return Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))));
-            }
+            Ok(Ok(answer)) => return Some((answer, permit)),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {limit:?}"),
         };
@@ -233,6 +315,13 @@ impl Nodes {
     }
 }
 
+/// A header with the secret, which the configuration checks to be text.
+fn secret_value(text: &str) -> Result<HeaderValue, ApiError> {
+    let mut value = HeaderValue::try_from(text).map_err(|_| ApiError::internal())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 impl Owners for Nodes {
     fn name(&self) -> &str {
         &self.name
@@ -241,9 +330,7 @@ impl Owners for Nodes {
     fn admits(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
-        // Hashes, and all of their bytes: the time tells nothing about the secret.
-        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
-        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
+        self.is_secret(given)
     }
 
     fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>> {

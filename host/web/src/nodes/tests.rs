@@ -79,6 +79,19 @@ async fn requests_to_one_node_are_limited() {
 }
 
 #[tokio::test]
+async fn the_remembered_owners_are_bounded() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
+    let nodes = nodes(&folder, &clock).await;
+    for stream in 0..=OWNERS_MAX as i64 {
+        assert!(nodes.owner(StreamId(stream)).await.is_none());
+    }
+    assert_eq!(nodes.owners.lock().len(), OWNERS_MAX);
+    clock.advance(FRESH);
+    assert!(nodes.owner(StreamId(-1)).await.is_none());
+    assert_eq!(nodes.owners.lock().len(), 1);
+}
+
+#[tokio::test]
 async fn only_the_secret_of_the_nodes_is_admitted() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes(&folder, &Clock::manual(UnixMillis(0))).await;
@@ -119,9 +132,12 @@ async fn this_node_counts_what_is_its_own_and_what_a_silent_node_does_not_count(
     for left in (RATE_STATUS.max - 3..RATE_STATUS.max).rev() {
         assert_eq!(nodes.hit(RATE_STATUS, other.clone()).await.unwrap().remaining, left);
     }
-    assert_eq!(connections.load(Ordering::Relaxed), 1, "it is left alone for a moment");
+    assert_eq!(connections.load(Ordering::Relaxed), 1, "it is left alone for a while");
+    clock.advance(counts::SILENCE);
+    *nodes.living.lock() = Some(Living { peers, asked_at: clock.monotonic() });
+    assert_eq!(nodes.hit(RATE_STATUS, other).await.unwrap().remaining, RATE_STATUS.max - 4);
+    assert_eq!(connections.load(Ordering::Relaxed), 2);
     let reads = RateRule::per_minute("reads", 1);
-    *nodes.living.lock() = Some(Living { peers: Arc::default(), asked_at: clock.monotonic() });
     assert_eq!(nodes.hit(reads, own).await, None, "each node counts these for itself");
 }
 

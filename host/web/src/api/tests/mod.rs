@@ -237,6 +237,7 @@ impl Rig {
 
             live,
             wallets: bank.topups(&store, &config),
+            nodes: None,
             webhooks: webhooks(&store, &config, &clock),
             archive: Archive::new(store.clone(), drivers(), reports(), clock.clone()),
             billing,
@@ -249,7 +250,6 @@ impl Rig {
             stopping: Default::default(),
             limits,
             known: Default::default(),
-            nodes: None,
             key_uses: Default::default(),
         });
         let (middleware, account) = (endpoint(app.clone(), Route::new()), AccountId(0));

@@ -8,7 +8,6 @@ use http_body_util::{BodyExt as _, Full};
 use parking_lot::Mutex;
 use poem::http::Response as HttpResponse;
 use satcast_core::ids::StreamId;
-use satcast_core::rate::RateVerdict;
 use satcast_drivers::published::KEPT_AFTER_END;
 use satcast_plugin_api::{Followed, Reload, SegmentPosition};
 
@@ -39,10 +38,6 @@ impl std::fmt::Debug for Link {
 impl Owners for Link {
     fn name(&self) -> &str {
         "b"
-    }
-
-    fn hit(&self, _: RateRule, _: String) -> BoxFuture<'_, Option<RateVerdict>> {
-        Box::pin(async { None })
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
@@ -83,10 +78,6 @@ struct Alone;
 impl Owners for Alone {
     fn name(&self) -> &str {
         "a"
-    }
-
-    fn hit(&self, _: RateRule, _: String) -> BoxFuture<'_, Option<RateVerdict>> {
-        Box::pin(async { None })
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {

@@ -1,0 +1,99 @@
+//! Live sessions at other nodes: this node asks their owners for what it shows, with the credential of its own caller.
+//!
+//! A node that does not answer has its sessions shown as the database knows them: reconnecting, since their start. They are settled
+//! when its lease is over.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::try_join_all;
+use poem::Request;
+use poem_openapi::types::ParseFromJSON;
+
+use super::app::App;
+use crate::base::ApiError;
+use crate::playback::Peer;
+use satcast_core::ids::{AccountId, StreamId};
+use satcast_live::{LiveSession, SessionSnapshot, SessionState};
+use satcast_store::SessionElsewhere;
+
+/// Sessions of an account at other nodes.
+pub(super) struct Elsewhere(Vec<SessionElsewhere>);
+
+impl Elsewhere {
+    /// None for a service that is alone, and for a request of another node, which wants what this one has.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn of(app: &App, account: AccountId, request: &Request) -> Result<Self, ApiError> {
+        match &app.nodes {
+            Some(nodes) if !nodes.asks(request.headers()) => {
+                Ok(Self(app.store.sessions_elsewhere(account).await?))
+            }
+            _ => Ok(Self(Vec::new())),
+        }
+    }
+
+    /// The session of a stream, as the database knows it.
+    pub(super) fn session(&self, stream: StreamId) -> Option<SessionSnapshot> {
+        self.0.iter().find(|session| session.stream == stream).map(snapshot)
+    }
+
+    /// The session of a stream, and what its owner shows.
+    ///
+    /// # Errors
+    /// The owner refuses.
+    pub(super) async fn stream<T: ParseFromJSON>(
+        &self,
+        app: &App,
+        stream: StreamId,
+        request: &Request,
+    ) -> Result<Option<(SessionSnapshot, Option<T>)>, ApiError> {
+        let Some(session) = self.0.iter().find(|session| session.stream == stream) else { return Ok(None) };
+        Ok(Some((snapshot(session), shown(app, session, request).await?)))
+    }
+
+    /// What each owner shows, and the sessions of those that do not answer.
+    ///
+    /// # Errors
+    /// An owner refuses.
+    pub(super) async fn all<T: ParseFromJSON>(
+        &self,
+        app: &App,
+        request: &Request,
+    ) -> Result<(Vec<T>, Vec<LiveSession>), ApiError> {
+        let mut owners: BTreeMap<&str, Vec<&SessionElsewhere>> = BTreeMap::new();
+        for session in &self.0 {
+            owners.entry(&session.node).or_default().push(session);
+        }
+        let asked = owners.into_values().map(async |sessions| {
+            let shown = shown::<T>(app, sessions[0], request).await?;
+            let silent = if shown.is_some() { Vec::new() } else { sessions };
+            Ok::<_, ApiError>((shown, silent))
+        });
+        let (shown, silent): (Vec<_>, Vec<_>) = try_join_all(asked).await?.into_iter().unzip();
+        let live =
+            |session: &SessionElsewhere| LiveSession { stream: session.stream, session: snapshot(session) };
+        Ok((shown.into_iter().flatten().collect(), silent.into_iter().flatten().map(live).collect()))
+    }
+}
+
+/// What the owner shows for this request; `None` when it does not answer, or in another form, as another version may.
+async fn shown<T: ParseFromJSON>(
+    app: &App,
+    session: &SessionElsewhere,
+    request: &Request,
+) -> Result<Option<T>, ApiError> {
+    let Some(nodes) = &app.nodes else { return Ok(None) };
+    let peer = Peer { name: session.node.as_str().into(), address: session.address.as_str().into() };
+    let body = nodes.shown(&peer, request).await?;
+    let value = body.and_then(|body| serde_json::from_slice(&body).ok());
+    Ok(value.and_then(|value| T::parse_from_json(Some(value)).ok()))
+}
+
+fn snapshot(session: &SessionElsewhere) -> SessionSnapshot {
+    SessionSnapshot {
+        session_id: session.session.clone(),
+        started_at: session.started_at,
+        state: SessionState::Reconnecting,
+    }
+}
