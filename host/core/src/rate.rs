@@ -44,8 +44,16 @@ pub struct RateVerdict {
     pub rule: RateRule,
     /// Requests left in the window.
     pub remaining: usize,
+    /// Time until the window has more capacity.
+    pub resets_in: Duration,
+}
+
+impl RateVerdict {
     /// Whole seconds, at least 1, until the window has more capacity.
-    pub reset_secs: u64,
+    pub fn reset_secs(&self) -> u64 {
+        let whole = self.resets_in.as_secs() + u64::from(self.resets_in.subsec_nanos() > 0);
+        whole.max(1)
+    }
 }
 
 /// Counts requests by subject: a key, an address, a token.
@@ -97,6 +105,11 @@ impl<S: Eq + Hash + Clone> RateLimiter<S> {
         Self { rule, windows: Mutex::new(windows) }
     }
 
+    /// The limit.
+    pub fn rule(&self) -> RateRule {
+        self.rule
+    }
+
     /// Counts a request of `subject` at the monotonic time `now`, or refuses it.
     pub fn hit(&self, subject: S, now: Duration) -> RateVerdict {
         self.decide(&subject, now, true)
@@ -123,12 +136,11 @@ impl<S: Eq + Hash + Clone> RateLimiter<S> {
     fn verdict(&self, hits: &VecDeque<Duration>, now: Duration, allowed: bool) -> RateVerdict {
         let oldest_leaves =
             hits.front().map_or(Duration::ZERO, |first| (*first + self.rule.window).saturating_sub(now));
-        let whole = oldest_leaves.as_secs() + u64::from(oldest_leaves.subsec_nanos() > 0);
         RateVerdict {
             allowed,
             rule: self.rule,
             remaining: self.rule.max.saturating_sub(hits.len()),
-            reset_secs: whole.max(1),
+            resets_in: oldest_leaves,
         }
     }
 }
@@ -152,9 +164,9 @@ mod tests {
             assert_eq!(verdict.remaining, 59 - index as usize);
         }
         let refused = limiter.hit("key", at(10_000));
-        assert_eq!((refused.allowed, refused.remaining, refused.reset_secs), (false, 0, 50));
+        assert_eq!((refused.allowed, refused.remaining, refused.reset_secs()), (false, 0, 50));
         assert!(!limiter.hit("key", at(59_999)).allowed);
-        assert_eq!(limiter.hit("key", at(59_999)).reset_secs, 1);
+        assert_eq!(limiter.hit("key", at(59_999)).reset_secs(), 1);
         assert!(limiter.hit("key", at(60_000)).allowed, "refused tries were not counted");
         assert!(!limiter.hit("key", at(60_000)).allowed, "only one request is free again");
         assert!(limiter.hit("other", at(60_000)).allowed, "subjects do not share");

@@ -9,7 +9,7 @@ use poem::{Endpoint, Request, Response, Route};
 
 use crate::api::{self, App};
 use crate::base::{ApiError, Middleware};
-use crate::nodes::{EVENTS_PATH, Nodes};
+use crate::nodes::{COUNT_PREFIX, EVENTS_PATH, Nodes};
 use crate::pages::{DASHBOARD_PATHS, Pages};
 use crate::playback::{NODE_PREFIX, PREFIX, Playback};
 use crate::watch::{self, Watch};
@@ -60,6 +60,13 @@ impl Endpoint for Site {
             && let Some(response) = self.playback.give(&request).await
         {
             self.middleware.requests().count(NODE_PREFIX, response.status());
+            Ok(response)
+        } else if path.starts_with(COUNT_PREFIX)
+            && let Some(nodes) = &self.nodes
+            && self.playback.admits(&request)
+        {
+            let response = nodes.give_count(&request);
+            self.middleware.requests().count(COUNT_PREFIX, response.status());
             Ok(response)
         } else if path.starts_with(PREFIX) {
             let response = self.playback.answer(request).await;

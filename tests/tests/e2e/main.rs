@@ -16,6 +16,7 @@ mod clients;
 mod codecs;
 mod contract;
 mod control;
+mod counted;
 mod crash;
 mod crowded;
 mod cycles;

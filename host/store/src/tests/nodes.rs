@@ -135,6 +135,16 @@ async fn the_owner_of_a_session_is_another_living_node() {
     assert_eq!(nodes.b.owner_of(nodes.stream).await.unwrap(), None, "its node is lost");
 }
 
+#[tokio::test]
+async fn the_other_nodes_are_those_with_a_lease() {
+    let Some(nodes) = Nodes::new().await else { return };
+    let others = async |store: &Store| store.other_nodes().await.unwrap();
+    assert_eq!(others(&nodes.b).await, [("a".to_owned(), "http://a:8080".to_owned())]);
+    assert_eq!(others(&nodes.a.store).await.len(), 1);
+    nodes.b.release_node().await.unwrap();
+    assert_eq!(others(&nodes.a.store).await, []);
+}
+
 /// A millisat for every byte that earlier passes have not charged.
 fn decide(facts: &HourFacts) -> HourDecision {
     let due = facts.bytes as i64 - facts.charged.0;

@@ -2,18 +2,21 @@
 //! load the database).
 
 use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use poem::Request;
 use poem_openapi::Tags;
 use tokio::sync::Semaphore;
 
 use crate::auth::uses::KeyUses;
 use crate::auth::{self, Guesses};
-use crate::base::ApiError;
+use crate::base::{ApiError, RequestContext};
 use crate::nodes::Nodes;
 use crate::playback::Playback;
 use satcast_archive::Archive;
@@ -68,8 +71,8 @@ pub struct App {
     pub key_uses: Arc<KeyUses>,
 }
 
-impl std::fmt::Debug for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("App").finish_non_exhaustive()
     }
 }
@@ -127,10 +130,6 @@ const STORE_CHECKS_OF_ACCOUNT_MAX: u64 = 4;
 const RATE_WEBHOOK_TESTS: RateRule = RateRule::per_minute("webhook-tests", 10);
 /// Requests for `/api/public/config`, per address.
 const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
-/// Requests for `/api/public/stream/status`, per key.
-pub(super) const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
-/// Requests for `/api/public/streams/active/cost`, per key.
-const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
 /// Requests for `/api/archives/recover-pay`, per key or login session.
 const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
 /// Requests for `/api/wallet/topup`, per account.
@@ -145,8 +144,8 @@ impl Default for Limits {
         Self {
             reads: RateLimiter::new(auth::RATE_READS),
             writes: RateLimiter::new(auth::RATE_WRITES),
-            status: RateLimiter::new(RATE_STATUS),
-            cost: RateLimiter::new(RATE_COST),
+            status: RateLimiter::new(auth::RATE_STATUS),
+            cost: RateLimiter::new(auth::RATE_COST),
             recoveries: RateLimiter::new(RATE_RECOVERIES),
             new_keys: RateLimiter::new(RATE_NEW_KEYS),
             logins: RateLimiter::new(auth::RATE_LOGINS),
@@ -190,6 +189,29 @@ impl App {
     /// The playback URL of a self-hosted destination, without a key.
     pub fn playback_url(&self, path: &str) -> String {
         format!("{}/hls/{path}/index.m3u8", self.config().public_base())
+    }
+
+    /// Counts a request of `subject`: over all nodes if the limit is shared, otherwise in `limiter`. A request of another node was
+    /// counted there, for its caller.
+    ///
+    /// # Errors
+    /// 429 over the limit.
+    pub(super) async fn count<S>(
+        &self,
+        context: &RequestContext,
+        request: &Request,
+        limiter: &RateLimiter<S>,
+        subject: S,
+    ) -> Result<(), ApiError>
+    where
+        S: Clone + Eq + Hash + fmt::Display,
+    {
+        let everywhere = match &self.nodes {
+            None => None,
+            Some(nodes) if nodes.asks(request.headers()) => return Ok(()),
+            Some(nodes) => nodes.hit(limiter.rule(), subject.to_string()).await,
+        };
+        context.count(everywhere.unwrap_or_else(|| limiter.hit(subject, self.clock.monotonic())))
     }
 
     /// Runs a write and its follow-up work to completion, even if the client disconnects.
@@ -241,6 +263,15 @@ pub enum Subject {
     Key(KeyId),
     /// A login session.
     Login(LoginId),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Key(key) => write!(f, "key-{key}"),
+            Subject::Login(login) => write!(f, "login-{login}"),
+        }
+    }
 }
 
 /// How long an answer of the store is used. A change by this process invalidates it at once; a change by another process, such

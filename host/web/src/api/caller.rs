@@ -145,7 +145,7 @@ impl Caller {
             (None, None) => return Err(ApiError::key_required()),
         };
         let limiter = if reads { &app.limits.reads } else { &app.limits.writes };
-        context.count(limiter.hit(caller.subject, app.clock.monotonic()))?;
+        app.count(&context, request, limiter, caller.subject).await?;
         area.admits(caller, reads)?;
         Ok(caller)
     }

@@ -78,12 +78,12 @@ impl Payer {
         let context = RequestContext::of(request);
         if let Some(token) = presented_login(request) {
             let caller = login(app, &context, &token).await?;
-            context.count(app.limits.cost.hit(caller.subject, app.clock.monotonic()))?;
+            app.count(&context, request, &app.limits.cost, caller.subject).await?;
             return Ok(Self { account: caller.account });
         }
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
         let known = known_key(app, &context, &key, ApiError::invalid_public_key()).await?;
-        context.count(app.limits.cost.hit(Subject::Key(known.id), app.clock.monotonic()))?;
+        app.count(&context, request, &app.limits.cost, Subject::Key(known.id)).await?;
         match known.kind {
             KeyKind::Public => {
                 let destination = app.store.playback_by_key(known.id).await?;

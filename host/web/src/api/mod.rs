@@ -51,15 +51,16 @@ pub use document::{document, document_text};
 use self::document::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware, Requests};
-use crate::nodes::EVENTS_PATH;
+use crate::nodes::{COUNT_PREFIX, EVENTS_PATH};
 use crate::playback::{NODE_PREFIX, PREFIX};
 use satcast_drivers::State;
 use satcast_live::Admits;
 
-/// Routes that are counted beside those of the document; `/hls/` is all playback, `/node/hls/` that for other nodes.
-const BESIDE: [&str; 12] = [
+/// Routes that are counted beside those of the document; `/hls/` is all playback, those below `/node/` are for other nodes.
+const BESIDE: [&str; 13] = [
     PREFIX,
     NODE_PREFIX,
+    COUNT_PREFIX,
     EVENTS_PATH,
     "/openapi.json",
     "/metrics",

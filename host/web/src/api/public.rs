@@ -7,7 +7,7 @@ use poem::{Request, Result};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
-use super::app::{App, RATE_STATUS, Tag, VERSION};
+use super::app::{App, Tag, VERSION};
 use super::null::Null;
 use crate::auth;
 use crate::base::RequestContext;
@@ -141,7 +141,7 @@ fn limits(app: &App) -> PublicLimits {
         keys_per_account,
         reads_per_minute: count(auth::RATE_READS.max),
         writes_per_minute: count(auth::RATE_WRITES.max),
-        status_per_minute: count(RATE_STATUS.max),
+        status_per_minute: count(auth::RATE_STATUS.max),
         logins_per_minute: count(auth::RATE_LOGINS.max),
         ingest_connections_per_network: count(app.limits.ingest_connections_per_network),
         http_connections_per_network: count(app.limits.http_connections_per_network),

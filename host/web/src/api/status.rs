@@ -72,8 +72,8 @@ impl Viewer {
             Some(KeyKind::Public) => app.known.find(&app.store, &app.clock, hash).await?,
             Some(KeyKind::Permanent) | None => None,
         };
-        let Some(known) = known else { return Err(refuse(app, &context, &key, hash).await?) };
-        context.count(app.limits.status.hit(known.key, app.clock.monotonic()))?;
+        let Some(known) = known else { return Err(refuse(app, &context, request, &key, hash).await?) };
+        app.count(&context, request, &app.limits.status, known.key).await?;
         if !known.destination.enabled {
             return Err(refused());
         }
@@ -87,6 +87,7 @@ impl Viewer {
 async fn refuse(
     app: &App,
     context: &RequestContext,
+    request: &Request,
     key: &Redacted<String>,
     hash: [u8; 32],
 ) -> std::result::Result<ApiError, ApiError> {
@@ -96,7 +97,7 @@ async fn refuse(
         None => None,
     };
     let Some(valid) = valid else { return Ok(count_invalid(app, context, refused)) };
-    context.count(app.limits.status.hit(valid.id, app.clock.monotonic()))?;
+    app.count(context, request, &app.limits.status, valid.id).await?;
     Ok(refused)
 }
 

@@ -20,6 +20,10 @@ use satcast_core::secret::{KEY_TEXT_MAX_BYTES, Redacted};
 pub const RATE_READS: RateRule = RateRule::per_minute("reads", 300);
 /// Management requests that write, per key.
 pub const RATE_WRITES: RateRule = RateRule::per_minute("writes", 60);
+/// Requests for `/api/public/stream/status`, per key.
+pub const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
+/// Requests for `/api/public/streams/active/cost`, per key or login session.
+pub const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
 /// Requests with an invalid key, per address.
 pub const RATE_INVALID_KEYS: RateRule = RateRule::per_minute("invalid-keys", 60);
 

@@ -73,7 +73,11 @@ impl RequestContext {
     /// 429 when the limiter refused.
     pub fn count(&self, verdict: RateVerdict) -> std::result::Result<(), ApiError> {
         *self.rate.lock() = Some(verdict);
-        if verdict.allowed { Ok(()) } else { Err(ApiError::rate_limited(&verdict.rule, verdict.reset_secs)) }
+        if verdict.allowed {
+            Ok(())
+        } else {
+            Err(ApiError::rate_limited(&verdict.rule, verdict.reset_secs()))
+        }
     }
 
     /// Sets the headers for the request id and, if a limiter was used, the rate limit.
@@ -83,7 +87,7 @@ impl RequestContext {
         }
         let Some(verdict) = *self.rate.lock() else { return };
         let rule = verdict.rule;
-        let limit = format!("\"{}\";r={};t={}", rule.name, verdict.remaining, verdict.reset_secs);
+        let limit = format!("\"{}\";r={};t={}", rule.name, verdict.remaining, verdict.reset_secs());
         let policy = format!("\"{}\";q={};w={}", rule.name, rule.max, rule.window.as_secs());
         for (name, text) in [(RATE_LIMIT, limit), (RATE_LIMIT_POLICY, policy)] {
             if let Ok(value) = HeaderValue::from_str(&text) {

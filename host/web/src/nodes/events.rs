@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use poem::http::HeaderMap;
 use poem::http::header::{CONTENT_TYPE, HeaderValue};
+use poem::http::{HeaderMap, Method};
 use poem::{Body, Request, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -86,7 +86,9 @@ impl Nodes {
         let Ok(secret) = secret_value(self.secret.expose()) else { return };
         let headers = HeaderMap::from_iter([(NODE, secret)]);
         // It lasts, so it gives its permit back.
-        let Some((answer, _)) = self.send(&peer, PATH, headers, ANSWER_WAIT).await else { return };
+        let Some((answer, _)) = self.send(Method::GET, &peer, PATH, headers, ANSWER_WAIT).await else {
+            return;
+        };
         if !answer.head().status().is_success() {
             let status = answer.head().status().as_u16();
             tracing::warn!(

@@ -2,6 +2,7 @@
 //!
 //! `advertise` of a node is the operator's own address, so the client passes every range; certificates are checked.
 
+mod counts;
 mod events;
 
 use std::collections::HashMap;
@@ -10,16 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Limited};
 use parking_lot::Mutex;
 use poem::http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
-use poem::http::{HeaderMap, Response};
+use poem::http::{HeaderMap, Method, Response, StatusCode};
 use reqwest::Request;
 use satcast_quota::{Permit, Quota};
 use tokio::time::{Instant, timeout};
 use url::Url;
 
+pub(crate) use counts::PREFIX as COUNT_PREFIX;
 pub(crate) use events::PATH as EVENTS_PATH;
 
 use crate::auth::API_KEY_HEADER;
@@ -28,10 +30,13 @@ use crate::playback::{Answered, Owners, Peer};
 use satcast_core::clock::Clock;
 use satcast_core::config::Cluster;
 use satcast_core::ids::StreamId;
+use satcast_core::rate::{RateRule, RateVerdict};
 use satcast_core::secret::{Redacted, key_hash};
 use satcast_net::outbound::Guard;
 use satcast_net::outbound::http::{Answer, Client, TlsError};
 use satcast_store::Store;
+
+use counts::Counts;
 
 /// Header with the secret of the nodes, beside the credential of a caller.
 const NODE: HeaderName = HeaderName::from_static("satcast-node");
@@ -54,6 +59,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const KNOWN: Duration = Duration::from_secs(60);
 /// Most streams whose owners are remembered.
 const OWNERS_MAX: usize = 16_384;
+/// Longest wait for a count by another node.
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
 /// How long a node that did not answer is not asked again.
 const RESTS: Duration = Duration::from_secs(1);
 
@@ -66,6 +73,14 @@ struct Owner {
     said_at: Duration,
 }
 
+/// The other living nodes, as the database said.
+#[derive(Debug)]
+struct Living {
+    peers: Arc<[Peer]>,
+    /// Time of the last query. Other requests use the old answer while it runs.
+    asked_at: Duration,
+}
+
 /// The other nodes of a service.
 #[derive(Debug)]
 pub struct Nodes {
@@ -75,6 +90,8 @@ pub struct Nodes {
     clock: Clock,
     client: Client,
     owners: Mutex<HashMap<StreamId, Owner>>,
+    living: Mutex<Option<Living>>,
+    counts: Counts,
     /// Requests to each node.
     requests: Quota<Arc<str>>,
     /// Nodes that did not answer, until when they are left alone.
@@ -95,6 +112,8 @@ impl Nodes {
             clock,
             client: Client::keeping(guard, CONNECT_LIMIT, REQUESTS_MAX)?,
             owners: Mutex::default(),
+            living: Mutex::default(),
+            counts: Counts::default(),
             requests: Quota::new(u64::MAX, REQUESTS_MAX as u64),
             resting: Mutex::default(),
         }))
@@ -134,7 +153,8 @@ impl Nodes {
             });
         }
         headers.insert(NODE, secret_value(self.secret.expose())?);
-        let Some((mut answer, _permit)) = self.send(peer, address, headers, SHOWN_LIMIT).await else {
+        let Some((mut answer, _permit)) = self.send(Method::GET, peer, address, headers, SHOWN_LIMIT).await
+        else {
             return Ok(None);
         };
         let mut body = Vec::new();
@@ -181,20 +201,93 @@ impl Nodes {
         peer
     }
 
-    async fn ask(&self, peer: &Peer, address: &str, limit: Duration) -> Option<Answered> {
+    /// Counts a request of `subject` over all nodes, or refuses it; `None` for a limit that each node counts for itself. While the
+    /// node that counts it does not answer, this one does.
+    pub(crate) async fn hit(&self, rule: RateRule, subject: String) -> Option<RateVerdict> {
+        if !Counts::is_shared(rule) {
+            return None;
+        }
+        let others = self.living().await;
+        let now = self.clock.monotonic();
+        let Some(peer) = counts::counter(&self.name, &others, rule.name, &subject) else {
+            return self.counts.hit(rule.name, subject, now);
+        };
+        if let Some(refusal) = self.counts.refusal(rule, &subject, now) {
+            return Some(refusal);
+        }
+        let asked =
+            if self.counts.is_silent(peer, now) { None } else { self.ask_count(peer, rule, &subject).await };
+        let Some(verdict) = asked else {
+            let now = self.clock.monotonic();
+            self.counts.note_silence(peer, now);
+            return self.counts.hit(rule.name, subject, now);
+        };
+        self.counts.note(&verdict, subject, now);
+        Some(verdict)
+    }
+
+    async fn ask_count(&self, peer: &Peer, rule: RateRule, subject: &str) -> Option<RateVerdict> {
+        let address = counts::address(rule.name, subject);
+        let (head, body) = self.ask(Method::POST, peer, &address, COUNT_LIMIT).await?.into_parts();
+        let body = timeout(COUNT_LIMIT, Limited::new(body, counts::ANSWER_BYTES_MAX).collect()).await;
+        let body = body.ok()?.ok()?.to_bytes();
+        if head.status.is_success() { counts::read(rule, &body) } else { None }
+    }
+
+    /// Counts a request for another node. The caller has checked the secret.
+    pub(crate) fn give_count(&self, request: &poem::Request) -> poem::Response {
+        let asked = counts::parse(request.uri().path()).filter(|_| *request.method() == Method::POST);
+        let verdict = asked
+            .and_then(|(rule, subject)| self.counts.hit(rule, subject.to_owned(), self.clock.monotonic()));
+        match verdict {
+            Some(verdict) => counts::tell(&verdict).into(),
+            None => StatusCode::NOT_FOUND.into(),
+        }
+    }
+
+    /// The other living nodes, or the last known ones while the database fails.
+    async fn living(&self) -> Arc<[Peer]> {
+        let now = self.clock.monotonic();
+        let known = match &mut *self.living.lock() {
+            None => None,
+            Some(living) => {
+                if now.saturating_sub(living.asked_at) < FRESH {
+                    return living.peers.clone();
+                }
+                living.asked_at = now;
+                Some(living.peers.clone())
+            }
+        };
+        match self.store.other_nodes().await {
+            Ok(found) => {
+                let peer =
+                    |(name, address): (String, String)| Peer { name: name.into(), address: address.into() };
+                let peers: Arc<[Peer]> = found.into_iter().map(peer).collect();
+                *self.living.lock() = Some(Living { peers: peers.clone(), asked_at: now });
+                peers
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the other nodes cannot be read");
+                known.unwrap_or_default()
+            }
+        }
+    }
+
+    async fn ask(&self, method: Method, peer: &Peer, address: &str, limit: Duration) -> Option<Answered> {
         let bearer = secret_value(&format!("Bearer {}", self.secret.expose())).ok()?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
-        let (answer, permit) = self.send(peer, address, headers, limit).await?;
+        let (answer, permit) = self.send(method, peer, address, headers, limit).await?;
         let mut answer = Response::<reqwest::Body>::from(answer.into_response());
         // The connection is free for others when the caller has read the answer.
         answer.extensions_mut().insert(Arc::new(permit));
         Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
     }
 
-    /// The head of the answer to a GET, and the permit of the request; `None` if there is none within `limit`, or there was none a
+    /// The head of the answer, and the permit of the request; `None` if there is none within `limit`, or there was none a
     /// moment ago.
     async fn send(
         &self,
+        method: Method,
         peer: &Peer,
         address: &str,
         headers: HeaderMap,
@@ -205,7 +298,7 @@ impl Nodes {
             return None;
         }
         let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
-        let mut request = Request::new(reqwest::Method::GET, url);
+        let mut request = Request::new(method, url);
         *request.headers_mut() = headers;
         let began = Instant::now();
         let permit = timeout(limit, self.requests.take(peer.name.clone(), 1)).await.ok()?;
@@ -250,7 +343,11 @@ impl Owners for Nodes {
         address: &'a str,
         limit: Duration,
     ) -> BoxFuture<'a, Option<Answered>> {
-        Box::pin(self.ask(peer, address, limit))
+        Box::pin(self.ask(Method::GET, peer, address, limit))
+    }
+
+    fn hit(&self, rule: RateRule, subject: String) -> BoxFuture<'_, Option<RateVerdict>> {
+        Box::pin(self.hit(rule, subject))
     }
 }
 

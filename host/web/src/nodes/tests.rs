@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::auth::RATE_STATUS;
 use satcast_core::config::Durability;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -104,4 +105,59 @@ async fn only_the_secret_of_the_nodes_is_admitted() {
     }
     assert!(!nodes.admits(&HeaderMap::new()));
     assert_eq!(nodes.owner(StreamId(1)).await.map(|peer| peer.name), None, "a service that is alone");
+}
+
+/// A subject that the other node counts.
+fn counted_by(name: &str, peers: &[Peer]) -> String {
+    let is_its = |subject: &String| {
+        counts::counter("b", peers, RATE_STATUS.name, subject).map_or("b", |peer| &peer.name) == name
+    };
+    (0..100).map(|number| number.to_string()).find(is_its).unwrap()
+}
+
+#[tokio::test]
+async fn this_node_counts_what_is_its_own_and_what_a_silent_node_does_not_count() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
+    let nodes = nodes(&folder, &clock).await;
+    let (address, connections) = silent().await;
+    let peers: Arc<[Peer]> = [Peer { name: "a".into(), address: format!("http://{address}/").into() }].into();
+    *nodes.living.lock() = Some(Living { peers: peers.clone(), asked_at: clock.monotonic() });
+    let (own, other) = (counted_by("b", &peers), counted_by("a", &peers));
+    for left in (0..RATE_STATUS.max).rev() {
+        let verdict = nodes.hit(RATE_STATUS, own.clone()).await.unwrap();
+        assert_eq!((verdict.allowed, verdict.remaining), (true, left));
+    }
+    assert!(!nodes.hit(RATE_STATUS, own.clone()).await.unwrap().allowed);
+    assert_eq!(connections.load(Ordering::Relaxed), 0, "nothing was asked");
+    for left in (RATE_STATUS.max - 3..RATE_STATUS.max).rev() {
+        assert_eq!(nodes.hit(RATE_STATUS, other.clone()).await.unwrap().remaining, left);
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 1, "it is left alone for a while");
+    clock.advance(counts::SILENCE);
+    *nodes.living.lock() = Some(Living { peers, asked_at: clock.monotonic() });
+    assert_eq!(nodes.hit(RATE_STATUS, other).await.unwrap().remaining, RATE_STATUS.max - 4);
+    assert_eq!(connections.load(Ordering::Relaxed), 2);
+    let reads = RateRule::per_minute("reads", 1);
+    assert_eq!(nodes.hit(reads, own).await, None, "each node counts these for itself");
+}
+
+#[tokio::test]
+async fn a_node_counts_for_others_what_it_counts_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(UnixMillis(0));
+    let nodes = nodes(&folder, &clock).await;
+    let give = |method: Method, path: &str| {
+        let request = poem::Request::builder().method(method).uri_str(path).finish();
+        nodes.give_count(&request)
+    };
+    let body = give(Method::POST, "/node/count/status/7").into_body().into_vec().await.unwrap();
+    assert_eq!(counts::read(RATE_STATUS, &body).unwrap().remaining, RATE_STATUS.max - 1);
+    assert_eq!(nodes.hit(RATE_STATUS, "7".to_owned()).await.unwrap().remaining, RATE_STATUS.max - 2);
+    for (method, path) in [
+        (Method::GET, "/node/count/status/7"),
+        (Method::POST, "/node/count/reads/7"),
+        (Method::POST, "/node/count/status/"),
+    ] {
+        assert_eq!(give(method, path).status(), StatusCode::NOT_FOUND, "{path}");
+    }
 }

@@ -24,14 +24,23 @@ impl Playback {
     /// Answers another node; `None` without the secret of the nodes, which counts as a wrong key of that network. It never fails:
     /// errors and panics become responses.
     pub(crate) async fn give(&self, request: &Request) -> Option<Response> {
-        let context = RequestContext::begin(request, &self.trusted_proxies);
-        let relay = self.relay.as_ref()?;
-        if !relay.admits(request.headers()) {
-            // The answer is that of an unknown path in any case.
-            let _ = self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic());
+        if !self.admits(request) {
             return None;
         }
+        let context = RequestContext::begin(request, &self.trusted_proxies);
         Some(self.answer_node(request, &context).await)
+    }
+
+    /// Whether a request comes from another node. One without the secret of the nodes counts as a wrong key of its network.
+    pub(crate) fn admits(&self, request: &Request) -> bool {
+        let Some(relay) = &self.relay else { return false };
+        let admitted = relay.admits(request.headers());
+        if !admitted {
+            let context = RequestContext::begin(request, &self.trusted_proxies);
+            // The answer is that of an unknown path in any case.
+            let _ = self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic());
+        }
+        admitted
     }
 
     pub(super) async fn answer_node(&self, request: &Request, context: &RequestContext) -> Response {

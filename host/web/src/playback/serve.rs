@@ -22,7 +22,7 @@ use super::follow::{Asked, Current, follow};
 use super::headers::{self, Keep, Readers, Span};
 use super::relay::{Content, What};
 use super::token::{Grant, Ticket};
-use super::{PREFIX, Playback};
+use super::{PREFIX, Playback, RATE_PREVIEW};
 use crate::auth::{presented_key, presents_header};
 use crate::base::{ApiError, Code, RequestContext};
 use satcast_core::ids::{DestinationId, KeyId};
@@ -219,7 +219,12 @@ impl Playback {
         path: &str,
         ticket: &Ticket,
     ) -> Result<Arc<Access>, ApiError> {
-        context.count(self.previews.hit(ticket.mac, self.clock.monotonic()))?;
+        let everywhere = match &self.relay {
+            Some(relay) => relay.hit(RATE_PREVIEW, ticket.mac).await,
+            None => None,
+        };
+        let verdict = everywhere.unwrap_or_else(|| self.previews.hit(ticket.mac, self.clock.monotonic()));
+        context.count(verdict)?;
         let access = self.accesses.find(Question::Path(path.to_owned()), Age::Fresh).await?;
         let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
         allowed.ok_or_else(ApiError::invalid_public_key)

@@ -31,11 +31,13 @@ pub use copies::{COPIES_BYTES_MAX, COPIES_MAX};
 pub(crate) use wish::PREFIX;
 pub(super) use wish::{Said, What, Wish};
 
+use super::token::MAC_BYTES;
 use crate::base::ApiError;
 use content::Failure;
 use copies::{Copies, Outcome, Step};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId, UnixMillis};
+use satcast_core::rate::{RateRule, RateVerdict};
 use satcast_drivers::published::{Answer, KEPT_AFTER_END, Opening, Published, counted};
 use told::Told;
 
@@ -93,6 +95,11 @@ pub trait Owners: std::fmt::Debug + Send + Sync {
         address: &'a str,
         limit: Duration,
     ) -> BoxFuture<'a, Option<Answered>>;
+
+    /// Counts a request over all nodes, or refuses it; `None` for a limit that each node counts for itself.
+    fn hit(&self, _rule: RateRule, _subject: String) -> BoxFuture<'_, Option<RateVerdict>> {
+        Box::pin(async { None })
+    }
 }
 
 /// A session of another node.
@@ -186,6 +193,11 @@ impl Relay {
     /// Whether a request comes from another node.
     pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
         self.owners.admits(headers)
+    }
+
+    /// Counts a request with a preview token over all nodes, or refuses it; `None` for a limit that each node counts for itself.
+    pub(super) async fn hit(&self, rule: RateRule, mac: [u8; MAC_BYTES]) -> Option<RateVerdict> {
+        self.owners.hit(rule, format!("{:032x}", u128::from_be_bytes(mac))).await
     }
 
     /// Whether enough was published for every player, as the owner said.

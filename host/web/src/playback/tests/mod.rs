@@ -302,8 +302,8 @@ fn app(store: Store, clock: Clock, owners: Option<Arc<dyn Owners>>) -> Arc<crate
     let archive = satcast_archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
     Arc::new(crate::api::App {
         archive,
-        wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone()).topups(&store, &service),
         nodes: None,
+        wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone()).topups(&store, &service),
         webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
         billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
         store,
