@@ -26,6 +26,7 @@ use satcast_live::Live;
 use satcast_live::ingest;
 use satcast_money::billing::Billing;
 use satcast_money::wallet::topups::TopUps;
+use satcast_net::acme::Ports;
 use satcast_net::http;
 use satcast_net::outbound::Guard;
 use satcast_quota::Quota;
@@ -51,6 +52,8 @@ pub struct App {
     /// Top-ups and refills.
     pub wallets: TopUps,
     pub webhooks: Webhooks,
+    /// Certificates of the ports.
+    pub ports: Ports,
     pub clock: Clock,
     /// Replaced by a reload; see [`App::config`].
     pub current: Current,

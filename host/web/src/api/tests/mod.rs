@@ -237,6 +237,7 @@ impl Rig {
             live,
             wallets: bank.topups(&store, &config),
             webhooks: webhooks(&store, &config, &clock),
+            ports: Default::default(),
             archive: Archive::new(store.clone(), drivers(), reports(), clock.clone()),
             billing,
             store,

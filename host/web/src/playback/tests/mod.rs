@@ -149,6 +149,7 @@ impl Rig {
             wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone())
                 .topups(&store, &service),
             webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
+            ports: Default::default(),
             billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
             store,
             live: live.clone(),
