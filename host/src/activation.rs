@@ -42,7 +42,7 @@ pub enum ActivationError {
     /// RTMPS is not configured.
     #[error(
         "the service manager hands over a socket \"rtmps\", but RTMPS is not configured; set [ingest] rtmps_listen, \
-         tls_cert and tls_key"
+         tls_cert and tls_key, or [acme] domains"
     )]
     NoTls,
 }

@@ -38,12 +38,14 @@ pub fn binary() -> PathBuf {
 pub struct Setup {
     settings: Vec<(String, String)>,
     with_tls: bool,
+    https: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         // All peers run on this machine, which the outbound guard refuses unless it is listed.
-        Self { settings: Vec::new(), with_tls: false }.set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
+        Self { settings: Vec::new(), with_tls: false, https: false }
+            .set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
     }
 }
 
@@ -64,6 +66,17 @@ impl Setup {
         Self { with_tls: true, ..setup }
     }
 
+    /// Uses https and accepts encoders over TLS, with a certificate for `name` that it orders at `directory`; `root` has
+    /// the authority's own. Tests cannot use the API then.
+    #[must_use]
+    pub fn acme(self, directory: &str, root: &Path, name: &str) -> Self {
+        let setup = self
+            .set("SATCAST_ACME__DOMAINS", &format!("[{name:?}]"))
+            .set("SATCAST_ACME__DIRECTORY", directory)
+            .set("SATCAST_ACME__CA_FILE", &root.to_string_lossy());
+        Self { with_tls: true, https: true, ..setup }
+    }
+
     /// Gives it a folder and ports, without starting it.
     ///
     /// # Panics
@@ -73,19 +86,20 @@ impl Setup {
         let folder =
             tempfile::Builder::new().prefix("satcast-e2e-").tempdir().expect("a folder for the service");
         let (http, rtmp) = (Port::lease(), Port::lease());
-        let Self { mut settings, with_tls } =
+        let Self { mut settings, with_tls, https } =
             self.default("SATCAST_HTTP__LISTEN", &http.address().to_string());
         settings.push(("SATCAST_INGEST__RTMP_LISTEN".into(), rtmp.address().to_string()));
         let rtmps = with_tls.then(Port::lease);
         if let Some(rtmps) = &rtmps {
             settings.push(("SATCAST_INGEST__RTMPS_LISTEN".into(), rtmps.address().to_string()));
         }
-        settings.push(("SATCAST_PUBLIC_URL".into(), format!("http://{}", http.address())));
+        let scheme = if https { "https" } else { "http" };
+        settings.push(("SATCAST_PUBLIC_URL".into(), format!("{scheme}://{}", http.address())));
         if settings.iter().any(|(known, _)| known == "SATCAST_CLUSTER__NODE") {
-            settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("http://{}", http.address())));
+            settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("{scheme}://{}", http.address())));
         }
         settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
-        Service { process: None, folder, http, rtmp, rtmps, https: false, settings, key: None }
+        Service { process: None, folder, http, rtmp, rtmps, https, settings, key: None }
     }
 
     /// Starts it, waits until it is ready, and makes an account with a permanent key.
@@ -279,6 +293,12 @@ impl Service {
     #[must_use]
     pub fn base(&self) -> String {
         format!("http{}://{}", if self.https { "s" } else { "" }, self.http.address())
+    }
+
+    /// The address for the API and viewers.
+    #[must_use]
+    pub fn http_address(&self) -> SocketAddr {
+        self.http.address()
     }
 
     /// The address for encoders.

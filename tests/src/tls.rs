@@ -1,6 +1,6 @@
 //! Certificate authorities of the tests, and certificates signed by them.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
 
 /// Characters of a line of PEM.
@@ -98,6 +99,75 @@ impl Authority {
         let mut stream = StreamOwned::new(session, socket);
         // The first byte of RTMP: the server's answer shows that it accepts RTMP.
         stream.write_all(&[3]).and_then(|()| stream.flush()).is_ok() && !stream.conn.is_handshaking()
+    }
+}
+
+/// One connection to a server of https.
+pub struct Visitor {
+    stream: BufReader<StreamOwned<ClientConnection, TcpStream>>,
+    name: String,
+}
+
+impl Visitor {
+    /// Connects to `address` and requires a certificate for `name` that the authority in the file `root` signed.
+    ///
+    /// # Errors
+    /// Nobody listens, or the certificate is another one.
+    ///
+    /// # Panics
+    /// When the file or the name cannot be used.
+    pub fn connect(root: &Path, address: SocketAddr, name: &str) -> io::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(root).expect("a certificate"))
+            .expect("an authority's certificate");
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().expect("TLS 1.2 and 1.3");
+        let config = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());
+        let server = ServerName::try_from(name.to_owned()).expect("a name");
+        let session = ClientConnection::new(config, server).expect("a TLS client");
+        let socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(HANDSHAKE_LIMIT))?;
+        let mut stream = StreamOwned::new(session, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Self { stream: BufReader::new(stream), name: name.to_owned() })
+    }
+
+    /// The certificate of the server.
+    #[must_use]
+    pub fn certificate(&self) -> Vec<u8> {
+        let chain = self.stream.get_ref().conn.peer_certificates().unwrap_or_default();
+        chain.first().map(|certificate| certificate.to_vec()).unwrap_or_default()
+    }
+
+    /// The status of a GET; the connection can be used again.
+    ///
+    /// # Errors
+    /// The connection ended, or the answer is not HTTP.
+    pub fn get(&mut self, path: &str) -> io::Result<u16> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.name);
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.stream.get_mut().flush()?;
+        let (mut status, mut length) = (None, 0);
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest.split(' ').next().and_then(|code| code.parse().ok());
+            } else if let Some(bytes) = line.strip_prefix("content-length:") {
+                length = bytes.trim().parse().map_err(io::Error::other)?;
+            }
+        }
+        self.stream.read_exact(&mut vec![0; length])?;
+        status.ok_or(io::ErrorKind::InvalidData.into())
     }
 }
 

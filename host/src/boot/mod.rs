@@ -35,6 +35,7 @@ use satcast_live::Live;
 use satcast_live::ingest::{self, BindError, Handed, Listener};
 use satcast_money::billing::Billing;
 use satcast_money::wallet::connection::ConnectionError;
+use satcast_net::acme::{Acme, FolderError, Ports};
 use satcast_net::certificates::CertificateError;
 use satcast_net::http::{HttpError, Server, ServerLimits};
 use satcast_net::outbound::{AllowError, Guard};
@@ -91,6 +92,9 @@ pub enum BootError {
     /// The certificate for RTMPS.
     #[error("{0}")]
     Certificate(#[from] CertificateError),
+    /// The folder of an ordered certificate.
+    #[error("{0}")]
+    Acme(#[from] FolderError),
     /// The system.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
@@ -165,6 +169,7 @@ impl Host {
         let playback_secret = PlaybackSecret::of(&vault);
         let recordings = archive::parts(&vault);
         let store = open_store(&config, vault, &clock).await?;
+        let acme = prepare_acme(&config, &clock).await?;
         // This port is opened before drivers are loaded: a port in use is the most common failure and must show at once.
         let server = Server::open(&config.http, ServerLimits::within(open_files()), sockets.http).await?;
         system::look_at_certificate(&config.http, clock.now())?;
@@ -214,6 +219,7 @@ impl Host {
             wallets,
             nodes,
             webhooks,
+            ports: Ports::of(server.certificates(), listener.certificates(), acme),
             clock,
             current: Current::new(Config::clone(&config)),
             stopping: Default::default(),
@@ -238,14 +244,13 @@ impl Host {
 
     /// The parts that a reload changes.
     fn reload(&self, level: Level) -> Reload {
-        let App { current, drivers, billing, live, .. } = &*self.app;
+        let App { current, drivers, billing, live, ports, .. } = &*self.app;
         Reload {
             config: current.clone(),
             drivers: drivers.clone(),
             billing: billing.clone(),
             live: live.clone(),
-            http: self.server.certificates(),
-            ingest: self.listener.certificates(),
+            ports: ports.clone(),
             level,
         }
     }
@@ -270,6 +275,8 @@ impl Host {
         let commands = node.is_some().then(|| tokio::spawn(self.live.clone().keep_commands()));
         let events = self.app.nodes.clone().map(|nodes| tokio::spawn(nodes.keep_events()));
         let wallets = tokio::spawn(self.app.wallets.clone().run(all.clone().cancelled_owned()));
+        // The port that the authority asks is served by now.
+        let acme = self.app.ports.acme.clone().map(|acme| tokio::spawn(acme.keep()));
         let archive = archive::Keeping::begin(&self.app.archive);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(all.clone().cancelled_owned()));
         let ended = tokio::select! {
@@ -290,6 +297,9 @@ impl Host {
         // Webhook deliveries not yet started are sent at the next start. No more credit is spent; a pending payment is
         // credited now, or after the next start.
         all.cancel();
+        if let Some(acme) = acme {
+            acme.abort();
+        }
         for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {
             if tokio::time::timeout(LISTENER_WAIT, task).await.is_err() {
                 tracing::error!(listener = name, "listener did not end in time");
@@ -334,6 +344,13 @@ impl Host {
 async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Result<Drivers, BootError> {
     let load = move || Drivers::load(&load_options(&config, exe), &parts);
     tokio::task::spawn_blocking(load).await.map_err(|error| BootError::System(std::io::Error::other(error)))
+}
+
+/// The orders of the certificate, if the configuration has them, with a file that the ports can read.
+async fn prepare_acme(config: &Arc<Config>, clock: &Clock) -> Result<Option<Arc<Acme>>, BootError> {
+    let (config, clock) = (config.clone(), clock.clone());
+    let prepared = tokio::task::spawn_blocking(move || Acme::prepare(&config, &clock)).await;
+    Ok(prepared.map_err(|error| BootError::System(std::io::Error::other(error)))??)
 }
 
 async fn load_pages() -> Result<Arc<Pages>, BootError> {

@@ -11,6 +11,7 @@ use satcast_core::config::{Changes, Config, Current, Loaded};
 use satcast_drivers::Drivers;
 use satcast_live::{Live, Settings};
 use satcast_money::billing::Billing;
+use satcast_net::acme::Ports;
 use satcast_net::certificates::{Certificates, Section};
 
 /// The parts of the service that take other settings.
@@ -19,10 +20,7 @@ pub(super) struct Reload {
     pub(super) drivers: Drivers,
     pub(super) billing: Billing,
     pub(super) live: Live,
-    /// The certificate of https, if it is served.
-    pub(super) http: Option<Arc<Certificates>>,
-    /// The certificate of RTMPS, if it is served.
-    pub(super) ingest: Option<Arc<Certificates>>,
+    pub(super) ports: Ports,
     pub(super) level: Level,
 }
 
@@ -54,9 +52,10 @@ impl Reload {
         let running = self.config.get();
         let (mut changes, config) = (running.changes(wanted), running.reloaded(wanted));
         let ingest = config.ingest.rtmps().map(|(_, cert, key)| (cert, key));
+        let Ports { http, rtmps, .. } = &self.ports;
         let pairs = [
-            ("http.tls_cert", &self.http, fresh(&self.http, Section::Http, config.http.https())?),
-            ("ingest.tls_cert", &self.ingest, fresh(&self.ingest, Section::Ingest, ingest)?),
+            ("http.tls_cert", http, fresh(http, Section::Http, config.http.https())?),
+            ("ingest.tls_cert", rtmps, fresh(rtmps, Section::Ingest, ingest)?),
         ];
         for (name, current, fresh) in pairs {
             let (Some(current), Some(fresh)) = (current, fresh) else { continue };

@@ -13,6 +13,7 @@ use satcast_core::ids::UnixMillis;
 use satcast_core::secret::Vault;
 use satcast_drivers::State;
 use satcast_money::wallet::lightning::Fault;
+use satcast_net::acme::{Acme, Standing};
 use satcast_net::certificates::{Certificates, Section};
 use satcast_net::http::remedy;
 use satcast_store::{Address, Inspector};
@@ -46,9 +47,13 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
     ];
     if let Some((address, cert, key)) = config.ingest.rtmps() {
         findings.push(("rtmps listener", listener(address, "[ingest] rtmps_listen", running)));
-        findings.push(("certificate", certificate(Section::Ingest, cert, key)));
+        if !config.acme.is_on() {
+            findings.push(("certificate", certificate(Section::Ingest, cert, key)));
+        }
     }
-    if let Some((cert, key)) = config.http.https() {
+    if config.acme.is_on() {
+        findings.push(("https certificate", ordered(config)));
+    } else if let Some((cert, key)) = config.http.https() {
         findings.push(("https certificate", certificate(Section::Http, cert, key)));
     }
     let mut bad = false;
@@ -215,6 +220,22 @@ fn certificate(section: Section, cert: &Path, key: &Path) -> Finding {
         Ok(None) => Good(format!("{}, with its key", cert.display())),
         Ok(Some(objection)) => Bad(format!("{} {objection}", cert.display())),
         Err(error) => Bad(error.to_string()),
+    }
+}
+
+/// The certificate that the service orders; both ports have it.
+fn ordered(config: &Config) -> Finding {
+    let now = Clock::system().now();
+    match Acme::standing(config) {
+        Standing::Waiting(None) => {
+            Note("none was ordered yet; the service orders it when it runs".to_owned())
+        }
+        Standing::Waiting(Some(failed)) => Bad(failed.text(now)),
+        Standing::Held(Some(failed)) => Bad(format!("the current one is kept; {}", failed.text(now))),
+        Standing::Held(None) => {
+            let file = config.acme_file();
+            certificate(Section::Http, &file, &file)
+        }
     }
 }
 

@@ -29,7 +29,9 @@ pub(super) async fn check_config(loaded: &Loaded) -> Result<(), CliError> {
     }
     let ingest = loaded.config.ingest.rtmps().map(|(_, cert, key)| (Section::Ingest, cert, key));
     let http = loaded.config.http.https().map(|(cert, key)| (Section::Http, cert, key));
-    for (section, cert, key) in [ingest, http].into_iter().flatten() {
+    // The file of an ordered certificate is made by the service.
+    let files = if loaded.config.acme.is_on() { [None, None] } else { [ingest, http] };
+    for (section, cert, key) in files.into_iter().flatten() {
         let objection = Certificates::objection(section, cert, key, Clock::system().now());
         if let Some(objection) = objection.map_err(|error| CliError::Usage(error.to_string()))? {
             let _ = writeln!(text, "warning: {section}.tls_cert {} {objection}", cert.display());

@@ -7,6 +7,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::*;
 use crate::boot::{BootError, Host};
+use satcast_core::clock::Clock;
 use satcast_core::ids::{Msat, UnixMillis};
 use satcast_core::secret::new_stream_key;
 use satcast_store::{Actor, Caps, NewDestination, NewStream};
@@ -267,6 +268,23 @@ async fn the_doctor_creates_nothing_and_finds_faults() {
     let mut busy = loaded.clone();
     busy.config.http.listen = taken.local_addr().unwrap();
     assert!(matches!(doctor::run(&busy).await, Err(CliError::Printed)));
+}
+
+#[tokio::test]
+async fn the_doctor_tells_of_a_certificate_that_is_ordered() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut loaded = doctors_patient(folder.path());
+    let toml = std::fs::read_to_string(folder.path().join("satcast.toml")).unwrap();
+    loaded.config = config(folder.path(), &format!("{toml}[acme]\ndomains = [\"a.example\"]\n"));
+    // Nothing was ordered yet: before the first run, and with the certificate of that time.
+    doctor::run(&loaded).await.unwrap();
+    maintenance::check_config(&loaded).await.unwrap();
+    satcast_net::acme::Acme::prepare(&loaded.config, &Clock::system()).unwrap();
+    doctor::run(&loaded).await.unwrap();
+    let wanted = format!("a.example at {}", loaded.config.acme.directory);
+    let failed = format!(r#"{{"wanted":"{wanted}","failures":1,"next_at_ms":0,"reason":"no"}}"#);
+    std::fs::write(loaded.config.acme_folder().join("failed.json"), failed).unwrap();
+    assert!(matches!(doctor::run(&loaded).await, Err(CliError::Printed)));
 }
 
 #[tokio::test]

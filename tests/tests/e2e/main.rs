@@ -1,5 +1,6 @@
 //! End-to-end tests of the built service, one module per behaviour.
 
+mod acme;
 mod answers;
 mod api;
 mod archive;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::ingest::is_local;
-use super::{BillingMode, Config, ConfigError, wallet};
+use super::{BillingMode, Config, ConfigError, acme, wallet};
 use crate::secret::Vault;
 
 /// Longest reconnect window in seconds.
@@ -30,6 +30,7 @@ const CAP_MAX: i64 = 100_000;
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_addresses(config)?;
     check_tls(config)?;
+    acme::check(config)?;
     check_ranges(config)?;
     check_secrets(config)?;
     check_cluster(config)?;
@@ -74,9 +75,10 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
 fn check_tls(config: &Config) -> Result<(), ConfigError> {
     pair("http", &config.http.tls_cert, &config.http.tls_key)?;
     pair("ingest", &config.ingest.tls_cert, &config.ingest.tls_key)?;
-    if config.ingest.rtmps_listen.is_some() && config.ingest.tls_cert.is_none() {
+    let has_certificate = config.ingest.tls_cert.is_some() || config.acme.is_on();
+    if config.ingest.rtmps_listen.is_some() && !has_certificate {
         return refuse(
-            "ingest.rtmps_listen is set without a certificate; set ingest.tls_cert and ingest.tls_key"
+            "ingest.rtmps_listen is set without a certificate; set ingest.tls_cert and ingest.tls_key, or acme.domains"
                 .to_owned(),
         );
     }
@@ -295,7 +297,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
     );
     warn(
         https && config.public_url.scheme() == "http",
-        "http.tls_cert is set, so https is served, but public_url begins with http; set public_url to the https address",
+        "http.tls_cert or acme.domains is set, so https is served, but public_url begins with http; set public_url to the https address",
     );
     warn(
         config.ingest.rtmps_listen.is_none() && config.ingest.tls_cert.is_some(),

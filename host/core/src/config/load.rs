@@ -97,7 +97,8 @@ pub(super) fn load(
 /// The URL of the HTTP listener for browsers on this machine.
 fn default_public_url(figment: &Figment) -> String {
     let listen = figment.extract_inner("http.listen").unwrap_or(HTTP_LISTEN);
-    let scheme = if figment.contains("http.tls_cert") { "https" } else { "http" };
+    let https = ["http.tls_cert", "acme.domains"].iter().any(|key| figment.contains(key));
+    let scheme = if https { "https" } else { "http" };
     format!("{scheme}://{listen}")
 }
 

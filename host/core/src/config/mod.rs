@@ -3,6 +3,7 @@
 //! `default.toml` is the single source of every default and of the commented file that `satcast config` prints.
 //! An error is one sentence with its position and the fix. Nothing here opens a socket or touches the data folder.
 
+mod acme;
 mod archive;
 mod check;
 mod driver;
@@ -22,6 +23,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
 
+pub use acme::Acme;
 pub use archive::ARCHIVE_TABLE;
 pub use driver::{DriverSettings, Isolation, ProcessLimits, QueueLimits, SPOOL_MB_DEFAULT};
 pub use ingest::IngestAddresses;
@@ -62,6 +64,8 @@ pub struct Config {
     pub http: Http,
     /// The listeners for encoders.
     pub ingest: Ingest,
+    /// Certificates from an authority.
+    pub acme: Acme,
     /// The database.
     pub database: Database,
     /// Several nodes on one database.
@@ -336,8 +340,9 @@ impl Config {
         env: impl IntoIterator<Item = (String, String)>,
         flags: &Flags,
     ) -> Result<Loaded, ConfigError> {
-        let loaded = load::load(file, env, flags)?;
+        let mut loaded = load::load(file, env, flags)?;
         check::check(&loaded.config)?;
+        loaded.config.use_acme();
         Ok(loaded)
     }
 

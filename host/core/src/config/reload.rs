@@ -67,13 +67,17 @@ const APPLIED: [Key; 16] = keys![
 ];
 
 /// Keys of tables that wait for a restart.
-const WAITING: [Key; 23] = keys![
+const WAITING: [Key; 27] = keys![
     http.listen,
     http.trusted_proxies,
     ingest.rtmp_listen,
     ingest.rtmps_listen,
     ingest.proxy_protocol_from,
     ingest.read_batch_ms,
+    acme.domains,
+    acme.contact,
+    acme.directory,
+    acme.ca_file,
     database.url,
     database.durability,
     cluster.node,
@@ -125,7 +129,9 @@ impl Config {
             applied: differing(&[&OTHERS_APPLIED[..], &APPLIED].concat()),
             waiting: differing(&[&OTHERS_WAITING[..], &WAITING].concat()),
         };
-        for (name, file) in TLS {
+        // Of an ordered certificate these files follow from other keys.
+        let ordered = self.acme.is_on() || wanted.acme.is_on();
+        for (name, file) in TLS.into_iter().filter(|_| !ordered) {
             match (file(self), file(wanted)) {
                 (old, new) if old == new => {}
                 (Some(_), Some(_)) => changes.applied.push(name),
@@ -138,7 +144,11 @@ impl Config {
     /// This configuration with everything of `wanted` that a reload takes over.
     pub fn reloaded(&self, wanted: &Self) -> Self {
         let (old, new) = (self.clone(), wanted.clone());
-        let other = |old: Option<PathBuf>, new: Option<PathBuf>| old.map(|old| new.unwrap_or(old));
+        let keeps = old.acme.is_on() || new.acme.is_on();
+        let other = |old: Option<PathBuf>, new: Option<PathBuf>| match (old, new) {
+            (Some(_), Some(new)) if !keeps => Some(new),
+            (old, _) => old,
+        };
         Self {
             drivers: new.drivers,
             driver: new.driver,

@@ -54,6 +54,8 @@ fn every_commented_out_key_is_a_real_one() {
                 seen.insert(rest.split(' ').next().unwrap().to_owned());
                 // Nodes need a server.
                 let rest = rest.replace("sqlite:data/satcast.db", "postgres://user@host/name");
+                // An ordered certificate excludes files.
+                let rest = rest.replace("[\"live.example.com\"]", "[]");
                 rest.replace("64 hex digits", &"0a".repeat(32))
             }
             _ => line.to_owned(),
@@ -411,5 +413,34 @@ fn a_node_needs_a_server_an_address_and_a_secret() {
         from("[cluster]\nlease_secs = 301", &[]),
     ] {
         assert!(refused.is_err(), "{refused:?}");
+    }
+}
+
+#[test]
+fn an_ordered_certificate_is_a_file_in_the_data_folder() {
+    const ACME: &str = "[acme]\ndomains = [\"Live.example.com\"]\n";
+    let config = from(&format!("data_dir = \"d\"\n[ingest]\nrtmps_listen = \"127.0.0.1:1\"\n{ACME}"), &[]);
+    let config = config.unwrap();
+    let file = Some(std::path::PathBuf::from("d/acme/certificate.pem"));
+    assert_eq!((&config.http.tls_cert, &config.ingest.tls_key), (&file, &file));
+    assert_eq!((config.acme.domains[0].as_str(), config.public_url.scheme()), ("live.example.com", "https"));
+    assert_eq!(from(ACME, &[]).unwrap().ingest.tls_cert, None);
+    assert_eq!(from("", &[]).unwrap().http.tls_cert, None);
+    from(&format!("{ACME}directory = \"http://127.0.0.1:1/directory\""), &[]).unwrap();
+    for wrong in [
+        format!("[http]\ntls_cert = \"a\"\ntls_key = \"b\"\n{ACME}"),
+        format!("[ingest]\ntls_cert = \"a\"\ntls_key = \"b\"\n{ACME}"),
+        format!("{ACME}directory = \"http://ca.example/directory\""),
+        format!("{ACME}contact = \"ops\""),
+        format!("[acme]\ndomains = [{}]", "\"a.example\",".repeat(101)),
+        "[acme]\ndomains = [\"*.example.com\"]".to_owned(),
+        "[acme]\ndomains = [\"192.0.2.1\"]".to_owned(),
+        "[acme]\ndomains = [\"localhost\"]".to_owned(),
+        format!(
+            "[database]\nurl = \"postgres://u@h/d\"\n[cluster]\nnode = \"a\"\nadvertise = \"http://127.0.0.1:1\"\nsecret = {:?}\n{ACME}",
+            "s".repeat(64)
+        ),
+    ] {
+        assert!(from(&wrong, &[]).is_err(), "{wrong}");
     }
 }

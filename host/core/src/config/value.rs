@@ -195,6 +195,18 @@ pub(super) fn allow_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<V
     entries.into_iter().map(parse).collect()
 }
 
+/// Full names of hosts in lower case, without wildcards and addresses.
+pub(super) fn host_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let List(names) = List::deserialize(deserializer)?;
+    let parse = |text: String| match parse_allow_entry(&text) {
+        Some(AllowEntry::Host(name)) if name.contains('.') => Ok(name),
+        _ => Err(D::Error::custom(format!(
+            "holds \"{text}\"; use full names such as \"live.example.com\", without *"
+        ))),
+    };
+    names.into_iter().map(parse).collect()
+}
+
 fn parse_allow_entry(text: &str) -> Option<AllowEntry> {
     if let Some(network) = parse_network(text) {
         return Some(AllowEntry::Network(network));

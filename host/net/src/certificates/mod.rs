@@ -1,5 +1,8 @@
 //! The certificates for encoders and viewers: read from their files, and read again when the files change.
 
+mod challenges;
+mod validity;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -10,15 +13,15 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
-use tokio_rustls::rustls::client::danger::ServerCertVerifier as _;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{self, CertificateError as Fault, RootCertStore, ServerConfig, crypto::ring};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig, crypto::ring};
 use tracing::{info, warn};
 
+pub use challenges::{ACME_TLS, Challenges};
 use satcast_core::clock::Clock;
 use satcast_core::ids::UnixMillis;
+pub use validity::Validity;
 
 /// Milliseconds between two checks of the files.
 pub const CERTIFICATE_LOOK_MS: u64 = 5_000;
@@ -33,6 +36,8 @@ const HTTP_1: &[u8] = b"http/1.1";
 pub const CERTIFICATE_BYTES_MAX: u64 = 1024 * 1024;
 /// Reason for refusing a larger file.
 const TOO_LARGE: &str = "it is larger than 1 MiB";
+/// The beginning of a file with a certificate that this service has ordered or will order.
+pub(crate) const ORDERED: &str = "# Ordered by Satcast";
 /// The expected contents of the two files.
 const WANTED_CERT: &str = "certificate in PEM";
 const WANTED_KEY: &str = "unencrypted private key in PEM";
@@ -128,6 +133,20 @@ struct Current {
     config: Arc<ServerConfig>,
     /// Digest of both files.
     digest: [u8; 32],
+    validity: Option<Validity>,
+    /// The port answers these too.
+    challenges: Option<Challenges>,
+}
+
+impl Current {
+    /// Takes over what was read; connections that are open keep what they have.
+    fn use_files(&mut self, config: Arc<ServerConfig>, files: &Files<'_>) {
+        self.config = match &self.challenges {
+            Some(challenges) => challenges.beside(&config),
+            None => config,
+        };
+        (self.digest, self.validity) = (files.digest(), files.validity());
+    }
 }
 
 /// Decides when the fault of an unusable pair is logged.
@@ -168,6 +187,8 @@ impl Certificates {
             key: key.to_owned(),
             config: files.config()?,
             digest: files.digest(),
+            validity: files.validity(),
+            challenges: None,
         };
         Ok(Self { section, current: RwLock::new(current) })
     }
@@ -187,6 +208,28 @@ impl Certificates {
         Ok(files.objection(now))
     }
 
+    /// Checks a file with chain and key that is not written yet, and gives the times of the certificate.
+    ///
+    /// # Errors
+    /// TLS cannot use them.
+    pub fn check(section: Section, file: &Path, pem: &[u8]) -> Result<Option<Validity>, CertificateError> {
+        let files = Files { section, cert: (file, pem.to_owned()), key: (file, pem.to_owned()) };
+        files.config()?;
+        Ok(files.validity())
+    }
+
+    /// When the certificate in use is valid; `None` if its times cannot be told.
+    pub fn validity(&self) -> Option<Validity> {
+        self.current.read().validity
+    }
+
+    /// From now on new connections are asked for these challenges too.
+    pub fn answer(&self, challenges: &Challenges) {
+        let mut current = self.current.write();
+        current.config = challenges.beside(&current.config);
+        current.challenges = Some(challenges.clone());
+    }
+
     /// The TLS configuration for new connections.
     pub fn current(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current.read().config)
@@ -198,7 +241,9 @@ impl Certificates {
         let new = other.current.into_inner();
         let mut current = self.current.write();
         let is_other = new.digest != current.digest;
-        *current = new;
+        let challenges = current.challenges.take();
+        let config = challenges.as_ref().map(|challenges| challenges.beside(&new.config));
+        *current = Current { config: config.unwrap_or_else(|| new.config.clone()), challenges, ..new };
         is_other
     }
 
@@ -247,7 +292,14 @@ impl Certificates {
         let (cert, key) = self.paths();
         let files = Files::read(self.section, &cert, &key).ok()?;
         let soon = UnixMillis(now.0.saturating_add(CERTIFICATE_SOON_MS));
-        let ends_soon = || files.objection(soon).map(|_| "expires within seven days; renew it");
+        let ends_soon = || {
+            let what = if files.is_ordered() {
+                "expires within seven days; the warnings about its orders have the reason"
+            } else {
+                "expires within seven days; renew it"
+            };
+            files.objection(soon).map(|_| what)
+        };
         files.objection(now).or_else(ends_soon)
     }
 
@@ -264,7 +316,7 @@ impl Certificates {
         if (&current.cert, &current.key) != (&cert, &key) {
             return Ok(Look::Same);
         }
-        (current.config, current.digest) = (config, digest);
+        current.use_files(config, &files);
         Ok(Look::Renewed)
     }
 }
@@ -329,25 +381,21 @@ impl<'a> Files<'a> {
         Ok(Arc::new(config))
     }
 
-    /// The verifier trusts the certificate itself, so it can only object to its validity period.
     fn objection(&self, now: UnixMillis) -> Option<&'static str> {
-        let chain = self.chain();
-        let (leaf, rest) = chain.split_first()?;
-        let mut roots = RootCertStore::empty();
-        roots.add(leaf.clone()).ok()?;
-        let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
-        let name = ServerName::try_from("satcast.invalid").ok()?;
-        let now = UnixTime::since_unix_epoch(Duration::from_millis(u64::try_from(now.0).unwrap_or_default()));
-        match verifier.verify_server_cert(leaf, rest, &name, &[], now) {
-            Err(rustls::Error::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. })) => {
-                Some("has expired; renew it")
-            }
-            Err(rustls::Error::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. })) => {
-                Some("is not valid yet; check the clock")
-            }
-            _ => None,
+        match validity::state(&self.chain(), now)? {
+            validity::State::Early => Some("is not valid yet; check the clock"),
+            validity::State::Late if self.is_ordered() => Some("has expired; the service orders another one"),
+            validity::State::Late => Some("has expired; renew it"),
+            validity::State::Valid => None,
         }
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.cert.1.starts_with(ORDERED.as_bytes())
+    }
+
+    fn validity(&self) -> Option<Validity> {
+        Validity::of(&self.chain())
     }
 }
 
@@ -362,7 +410,6 @@ fn read(section: Section, setting: &'static str, file: &Path) -> Result<Vec<u8>,
 }
 
 /// A PEM file with one entry.
-#[cfg(any(test, feature = "testing"))]
 pub fn pem(kind: &str, der: &[u8]) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(der);

@@ -37,7 +37,7 @@ use super::flow::{Fault, Flows};
 use super::{
     HEAD_BYTES_MAX, HEADERS_MAX, RECEIVE_WINDOW_BYTES, STREAMS_MAX, Sent, ServerLimits, UNSENT_BYTES_MAX,
 };
-use crate::certificates::HTTP_2;
+use crate::certificates::{ACME_TLS, HTTP_2};
 use satcast_core::networks::Network;
 
 /// Most bytes of a request's body that are discarded after its answer; a peer that sends more may see a reset.
@@ -81,10 +81,11 @@ impl<E: Endpoint + 'static> Serving<E> {
         let socket = WriteDeadline::new(socket, &self.limits, sent.clone());
         let Some(tls) = self.tls.take() else { return self.http_1(socket, sent, Scheme::HTTP).await };
         let Some(socket) = self.greet(tls, socket).await else { return };
-        if socket.get_ref().1.alpn_protocol() == Some(HTTP_2) {
-            self.http_2(socket, sent).await;
-        } else {
-            self.http_1(socket, sent, Scheme::HTTPS).await;
+        match socket.get_ref().1.alpn_protocol() {
+            Some(HTTP_2) => self.http_2(socket, sent).await,
+            // The handshake was the answer.
+            Some(ACME_TLS) => {}
+            _ => self.http_1(socket, sent, Scheme::HTTPS).await,
         }
     }
 

@@ -30,6 +30,7 @@ use satcast_live::Live;
 use satcast_live::ingest;
 use satcast_money::billing::Billing;
 use satcast_money::wallet::topups::TopUps;
+use satcast_net::acme::Ports;
 use satcast_net::http;
 use satcast_net::outbound::Guard;
 use satcast_quota::Quota;
@@ -57,6 +58,8 @@ pub struct App {
     /// The other nodes; `None` for a service that is alone.
     pub nodes: Option<Arc<Nodes>>,
     pub webhooks: Webhooks,
+    /// Certificates of the ports.
+    pub ports: Ports,
     pub clock: Clock,
     /// Replaced by a reload; see [`App::config`].
     pub current: Current,

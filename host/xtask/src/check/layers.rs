@@ -67,6 +67,7 @@ const CRATES: [Crate; 11] = [
             (
                 &[
                     "config",
+                    "config::acme",
                     "config::archive",
                     "config::check",
                     "config::load",
@@ -80,7 +81,7 @@ const CRATES: [Crate; 11] = [
     },
     Crate {
         folder: "host/net",
-        order: &["certificates", "http"],
+        order: &["certificates", "acme", "http"],
         circles: &[
             (
                 &["http", "http::flow", "http::serving"],

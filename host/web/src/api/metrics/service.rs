@@ -44,6 +44,24 @@ pub(super) fn billing(text: &mut Text, app: &App) {
     );
 }
 
+/// Certificates in use. One that was not ordered yet has expired.
+pub(super) fn certificates(text: &mut Text, app: &App) {
+    const EXPIRY: &str = "satcast_certificate_expiry_seconds";
+    let ports = &app.ports;
+    text.family(EXPIRY, "gauge", "Unix time until which the certificate of a port is valid");
+    for (port, certificates) in [("http", &ports.http), ("rtmps", &ports.rtmps)] {
+        if let Some(validity) = certificates.as_ref().and_then(|certificates| certificates.validity()) {
+            text.sample(EXPIRY, &[("port", port)], validity.until.0 / 1_000);
+        }
+    }
+    text.single(
+        "satcast_certificate_order_failures_total",
+        "counter",
+        "Orders of a certificate that failed since the start",
+        ports.acme.as_ref().map_or(0, |acme| acme.failures()),
+    );
+}
+
 pub(super) fn database(text: &mut Text, app: &App) {
     const CONNECTIONS: &str = "satcast_database_connections";
     let figures = app.store.database_figures();

@@ -239,6 +239,7 @@ impl Rig {
             wallets: bank.topups(&store, &config),
             nodes: None,
             webhooks: webhooks(&store, &config, &clock),
+            ports: Default::default(),
             archive: Archive::new(store.clone(), drivers(), reports(), clock.clone()),
             billing,
             store,

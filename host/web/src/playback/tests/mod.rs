@@ -305,6 +305,7 @@ fn app(store: Store, clock: Clock, owners: Option<Arc<dyn Owners>>) -> Arc<crate
         nodes: None,
         wallets: satcast_money::wallet::topups::testing::Bank::new(clock.clone()).topups(&store, &service),
         webhooks: satcast_webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
+        ports: Default::default(),
         billing: satcast_money::billing::Billing::new(store.clone(), clock.clone(), &service),
         store,
         live,
