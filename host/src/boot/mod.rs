@@ -174,11 +174,9 @@ impl Host {
         let server = Server::open(&config.http, ServerLimits::within(open_files()), sockets.http).await?;
         system::look_at_certificate(&config.http, clock.now())?;
         let (guard, parts) = host_parts(&config, &clock, recordings.clone())?;
-        let webhooks = Webhooks::new(store.clone(), Sender::new(Targets::new(&config)?)?, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let archive = archive::account(&store, &drivers, &recordings, &clock);
         let billing = Billing::new(store.clone(), clock.clone(), &config);
-        let wallets = topups(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         // As late as possible, because nothing renews the lease yet, and before the first encoder.
@@ -211,14 +209,14 @@ impl Host {
         let app = Arc::new(App {
             store: store.clone(),
             live: live.clone(),
+            wallets: topups(&billing, &store, &clock, &config, &guard)?,
             billing,
             drivers,
             playback,
             archive,
             guard,
-            wallets,
             nodes,
-            webhooks,
+            webhooks: Webhooks::new(store.clone(), Sender::new(Targets::new(&config)?)?, clock.clone()),
             ports: Ports::of(server.certificates(), listener.certificates(), acme),
             clock,
             current: Current::new(Config::clone(&config)),

@@ -97,7 +97,12 @@ pub(super) fn load(
 /// The URL of the HTTP listener for browsers on this machine.
 fn default_public_url(figment: &Figment) -> String {
     let listen = figment.extract_inner("http.listen").unwrap_or(HTTP_LISTEN);
-    let https = ["http.tls_cert", "acme.domains"].iter().any(|key| figment.contains(key));
+    let orders = figment.find_value("acme.domains").is_ok_and(|names| match names {
+        Value::Array(_, names) => !names.is_empty(),
+        Value::String(_, names) => !names.is_empty(),
+        _ => false,
+    });
+    let https = orders || figment.contains("http.tls_cert");
     let scheme = if https { "https" } else { "http" };
     format!("{scheme}://{listen}")
 }
