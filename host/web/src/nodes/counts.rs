@@ -1,7 +1,7 @@
 //! Limits that hold over all nodes: one node counts all requests of a key or token, whichever node they come to.
 //!
-//! Each node finds the same one by the names of the living nodes (rendezvous hashing). When a node goes, only what it counted is
-//! counted anew.
+//! Each node finds the same one by the names of the living nodes (rendezvous hashing). When a node goes, only the counts of that
+//! node begin again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

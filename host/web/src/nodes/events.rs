@@ -14,13 +14,11 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{NODE, Nodes, secret_value};
+use super::{EVENTS_PATH, NODE, Nodes, secret_value};
 use crate::playback::Peer;
 use satcast_core::feed::{Event, Seen, Watch};
 use satcast_core::ids::{AccountId, UnixMillis};
 
-/// Path of the answer.
-pub(crate) const PATH: &str = "/node/events";
 /// An answer without events sends a line break this often.
 const BEAT: Duration = Duration::from_secs(5);
 /// Longest wait for the head of the answer.
@@ -86,7 +84,7 @@ impl Nodes {
         let Ok(secret) = secret_value(self.secret.expose()) else { return };
         let headers = HeaderMap::from_iter([(NODE, secret)]);
         // It lasts, so it gives its permit back.
-        let Some((answer, _)) = self.send(Method::GET, &peer, PATH, headers, ANSWER_WAIT).await else {
+        let Some((answer, _)) = self.send(Method::GET, &peer, EVENTS_PATH, headers, ANSWER_WAIT).await else {
             return;
         };
         if !answer.head().status().is_success() {

@@ -22,7 +22,6 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 pub(crate) use counts::PREFIX as COUNT_PREFIX;
-pub(crate) use events::PATH as EVENTS_PATH;
 
 use crate::auth::API_KEY_HEADER;
 use crate::base::ApiError;
@@ -42,6 +41,8 @@ use counts::Counts;
 const NODE: HeaderName = HeaderName::from_static("satcast-node");
 /// Headers with the credential of a caller.
 const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, HeaderName::from_static(API_KEY_HEADER)];
+/// Path of the events of a node.
+pub(crate) const EVENTS_PATH: &str = "/node/events";
 /// Longest wait for what another node shows.
 const SHOWN_LIMIT: Duration = Duration::from_secs(3);
 /// Largest answer of another node that is read: a page of a thousand streams.
