@@ -22,13 +22,14 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 use url::Url;
 
-use super::RETRY_AFTER_MAX;
 use super::folder::{Folder, Stored};
 use crate::certificates::{Challenges, pem};
 use satcast_core::config;
 
 /// Largest answer of an authority; a chain has some KiB.
 pub(super) const ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// Longest wait that an authority can ask for.
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time of one request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// Longest wait for the validation, and again for the certificate.

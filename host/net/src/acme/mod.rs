@@ -21,7 +21,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use self::authority::Failure;
+use self::authority::{Failure, RETRY_AFTER_MAX};
 pub use self::folder::{Failed, FolderError, Standing};
 use self::folder::{Folder, Held};
 use crate::certificates::{Certificates, Challenges};
@@ -35,8 +35,6 @@ pub const ORDER_LIMIT: Duration = Duration::from_secs(5 * 60);
 pub const RETRY_FIRST: Duration = Duration::from_secs(3 * 60);
 /// Longest wait between two tries that the authority did not ask for.
 pub const RETRY_MAX: Duration = Duration::from_secs(6 * 60 * 60);
-/// Longest wait that the authority can ask for.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Jitter of a wait, as a part of it, so that services that failed together do not come back together.
 const JITTER: f64 = 0.2;
 /// Shortest time between two orders, whatever the lifetime of a certificate.
