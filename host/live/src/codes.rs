@@ -26,6 +26,18 @@ pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
 pub(super) const BUSY: &str = "this stream key is already publishing; stop the other encoder first";
 /// Refusal of a node that is being drained.
 pub(super) const DRAINING: &str = "this server is being taken out of service and accepts no new streams; connect again to reach another one";
+/// Refusal while the node of the previous session does not answer.
+pub(super) const NOT_GIVEN_UP: &str =
+    "the server of the previous session of this stream does not answer; try again in a moment";
+/// Sent to an encoder whose session another node took, or ended, at the same moment.
+pub(super) const TAKEN_OVER_ELSEWHERE: &str =
+    "the previous session of this stream has just ended or gone on at another server; try again in a moment";
+/// Refusal when the database cannot be asked for the previous session.
+pub(super) const NO_PREVIOUS: &str =
+    "the service cannot look for the previous session of this stream; try again in a moment";
+/// Sent to encoders of a node that gives its sessions up.
+pub(super) const MOVES: &str =
+    "this server is being taken out of service; connect again, and the stream goes on at another one";
 /// Refusal of a node that has no lease.
 pub(super) const NO_LEASE: &str =
     "this server cannot reach its database; connect again in a moment, or to another server";
@@ -38,6 +50,16 @@ pub(super) const CHAIN: &str = "this media came through too many streams that fo
 
 /// Sent to a silent encoder that a newer one replaces.
 pub(super) const TOOK_OVER: &str = "another encoder took over this stream key";
+
+/// An encoder that comes to another node replaces a silent one.
+pub(super) fn took_over() -> Closed {
+    Closed { code: BAD_NAME, reason: TOOK_OVER.into() }
+}
+
+/// The session of a connected encoder is given up.
+pub(super) fn moves() -> Closed {
+    Closed { code: FAILED, reason: MOVES.into() }
+}
 
 /// The address of a connected encoder is no longer allowed.
 pub(super) fn wrong_address() -> Closed {

@@ -8,15 +8,20 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::codes;
+use super::entry::SILENCE_WAIT;
 use super::live::Live;
 use super::session::Command;
-use satcast_core::ids::StreamId;
+use satcast_core::ids::{EndReason, StreamId};
 use satcast_store::{CommandTarget, GivenCommand, NodeCommand, StoreError};
 
 /// How often commands are read without a notification.
 const POLL: Duration = Duration::from_secs(1);
 /// Longest wait for a command at another node. The owner carries it out later, too.
 const DONE_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait of an encoder for the node of its session to give it up. Longer than the silence of a dead encoder and the
+/// end of destinations take, and shorter than encoders wait for an answer.
+const GIVE_UP_WAIT: Duration = Duration::from_secs(7);
 /// How often a command at another node is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -36,6 +41,27 @@ impl Live {
             tracing::warn!(?target, ?command, "another node has not carried out a command yet");
         }
         true
+    }
+
+    /// Asks the other node that has a session of the stream to give it up; `false` if it does not answer.
+    ///
+    /// # Errors
+    /// The command could not be given.
+    pub(super) async fn ask_for_session(&self, stream: StreamId) -> Result<bool, StoreError> {
+        let target = CommandTarget::Stream(stream);
+        let given = self.inner.store.command_owners(target, NodeCommand::GiveUp).await?;
+        Ok(timeout(GIVE_UP_WAIT, self.until_done(&given)).await.is_ok())
+    }
+
+    /// Ends the sessions of the target that no node has and whose encoders may return; `false` if there is none.
+    pub(super) async fn end_returning(&self, target: CommandTarget<'_>, reason: EndReason) -> bool {
+        match self.inner.store.end_returning(target, reason, self.inner.clock.now()).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::error!(?target, %error, "a session that waits for its encoder cannot be ended");
+                false
+            }
+        }
     }
 
     async fn until_done(&self, given: &[i64]) {
@@ -62,8 +88,9 @@ impl Live {
             match self.inner.store.commands().await {
                 Ok(mut waiting) => {
                     waiting.retain(|given| !busy.contains(&given.stream));
-                    // The sort is stable: the oldest command of a stream stays first.
-                    waiting.sort_by_key(|given| given.stream);
+                    // The sort is stable: the oldest command of a stream stays first. Those that wait for the silence of an
+                    // encoder come last.
+                    waiting.sort_by_key(|given| (given.stream, given.command == NodeCommand::GiveUp));
                     for commands in waiting.chunk_by(|one, next| one.stream == next.stream) {
                         let stream = commands[0].stream;
                         busy.insert(stream);
@@ -86,8 +113,15 @@ impl Live {
 
     /// Returns the stream of the commands, for which nothing is read meanwhile.
     async fn follow_all(&self, stream: StreamId, commands: Vec<GivenCommand>) -> StreamId {
+        let mut asked = false;
         for given in &commands {
-            if let Err(error) = self.follow_command(given).await {
+            // One answer is enough for all encoders that come to other nodes meanwhile.
+            let answered = given.command == NodeCommand::GiveUp && std::mem::replace(&mut asked, true);
+            let followed = match answered {
+                true => self.inner.store.command_done(given.id).await,
+                false => self.follow_command(given).await,
+            };
+            if let Err(error) = followed {
                 tracing::warn!(%stream, %error, "a command of another node cannot be carried out yet; retrying");
                 sleep(POLL).await;
                 break;
@@ -99,13 +133,23 @@ impl Live {
     /// Carries out a command and deletes it.
     async fn follow_command(&self, given: &GivenCommand) -> Result<(), StoreError> {
         // The session may have ended meanwhile, and the stream may have a new one, which the command is not for.
-        if let Some(session) = self.find(given.stream).filter(|session| session.id == given.session) {
-            match given.command {
-                NodeCommand::Stop(reason) => {
-                    session.command(|done| Command::Stop { reason, done }).await;
-                }
-                NodeCommand::Reload => self.reload(given.stream).await?,
+        let session = self.find(given.stream).filter(|session| session.id == given.session);
+        match (given.command, session) {
+            (NodeCommand::Stop(reason), Some(session)) => {
+                session.command(|done| Command::Stop { reason, done }).await;
             }
+            (NodeCommand::Stop(reason), None) => {
+                let (target, now) = (CommandTarget::Session(&given.session), self.inner.clock.now());
+                self.inner.store.end_returning(target, reason, now).await?;
+            }
+            (NodeCommand::Reload, Some(_)) => self.reload(given.stream).await?,
+            (NodeCommand::GiveUp, Some(session)) => {
+                let until = self.inner.clock.monotonic() + SILENCE_WAIT;
+                if session.encoder_gives_way(&self.inner.clock, until).await {
+                    session.command(|done| Command::GiveUp { closed: codes::took_over(), done }).await;
+                }
+            }
+            (NodeCommand::Reload | NodeCommand::GiveUp, None) => {}
         }
         self.inner.store.command_done(given.id).await
     }

@@ -14,7 +14,7 @@ use super::live::{Admits, Cooldown, Live, needs_cooldown};
 use super::session::{Publisher, Refusal, Session, TAKE_OVER_AFTER};
 use super::via::Via;
 use satcast_core::ids::{EndReason, StreamId};
-use satcast_store::StreamRecord;
+use satcast_store::{Returning, StreamRecord};
 
 /// Longest wait of a returning encoder for the end of its previous session.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(4);
@@ -86,7 +86,11 @@ impl Live {
             self.refuse_during_cooldown(&stream).await?;
             let admitted = self.inner.gate.admit(&stream).await;
             admitted.map_err(|reason| PublishRefused::new(codes::DENIED, reason))?;
-            let gone = match self.enter(&stream, &via, address) {
+            let returning = self.inner.store.returning(stream.id).await.map_err(|error| {
+                tracing::error!(stream = %stream.id, %error, "cannot look for a session that waits for its encoder");
+                PublishRefused::new(codes::FAILED, codes::NO_PREVIOUS)
+            })?;
+            let gone = match self.enter(&stream, &via, address, returning) {
                 Ok(publisher) => return Ok(publisher),
                 Err(Obstacle::Refused(refused)) => return Err(refused),
                 Err(Obstacle::Busy(session)) => {
@@ -117,11 +121,28 @@ impl Live {
         }
         match self.inner.store.is_live_elsewhere(stream).await {
             Ok(false) => Ok(()),
-            Ok(true) => Err(busy()),
+            Ok(true) => self.call_back(stream).await,
             Err(error) => {
                 // The beginning of the session checks it again.
                 tracing::error!(%stream, %error, "cannot look for the stream at other nodes");
                 Ok(())
+            }
+        }
+    }
+
+    /// Has another node give its session of the stream up. Refuses the encoder if that node has one that sends.
+    async fn call_back(&self, stream: StreamId) -> Result<(), PublishRefused> {
+        let still_there = match self.ask_for_session(stream).await {
+            Ok(true) => self.inner.store.is_live_elsewhere(stream).await,
+            Ok(false) => return Err(PublishRefused::new(codes::DENIED, codes::NOT_GIVEN_UP)),
+            Err(error) => Err(error),
+        };
+        match still_there {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(busy()),
+            Err(error) => {
+                tracing::error!(%stream, %error, "cannot ask the node of the stream's session for it");
+                Err(PublishRefused::new(codes::FAILED, codes::NO_PREVIOUS))
             }
         }
     }
@@ -135,12 +156,13 @@ impl Live {
         }
     }
 
-    /// Adds the encoder to the session of the stream, or to a new one.
+    /// Adds the encoder to the session of the stream, to the one that waits for it, or to a new one.
     fn enter(
         &self,
         stream: &StreamRecord,
         via: &Via,
         address: Option<IpAddr>,
+        returning: Option<Returning>,
     ) -> Result<Publisher, Obstacle> {
         let mut sessions = self.inner.sessions.lock();
         if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
@@ -153,7 +175,7 @@ impl Live {
         // Under the lock of the sessions: a node that has lost its lease ends those that it finds under it.
         self.refuse_new().map_err(Obstacle::Refused)?;
         let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
-        let (session, run) = Session::new(stream.clone(), number, self.inner.clone());
+        let (session, run) = Session::new(stream.clone(), number, self.inner.clone(), returning);
         let publisher = session.let_in(&self.inner, via, address).map_err(|_| Obstacle::Refused(busy()))?;
         sessions.insert(stream.id, session);
         self.inner.runtime.spawn(run.run());

@@ -48,6 +48,16 @@ pub(super) struct Placed {
 }
 
 impl Timeline {
+    /// A timeline that goes on: it was at `position` at the monotonic time `now`.
+    pub(super) fn resumed(position: Duration, now: Duration) -> Self {
+        Self { end: Some((nanos(position), now)), ..Self::default() }
+    }
+
+    /// Where a packet after a gap would be at the monotonic time `now`.
+    pub(super) fn position(&self, now: Duration) -> Duration {
+        Duration::from_nanos(u64::try_from(self.next(now)).unwrap_or(0))
+    }
+
     /// A new encoder starts, or the same one after a pause.
     pub(super) fn new_encoder(&mut self) {
         self.tracks.iter_mut().for_each(|track| track.last_in = None);
@@ -160,6 +170,19 @@ mod tests {
         assert_eq!(place(&mut timeline, 1, 0, 8_000), (7_000, true));
         assert_eq!(place(&mut timeline, 1, 33, 8_033), (7_033, false));
         assert_eq!(timeline.here().dts_ns, 7_033 * MS);
+    }
+
+    #[test]
+    fn a_timeline_goes_on_at_another_node() {
+        let mut first = Timeline::default();
+        place(&mut first, 1, 0, 1_000);
+        place(&mut first, 1, 2_000, 3_000);
+        let position = first.position(at(4_000));
+        assert_eq!(position, at(3_000));
+        let mut next = Timeline::resumed(position, at(50));
+        next.new_encoder();
+        assert_eq!(place(&mut next, 1, 90_000, 1_050), (4_000, true));
+        assert_eq!(place(&mut next, 0, 90_010, 1_060), (4_010, false));
     }
 
     #[test]

@@ -102,6 +102,11 @@ impl Node {
                 Ok(Ok(Some(standing))) => {
                     self.until = asked + self.new.lease;
                     live.admit(if standing.draining { Admits::Returning } else { Admits::All });
+                    if standing.moves {
+                        let live = live.clone();
+                        // Beside the renewals: destinations take seconds to end.
+                        tokio::spawn(async move { live.give_up_all().await });
+                    }
                     return true;
                 }
                 Ok(Ok(None)) => return false,

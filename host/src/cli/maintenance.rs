@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use super::{CliError, drivers, inspect, open_store, print};
 use crate::boot;
@@ -75,12 +76,25 @@ pub(super) async fn list_nodes(config: &Config) -> Result<(), CliError> {
     print(&lines.collect::<String>())
 }
 
-pub(super) async fn drain_node(config: &Config, name: &str) -> Result<(), CliError> {
+/// `deadline`: seconds after which its streams move.
+pub(super) async fn drain_node(config: &Config, name: &str, deadline: u32) -> Result<(), CliError> {
     let store = open_store(config).await?;
-    let drained = store.drain_node(name).await;
+    let drained = store.drain_node(name, Duration::from_secs(deadline.into())).await;
     store.close().await;
     drained?;
-    print(&format!("{name} takes no new publishers once it has renewed its lease\n"))
+    let moves = match deadline {
+        0 => "its streams move then".to_owned(),
+        secs => format!("its streams move after {secs} s"),
+    };
+    print(&format!("{name} takes no new publishers once it has renewed its lease; {moves}\n"))
+}
+
+pub(super) async fn undrain_node(config: &Config, name: &str) -> Result<(), CliError> {
+    let store = open_store(config).await?;
+    let taken_back = store.undrain_node(name).await;
+    store.close().await;
+    taken_back?;
+    print(&format!("{name} takes new publishers again once it has renewed its lease\n"))
 }
 
 /// A line about a ledger without faults.

@@ -206,10 +206,16 @@ pub enum LedgerCommand {
 pub enum NodeCommand {
     /// List the nodes with their states, sessions and leases
     List,
-    /// Have a node refuse new publishers until its next start
+    /// Have a node refuse new publishers until its next start, and move its streams to other nodes
     Drain {
         /// Name of the node
         name: String,
+        /// Seconds after which its streams move; until then they go on
+        #[arg(long, value_name = "SECS", default_value_t = 0)]
+        deadline: u32,
+        /// Take the node back: it takes new publishers again
+        #[arg(long, conflicts_with = "deadline")]
+        undo: bool,
     },
 }
 
@@ -356,7 +362,12 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             }
             Command::Ledger(LedgerCommand::Check) => maintenance::check_ledger(config).await,
             Command::Node(NodeCommand::List) => maintenance::list_nodes(config).await,
-            Command::Node(NodeCommand::Drain { name }) => maintenance::drain_node(config, name).await,
+            Command::Node(NodeCommand::Drain { name, undo: true, .. }) => {
+                maintenance::undrain_node(config, name).await
+            }
+            Command::Node(NodeCommand::Drain { name, deadline, .. }) => {
+                maintenance::drain_node(config, name, *deadline).await
+            }
             Command::Migrate { to: None } => maintenance::migrate(config).await,
             Command::Migrate { to: Some(to) } => copy::run(config, to).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,

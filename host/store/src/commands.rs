@@ -19,6 +19,17 @@ pub enum CommandTarget<'a> {
     Account(AccountId),
 }
 
+impl CommandTarget<'_> {
+    /// The ids of stream, account and session; two of them are `None`.
+    pub(crate) fn ids(&self) -> (Option<i64>, Option<i64>, Option<&str>) {
+        match self {
+            Self::Stream(id) => (Some(id.0), None, None),
+            Self::Account(id) => (None, Some(id.0), None),
+            Self::Session(id) => (None, None, Some(id.as_str())),
+        }
+    }
+}
+
 /// A command to the owner of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeCommand {
@@ -26,6 +37,8 @@ pub enum NodeCommand {
     Stop(EndReason),
     /// Reads limits, addresses and destinations of the stream again.
     Reload,
+    /// Gives the session up if its encoder is away. An earlier version reads the stream again.
+    GiveUp,
 }
 
 /// A command for this node.
@@ -45,7 +58,7 @@ const CHANNEL: &str = "satcast_node_commands";
 
 /// One row for each session that another living node has. Of the three targets two are null.
 const GIVE: Sql = timed!(
-    "INSERT INTO node_commands (node, session_id, end_reason, created_ms) SELECT e.node, e.id, $2, ",
+    "INSERT INTO node_commands (node, session_id, end_reason, gives_up, created_ms) SELECT e.node, e.id, $2, $6, ",
     " FROM sessions e JOIN streams s ON s.id = e.stream_id JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
     WHERE e.ended_ms IS NULL AND e.node <> $1 AND (e.stream_id = $3 OR s.account_id = $4 OR e.id = $5)
     AND n.lease_until_ms > ",
@@ -53,12 +66,13 @@ const GIVE: Sql = timed!(
 );
 const NOTIFY: Sql = Sql { sqlite: "SELECT $1, $2", postgres: "SELECT pg_notify($1, $2)" };
 const WAITING: &str = "SELECT COUNT(*) FROM node_commands WHERE id = $1";
-const TAKE: &str = "SELECT c.id, c.session_id, e.stream_id, c.end_reason FROM node_commands c
+const TAKE: &str = "SELECT c.id, c.session_id, e.stream_id, c.end_reason, c.gives_up FROM node_commands c
     JOIN sessions e ON e.id = c.session_id WHERE c.node = $1 ORDER BY c.id LIMIT $2";
-const DONE: &str = "DELETE FROM node_commands WHERE id = $1";
+/// The next owner of the session may have got it meanwhile.
+const DONE: &str = "DELETE FROM node_commands WHERE id = $1 AND node = $2";
 
-/// Id, session, stream, reason of the end.
-type CommandRow = (i64, String, i64, Option<String>);
+/// Id, session, stream, reason of the end, whether the session is given up.
+type CommandRow = (i64, String, i64, Option<String>, i64);
 
 impl Store {
     /// Gives a command to the other nodes that have sessions of the target. Returns the id of each command: none if
@@ -71,17 +85,18 @@ impl Store {
         let failed = db("give a command to another node");
         let reason = match command {
             NodeCommand::Stop(reason) => Some(reason.as_str()),
-            NodeCommand::Reload => None,
+            NodeCommand::Reload | NodeCommand::GiveUp => None,
         };
-        let (mut stream, mut account, mut session) = (None, None, None);
-        match target {
-            CommandTarget::Stream(id) => stream = Some(id.0),
-            CommandTarget::Account(id) => account = Some(id.0),
-            CommandTarget::Session(id) => session = Some(id.as_str()),
-        }
+        let gives_up = i64::from(command == NodeCommand::GiveUp);
+        let (stream, account, session) = target.ids();
         let mut tx = self.begin().await?;
-        let give =
-            engine::query_as(GIVE).bind(&node.name).bind(reason).bind(stream).bind(account).bind(session);
+        let give = engine::query_as(GIVE)
+            .bind(&node.name)
+            .bind(reason)
+            .bind(stream)
+            .bind(account)
+            .bind(session)
+            .bind(gives_up);
         let given: Vec<(i64, String)> = give.fetch_all(&mut tx).await.map_err(&failed)?;
         for (_, owner) in &given {
             engine::query(NOTIFY).bind(CHANNEL).bind(owner).execute(&mut tx).await.map_err(&failed)?;
@@ -103,9 +118,10 @@ impl Store {
         let rows = take.fetch_all(&self.0.readers).await;
         let rows: Vec<CommandRow> = rows.map_err(db("read the commands for this node"))?;
         let unreadable = || StoreError::Unreadable { what: "node_commands.end_reason" };
-        let command = |(id, session, stream, reason): CommandRow| {
+        let command = |(id, session, stream, reason, gives_up): CommandRow| {
             let command = match reason {
                 Some(name) => NodeCommand::Stop(EndReason::parse(&name).ok_or_else(unreadable)?),
+                None if gives_up > 0 => NodeCommand::GiveUp,
                 None => NodeCommand::Reload,
             };
             Ok(GivenCommand { id, session: SessionId(session), stream: StreamId(stream), command })
@@ -116,7 +132,8 @@ impl Store {
     /// A command for this node is done.
     pub async fn command_done(&self, id: i64) -> Result<()> {
         let mut tx = self.begin().await?;
-        engine::query(DONE).bind(id).execute(&mut tx).await.map_err(db("end a command"))?;
+        let done = engine::query(DONE).bind(id).bind(&self.node().name).execute(&mut tx).await;
+        done.map_err(db("end a command"))?;
         tx.commit().await
     }
 

@@ -16,6 +16,7 @@ mod destinations;
 mod engine;
 mod error;
 mod figures;
+mod handovers;
 mod history;
 mod idempotency;
 mod key_check;
@@ -56,6 +57,7 @@ pub use destinations::{
 pub use engine::owner::{Owner, Sharing};
 pub use error::{Result, StoreError};
 pub use figures::{ArchiveFigures, Connections, DatabaseFigures, Figures};
+pub use handovers::{Handover, Returning};
 pub use history::{HistoryEntry, HistoryFilter};
 pub use idempotency::{Begun, IdempotentRequest};
 pub use keys::{KeyRecord, KeyView, NewKey, Scopes};

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{self, Pool, Sql, timed};
+use crate::engine::{self, Pool, Query, Sql, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Node, Store};
 use satcast_core::ids::{AccountId, SessionId, StreamId, UnixMillis};
@@ -34,6 +34,8 @@ pub struct NewNode {
 pub struct Standing {
     /// An operator wants it to take no new publishers.
     pub draining: bool,
+    /// It gives its sessions up now, so that their encoders go to other nodes.
+    pub moves: bool,
 }
 
 /// State of a node, as others see it.
@@ -106,13 +108,15 @@ const TAKE: Sql = timed!(
 const RENEW: Sql = timed!(
     "UPDATE nodes SET lease_until_ms = $3 + ",
     " WHERE name = $1 AND epoch = $2 AND lease_until_ms > ",
-    " RETURNING draining"
+    " RETURNING draining, moves_at_ms - ",
+    ""
 );
 const RELEASE: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE name = $1 AND epoch = $2";
 const RELEASE_ALL: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE lease_until_ms > 0";
 /// A node that was renamed has a row for each name.
 const ON_FOLDER: &str = "SELECT name FROM nodes WHERE holder = $1 ORDER BY started_ms DESC, name LIMIT 1";
-const DRAIN: &str = "UPDATE nodes SET draining = 1 WHERE name = $1";
+const DRAIN: Sql = timed!("UPDATE nodes SET draining = 1, moves_at_ms = $2 + ", " WHERE name = $1");
+const TAKE_BACK: &str = "UPDATE nodes SET draining = 0 WHERE name = $1";
 const LIST: Sql = timed!(
     "SELECT n.name, n.advertise, n.lease_until_ms, n.lease_until_ms - ",
     ", n.draining, n.version, n.started_ms, (SELECT COUNT(*) FROM sessions e
@@ -167,11 +171,14 @@ impl Store {
     pub async fn renew_node(&self, lease: Duration) -> Result<Option<Standing>> {
         let node = self.node();
         let mut tx = self.begin().await?;
-        let renew = engine::query_scalar(RENEW).bind(&node.name).bind(node.epoch).bind(millis(lease));
-        let draining: Option<i64> =
+        let renew = engine::query_as(RENEW).bind(&node.name).bind(node.epoch).bind(millis(lease));
+        let renewed: Option<(i64, i64)> =
             renew.fetch_optional(&mut tx).await.map_err(db("renew the lease of the node"))?;
         tx.commit().await?;
-        Ok(draining.map(|draining| Standing { draining: draining != 0 }))
+        Ok(renewed.map(|(draining, moves_in)| {
+            let draining = draining != 0;
+            Standing { draining, moves: draining && moves_in <= 0 }
+        }))
     }
 
     /// Gives the lease back, after the last session has ended. Does nothing for a service that is alone.
@@ -239,14 +246,26 @@ impl Store {
         tx.commit().await
     }
 
-    /// Has a node refuse new publishers until its next start. The node sees it when it renews its lease.
+    /// Has a node refuse new publishers until its next start, and give its sessions up after the time of `patience`. The
+    /// node sees it when it renews its lease.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    pub async fn drain_node(&self, name: &str) -> Result<()> {
+    pub async fn drain_node(&self, name: &str, patience: Duration) -> Result<()> {
+        self.change_node(engine::query(DRAIN).bind(name).bind(millis(patience))).await
+    }
+
+    /// Has a node that drains take new publishers again.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn undrain_node(&self, name: &str) -> Result<()> {
+        self.change_node(engine::query(TAKE_BACK).bind(name)).await
+    }
+
+    async fn change_node(&self, change: Query) -> Result<()> {
         let mut tx = self.begin().await?;
-        let drained = engine::query(DRAIN).bind(name).execute(&mut tx).await;
-        if drained.map_err(db("drain the node"))? == 0 {
+        if change.execute(&mut tx).await.map_err(db("drain the node"))? == 0 {
             return Err(StoreError::NotFound("node"));
         }
         tx.commit().await

@@ -57,21 +57,50 @@ const END_DESTINATIONS: &str =
     "UPDATE session_destinations SET ended_ms = CASE WHEN started_ms > $2 THEN started_ms ELSE $2 END
     WHERE session_id = $1 AND ended_ms IS NULL";
 /// Sessions without an end whose owner has no lease, of one stream or of all. A service that is alone has none either.
+/// With `$2 = 0` not those that wait for their encoder.
 const LOST: Sql = timed!(
     "SELECT id FROM sessions WHERE ended_ms IS NULL AND stream_id = COALESCE($1, stream_id)
     AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = sessions.node AND n.epoch = sessions.epoch AND n.lease_until_ms > ",
+    ") AND ($2 > 0 OR COALESCE(returns_until_ms, 0) <= ",
     ") ORDER BY id"
 );
+/// A session that waited for its encoder ends as if its owner had waited.
 const INTERRUPT: Sql = timed!(
-    "UPDATE sessions SET end_reason = $3, ended_ms = CASE WHEN heartbeat_ms < $2 THEN heartbeat_ms ELSE $2 END
+    "UPDATE sessions SET ended_ms = CASE WHEN heartbeat_ms < $2 THEN heartbeat_ms ELSE $2 END,
+    end_reason = COALESCE($3, CASE WHEN returns_until_ms IS NULL THEN 'interrupted' ELSE 'unpublished' END)
     WHERE id = $1 AND ended_ms IS NULL AND NOT EXISTS (SELECT 1 FROM nodes n
     WHERE n.name = sessions.node AND n.epoch = sessions.epoch AND n.lease_until_ms > ",
+    ") AND ($4 > 0 OR COALESCE(returns_until_ms, 0) <= ",
     ") RETURNING ended_ms"
 );
 /// Nobody carries them out any more: their owner may never come back.
 const FORGET_COMMANDS: &str = "DELETE FROM node_commands WHERE session_id = $1";
 const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, end_reason FROM sessions
     WHERE stream_id = $1 ORDER BY started_ms DESC, id DESC LIMIT 1";
+
+/// How a session without an owner ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Unless it waits for its encoder.
+    InTime,
+    /// Also if it waits for its encoder.
+    AtOnce,
+    /// At once, for this reason.
+    Ordered(EndReason),
+}
+
+impl Ending {
+    fn at_once(self) -> i64 {
+        i64::from(self != Self::InTime)
+    }
+
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Ordered(reason) => Some(reason.as_str()),
+            Self::InTime | Self::AtOnce => None,
+        }
+    }
+}
 
 impl Store {
     /// Records that a session began, which belongs to this node. Sessions of the stream that a lost node left are ended
@@ -151,28 +180,33 @@ impl Store {
 
     /// Ends every session whose owner has lost it as interrupted, at its last heartbeat, and returns those that this
     /// call ended. The owner of a session has lost it when its lease is over, when it has taken another one since, or
-    /// when this service has the database alone.
+    /// when this service has the database alone. A session that its node gave up ends as unpublished, at its last media,
+    /// when its encoder has not returned in time.
     ///
     /// Nodes may call it at the same time. Each session is one transaction under the lock of its account: charges of
     /// its owner come before or are refused, and a second node finds the session ended.
     pub async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>> {
+        let mut ending = Ending::InTime;
         if self.node().is_alone() {
             self.end_leases().await?;
+            // It looks once, and no other node is there.
+            ending = Ending::AtOnce;
         }
-        let lost = engine::query_scalar(LOST).bind(None::<i64>).fetch_all(&self.0.readers).await;
+        let lost = engine::query_scalar(LOST).bind(None::<i64>).bind(ending.at_once());
+        let lost = lost.fetch_all(&self.0.readers).await;
         let lost: Vec<String> = lost.map_err(db("find interrupted sessions"))?;
         let mut closed = Vec::new();
         for session in lost.into_iter().map(SessionId) {
-            if self.close_interrupted(&session, now).await? {
+            if self.close_interrupted(&session, now, ending).await? {
                 closed.push(session);
             }
         }
         Ok(closed)
     }
 
-    async fn close_interrupted(&self, session: &SessionId, now: UnixMillis) -> Result<bool> {
+    async fn close_interrupted(&self, session: &SessionId, now: UnixMillis, ending: Ending) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Session(session)).await?;
-        if !interrupt(&mut tx, session, now).await? {
+        if !interrupt(&mut tx, session, now, ending).await? {
             return Ok(false);
         }
         tx.commit().await?;
@@ -214,21 +248,27 @@ async fn may_begin(tx: &mut Tx, stream: StreamId, node: &Node) -> Result<()> {
 
 /// Ends the lost sessions of a stream, whose lock the caller holds.
 async fn interrupt_lost(tx: &mut Tx, stream: StreamId, now: UnixMillis) -> Result<()> {
-    let lost = engine::query_scalar(LOST).bind(stream.0).fetch_all(&mut *tx).await;
+    let lost = engine::query_scalar(LOST).bind(stream.0).bind(Ending::AtOnce.at_once());
+    let lost = lost.fetch_all(&mut *tx).await;
     let lost: Vec<String> = lost.map_err(db("find interrupted sessions"))?;
     for session in lost.into_iter().map(SessionId) {
-        if interrupt(tx, &session, now).await? {
+        if interrupt(tx, &session, now, Ending::AtOnce).await? {
             tracing::warn!(%session, "the session of a lost node was ended at its last heartbeat");
         }
     }
     Ok(())
 }
 
-/// Ends a session that its owner has lost, whose lock the caller holds; `false` if it has an end or an owner.
-async fn interrupt(tx: &mut Tx, session: &SessionId, now: UnixMillis) -> Result<bool> {
+/// Ends a session without an owner, whose lock the caller holds; `false` if it has an end or an owner, or waits.
+pub(crate) async fn interrupt(
+    tx: &mut Tx,
+    session: &SessionId,
+    now: UnixMillis,
+    ending: Ending,
+) -> Result<bool> {
     let failed = db("end an interrupted session");
     let end = engine::query_scalar(INTERRUPT).bind(session.as_str()).bind(now.0);
-    let end = end.bind(EndReason::Interrupted.as_str()).fetch_optional(&mut *tx).await;
+    let end = end.bind(ending.reason()).bind(ending.at_once()).fetch_optional(&mut *tx).await;
     let ended_ms: Option<i64> = end.map_err(&failed)?;
     let Some(ended_ms) = ended_ms else { return Ok(false) };
     let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_ms);

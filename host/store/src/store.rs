@@ -120,6 +120,11 @@ impl Store {
         Ok(tx)
     }
 
+    /// Whether other nodes may share the database.
+    pub fn is_node(&self) -> bool {
+        !self.node().is_alone()
+    }
+
     /// The node that this store works for.
     pub(crate) fn node(&self) -> Node {
         self.0.node.read().clone()

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use satcast_core::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId};
-use satcast_store::{StreamLimits, StreamRecord, Terms};
+use satcast_store::{Returning, StreamLimits, StreamRecord, Terms};
 
 /// Why a destination may not run. The owner sees it as the error of the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,10 @@ pub struct Beginning {
     pub session: SessionId,
     pub stream: StreamId,
     pub account: AccountId,
-    /// Monotonic time of the first media.
+    /// Monotonic time of the first media; the time of `returning` if that is there.
     pub began: Duration,
+    /// What it was before, if it goes on here.
+    pub returning: Option<Returning>,
     /// Prices recorded with the session.
     pub terms: Terms,
     pub limits: StreamLimits,

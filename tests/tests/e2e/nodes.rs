@@ -33,6 +33,7 @@ fn node(name: &str, url: &str) -> Setup {
     Setup::default()
         .set("SATCAST_DATABASE__URL", url)
         .set("SATCAST_SECRET_KEY", &"0a".repeat(32))
+        .set("SATCAST_BILLING__INITIAL_CREDIT_SATS", "1000")
         .set("SATCAST_CLUSTER__NODE", name)
         .set("SATCAST_CLUSTER__SECRET", &"0b".repeat(32))
         .set("SATCAST_CLUSTER__LEASE_SECS", &LEASE_SECS.to_string())
@@ -79,9 +80,23 @@ impl Nodes {
 
     /// The reason of each end of a session that webhooks heard of.
     fn ends(&self) -> Vec<Value> {
+        self.told("stream.ended").iter().map(|body| body["data"]["endReason"].clone()).collect()
+    }
+
+    /// The events of one type that webhooks heard of.
+    fn told(&self, event: &str) -> Vec<Value> {
         let received = self.receiver.received();
-        let ends = received.iter().map(|one| one.json()).filter(|body| body["type"] == "stream.ended");
-        ends.map(|body| body["data"]["endReason"].clone()).collect()
+        received.iter().map(|one| one.json()).filter(|body| body["type"] == event).collect()
+    }
+
+    /// Waits until the stream is live at a node with both destinations, and returns the start of its session.
+    fn wait_for_all(&self, api: &Api, stream: &Stream) -> i64 {
+        let detail = api.wait_for_stream(stream, "live", seconds(30));
+        for destination in detail["destinations"].as_array().expect("destinations") {
+            let id = destination["id"].as_i64().expect("an id");
+            let _ = api.wait_for_destination(stream, id, "live", seconds(30));
+        }
+        detail["startedAt"].as_i64().expect("a start")
     }
 
     /// Waits until the last session of the stream has ended for this reason, and its event has arrived.
@@ -152,7 +167,7 @@ fn a_killed_node_is_settled_once_and_its_stream_goes_on_at_another_node() {
     assert_eq!(nodes.ends(), ["interrupted"], "announced once");
     let _ = nodes.b.run(&["ledger", "check"]);
 
-    let _ = nodes.a.run(&["node", "drain", "b"]);
+    let _ = nodes.a.run(&["node", "drain", "b", "--deadline", "600"]);
     wait_for_readiness(&nodes.api_b, 503, Some("not_ready"));
     let third = nodes.stream("third");
     let mut refused = nodes.publish(&nodes.b, &third);
@@ -212,4 +227,99 @@ fn a_node_without_its_database_ends_its_sessions_before_its_lease_is_over() {
     assert_eq!(nodes.ends(), ["interrupted"], "announced once");
     let _ = nodes.b.run(&["ledger", "check"]);
     back.cut();
+}
+
+#[test]
+fn a_session_goes_on_at_the_node_that_its_encoder_comes_to() {
+    let mut nodes = Nodes::start();
+    let stream = nodes.stream("moves");
+    let mut encoder = nodes.publish(&nodes.a, &stream);
+    let started = nodes.wait_for_all(&nodes.api_a, &stream);
+    // The encoder is away.
+    encoder.cut();
+    let mut encoder = nodes.publish(&nodes.b, &stream);
+    assert_eq!(nodes.wait_for_all(&nodes.api_b, &stream), started, "the same session");
+    assert_eq!(nodes.sink.publishes(), 4, "each destination is opened again");
+
+    // A drained node closes its encoders.
+    let _ = nodes.a.run(&["node", "drain", "b"]);
+    until("the end of the encoder", seconds(30), || {
+        if encoder.running() { Err("it runs".to_owned()) } else { Ok(()) }
+    });
+    nodes.assert_listed("b", "draining");
+    let mut encoder = nodes.publish(&nodes.a, &stream);
+    assert_eq!(nodes.wait_for_all(&nodes.api_a, &stream), started, "the same session");
+    let _ = nodes.a.run(&["node", "drain", "b", "--undo"]);
+    wait_for_readiness(&nodes.api_b, 200, None);
+
+    // So does one that stops.
+    let _ = nodes.a.stop();
+    encoder.cut();
+    let mut encoder = nodes.publish(&nodes.b, &stream);
+    assert_eq!(nodes.wait_for_all(&nodes.api_b, &stream), started, "the same session");
+    let _ = nodes.api_b.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    nodes.wait_for_end(&stream, "stopped");
+    assert_eq!(nodes.ends(), ["stopped"]);
+    assert_eq!(nodes.told("stream.started").len(), 1);
+    encoder.cut();
+
+    // One of two destinations is free. A minute at two nodes is charged once.
+    let history = nodes.api_b.get("/api/stream-history").ok();
+    let entries = history.as_array().expect("a list");
+    assert_eq!(entries.len(), 2, "one entry for each destination: {history}");
+    assert_eq!(entries[0]["sessionId"], entries[1]["sessionId"]);
+    let ended = entries.iter().filter_map(|entry| entry["endedAt"].as_i64()).max().expect("an end");
+    let cost: i64 = entries.iter().filter_map(|entry| entry["totalCostSats"].as_i64()).sum();
+    let minutes = (ended - started) / 60_000 + 1;
+    assert!((2..=2 * minutes).contains(&cost) && cost % 2 == 0, "{cost} sats for {minutes} minutes");
+    let _ = nodes.b.run(&["ledger", "check"]);
+}
+
+#[test]
+fn a_session_that_is_given_up_and_not_taken_ends_once() {
+    let mut nodes = Nodes::start();
+    let (first, second) = (nodes.stream("first"), nodes.stream("second"));
+    let mut encoders = [nodes.publish(&nodes.a, &first), nodes.publish(&nodes.a, &second)];
+    let _ = nodes.wait_for_all(&nodes.api_a, &first);
+    let _ = nodes.wait_for_all(&nodes.api_a, &second);
+    let _ = nodes.a.stop();
+    encoders.iter_mut().for_each(Encoder::cut);
+    // The node that takes one of them over dies.
+    let mut moved = nodes.publish(&nodes.b, &first);
+    let _ = nodes.wait_for_all(&nodes.api_b, &first);
+    nodes.b.kill();
+    moved.cut();
+    nodes.b.start();
+    nodes.wait_for_end(&first, "interrupted");
+    nodes.wait_for_end(&second, "unpublished");
+    nodes.a.start();
+    assert_eq!(nodes.ends().len(), 2, "each once");
+    let _ = nodes.a.run(&["ledger", "check"]);
+}
+
+#[test]
+fn a_node_that_dies_while_it_gives_sessions_up_leaves_each_of_them_to_one_end() {
+    let mut nodes = Nodes::start();
+    let streams = ["one", "two", "three", "four"].map(|label| nodes.stream(label));
+    let mut encoders: Vec<Encoder> = streams.iter().map(|stream| nodes.publish(&nodes.a, stream)).collect();
+    for stream in &streams {
+        let _ = nodes.wait_for_all(&nodes.api_a, stream);
+    }
+    let _ = nodes.b.run(&["node", "drain", "a"]);
+    let given_up = "SELECT COUNT(*) FROM sessions WHERE returns_until_ms IS NOT NULL";
+    until("the first session that is given up", seconds(30), || {
+        let count = nodes.server.ask(DATABASE, given_up);
+        if count == "0" { Err(count) } else { Ok(()) }
+    });
+    nodes.a.kill();
+    encoders.iter_mut().for_each(Encoder::cut);
+    until("the end of every session", seconds(90), || {
+        let ends = nodes.ends();
+        if ends.len() >= streams.len() { Ok(()) } else { Err(format!("{ends:?}")) }
+    });
+    let ends = nodes.ends();
+    assert_eq!(ends.len(), streams.len(), "each once: {ends:?}");
+    assert!(ends.iter().all(|end| end == "interrupted" || end == "unpublished"), "{ends:?}");
+    assert!(ends.iter().any(|end| end == "unpublished"), "{ends:?}");
+    let _ = nodes.b.run(&["ledger", "check"]);
 }

@@ -83,6 +83,17 @@ impl Hub {
         Self { source, state: Mutex::new(State::default()) }
     }
 
+    /// The same of a session that was at another node: its timeline was at `position` at the monotonic time `now`.
+    pub(super) fn resumed(source: u64, position: Duration, now: Duration) -> Self {
+        let state = State { timeline: Timeline::resumed(position, now), ..State::default() };
+        Self { source, state: Mutex::new(state) }
+    }
+
+    /// The time on the timeline at the monotonic time `now`.
+    pub(super) fn position(&self, now: Duration) -> Duration {
+        self.state.lock().timeline.position(now)
+    }
+
     /// A new encoder starts, or the same one after a pause.
     pub(super) fn new_encoder(&self) {
         let mut state = self.state.lock();

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
 
+use super::codes;
 use super::health::{Figures, Health, Issue};
 use super::refusals::{EncoderRefusal, Refusals};
 use super::session::{Command, Session};
@@ -246,10 +248,12 @@ impl Live {
     /// Ends the session of a stream, at any node, also before its first media, and waits for its end. `false` when there
     /// is no session.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
-        let Some(session) = self.find(stream) else {
-            return self.command_owners(CommandTarget::Stream(stream), NodeCommand::Stop(reason)).await;
+        let target = CommandTarget::Stream(stream);
+        let stopped = match self.find(stream) {
+            Some(session) => session.command(|done| Command::Stop { reason, done }).await,
+            None => self.command_owners(target, NodeCommand::Stop(reason)).await,
         };
-        session.command(|done| Command::Stop { reason, done }).await
+        self.end_returning(target, reason).await || stopped
     }
 
     /// Ends all sessions of an account, at any node, also before their first media, and waits for their ends.
@@ -257,8 +261,10 @@ impl Live {
         let sessions = self.all();
         let own = sessions.iter().filter(|session| session.stream.account_id == account);
         let ends = own.map(|session| session.command(|done| Command::Stop { reason, done }));
-        let elsewhere = self.command_owners(CommandTarget::Account(account), NodeCommand::Stop(reason));
+        let target = CommandTarget::Account(account);
+        let elsewhere = self.command_owners(target, NodeCommand::Stop(reason));
         tokio::join!(futures_util::future::join_all(ends), elsewhere);
+        self.end_returning(target, reason).await;
     }
 
     /// Has the node of a live session read the stream again, if that is another node.
@@ -334,15 +340,30 @@ impl Live {
         *self.inner.admits.lock() = admits;
     }
 
-    /// Ends all sessions because the service shuts down; waits at most [`SHUTDOWN_WAIT`].
+    /// Ends all sessions because the service shuts down, or gives them up for other nodes; waits at most
+    /// [`SHUTDOWN_WAIT`].
     pub async fn shut_down(&self) {
-        self.end_all(EndReason::Shutdown).await;
+        if self.inner.store.is_node() {
+            self.give_up_all().await;
+        } else {
+            self.end_all(EndReason::Shutdown).await;
+        }
+    }
+
+    /// Gives all sessions up: each goes on at the node that its encoder comes to, or at this one. Ends those before their
+    /// first media. Waits at most [`SHUTDOWN_WAIT`].
+    pub async fn give_up_all(&self) {
+        self.command_all(|done| Command::GiveUp { closed: codes::moves(), done }).await;
     }
 
     /// Ends all sessions, also before their first media; waits at most [`SHUTDOWN_WAIT`].
     pub async fn end_all(&self, reason: EndReason) {
+        self.command_all(|done| Command::Stop { reason, done }).await;
+    }
+
+    async fn command_all(&self, make: impl Fn(oneshot::Sender<()>) -> Command) {
         let sessions = self.all();
-        let ends = sessions.iter().map(|session| session.command(|done| Command::Stop { reason, done }));
+        let ends = sessions.iter().map(|session| session.command(&make));
         let all = futures_util::future::join_all(ends);
         if tokio::time::timeout(SHUTDOWN_WAIT, all).await.is_err() {
             tracing::error!("some sessions did not end in time; the next start records their end");

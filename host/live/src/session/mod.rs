@@ -3,6 +3,7 @@
 //! An actor: one task ([`run`]) owns the session. Commands reach it through a bounded channel. Encoders connect and leave through the
 //! shared state ([`Session`]) and a notification. Media does not pass through the task (see `hub`).
 
+mod begin;
 mod run;
 mod schedule;
 mod timer;
@@ -30,7 +31,7 @@ use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 use satcast_core::networks::Networks;
 use satcast_drivers::published::Published;
-use satcast_store::{StreamLimits, StreamRecord};
+use satcast_store::{Returning, StreamLimits, StreamRecord};
 use satcast_usage::Usage;
 
 /// Most commands that wait for one session.
@@ -52,9 +53,22 @@ pub(super) enum Refusal {
 }
 
 pub(super) enum Command {
-    Stop { reason: EndReason, done: oneshot::Sender<()> },
-    Reload { done: oneshot::Sender<()> },
-    Limits { limits: StreamLimits, done: oneshot::Sender<()> },
+    Stop {
+        reason: EndReason,
+        done: oneshot::Sender<()>,
+    },
+    /// Gives the session up, so that it goes on at another node. A connected encoder gets the notice.
+    GiveUp {
+        closed: Closed,
+        done: oneshot::Sender<()>,
+    },
+    Reload {
+        done: oneshot::Sender<()>,
+    },
+    Limits {
+        limits: StreamLimits,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// The shared part of a session.
@@ -104,13 +118,26 @@ struct Encoder {
 }
 
 impl Session {
-    /// Creates a session that waits for its first media. The caller spawns `run`.
-    pub(super) fn new(stream: StreamRecord, number: u64, live: Arc<Inner>) -> (Arc<Self>, Run) {
+    /// Creates a session that waits for its first media, or goes on with the media of its returning encoder. The caller
+    /// spawns `run`.
+    pub(super) fn new(
+        stream: StreamRecord,
+        number: u64,
+        live: Arc<Inner>,
+        returning: Option<Returning>,
+    ) -> (Arc<Self>, Run) {
         let (commands, queue) = mpsc::channel(COMMANDS_QUEUED_MAX);
+        let (id, hub) = match &returning {
+            None => (satcast_core::secret::new_session_id(), Hub::new(number)),
+            Some(returning) => {
+                let hub = Hub::resumed(number, returning.position, live.clock.monotonic());
+                (returning.session.clone(), hub)
+            }
+        };
         let session = Arc::new(Self {
-            id: satcast_core::secret::new_session_id(),
+            id,
             stream,
-            hub: Arc::new(Hub::new(number)),
+            hub: Arc::new(hub),
             poster: Mutex::default(),
             via: Arc::default(),
             number,
@@ -122,7 +149,7 @@ impl Session {
             flows: watch::Sender::new(false),
             usage: OnceLock::new(),
         });
-        let run = Run::new(session.clone(), live, queue);
+        let run = Run::new(session.clone(), live, queue, returning);
         (session, run)
     }
 

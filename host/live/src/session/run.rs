@@ -22,15 +22,17 @@ use crate::shown::{Delayed, DestState, SessionState};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 use satcast_store::{
-    Delays, DestinationRecord, HealthNotice, IssueNotice, Limit, NewSession, NoticeKind, Store, StoreError,
-    StreamLimits, Terms,
+    Delays, DestinationRecord, HealthNotice, IssueNotice, Limit, NoticeKind, Returning, Store, StoreError,
+    StreamLimits,
 };
-use satcast_usage::{Beginning, Orders, Unmetered, Usage};
+use satcast_usage::{Orders, Unmetered, Usage};
 
 /// Longest wait of an ending session for the settlement of its usage. The settlement goes on without the session.
 const SETTLE_WAIT: Duration = Duration::from_secs(3);
 /// Longest wait of a new session for the settlement of earlier usage. Usage that is not settled then may count for the new session.
-const SETTLE_EARLIER_WAIT: Duration = Duration::from_millis(500);
+pub(super) const SETTLE_EARLIER_WAIT: Duration = Duration::from_millis(500);
+/// Event of a session whose encoder returns, to its node or to another one.
+pub(super) const RETURNED: &str = "stream.reconnected";
 /// How often bit rates are sampled.
 const TICK: Duration = Duration::from_secs(1);
 /// The ticks of all sessions fall on a grid of this width, so that one wake-up serves many sessions. Several of them in a second keep
@@ -48,20 +50,26 @@ const LATER_WAIT: Duration = Duration::from_secs(2);
 
 /// The task of a session.
 pub(crate) struct Run {
-    session: Arc<Session>,
-    live: Arc<Inner>,
+    pub(super) session: Arc<Session>,
+    pub(super) live: Arc<Inner>,
+    /// The session goes on here; until the first media.
+    pub(super) returning: Option<Returning>,
     queue: mpsc::Receiver<Command>,
     tasks: BTreeMap<DestinationId, JoinHandle<()>>,
     /// The destinations could not be read. The next tick retries.
     reload_due: bool,
-    /// Monotonic time of the first media.
-    began: Duration,
+    /// Monotonic time of the first media; at a node that takes the session over, of its encoder's return.
+    pub(super) began: Duration,
+    /// How long the session had lasted before.
+    pub(super) before: Duration,
+    /// The session is to be given up: the notice for its encoder, and the monotonic end of its reconnect window.
+    pub(super) gives_up: Option<(Closed, Duration)>,
     /// Hard limits in force.
-    limits: StreamLimits,
-    timer: Timer,
+    pub(super) limits: StreamLimits,
+    pub(super) timer: Timer,
     /// Receives the usage reports; unmetered until the session starts.
-    usage: Arc<dyn Usage>,
-    orders: watch::Receiver<Orders>,
+    pub(super) usage: Arc<dyn Usage>,
+    pub(super) orders: watch::Receiver<Orders>,
     notifier: Notifier,
     /// Requirements of the platforms of the enabled destinations.
     requirements: Vec<PlatformRequirements>,
@@ -71,15 +79,21 @@ pub(crate) struct Run {
     had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
 }
 
-struct End {
-    reason: EndReason,
-    done: Option<oneshot::Sender<()>>,
+pub(super) struct End {
+    pub(super) reason: EndReason,
+    pub(super) done: Option<oneshot::Sender<()>>,
 }
 
 impl Run {
-    pub(super) fn new(session: Arc<Session>, live: Arc<Inner>, queue: mpsc::Receiver<Command>) -> Self {
+    pub(super) fn new(
+        session: Arc<Session>,
+        live: Arc<Inner>,
+        queue: mpsc::Receiver<Command>,
+        returning: Option<Returning>,
+    ) -> Self {
         let limits = session.stream.limits;
-        let began = Duration::ZERO;
+        let began = live.clock.monotonic();
+        let before = returning.as_ref().map_or(Duration::ZERO, |returning| returning.lasted);
         let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
         let orders = usage.orders();
         let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
@@ -88,10 +102,13 @@ impl Run {
         Self {
             session,
             live,
+            returning,
             queue,
             tasks,
             reload_due,
             began,
+            before,
+            gives_up: None,
             limits,
             timer,
             usage,
@@ -133,6 +150,9 @@ impl Run {
                 () = self.session.changed.notified() => {}
                 command = self.queue.recv() => match command {
                     Some(Command::Stop { reason, done }) => return Some(End { reason, done: Some(done) }),
+                    Some(Command::GiveUp { done, .. }) => {
+                        return Some(End { reason: EndReason::Shutdown, done: Some(done) });
+                    }
                     // Destinations are read when the session starts. The caller may have stopped waiting.
                     Some(Command::Reload { done }) => { let _ = done.send(()); }
                     Some(Command::Limits { limits, done }) => {
@@ -145,81 +165,6 @@ impl Run {
         }
     }
 
-    /// Records the session and starts its destinations. Returns an end when that fails.
-    async fn begin(&mut self) -> Option<End> {
-        let settled = self.live.gate.settle_earlier(self.session.stream.account_id);
-        if tokio::time::timeout(SETTLE_EARLIER_WAIT, settled).await.is_err() {
-            tracing::warn!(session = %self.session.id, "earlier usage is not settled yet; the session starts without waiting");
-        }
-        let started_at = self.live.clock.now();
-        self.began = self.live.clock.monotonic();
-        let terms = self.live.gate.terms();
-        let (id, stream_id) = (self.session.id.clone(), self.session.stream.id);
-        let new = NewSession { id, stream_id, started_at, terms };
-        let begun = self.live.store.begin_session(new).await;
-        if let Err(StoreError::LiveElsewhere) = begun {
-            tracing::info!(session = %self.session.id, stream = %self.session.stream.id, "another node has begun a session of the stream; the encoder is refused");
-            self.session.close_encoder(Closed { code: codes::BAD_NAME, reason: codes::BUSY.into() });
-            return Some(End { reason: EndReason::Error, done: None });
-        }
-        if let Err(error) = begun {
-            tracing::error!(session = %self.session.id, %error, "cannot record the session; the encoder is refused");
-            self.session.close_encoder(Closed {
-                code: codes::FAILED,
-                reason: "the service cannot record the session; try again in a moment".into(),
-            });
-            return Some(End { reason: EndReason::Error, done: None });
-        }
-        {
-            let mut shared = self.session.shared.lock();
-            shared.started_at = Some(started_at);
-            shared.state = Some(SessionState::Live);
-        }
-        self.publish_event("stream.started", started_at, json!({}));
-        tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
-        // The stream may have been deleted or changed, or its account disabled, after its key was checked. Changes at other nodes find a
-        // session only from here on.
-        match self.live.store.stream(self.session.stream.id).await {
-            Ok(None) => return Some(End { reason: EndReason::KeyRevoked, done: None }),
-            Ok(Some(stream)) if stream.account_disabled => {
-                return Some(End { reason: EndReason::AccountDisabled, done: None });
-            }
-            Ok(Some(stream))
-                if stream.key_hash != self.session.stream.key_hash
-                    || self.session.disconnect_unless(&stream.allowed) =>
-            {
-                return Some(End { reason: EndReason::KeyRevoked, done: None });
-            }
-            Ok(Some(stream)) => self.limits = stream.limits,
-            // The limits of the admission stay in force.
-            Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "cannot read the limits of the stream; the earlier ones stay in force")
-            }
-        }
-        self.meter(terms).await;
-        self.reload().await;
-        None
-    }
-
-    /// Starts the usage reports.
-    async fn meter(&mut self, terms: Terms) {
-        let stream = &self.session.stream;
-        let beginning = Beginning {
-            session: self.session.id.clone(),
-            stream: stream.id,
-            account: stream.account_id,
-            began: self.began,
-            terms,
-            limits: self.limits,
-        };
-        self.usage = self.live.gate.begin(beginning).await;
-        self.orders = self.usage.orders();
-        // Under the lock under which encoders connect and leave, because their earlier reports were dropped.
-        let _encoders = self.session.shared.lock();
-        let usage = self.session.usage.get_or_init(|| self.usage.clone());
-        usage.flows(*self.session.flows.borrow(), self.live.clock.monotonic());
-    }
-
     /// Runs the session until something ends it.
     async fn follow(&mut self) -> End {
         let mut tick = self.live.clock.monotonic();
@@ -229,8 +174,7 @@ impl Run {
                 left => left,
             };
             // The duration includes the time without an encoder.
-            let lasted = self.live.clock.monotonic().saturating_sub(self.began);
-            let duration = self.timer.due(self.limits.max_duration_minutes, lasted);
+            let duration = self.timer.due(self.limits.max_duration_minutes, self.lasted());
             if duration.warns {
                 self.notifier.notify(NoticeKind::LimitWarning(Limit::MaxDuration), self.live.clock.now());
             }
@@ -256,6 +200,7 @@ impl Run {
                 }
                 command = self.queue.recv() => match command {
                     Some(Command::Stop { reason, done }) => return End { reason, done: Some(done) },
+                    Some(Command::GiveUp { closed, done }) => return self.begin_giving_up(closed, done),
                     Some(Command::Reload { done }) => {
                         self.reload().await;
                         // The caller may have stopped waiting.
@@ -270,6 +215,11 @@ impl Run {
                 },
             }
         }
+    }
+
+    /// Time since the first media.
+    pub(super) fn lasted(&self) -> Duration {
+        self.before.saturating_add(self.live.clock.monotonic().saturating_sub(self.began))
     }
 
     /// Time until the session ends without an encoder; `None` while an encoder is connected.
@@ -290,7 +240,7 @@ impl Run {
                     tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder disconnected, waiting for it to reconnect")
                 }
                 None => {
-                    self.publish_event("stream.reconnected", self.live.clock.now(), json!({}));
+                    self.publish_event(RETURNED, self.live.clock.now(), json!({}));
                     tracing::info!(%session, "encoder reconnected");
                 }
             }
@@ -315,27 +265,40 @@ impl Run {
             shared.state = started.then_some(SessionState::Stopping);
             started
         };
-        self.session
-            .close_encoder(Closed { code: codes::ENDED, reason: codes::reason_text(end.reason).into() });
+        let ended = Closed { code: codes::ENDED, reason: codes::reason_text(end.reason).into() };
+        let (closed, given_up_until) = match self.gives_up.take() {
+            Some((closed, until)) => (closed, Some(until)),
+            None => (ended, None),
+        };
+        self.session.close_encoder(closed);
         let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
         destinations.iter().for_each(|destination| destination.stop());
         for (_, task) in std::mem::take(&mut self.tasks) {
             // A destination's task ends within its deadline. A panic in it must not keep the session from ending.
             let _ = task.await;
         }
+        let mut ends = started;
         if started {
-            if tokio::time::timeout(SETTLE_WAIT, self.usage.settled()).await.is_err() {
+            let settled = tokio::time::timeout(SETTLE_WAIT, self.usage.settled()).await.is_ok();
+            if !settled {
                 tracing::error!(session = %self.session.id, "usage of the session is not settled yet; the session ends without waiting");
             }
-            self.record_end(ended_at, end.reason).await;
+            // Only its owner can charge for it.
+            ends = match given_up_until.filter(|_| settled) {
+                Some(until) => !self.give_up(until).await,
+                None => true,
+            };
+            if ends {
+                self.record_end(ended_at, end.reason).await;
+            }
         }
         self.live.forget(&self.session, end.reason, || {
             // Inside the removal: a client that reads the stream after this event finds it idle.
-            if started {
+            if ends {
                 self.publish_event("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
             }
         });
-        if started {
+        if ends {
             tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
         }
         // Late commands get a dropped answer, which means that the session has ended.
@@ -347,7 +310,7 @@ impl Run {
     }
 
     /// Sends an event of the session to the event feed of the account.
-    fn publish_event(&self, name: &str, at: UnixMillis, mut data: Value) {
+    pub(super) fn publish_event(&self, name: &str, at: UnixMillis, mut data: Value) {
         let stream = &self.session.stream;
         data["streamId"] = json!(stream.id.0);
         data["sessionId"] = json!(self.session.id.as_str());
@@ -355,7 +318,7 @@ impl Run {
     }
 
     /// A session without an encoder ended with its last packet, not with the reconnect window.
-    fn end_time(&self, reason: EndReason) -> UnixMillis {
+    pub(super) fn end_time(&self, reason: EndReason) -> UnixMillis {
         let now = self.live.clock.now();
         if reason != EndReason::Unpublished {
             return now;
@@ -366,7 +329,7 @@ impl Run {
     }
 
     /// Starts, stops and restarts destinations to match the database, each after its delay.
-    async fn reload(&mut self) {
+    pub(super) async fn reload(&mut self) {
         let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
             Ok(wanted) => wanted,
             Err(error) => {

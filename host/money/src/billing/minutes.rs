@@ -35,8 +35,10 @@ pub struct Due {
 /// The minutes of one session.
 #[derive(Debug)]
 pub struct Minutes {
-    /// Monotonic time of the first media.
+    /// Monotonic time of the first media, or of the return to this node.
     began: Duration,
+    /// How long the session had lasted then.
+    before: Duration,
     free: usize,
     /// Destinations that forward while media flows, those that have forwarded longest first.
     forwarding: Vec<DestinationId>,
@@ -67,7 +69,20 @@ impl Minutes {
     pub fn new(began: Duration, free: u32) -> Self {
         let free = usize::try_from(free).unwrap_or(usize::MAX);
         let first = Minute { done: free, ..Minute::default() };
-        Self { began, free, forwarding: Vec::new(), flows: true, open: VecDeque::from([first]) }
+        Self {
+            began,
+            before: Duration::ZERO,
+            free,
+            forwarding: Vec::new(),
+            flows: true,
+            open: VecDeque::from([first]),
+        }
+    }
+
+    /// The same of a session that had lasted for `before` at another node. The minute that is open then begins again with
+    /// its first slot: a slot that the other node has charged has the same name.
+    pub fn resumed(began: Duration, before: Duration, free: u32) -> Self {
+        Self { before, ..Self::new(began, free) }
     }
 
     /// Number of the open minute.
@@ -78,7 +93,7 @@ impl Minutes {
     /// When the next one opens.
     pub fn next_opening(&self) -> Duration {
         let secs = self.number().saturating_add(1).saturating_mul(MINUTE.as_secs());
-        self.began.saturating_add(Duration::from_secs(secs))
+        self.began.saturating_add(Duration::from_secs(secs)).saturating_sub(self.before)
     }
 
     /// Destinations that forward now.

@@ -103,8 +103,15 @@ impl Rig {
         let terms = self.billing.terms();
         let new = NewSession { id: id.clone(), stream_id: stream, started_at: self.clock.now(), terms };
         self.store.begin_session(new).await.unwrap();
-        let beginning =
-            Beginning { session: id.clone(), stream, account: self.account, began, terms, limits };
+        let beginning = Beginning {
+            session: id.clone(),
+            stream,
+            account: self.account,
+            began,
+            returning: None,
+            terms,
+            limits,
+        };
         let usage = self.billing.begin(beginning).await;
         usage.flows(true, began);
         Session { rig: self, id, usage, began }

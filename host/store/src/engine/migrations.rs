@@ -46,6 +46,7 @@ const STEPS: &[Step] = steps! {
     18, "nodes", "0018_nodes";
     19, "key check", "0019_key_check";
     20, "node commands", "0020_node_commands";
+    21, "handovers", "0021_handovers";
 };
 
 /// The newest version of the schema that this release knows.

@@ -9,8 +9,9 @@ use super::*;
 use crate::ledger::check::check;
 use crate::testing::{Intruder, inspector};
 use crate::{
-    ArchiveReport, Bandwidth, Charged, CommandTarget, EventType, HourDecision, HourFacts, HourTerms,
-    MinuteCharge, NewNode, NewWebhook, NodeCommand, NodeState, OveragePart, Recorded, Slot, Standing,
+    ArchiveReport, Bandwidth, Charged, CommandTarget, EventType, Handover, HourDecision, HourFacts,
+    HourTerms, MinuteCharge, NewNode, NewWebhook, NodeCommand, NodeState, OveragePart, Recorded, Slot,
+    Standing,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -295,9 +296,15 @@ async fn a_service_that_has_the_database_alone_ends_every_lease() {
 async fn nodes_are_listed_and_drained() {
     let Some(mut nodes) = Nodes::new().await else { return };
     let _session = nodes.begin(&nodes.a.store).await.unwrap();
-    assert!(matches!(nodes.b.drain_node("nobody").await, Err(StoreError::NotFound(_))));
-    nodes.b.drain_node("a").await.unwrap();
-    assert_eq!(nodes.a.store.renew_node(LEASE).await.unwrap(), Some(Standing { draining: true }));
+    assert!(matches!(nodes.b.drain_node("nobody", LEASE).await, Err(StoreError::NotFound(_))));
+    assert!(matches!(nodes.b.undrain_node("nobody").await, Err(StoreError::NotFound(_))));
+    nodes.b.drain_node("a", LEASE).await.unwrap();
+    let standing = async || nodes.a.store.renew_node(LEASE).await.unwrap();
+    assert_eq!(standing().await, Some(Standing { draining: true, moves: false }));
+    nodes.b.undrain_node("a").await.unwrap();
+    assert_eq!(standing().await, Some(Standing { draining: false, moves: false }));
+    nodes.b.drain_node("a", Duration::ZERO).await.unwrap();
+    assert_eq!(standing().await, Some(Standing { draining: true, moves: true }));
     let file = nodes.a.path.clone();
     let list = async || {
         let database = inspector(&file).await;
@@ -427,4 +434,107 @@ async fn a_command_reaches_the_node_that_has_the_session() {
     assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_empty(), "its owner is lost");
     assert_eq!(nodes.b.close_interrupted_sessions(LATER).await.unwrap(), [session]);
     assert!(!nodes.b.is_waiting(left[0]).await.unwrap(), "nobody can carry it out");
+}
+
+const HANDOVER: Handover = Handover {
+    last_media_at: UnixMillis(NOW.0 + 7_000),
+    lasted: Duration::from_secs(90),
+    position: Duration::from_secs(89),
+    window: Duration::from_secs(60),
+};
+
+#[tokio::test]
+async fn a_session_that_is_given_up_goes_on_at_one_other_node() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    nodes.announce(vec![EventType::StreamStarted, EventType::StreamEnded]).await;
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    let charged = nodes.a.store.charge_minute(&nodes.charge(&session, 0)).await.unwrap();
+    assert!(matches!(charged, Charged::Posted(_)));
+    let not_ours = nodes.b.give_up_session(&session, HANDOVER).await;
+    assert!(matches!(not_ours, Err(StoreError::OwnershipLost)));
+    assert_eq!(nodes.b.returning(nodes.stream).await.unwrap(), None, "its owner has it");
+    let (target, stop) = (CommandTarget::Session(&session), NodeCommand::Stop(EndReason::MaxSats));
+    let given = nodes.b.command_owners(target, stop).await.unwrap();
+    let asked =
+        nodes.b.command_owners(CommandTarget::Stream(nodes.stream), NodeCommand::GiveUp).await.unwrap();
+    let commands: Vec<_> = nodes.a.store.commands().await.unwrap().iter().map(|one| one.command).collect();
+    assert_eq!(commands, [stop, NodeCommand::GiveUp]);
+    nodes.a.store.give_up_session(&session, HANDOVER).await.unwrap();
+    nodes.a.store.command_done(asked[0]).await.unwrap();
+
+    let late = nodes.a.store.charge_minute(&nodes.charge(&session, 1)).await.unwrap();
+    assert_eq!(late, Charged::NotOurs);
+    assert!(!nodes.b.is_live_elsewhere(nodes.stream).await.unwrap());
+    assert!(nodes.b.close_interrupted_sessions(LATER).await.unwrap().is_empty(), "it waits");
+    let returning = nodes.b.returning(nodes.stream).await.unwrap().unwrap();
+    assert_eq!((&returning.session, returning.charged), (&session, PRICE));
+    assert_eq!(returning.terms, Terms { price: PRICE, free: 0 });
+    assert!(returning.lasted >= HANDOVER.lasted && returning.lasted < HANDOVER.lasted * 2);
+    assert!(returning.position > HANDOVER.position && returning.position < returning.lasted);
+    assert!(nodes.b.take_over_session(&returning).await.unwrap());
+    assert!(!nodes.a.store.take_over_session(&returning).await.unwrap(), "the other one was first");
+    assert!(nodes.a.store.is_live_elsewhere(nodes.stream).await.unwrap());
+    // The command is for the new owner.
+    nodes.a.store.command_done(given[0]).await.unwrap();
+    let moved = nodes.b.commands().await.unwrap();
+    assert_eq!(moved.iter().map(|one| (one.id, one.command)).collect::<Vec<_>>(), [(given[0], stop)]);
+    // The slot that the node before has charged costs nothing again.
+    for minute in [0, 1] {
+        let charged = nodes.b.charge_minute(&nodes.charge(&session, minute)).await.unwrap();
+        assert!(matches!(charged, Charged::Posted(_)), "{charged:?}");
+    }
+    nodes.assert_consistent(4).await;
+
+    // Back to the first node, and an earlier reading is worth nothing.
+    nodes.b.give_up_session(&session, HANDOVER).await.unwrap();
+    assert!(!nodes.a.store.take_over_session(&returning).await.unwrap(), "of another handover");
+    let returning = nodes.a.store.returning(nodes.stream).await.unwrap().unwrap();
+    nodes.intruder.end_lease("a").await;
+    assert!(!nodes.a.store.take_over_session(&returning).await.unwrap(), "without a lease");
+    assert!(nodes.b.take_over_session(&returning).await.unwrap());
+    nodes.b.end_session(&session, LATER, EndReason::Stopped).await.unwrap();
+    assert_eq!(nodes.intruder.event_bodies().await.len(), 2, "one start and one end");
+    nodes.assert_consistent(4).await;
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_takes_over_ends_once() {
+    let Some(mut nodes) = Nodes::new().await else { return };
+    nodes.announce(vec![EventType::StreamEnded]).await;
+    let last = async || nodes.b.last_session(nodes.stream).await.unwrap().unwrap();
+    // Its window is over.
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    let over = Handover { window: Duration::ZERO, ..HANDOVER };
+    nodes.a.store.give_up_session(&session, over).await.unwrap();
+    assert_eq!(nodes.b.returning(nodes.stream).await.unwrap(), None);
+    assert_eq!(nodes.b.close_interrupted_sessions(LATER).await.unwrap(), [session]);
+    assert!(nodes.a.store.close_interrupted_sessions(LATER).await.unwrap().is_empty());
+    assert_eq!(last().await.end_reason, Some(EndReason::Unpublished));
+    assert_eq!(last().await.ended_at, Some(HANDOVER.last_media_at));
+    // It is stopped meanwhile.
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    let target = CommandTarget::Account(nodes.account);
+    assert!(!nodes.b.end_returning(target, EndReason::Stopped, LATER).await.unwrap(), "its owner stops it");
+    nodes.a.store.give_up_session(&session, HANDOVER).await.unwrap();
+    let returning = nodes.b.returning(nodes.stream).await.unwrap().unwrap();
+    assert!(nodes.b.end_returning(target, EndReason::Stopped, LATER).await.unwrap());
+    assert!(!nodes.b.end_returning(target, EndReason::Stopped, LATER).await.unwrap());
+    assert_eq!(last().await.end_reason, Some(EndReason::Stopped));
+    assert!(!nodes.b.take_over_session(&returning).await.unwrap());
+    // Its next owner is lost.
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    nodes.a.store.give_up_session(&session, HANDOVER).await.unwrap();
+    let returning = nodes.b.returning(nodes.stream).await.unwrap().unwrap();
+    assert!(nodes.b.take_over_session(&returning).await.unwrap());
+    nodes.intruder.end_lease("b").await;
+    assert_eq!(nodes.a.store.close_interrupted_sessions(LATER).await.unwrap(), [session]);
+    assert_eq!(last().await.end_reason, Some(EndReason::Interrupted));
+    // A new session begins, or the server goes back to one service.
+    let session = nodes.begin(&nodes.a.store).await.unwrap();
+    nodes.a.store.give_up_session(&session, HANDOVER).await.unwrap();
+    let next = nodes.begin(&nodes.a.store).await.unwrap();
+    nodes.a.store.give_up_session(&next, HANDOVER).await.unwrap();
+    let alone = open_at(&nodes.a.path, 7).await;
+    assert_eq!(alone.close_interrupted_sessions(LATER).await.unwrap(), [next]);
+    assert_eq!(nodes.intruder.event_bodies().await.len(), 5, "each end once");
 }

@@ -67,10 +67,19 @@ async fn a_stream_is_live_at_one_node_and_changed_from_every_node() {
     drop(there_too);
     rig.until("the end of the session without a row", || there.find(rig.stream.id).is_none().then_some(()))
         .await;
-    let refused = there.publish(rig.stream.clone()).await.err().unwrap();
-    assert_eq!(refused.code, codes::BAD_NAME);
-
     let commands = tokio::spawn(rig.live.clone().keep_commands());
+    let sends = async {
+        loop {
+            here_first.push(&mut group());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let refused = tokio::select! {
+        () = sends => None,
+        refused = rig.clock.passing(Duration::from_millis(100), there.publish(rig.stream.clone())) => refused.err(),
+    };
+    assert_eq!(refused.unwrap().code, codes::BAD_NAME, "its encoder sends");
+
     rig.until_state(0, DestState::Live).await;
     let change = satcast_store::DestinationChange { enabled: Some(false), ..Default::default() };
     let (stream, destination) = (rig.stream.id, rig.destinations[0]);
@@ -129,4 +138,71 @@ async fn a_late_stop_does_not_end_the_next_session() {
     tokio::time::timeout(WAIT_MAX, done).await.expect("the command to be done");
     assert_eq!(rig.until_session(SessionState::Live).await.session_id, next.session_id);
     commands.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_at_the_node_that_its_encoder_comes_to() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let (other, stream) = (with_other(&rig).await, rig.stream.id);
+    let there = Live::new(other.clone(), drivers(), rig.clock.clone(), rig.live.inner.settings());
+    let there_live = || there.session(stream).filter(|seen| seen.state == SessionState::Live);
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let first = rig.until_session(SessionState::Live).await;
+    drop(publisher);
+    rig.until_session(SessionState::Reconnecting).await;
+    let refused = there.publish(rig.stream.clone()).await.err().unwrap();
+    assert_eq!((refused.code, refused.reason.as_str()), (codes::DENIED, codes::NOT_GIVEN_UP));
+    let commands = tokio::spawn(rig.live.clone().keep_commands());
+    let mut moved = there.publish(rig.stream.clone()).await.unwrap();
+    assert!(rig.live.find(stream).is_none());
+    moved.push(&mut group());
+    let next = rig.until("the session at the other node", there_live).await;
+    assert_eq!(next, first, "the same session with the same start");
+    let destination = rig.destinations[0];
+    let is_live = || there.destination(stream, destination).filter(|seen| seen.state == DestState::Live);
+    rig.until("the destination at the other node", is_live).await;
+
+    // The other node stops: its encoder is asked to come back, and the session goes on.
+    there.shut_down().await;
+    assert_eq!(moved.closed().await, codes::moves());
+    assert!(there.find(stream).is_none());
+    assert_eq!(rig.last_reason().await, None);
+    let mut back = rig.publish().await.unwrap();
+    back.push(&mut group());
+    assert_eq!(rig.until_session(SessionState::Live).await, first);
+
+    // A stop reaches a session that no node has.
+    rig.live.give_up_all().await;
+    assert!(there.stop(stream, EndReason::Stopped).await);
+    assert!(!there.stop(stream, EndReason::Stopped).await);
+    assert_eq!(rig.last_reason().await, Some(EndReason::Stopped));
+    let refused = there.publish(rig.stream.clone()).await.err().unwrap();
+    assert_eq!(refused.code, codes::DENIED, "the cooldown");
+    commands.abort();
+    drop((back, moved));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoder_whose_session_was_taken_by_another_node_is_refused() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let (other, stream) = (with_other(&rig).await, rig.stream.id);
+    let there = Live::new(other.clone(), drivers(), rig.clock.clone(), rig.live.inner.settings());
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    rig.live.give_up_all().await;
+    let (mut one, mut two) = (rig.publish().await.unwrap(), there.publish(rig.stream.clone()).await.unwrap());
+    one.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    two.push(&mut group());
+    assert_eq!(two.closed().await.reason, codes::TAKEN_OVER_ELSEWHERE);
+    rig.until("the end of the other one", || there.find(stream).is_none().then_some(())).await;
+    assert_eq!(rig.last_reason().await, None, "the session goes on");
 }

@@ -106,10 +106,14 @@ impl Meter {
         let terms = session.terms;
         // Without a price every slot is free.
         let free = if terms.price.0 > 0 { terms.free } else { u32::MAX };
-        let state = State {
-            minutes: Minutes::new(session.began, free),
+        let (before, charged) = session
+            .returning
+            .as_ref()
+            .map_or_else(Default::default, |before| (before.lasted, before.charged));
+        let mut state = State {
+            minutes: Minutes::resumed(session.began, before, free),
             price: terms.price,
-            charged: Msat(0),
+            charged,
             balance,
             asked: Duration::ZERO,
             limits: session.limits,
@@ -119,6 +123,10 @@ impl Meter {
             warned: None,
             notices: VecDeque::new(),
         };
+        // The node before has sent the warning.
+        if charged.0 > 0 && state.means().is_near_budget() {
+            state.warned = state.budget();
+        }
         Self {
             billing,
             session,

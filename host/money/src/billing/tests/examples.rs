@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::billing;
-use crate::billing::testing::{Rig, TRIES_MAX, stream};
+use crate::billing::minutes::Minutes;
+use crate::billing::testing::{Rig, Session, TRIES_MAX, stream};
 use satcast_core::ids::{EndReason, Msat, Sats};
-use satcast_store::{Page, StreamLimits, TransferKind};
-use satcast_usage::{Gate as _, Held};
+use satcast_store::{Page, Returning, StreamLimits, TransferKind};
+use satcast_usage::{Beginning, Gate as _, Held};
 
 #[tokio::test]
 async fn charge_of_a_minute_c_constant_a_off_at_20_b_on_at_30_is_2_sats() {
@@ -395,4 +396,62 @@ fn refusals_of_encoders_texts() {
         billing::TOO_LITTLE,
         "the account's balance does not cover one destination; add credit to the account"
     );
+}
+
+#[tokio::test]
+async fn charge_of_a_session_that_goes_on_at_another_node_is_once_for_each_slot() {
+    let rig = Rig::new(100).await;
+    let session = rig.begin(None).await;
+    for index in 0..3 {
+        session.on(index).await;
+    }
+    session.at(70).await;
+    session.usage.ends(session.now());
+    session.usage.settled().await;
+    assert_eq!(session.sats().await, 8);
+    rig.clock.advance(Duration::from_secs(10));
+    let (before, terms) = (Duration::from_secs(80), rig.billing.terms());
+    let returning = Returning {
+        session: session.id.clone(),
+        started_at: rig.clock.now(),
+        terms,
+        charged: Msat(8_000),
+        lasted: before,
+        position: before,
+        until_ms: 0,
+    };
+    let beginning = Beginning {
+        session: session.id.clone(),
+        stream: rig.stream,
+        account: rig.account,
+        began: session.now(),
+        returning: Some(returning),
+        terms,
+        limits: StreamLimits::default(),
+    };
+    let usage = rig.billing.begin(beginning).await;
+    usage.flows(true, session.now());
+    let there = Session { rig: &rig, id: session.id.clone(), usage, began: session.now() };
+    for index in [2, 0, 1] {
+        there.on(index).await;
+    }
+    assert_eq!(there.sats().await, 8, "the slots of this minute are charged");
+    there.on(3).await;
+    assert_eq!(there.sats().await, 10, "one more");
+    there.at(39).await;
+    assert_eq!(there.sats().await, 10, "the same minute");
+    there.at(41).await;
+    assert_eq!(there.sats().await, 16, "the next minute");
+    there.finish().await;
+    rig.check().await;
+}
+
+#[test]
+fn minutes_go_on_at_a_node_that_started_after_the_session() {
+    let secs = Duration::from_secs;
+    let mut minutes = Minutes::resumed(secs(5), secs(3_630), 0);
+    while minutes.next_opening() <= secs(5) {
+        minutes.open_next();
+    }
+    assert_eq!((minutes.number(), minutes.next_opening()), (60, secs(35)));
 }
