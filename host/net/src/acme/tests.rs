@@ -253,7 +253,7 @@ async fn an_answer_that_the_library_cannot_take_fails_the_order_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_of_authorities_without_one_is_named() {
+async fn a_file_of_authorities_without_one_is_named_text() {
     let rig = Rig::new().await;
     fs::write(rig.folder.path().join("root.pem"), "").unwrap();
     rig.orders().await;
