@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
+use hyper::header::RETRY_AFTER;
+use hyper::{Request, Response};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, BodyWrapper, BytesResponse, ChallengeType, Error,
     HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use parking_lot::Mutex;
-use poem::http::header::RETRY_AFTER;
-use poem::http::{Request, Response};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use tokio_rustls::rustls::pki_types::pem::{self as pem_file, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
