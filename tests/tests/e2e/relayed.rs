@@ -20,6 +20,8 @@ const VIEWERS: usize = 20;
 const STORED_AFTER_SECONDS: u64 = 15;
 /// Time until a revoked key is seen by viewers; each node asks the database every second.
 const SEEN_AFTER_SECONDS: u64 = 5;
+/// The last line of a playlist that has ended.
+const END: &str = "#EXT-X-ENDLIST";
 /// How often a sign is given that a node follows another, and at most how often.
 const FOLLOWED_EVERY: Duration = Duration::from_millis(300);
 const FOLLOWED_TRIES_MAX: usize = 50;
@@ -273,6 +275,36 @@ fn parts_reach_viewers_at_another_node() {
     encoder.cut();
 }
 
+/// The number of the newest segment in a playlist that has not ended: a player that reads an end stops for good.
+#[track_caller]
+fn newest(text: &str) -> Option<u64> {
+    assert!(!text.contains(END), "{text}");
+    text.lines().rev().find_map(|line| line.strip_suffix(".m4s")?.parse().ok())
+}
+
+#[test]
+fn viewers_go_on_when_a_session_moves() {
+    let nodes = Nodes::start();
+    let hosted = Hosted::new(&nodes.a, "moves");
+    let mut encoder = nodes.publish(&nodes.a, &hosted.stream);
+    let (url_a, _) = addresses(&nodes, &hosted);
+    let mut at_a = Viewer::of(&url_a);
+    let _ = at_a.media();
+    let playlist = at_a.playlist();
+    let _ = nodes.b.run(&["node", "drain", "a"]);
+    let before = wait::until("the end of the encoder", seconds(30), || {
+        let newest = newest(&at_a.http.get(&playlist, &[]).text());
+        if encoder.running() { Err("it runs".to_owned()) } else { Ok(newest) }
+    });
+    assert!(before.is_some(), "the playlist stays");
+    let mut encoder = nodes.publish(&nodes.b, &hosted.stream);
+    wait::until("new segments through the node that gave the session up", seconds(60), || {
+        let text = at_a.http.get(&playlist, &[]).text();
+        if newest(&text) > before { Ok(()) } else { Err(text) }
+    });
+    encoder.cut();
+}
+
 #[test]
 fn a_stream_that_ends_is_offline_at_every_node() {
     let nodes = Nodes::start();
@@ -293,7 +325,7 @@ fn a_stream_that_ends_is_offline_at_every_node() {
     // The copy of before is used for a second.
     wait::until("the last playlist", seconds(10), || {
         let text = at_b.http.get(&playlist, &[]).text();
-        if text.contains("#EXT-X-ENDLIST") { Ok(()) } else { Err(text) }
+        if text.contains(END) { Ok(()) } else { Err(text) }
     });
     let _ = at_b.load(&media.newest().name);
     encoder.cut();

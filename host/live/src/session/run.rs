@@ -271,8 +271,13 @@ impl Run {
             None => (ended, None),
         };
         self.session.close_encoder(closed);
-        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
-        destinations.iter().for_each(|destination| destination.stop());
+        let destinations = self.session.shared.lock().destinations.clone();
+        for (id, destination) in &destinations {
+            if let Some(opening) = self.live.openings.open(*id).filter(|_| given_up_until.is_some()) {
+                opening.assets().continue_elsewhere();
+            }
+            destination.stop();
+        }
         for (_, task) in std::mem::take(&mut self.tasks) {
             // A destination's task ends within its deadline. A panic in it must not keep the session from ending.
             let _ = task.await;

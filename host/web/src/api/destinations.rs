@@ -195,7 +195,7 @@ impl DestinationsApi {
         let address = format!("{}/api/streams/{}/destinations", app.config().public_base(), id.0);
         let link = page.finish(&mut records, &address, |record| record.id.0);
         let elsewhere = Elsewhere::of(&app, caller.account, request).await?;
-        let shown = elsewhere.stream(&app, StreamId(id.0), request).await?.and_then(|(_, shown)| shown);
+        let shown = elsewhere.stream(&app, StreamId(id.0), request).await.and_then(|(_, shown)| shown);
         let destinations =
             shown.unwrap_or_else(|| records.iter().map(|record| Destination::of(&app, record)).collect());
         Ok(with_link(Json(destinations), link))

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use poem::Request;
 use poem_openapi::types::ParseFromJSON;
 
 use super::app::App;
 use crate::base::ApiError;
+use crate::nodes::Nodes;
 use crate::playback::Peer;
 use satcast_core::ids::{AccountId, StreamId};
 use satcast_live::{LiveSession, SessionSnapshot, SessionState};
@@ -26,7 +27,7 @@ impl Elsewhere {
     /// The store failed.
     pub(super) async fn of(app: &App, account: AccountId, request: &Request) -> Result<Self, ApiError> {
         match &app.nodes {
-            Some(nodes) if !nodes.asks(request.headers()) => {
+            Some(_) if !Nodes::is_last(request.headers()) => {
                 Ok(Self(app.store.sessions_elsewhere(account).await?))
             }
             _ => Ok(Self(Vec::new())),
@@ -39,55 +40,44 @@ impl Elsewhere {
     }
 
     /// The session of a stream, and what its owner shows.
-    ///
-    /// # Errors
-    /// The owner refuses.
     pub(super) async fn stream<T: ParseFromJSON>(
         &self,
         app: &App,
         stream: StreamId,
         request: &Request,
-    ) -> Result<Option<(SessionSnapshot, Option<T>)>, ApiError> {
-        let Some(session) = self.0.iter().find(|session| session.stream == stream) else { return Ok(None) };
-        Ok(Some((snapshot(session), shown(app, session, request).await?)))
+    ) -> Option<(SessionSnapshot, Option<T>)> {
+        let session = self.0.iter().find(|session| session.stream == stream)?;
+        Some((snapshot(session), shown(app, session, request).await))
     }
 
     /// What each owner shows, and the sessions of those that do not answer.
-    ///
-    /// # Errors
-    /// An owner refuses.
     pub(super) async fn all<T: ParseFromJSON>(
         &self,
         app: &App,
         request: &Request,
-    ) -> Result<(Vec<T>, Vec<LiveSession>), ApiError> {
+    ) -> (Vec<T>, Vec<LiveSession>) {
         let mut owners: BTreeMap<&str, Vec<&SessionElsewhere>> = BTreeMap::new();
         for session in &self.0 {
             owners.entry(&session.node).or_default().push(session);
         }
         let asked = owners.into_values().map(async |sessions| {
-            let shown = shown::<T>(app, sessions[0], request).await?;
+            let shown = shown::<T>(app, sessions[0], request).await;
             let silent = if shown.is_some() { Vec::new() } else { sessions };
-            Ok::<_, ApiError>((shown, silent))
+            (shown, silent)
         });
-        let (shown, silent): (Vec<_>, Vec<_>) = try_join_all(asked).await?.into_iter().unzip();
+        let (shown, silent): (Vec<_>, Vec<_>) = join_all(asked).await.into_iter().unzip();
         let live =
             |session: &SessionElsewhere| LiveSession { stream: session.stream, session: snapshot(session) };
-        Ok((shown.into_iter().flatten().collect(), silent.into_iter().flatten().map(live).collect()))
+        (shown.into_iter().flatten().collect(), silent.into_iter().flatten().map(live).collect())
     }
 }
 
 /// What the owner shows for this request; `None` when it does not answer, or in another form, as another version may.
-async fn shown<T: ParseFromJSON>(
-    app: &App,
-    session: &SessionElsewhere,
-    request: &Request,
-) -> Result<Option<T>, ApiError> {
-    let Some(nodes) = &app.nodes else { return Ok(None) };
+async fn shown<T: ParseFromJSON>(app: &App, session: &SessionElsewhere, request: &Request) -> Option<T> {
+    let nodes = app.nodes.as_ref()?;
     let peer = Peer { name: session.node.as_str().into(), address: session.address.as_str().into() };
     let body = nodes.shown(&peer, request).await?;
-    let value = body.and_then(|body| serde_json::from_slice(&body).ok());
-    Ok(value.and_then(|value| T::parse_from_json(Some(value)).ok()))
+    T::parse_from_json(Some(serde_json::from_slice(&body).ok()?)).ok()
 }
 
 fn snapshot(session: &SessionElsewhere) -> SessionSnapshot {

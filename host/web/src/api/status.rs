@@ -26,6 +26,7 @@ use super::null::Null;
 use super::playback::{live_opening, live_session, viewers};
 use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
+use crate::nodes::Nodes;
 use crate::playback::Owners as _;
 use satcast_core::config::Pricing;
 use satcast_core::ids::{DestinationId, Msat, UnixMillis};
@@ -339,12 +340,12 @@ async fn elsewhere(
     viewer: &Viewer,
     request: &Request,
 ) -> std::result::Result<Option<Bytes>, ApiError> {
-    let Some(nodes) = app.nodes.as_ref().filter(|nodes| !nodes.asks(request.headers())) else {
+    let Some(nodes) = app.nodes.as_ref().filter(|_| !Nodes::is_last(request.headers())) else {
         return Ok(None);
     };
     let destination = &viewer.known.destination;
     let Some(owner) = nodes.owner(destination.stream_id).await else { return Ok(None) };
-    if let Some(shown) = nodes.shown(&owner, request).await? {
+    if let Some(shown) = nodes.shown(&owner, request).await {
         return Ok(Some(shown.into()));
     }
     let elsewhere = Elsewhere::of(app, destination.account_id, request).await?;

@@ -305,7 +305,7 @@ impl StreamsApi {
     ) -> Result<Response<Json<Vec<Stream>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let elsewhere = Elsewhere::of(&app, caller.account, request).await?;
-        let (shown, silent) = elsewhere.all::<Vec<Stream>>(&app, request).await?;
+        let (shown, silent) = elsewhere.all::<Vec<Stream>>(&app, request).await;
         let shown = shown.into_iter().flatten().filter(|stream| stream.status == Status::Active);
         let mut shown: HashMap<_, _> = shown.map(|stream| (stream.id, stream)).collect();
         let sessions = app.live.sessions_of(caller.account).into_iter().chain(silent);
@@ -387,7 +387,7 @@ impl StreamsApi {
         id: Path<i64>,
     ) -> Result<Json<StreamDetail>> {
         let elsewhere = Elsewhere::of(&app, caller.account, request).await?;
-        let session = match elsewhere.stream::<StreamDetail>(&app, StreamId(id.0), request).await? {
+        let session = match elsewhere.stream::<StreamDetail>(&app, StreamId(id.0), request).await {
             Some((_, Some(shown))) => return Ok(Json(shown.with_refusals(&app))),
             Some((session, None)) => Some(session),
             None => app.live.session(StreamId(id.0)),

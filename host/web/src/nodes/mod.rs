@@ -18,8 +18,8 @@ use poem::http::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use poem::http::{HeaderMap, Method, Response, StatusCode};
 use reqwest::Request;
 use satcast_quota::{Permit, Quota};
-use tokio::time::{Instant, timeout};
-use url::Url;
+use tokio::time::timeout;
+use url::{Position, Url};
 
 pub(crate) use counts::PREFIX as COUNT_PREFIX;
 
@@ -120,7 +120,12 @@ impl Nodes {
         }))
     }
 
-    /// Whether a request comes from another node, for what this one has itself.
+    /// Whether a request must not be asked onward. Any value counts: with different secrets two nodes would ask each other in a circle.
+    pub(crate) fn is_last(headers: &HeaderMap) -> bool {
+        headers.contains_key(NODE)
+    }
+
+    /// Whether a request comes from another node, which has counted it.
     pub(crate) fn asks(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(NODE).and_then(|value| value.to_str().ok());
         given.is_some_and(|given| self.is_secret(given))
@@ -133,19 +138,12 @@ impl Nodes {
     }
 
     /// What another node answers to the same request, with the credential of the caller and of its own sessions alone. `None` when it
-    /// does not answer.
-    ///
-    /// # Errors
-    /// The 4xx that it answers with.
-    pub(crate) async fn shown(
-        &self,
-        peer: &Peer,
-        request: &poem::Request,
-    ) -> Result<Option<Vec<u8>>, ApiError> {
-        timeout(SHOWN_LIMIT, self.ask_as(peer, request)).await.unwrap_or(Ok(None))
+    /// does not answer, or refuses: this node has admitted the caller.
+    pub(crate) async fn shown(&self, peer: &Peer, request: &poem::Request) -> Option<Vec<u8>> {
+        timeout(SHOWN_LIMIT, self.ask_as(peer, request)).await.ok().flatten()
     }
 
-    async fn ask_as(&self, peer: &Peer, request: &poem::Request) -> Result<Option<Vec<u8>>, ApiError> {
+    async fn ask_as(&self, peer: &Peer, request: &poem::Request) -> Option<Vec<u8>> {
         let address = request.uri().path_and_query().map_or("/", |address| address.as_str());
         let mut headers = HeaderMap::new();
         for name in &CREDENTIALS {
@@ -153,22 +151,11 @@ impl Nodes {
                 headers.append(name, value.clone());
             });
         }
-        headers.insert(NODE, secret_value(self.secret.expose())?);
-        let Some((mut answer, _permit)) = self.send(Method::GET, peer, address, headers, SHOWN_LIMIT).await
-        else {
-            return Ok(None);
-        };
+        headers.insert(NODE, secret_value(self.secret.expose()).ok()?);
+        let (mut answer, _permit) = self.send(Method::GET, peer, address, headers, SHOWN_LIMIT).await?;
         let mut body = Vec::new();
-        if answer.read(&mut body, SHOWN_BYTES_MAX).await.is_err() {
-            return Ok(None);
-        }
-        let status = answer.head().status();
-        if status.is_success() {
-            return Ok(Some(body));
-        }
-        // A fault there is none of this node.
-        let refused = status.is_client_error().then(|| ApiError::relayed(status, &body)).flatten();
-        refused.map_or(Ok(None), Err)
+        answer.read(&mut body, SHOWN_BYTES_MAX).await.ok()?;
+        answer.head().status().is_success().then_some(body)
     }
 
     async fn find(&self, stream: StreamId) -> Option<Peer> {
@@ -177,7 +164,7 @@ impl Nodes {
             None => None,
             Some(owner) => {
                 if now.saturating_sub(owner.asked_at) < FRESH {
-                    return owner.peer.clone();
+                    return owner.peer.clone().filter(|_| now.saturating_sub(owner.said_at) < KNOWN);
                 }
                 owner.asked_at = now;
                 Some(owner.clone())
@@ -284,8 +271,8 @@ impl Nodes {
         Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
     }
 
-    /// The head of the answer, and the permit of the request; `None` if there is none within `limit`, or there was none a
-    /// moment ago.
+    /// The head of the answer, and the permit of the request; `None` if there is none within `limit` after a free place, or there was
+    /// none a moment ago.
     async fn send(
         &self,
         method: Method,
@@ -299,12 +286,14 @@ impl Nodes {
             return None;
         }
         let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
+        if url[Position::BeforePath..] != *address {
+            // The address has parts of a viewer's: `..` and its other spellings would lead to what this viewer may not have.
+            return None;
+        }
         let mut request = Request::new(method, url);
         *request.headers_mut() = headers;
-        let began = Instant::now();
         let permit = timeout(limit, self.requests.take(peer.name.clone(), 1)).await.ok()?;
-        let left = limit.saturating_sub(began.elapsed());
-        let why = match timeout(left, self.client.send(request)).await {
+        let why = match timeout(limit, self.client.send(request)).await {
             Ok(Ok(answer)) => return Some((answer, permit)),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {limit:?}"),

@@ -64,6 +64,20 @@ async fn a_node_that_does_not_answer_is_left_alone_for_a_moment() {
 }
 
 #[tokio::test]
+async fn an_address_that_leads_elsewhere_is_not_asked_for() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
+    let nodes = nodes(&folder, &clock).await;
+    let (address, connections) = silent().await;
+    let peer = Peer { name: "a".into(), address: format!("http://{address}/").into() };
+    for name in ["../../7/preview/entry", "%2e%2e/%2E./7", "..\\..\\7", "x/./7", "x#y", "\t7"] {
+        let asked = format!("/node/hls/1/1/-/hosted/asset/{name}?");
+        assert!(nodes.get(&peer, &asked, LIMIT).await.is_none(), "{name}");
+    }
+    assert!(nodes.get(&peer, "//127.0.0.1:1/x", LIMIT).await.is_none());
+    assert_eq!(connections.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
 async fn requests_to_one_node_are_limited() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
     let nodes = nodes(&folder, &clock).await;

@@ -5,6 +5,7 @@
 
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct Assets {
     versions: Arc<Versions>,
     /// The account that the assets count for, and the budget that counts them with all others of the driver.
     charged: OnceLock<(Arc<Budget>, i64)>,
+    /// Playlists stay as they are.
+    is_continued: AtomicBool,
 }
 
 impl Assets {
@@ -63,12 +66,22 @@ impl Assets {
         }
         let permit;
         (asset.body, permit) = self.counted(placed(asset.body, folder))?;
-        let (replaced, is_waited_for) = self.by_name.put(Published::new(asset, permit))?;
+        let published = Published::new(asset, permit);
+        if published.is_playlist() && self.is_continued.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (replaced, is_waited_for) = self.by_name.put(published)?;
         if is_waited_for {
             self.wake();
         }
         drop(replaced);
         Ok(())
+    }
+
+    /// The session goes on at another node: playlists stay as they are from now on, because the driver is about to end them, and a
+    /// player that reads an end stops for good.
+    pub fn continue_elsewhere(&self) {
+        self.is_continued.store(true, Ordering::Relaxed);
     }
 
     /// Counts its assets with those of all openings of the driver.

@@ -53,6 +53,23 @@ fn assets_are_replaced_and_retracted() {
 }
 
 #[test]
+fn playlists_of_a_session_that_goes_on_elsewhere_stay_as_they_are() {
+    let assets = Assets::default();
+    let list = |text: &'static [u8]| {
+        let asset = asset("media.m3u8", Bytes::from_static(text));
+        assets.publish(Asset { content_type: PLAYLIST_TYPE.into(), ..asset }, Path::new("/data"))
+    };
+    list(b"live").unwrap();
+    assets.continue_elsewhere();
+    list(b"ended").unwrap();
+    publish(&assets, "a.m4s", b"the last one").unwrap();
+    assert_eq!(
+        (memory(&assets, "media.m3u8"), memory(&assets, "a.m4s")),
+        ("live".into(), "the last one".into())
+    );
+}
+
+#[test]
 fn playlists_are_compressed_once_and_others_never() {
     let assets = Assets::default();
     let text = Bytes::from("#EXTINF:2.000,\n1760000000.m4s\n".repeat(100));
