@@ -286,7 +286,7 @@ impl Nodes {
             return None;
         }
         let url = Url::parse(&peer.address).ok()?.join(address).ok()?;
-        if url[Position::BeforePath..] != *address {
+        if url[Position::BeforePath..Position::AfterQuery] != *address {
             // The address has parts of a viewer's: `..` and its other spellings would lead to what this viewer may not have.
             return None;
         }
