@@ -188,7 +188,7 @@ async fn a_destination_that_loses_too_much_for_too_long_is_reopened() {
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut vec![config(), video(0, true)]);
     rig.until_state(0, DestState::Live).await;
-    let good = rig.until_state(1, DestState::Live).await;
+    rig.until_state(1, DestState::Live).await;
     let shown = |index: usize| rig.live.destination(rig.stream.id, rig.destinations[index]).unwrap();
     let patience = satcast_core::config::QueueLimits::default().reopen_secs;
     let mut second = 0;
@@ -211,9 +211,10 @@ async fn a_destination_that_loses_too_much_for_too_long_is_reopened() {
     let error = since.error.unwrap_or_default();
     assert!(error == SLOW_REOPEN_TEXT && since.next_retry_at.is_some(), "{error}");
     assert!(second.unsigned_abs() >= patience, "{second}");
+    // On a busy machine a sample that is late may have shown it as stalled, which begins `live_since` again.
     assert_eq!(
-        (other.live_since, other.dropped_packets),
-        (good.live_since, 0),
+        (other.attempt, other.dropped_packets),
+        (0, 0),
         "the destination that keeps up is not affected"
     );
     rig.until_state_later(0, DestState::Live).await;
