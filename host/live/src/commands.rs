@@ -53,7 +53,7 @@ impl Live {
         Ok(timeout(GIVE_UP_WAIT, self.until_done(&given)).await.is_ok())
     }
 
-    /// Ends the sessions of the target that no node has and whose encoders may return; `false` if there is none.
+    /// Ends the sessions of the target that wait for their encoder without an owner; `false` if no session waits.
     pub(super) async fn end_returning(&self, target: CommandTarget<'_>, reason: EndReason) -> bool {
         match self.inner.store.end_returning(target, reason, self.inner.clock.now()).await {
             Ok(ended) => ended,

@@ -128,7 +128,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Ends the sessions of the target that wait for their encoder without an owner; `false` if there is none.
+    /// Ends the sessions of the target that wait for their encoder without an owner; `false` if no session waits.
     pub async fn end_returning(
         &self,
         target: CommandTarget<'_>,

@@ -61,17 +61,15 @@ impl NodeState {
     }
 }
 
-/// A live session at another node.
+/// A live session that is not at this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionElsewhere {
     pub stream: StreamId,
     pub session: SessionId,
     /// Time of the first media.
     pub started_at: UnixMillis,
-    /// The name of its node.
-    pub node: String,
-    /// The address of that node's API.
-    pub address: String,
+    /// The name of its node and the address of that node's API; `None` while it waits for its encoder without an owner.
+    pub node: Option<(String, String)>,
 }
 
 /// A node in the list.
@@ -132,13 +130,16 @@ const OWNER: Sql = timed!(
 
 const OTHERS: Sql =
     timed!("SELECT name, advertise FROM nodes WHERE name <> $1 AND lease_until_ms > ", " ORDER BY name");
-/// The sessions of an account at other living nodes.
+/// The sessions of an account at other living nodes, and those that wait for their encoder.
 const ELSEWHERE: Sql = timed!(
     "SELECT e.stream_id, e.id, e.started_ms, n.name, n.advertise FROM sessions e JOIN streams s ON s.id = e.stream_id
-    JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
-    WHERE s.account_id = $1 AND e.ended_ms IS NULL AND e.node <> $2 AND n.lease_until_ms > ",
-    " ORDER BY e.started_ms, e.id"
+    LEFT JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch AND n.lease_until_ms > ",
+    " WHERE s.account_id = $1 AND e.ended_ms IS NULL AND e.node <> $2
+    AND (n.name IS NOT NULL OR e.returns_until_ms > ",
+    ") ORDER BY e.started_ms, e.id"
 );
+/// Stream, session, start, and the node with its address.
+type ElsewhereRow = (i64, String, i64, Option<String>, Option<String>);
 
 /// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions.
 type NodeRow = (String, String, i64, i64, i64, String, i64, i64);
@@ -213,7 +214,8 @@ impl Store {
         others.map_err(db("read the other nodes"))
     }
 
-    /// The live sessions of an account at other living nodes, oldest first. None for a service that is alone.
+    /// The live sessions of an account at other living nodes, and those that wait for their encoder, oldest first. None for a service
+    /// that is alone.
     pub async fn sessions_elsewhere(&self, account: AccountId) -> Result<Vec<SessionElsewhere>> {
         let node = self.node();
         if node.is_alone() {
@@ -221,14 +223,12 @@ impl Store {
         }
         let rows =
             engine::query_as(ELSEWHERE).bind(account.0).bind(&node.name).fetch_all(&self.0.readers).await;
-        let rows: Vec<(i64, String, i64, String, String)> =
-            rows.map_err(db("read the sessions of other nodes"))?;
-        let session = |(stream, session, started, node, address)| SessionElsewhere {
+        let rows: Vec<ElsewhereRow> = rows.map_err(db("read the sessions of other nodes"))?;
+        let session = |(stream, session, started, node, address): ElsewhereRow| SessionElsewhere {
             stream: StreamId(stream),
             session: SessionId(session),
             started_at: UnixMillis(started),
-            node,
-            address,
+            node: node.zip(address),
         };
         Ok(rows.into_iter().map(session).collect())
     }

@@ -50,31 +50,34 @@ impl Endpoint for Site {
     type Output = Response;
 
     async fn call(&self, request: Request) -> poem::Result<Response> {
-        let path = request.uri().path();
-        if path == EVENTS_PATH
-            && let Some(response) = self.nodes.as_ref().and_then(|nodes| nodes.give_events(&request))
-        {
-            self.middleware.requests().count(EVENTS_PATH, response.status());
+        if let Some(response) = self.for_node(&request).await {
             Ok(response)
-        } else if path.starts_with(NODE_PREFIX)
-            && let Some(response) = self.playback.give(&request).await
-        {
-            self.middleware.requests().count(NODE_PREFIX, response.status());
-            Ok(response)
-        } else if path.starts_with(COUNT_PREFIX)
-            && let Some(nodes) = &self.nodes
-            && self.playback.admits(&request)
-        {
-            let response = nodes.give_count(&request);
-            self.middleware.requests().count(COUNT_PREFIX, response.status());
-            Ok(response)
-        } else if path.starts_with(PREFIX) {
+        } else if request.uri().path().starts_with(PREFIX) {
             let response = self.playback.answer(request).await;
             self.middleware.requests().count(PREFIX, response.status());
             Ok(response)
         } else {
             Ok(self.middleware.answer(request).await)
         }
+    }
+}
+
+impl Site {
+    /// The answer to another node; `None` for any other request.
+    async fn for_node(&self, request: &Request) -> Option<Response> {
+        let path = request.uri().path();
+        let route =
+            [EVENTS_PATH, COUNT_PREFIX, NODE_PREFIX].into_iter().find(|route| path.starts_with(route))?;
+        if !self.playback.admits(request) {
+            return None;
+        }
+        let response = match route {
+            EVENTS_PATH => self.nodes.as_ref()?.give_events(),
+            COUNT_PREFIX => self.nodes.as_ref()?.give_count(request),
+            _ => self.playback.give(request).await,
+        };
+        self.middleware.requests().count(route, response.status());
+        Some(response)
     }
 }
 

@@ -297,6 +297,7 @@ fn viewers_go_on_when_a_session_moves() {
         if encoder.running() { Err("it runs".to_owned()) } else { Ok(newest) }
     });
     assert!(before.is_some(), "the playlist stays");
+    let _ = nodes.api_b.wait_for_stream(&hosted.stream, "reconnecting", seconds(10));
     let mut encoder = nodes.publish(&nodes.b, &hosted.stream);
     wait::until("new segments through the node that gave the session up", seconds(60), || {
         let text = at_a.http.get(&playlist, &[]).text();

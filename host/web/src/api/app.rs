@@ -18,7 +18,7 @@ use crate::auth::uses::KeyUses;
 use crate::auth::{self, Guesses};
 use crate::base::{ApiError, RequestContext};
 use crate::nodes::Nodes;
-use crate::playback::Playback;
+use crate::playback::{Owners as _, Playback};
 use satcast_archive::Archive;
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Current, IngestAddresses};
@@ -211,7 +211,7 @@ impl App {
     {
         let everywhere = match &self.nodes {
             None => None,
-            Some(nodes) if nodes.asks(request.headers()) => return Ok(()),
+            Some(nodes) if nodes.admits(request.headers()) => return Ok(()),
             Some(nodes) => nodes.hit(limiter.rule(), subject.to_string()).await,
         };
         context.count(everywhere.unwrap_or_else(|| limiter.hit(subject, self.clock.monotonic())))

@@ -1,7 +1,7 @@
-//! Live sessions at other nodes: this node asks their owners for what it shows, with the credential of its own caller.
+//! Live sessions that are not at this node: this node asks their owners for what it shows, with the credential of its own caller.
 //!
-//! A node that does not answer has its sessions shown as the database knows them: reconnecting, since their start. They are settled
-//! when its lease is over.
+//! The sessions of a node that does not answer are shown as the database knows them: reconnecting, since their start. So are those that
+//! wait for their encoder without an owner.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use satcast_core::ids::{AccountId, StreamId};
 use satcast_live::{LiveSession, SessionSnapshot, SessionState};
 use satcast_store::SessionElsewhere;
 
-/// Sessions of an account at other nodes.
+/// Sessions of an account that are not at this node.
 pub(super) struct Elsewhere(Vec<SessionElsewhere>);
 
 impl Elsewhere {
@@ -27,7 +27,7 @@ impl Elsewhere {
     /// The store failed.
     pub(super) async fn of(app: &App, account: AccountId, request: &Request) -> Result<Self, ApiError> {
         match &app.nodes {
-            Some(_) if !Nodes::is_last(request.headers()) => {
+            Some(_) if !Nodes::has_node_header(request.headers()) => {
                 Ok(Self(app.store.sessions_elsewhere(account).await?))
             }
             _ => Ok(Self(Vec::new())),
@@ -56,9 +56,10 @@ impl Elsewhere {
         app: &App,
         request: &Request,
     ) -> (Vec<T>, Vec<LiveSession>) {
-        let mut owners: BTreeMap<&str, Vec<&SessionElsewhere>> = BTreeMap::new();
+        let mut owners: BTreeMap<Option<&str>, Vec<&SessionElsewhere>> = BTreeMap::new();
         for session in &self.0 {
-            owners.entry(&session.node).or_default().push(session);
+            let name = session.node.as_ref().map(|(name, _)| name.as_str());
+            owners.entry(name).or_default().push(session);
         }
         let asked = owners.into_values().map(async |sessions| {
             let shown = shown::<T>(app, sessions[0], request).await;
@@ -74,8 +75,8 @@ impl Elsewhere {
 
 /// What the owner shows for this request; `None` when it does not answer, or in another form, as another version may.
 async fn shown<T: ParseFromJSON>(app: &App, session: &SessionElsewhere, request: &Request) -> Option<T> {
-    let nodes = app.nodes.as_ref()?;
-    let peer = Peer { name: session.node.as_str().into(), address: session.address.as_str().into() };
+    let (nodes, (name, address)) = (app.nodes.as_ref()?, session.node.as_ref()?);
+    let peer = Peer { name: name.as_str().into(), address: address.as_str().into() };
     let body = nodes.shown(&peer, request).await?;
     T::parse_from_json(Some(serde_json::from_slice(&body).ok()?)).ok()
 }

@@ -340,7 +340,7 @@ async fn elsewhere(
     viewer: &Viewer,
     request: &Request,
 ) -> std::result::Result<Option<Bytes>, ApiError> {
-    let Some(nodes) = app.nodes.as_ref().filter(|_| !Nodes::is_last(request.headers())) else {
+    let Some(nodes) = app.nodes.as_ref().filter(|_| !Nodes::has_node_header(request.headers())) else {
         return Ok(None);
     };
     let destination = &viewer.known.destination;

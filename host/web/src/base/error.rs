@@ -276,7 +276,7 @@ impl ApiError {
         Self::retry_soon(Code::RelayFull, text)
     }
 
-    /// The error in the body of another node's answer; `None` if it is none of this service.
+    /// The error in the body of another node's answer; `None` if another service wrote it.
     pub(crate) fn relayed(status: StatusCode, body: &[u8]) -> Option<Self> {
         let body: serde_json::Value = serde_json::from_slice(body).ok()?;
         let code = Code::of(body["code"].as_str()?)?;

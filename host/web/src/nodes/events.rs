@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use poem::http::Method;
 use poem::http::header::{CONTENT_TYPE, HeaderValue};
-use poem::http::{HeaderMap, Method};
-use poem::{Body, Request, Response};
+use poem::{Body, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{EVENTS_PATH, NODE, Nodes, secret_value};
+use super::{EVENTS_PATH, Nodes};
 use crate::playback::Peer;
 use satcast_core::feed::{Event, Seen, Watch};
 use satcast_core::ids::{AccountId, UnixMillis};
@@ -40,18 +40,16 @@ struct Line {
 }
 
 impl Nodes {
-    /// Answers another node with the events of this one, one line of JSON each; `None` without the secret.
-    pub(crate) fn give_events(&self, request: &Request) -> Option<Response> {
-        self.asks(request.headers()).then(|| {
-            let watch = self.store.feed().watch_own();
-            let lines = futures_util::stream::unfold(watch, |mut watch| async move {
-                let line = next_line(&mut watch).await?;
-                Some((Ok::<_, io::Error>(line), watch))
-            });
-            let mut response = Response::from(Body::from_bytes_stream(lines));
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-            response
-        })
+    /// Answers another node with the events of this one, one line of JSON each. The caller has checked the secret.
+    pub(crate) fn give_events(&self) -> Response {
+        let watch = self.store.feed().watch_own();
+        let lines = futures_util::stream::unfold(watch, |mut watch| async move {
+            let line = next_line(&mut watch).await?;
+            Some((Ok::<_, io::Error>(line), watch))
+        });
+        let mut response = Response::from(Body::from_bytes_stream(lines));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        response
     }
 
     /// Follows the events of all other living nodes. Never returns.
@@ -81,8 +79,7 @@ impl Nodes {
 
     /// Follows the events of one node until the connection breaks.
     async fn follow(self: Arc<Self>, peer: Peer) {
-        let Ok(secret) = secret_value(self.secret.expose()) else { return };
-        let headers = HeaderMap::from_iter([(NODE, secret)]);
+        let Some(headers) = self.proof() else { return };
         // It lasts, so it gives its permit back.
         let Some((answer, _)) = self.send(Method::GET, &peer, EVENTS_PATH, headers, ANSWER_WAIT).await else {
             return;

@@ -24,7 +24,6 @@ use url::{Position, Url};
 pub(crate) use counts::PREFIX as COUNT_PREFIX;
 
 use crate::auth::API_KEY_HEADER;
-use crate::base::ApiError;
 use crate::playback::{Answered, Owners, Peer};
 use satcast_core::clock::Clock;
 use satcast_core::config::Cluster;
@@ -121,20 +120,15 @@ impl Nodes {
     }
 
     /// Whether a request must not be asked onward. Any value counts: with different secrets two nodes would ask each other in a circle.
-    pub(crate) fn is_last(headers: &HeaderMap) -> bool {
+    pub(crate) fn has_node_header(headers: &HeaderMap) -> bool {
         headers.contains_key(NODE)
     }
 
-    /// Whether a request comes from another node, which has counted it.
-    pub(crate) fn asks(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(NODE).and_then(|value| value.to_str().ok());
-        given.is_some_and(|given| self.is_secret(given))
-    }
-
-    /// Hashes, and all of their bytes: the time tells nothing about the secret.
-    fn is_secret(&self, given: &str) -> bool {
-        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
-        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
+    /// The header by which this node proves that it is one. The configuration checks that the secret is text.
+    fn proof(&self) -> Option<HeaderMap> {
+        let mut value = HeaderValue::try_from(self.secret.expose()).ok()?;
+        value.set_sensitive(true);
+        Some(HeaderMap::from_iter([(NODE, value)]))
     }
 
     /// What another node answers to the same request, with the credential of the caller and of its own sessions alone. `None` when it
@@ -145,13 +139,12 @@ impl Nodes {
 
     async fn ask_as(&self, peer: &Peer, request: &poem::Request) -> Option<Vec<u8>> {
         let address = request.uri().path_and_query().map_or("/", |address| address.as_str());
-        let mut headers = HeaderMap::new();
+        let mut headers = self.proof()?;
         for name in &CREDENTIALS {
             request.headers().get_all(name).iter().for_each(|value| {
                 headers.append(name, value.clone());
             });
         }
-        headers.insert(NODE, secret_value(self.secret.expose()).ok()?);
         let (mut answer, _permit) = self.send(Method::GET, peer, address, headers, SHOWN_LIMIT).await?;
         let mut body = Vec::new();
         answer.read(&mut body, SHOWN_BYTES_MAX).await.ok()?;
@@ -262,17 +255,15 @@ impl Nodes {
     }
 
     async fn ask(&self, method: Method, peer: &Peer, address: &str, limit: Duration) -> Option<Answered> {
-        let bearer = secret_value(&format!("Bearer {}", self.secret.expose())).ok()?;
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
-        let (answer, permit) = self.send(method, peer, address, headers, limit).await?;
+        let (answer, permit) = self.send(method, peer, address, self.proof()?, limit).await?;
         let mut answer = Response::<reqwest::Body>::from(answer.into_response());
         // The connection is free for others when the caller has read the answer.
         answer.extensions_mut().insert(Arc::new(permit));
         Some(answer.map(|body| UnsyncBoxBody::new(body.map_err(io::Error::other))))
     }
 
-    /// The head of the answer, and the permit of the request; `None` if there is none within `limit` after a free place, or there was
-    /// none a moment ago.
+    /// The head of the answer, and the permit of the request. `None` if the answer does not come within `limit`, counted from a free
+    /// place, or did not come a moment ago.
     async fn send(
         &self,
         method: Method,
@@ -305,22 +296,16 @@ impl Nodes {
     }
 }
 
-/// A header with the secret, which the configuration checks to be text.
-fn secret_value(text: &str) -> Result<HeaderValue, ApiError> {
-    let mut value = HeaderValue::try_from(text).map_err(|_| ApiError::internal())?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
 impl Owners for Nodes {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
-        self.is_secret(given)
+        let given = headers.get(NODE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // Hashes, and all of their bytes: the time tells nothing about the secret.
+        let (given, own) = (key_hash(given), key_hash(self.secret.expose()));
+        given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
     }
 
     fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>> {

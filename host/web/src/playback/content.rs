@@ -8,7 +8,7 @@ use satcast_plugin_api::Audience;
 use super::Playback;
 use super::access::Access;
 use super::follow::is_media_player;
-use super::relay::{Content, Relay, What, Wish};
+use super::relay::{Content, Relay, Resource, What};
 use crate::base::ApiError;
 use satcast_core::ids::{AccountId, DestinationId, StreamId};
 use satcast_drivers::published::{Opening, PlaybackFacts, Published};
@@ -26,21 +26,25 @@ impl Playback {
     pub(super) async fn relayed(
         &self,
         account: AccountId,
-        wish: &Wish<'_>,
+        resource: &Resource<'_>,
     ) -> Result<Option<Content>, ApiError> {
-        let Some(relay) = self.relay_for(wish.destination) else { return Ok(None) };
-        let viewers = self.viewers.count(wish.destination, self.clock.monotonic());
-        relay.fetch(wish, account, viewers).await
+        let Some(relay) = self.relay_for(resource.destination) else { return Ok(None) };
+        let viewers = self.viewers.count(resource.destination, self.clock.monotonic());
+        relay.fetch(resource, account, viewers).await
     }
 
     /// Content for a viewer, from this node or from the owner of the session. Not for hosted assets, which viewers may wait for.
     ///
     /// # Errors
     /// 404 if the stream is offline or starting; 503 if the owner does not answer.
-    pub(super) async fn content(&self, account: AccountId, wish: &Wish<'_>) -> Result<Content, ApiError> {
-        match self.relayed(account, wish).await? {
+    pub(super) async fn content(
+        &self,
+        account: AccountId,
+        resource: &Resource<'_>,
+    ) -> Result<Content, ApiError> {
+        match self.relayed(account, resource).await? {
             Some(content) => Ok(content),
-            None => self.own(wish),
+            None => self.own(resource),
         }
     }
 
@@ -48,18 +52,20 @@ impl Playback {
     ///
     /// # Errors
     /// 404 if the stream is not live here.
-    pub(super) fn own(&self, wish: &Wish<'_>) -> Result<Content, ApiError> {
-        let opening = self.own_opening(wish)?;
-        let asset = match wish.what {
+    pub(super) fn own(&self, resource: &Resource<'_>) -> Result<Content, ApiError> {
+        let opening = self.own_opening(resource)?;
+        let asset = match resource.what {
             What::Entry => {
                 let facts = facts(&opening)?;
-                let name = match wish.audience {
+                let name = match resource.audience {
                     Audience::Preview => facts.preview.as_deref().ok_or_else(ApiError::starting)?,
                     Audience::Hosted | Audience::Both => &facts.entry,
                 };
                 Some(opening.assets().get(name).ok_or_else(ApiError::offline)?)
             }
-            What::Poster => Some(self.live.poster(wish.stream).ok_or_else(|| self.nothing_yet(wish.stream))?),
+            What::Poster => {
+                Some(self.live.poster(resource.stream).ok_or_else(|| self.nothing_yet(resource.stream))?)
+            }
             What::Asset { name, .. } => {
                 opening.assets().get(name).filter(|asset| asset.audience.is_preview())
             }
@@ -71,11 +77,11 @@ impl Playback {
     /// The live opening of this node.
     ///
     /// # Errors
-    /// 404 if the stream is not live here, or not the session of the wish.
-    pub(super) fn own_opening(&self, wish: &Wish<'_>) -> Result<Arc<Opening>, ApiError> {
-        let opening = self.live.opening(wish.destination);
-        match wish.session {
-            None => opening.ok_or_else(|| self.nothing_yet(wish.stream)),
+    /// 404 if the stream is not live here, or not the session of the resource.
+    pub(super) fn own_opening(&self, resource: &Resource<'_>) -> Result<Arc<Opening>, ApiError> {
+        let opening = self.live.opening(resource.destination);
+        match resource.session {
+            None => opening.ok_or_else(|| self.nothing_yet(resource.stream)),
             Some(session) => {
                 opening.filter(|opening| opening.session.as_str() == session).ok_or_else(ApiError::offline)
             }
@@ -87,18 +93,18 @@ impl Playback {
         if self.live.session(stream).is_some() { ApiError::starting() } else { ApiError::offline() }
     }
 
-    /// The wish of a viewer with a key for an asset of a session.
-    pub(super) fn asset_wish<'a>(
+    /// The resource of a viewer with a key for an asset of a session.
+    pub(super) fn asset_resource<'a>(
         &self,
         access: &Access,
         session: &'a str,
         name: &'a str,
         query: &'a str,
         headers: &HeaderMap,
-    ) -> Wish<'a> {
+    ) -> Resource<'a> {
         let has_begun = |relay: &Arc<Relay>| relay.has_begun(access.destination, session);
         let player = is_media_player(headers) && !self.relay.as_ref().is_some_and(has_begun);
-        access.wish(Some(session), Audience::Hosted, What::Asset { name, query, player })
+        access.resource(Some(session), Audience::Hosted, What::Asset { name, query, player })
     }
 }
 
@@ -113,9 +119,14 @@ impl Content {
 }
 
 impl Access {
-    /// A wish for content of this destination.
-    pub(super) fn wish<'a>(&self, session: Option<&'a str>, audience: Audience, what: What<'a>) -> Wish<'a> {
-        Wish { stream: self.stream, destination: self.destination, session, audience, what }
+    /// A resource for content of this destination.
+    pub(super) fn resource<'a>(
+        &self,
+        session: Option<&'a str>,
+        audience: Audience,
+        what: What<'a>,
+    ) -> Resource<'a> {
+        Resource { stream: self.stream, destination: self.destination, session, audience, what }
     }
 }
 

@@ -6,7 +6,7 @@
 //! published them ([`serve`], [`body`]), and sent bytes are counted ([`meter`]). A segment costs a MAC, two look-ups and a reference:
 //! no store query and no rendering.
 //!
-//! A session at another node is relayed from there ([`relay`]); [`given`] is the other side.
+//! A session at another node is relayed from there ([`relay`]); [`origin`] is the other side.
 
 mod access;
 mod body;
@@ -14,10 +14,10 @@ mod content;
 mod edge;
 mod entry;
 mod follow;
-mod given;
 mod headers;
 mod latency;
 mod meter;
+mod origin;
 mod relay;
 mod route;
 mod serve;
@@ -195,7 +195,8 @@ impl Playback {
     /// Number of players of a destination that loaded a playlist within [`SEEN`], at all nodes.
     pub fn viewers(&self, destination: DestinationId) -> u64 {
         let now = self.clock.monotonic();
-        let elsewhere = self.relay.as_ref().map_or(0, |relay| relay.told.players(destination, None, now));
+        let elsewhere =
+            self.relay.as_ref().map_or(0, |relay| relay.remote_players.players(destination, None, now));
         self.viewers.count(destination, now).saturating_add(elsewhere)
     }
 

@@ -59,11 +59,11 @@ impl Playback {
         keep: Keep,
     ) -> Result<Response, Refused> {
         let query = query_of(request.uri().query().unwrap_or_default());
-        let wish = access.wish(session, audience, What::Driver { path, query: &query });
+        let resource = access.resource(session, audience, What::Driver { path, query: &query });
         let (account, destination) = (access.account, access.destination);
         let counted = (audience != Audience::Preview).then_some(access.clone());
         if let Some(relay) = self.relay_for(destination)
-            && let Some((opening, answer)) = relay.driver(&wish, account).await?
+            && let Some((opening, answer)) = relay.driver(&resource, account).await?
         {
             return self.answered(request, answer, Found { opening, keep, counted }).await;
         }

@@ -161,8 +161,8 @@ impl Playback {
         };
         let readers = readers(request, &access)?;
         let session = ticket.as_ref().map(|ticket| ticket.session.as_str());
-        let wish = access.wish(session, Audience::Hosted, What::Poster);
-        let content = self.content(access.account, &wish).await?;
+        let resource = access.resource(session, Audience::Hosted, What::Poster);
+        let content = self.content(access.account, &resource).await?;
         let poster = content.published()?;
         let counted = (keep != Keep::Preview).then_some(access);
         let found = Found { opening: content.opening, keep, counted };
@@ -179,8 +179,8 @@ impl Playback {
     ) -> Answer {
         let (access, key) = self.keyed(context, path, key).await?;
         let readers = readers(request, &access)?;
-        let wish = access.wish(None, Audience::Hosted, What::Entry);
-        let content = self.content(access.account, &wish).await?;
+        let resource = access.resource(None, Audience::Hosted, What::Entry);
+        let content = self.content(access.account, &resource).await?;
         let session = content.opening.session.as_str();
         let token = self.mint.token(Grant::Key(key), access.destination, session, path);
         // A key in a header is not part of the URL, which caches use as their key.
@@ -201,8 +201,8 @@ impl Playback {
         let ticket = self.preview_ticket(path, token)?;
         let access = self.preview(context, path, &ticket).await?;
         let readers = readers(request, &access)?;
-        let wish = access.wish(Some(&ticket.session), Audience::Preview, What::Entry);
-        let content = self.content(access.account, &wish).await?;
+        let resource = access.resource(Some(&ticket.session), Audience::Preview, What::Entry);
+        let content = self.content(access.account, &resource).await?;
         let found = Found { opening: content.opening.clone(), keep: Keep::Preview, counted: None };
         Ok((self.entry(request, &*content.published()?, token, &found)?, readers))
     }
@@ -318,9 +318,9 @@ impl Playback {
         let access = self.allowed(ticket, key, Age::Fresh).await?;
         let readers = readers(request, &access)?;
         let query = request.uri().query().unwrap_or_default();
-        let wish = self.asset_wish(&access, &ticket.session, name, query, request.headers());
+        let resource = self.asset_resource(&access, &ticket.session, name, query, request.headers());
         let here = || self.live.opening_of(ticket.destination, &ticket.session, name);
-        match self.relayed(access.account, &wish).await {
+        match self.relayed(access.account, &resource).await {
             Ok(content) => Ok(content.map(|content| (access, readers, content))),
             Err(error) if error.http_status() == StatusCode::NOT_FOUND && here().is_some() => Ok(None),
             Err(error) => Err(error),
@@ -339,8 +339,8 @@ impl Playback {
         let access = self.preview(context, path, ticket).await?;
         let readers = readers(request, &access)?;
         let what = What::Asset { name, query: "", player: false };
-        let wish = access.wish(Some(&ticket.session), Audience::Preview, what);
-        let content = self.content(access.account, &wish).await?;
+        let resource = access.resource(Some(&ticket.session), Audience::Preview, what);
+        let content = self.content(access.account, &resource).await?;
         let response = match content.asset {
             Some(asset) => {
                 let found = Found { opening: content.opening, keep: Keep::Preview, counted: None };

@@ -1,4 +1,4 @@
-//! Content for viewers, and why there is none.
+//! Content for viewers, and why it is missing.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(in crate::playback) struct Content {
     pub(in crate::playback) waited: bool,
 }
 
-/// Why there is no content.
+/// Why the content is missing.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// As the owner answered.

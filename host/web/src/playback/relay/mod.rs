@@ -1,13 +1,13 @@
 //! Content of sessions at other nodes: viewers of this node get it from the owner of the session, each thing once for all of them.
 //!
 //! Everything about the viewer stays here: keys, tokens, origins, counting, metering. Only the content comes from the owner, by its
-//! address below `/node/hls/` ([`wish`]). A request there is answered from the openings of that node alone, so nothing is relayed
+//! address below `/node/hls/` ([`resource`]). A request there is answered from the openings of that node alone, so nothing is relayed
 //! twice. Copies are kept in memory ([`copies`]) and sent when they are whole.
 
 mod content;
 mod copies;
-mod told;
-mod wish;
+mod remote_players;
+mod resource;
 
 use std::collections::HashMap;
 use std::io;
@@ -28,20 +28,20 @@ use tokio::time::{Instant, timeout};
 
 pub(super) use content::Content;
 pub use copies::{COPIES_BYTES_MAX, COPIES_MAX};
-pub(crate) use wish::PREFIX;
-pub(super) use wish::{Said, What, Wish};
+pub(crate) use resource::PREFIX;
+pub(super) use resource::{Report, Resource, What};
 
 use super::token::MAC_BYTES;
 use crate::base::ApiError;
 use content::Failure;
 use copies::{Copies, Outcome, Step};
+use remote_players::RemotePlayers;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId, UnixMillis};
 use satcast_core::rate::{RateRule, RateVerdict};
 use satcast_drivers::published::{Answer, KEPT_AFTER_END, Opening, Published, counted};
-use told::Told;
 
-/// How long the owner lets a request wait for media before it answers that there is none yet. The relay asks again, so a node that
+/// How long the owner lets a request wait for media before it answers that the media does not exist yet. The relay asks again, so a node that
 /// is gone is noticed soon, whatever the wait of a player.
 pub(super) const SLICE: Duration = Duration::from_secs(1);
 /// Longest wait for the head of an answer, longer than [`SLICE`], and for each frame of its body.
@@ -55,6 +55,8 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Most sessions of other nodes that are remembered.
 const SESSIONS_MAX: usize = 16_384;
 
+/// Header of every answer to another node. An older release, or a node with another secret, answers as to a path that nobody has.
+pub(super) const OF_NODE: HeaderName = HeaderName::from_static("satcast-of-node");
 /// Headers of an answer to another node: the session; that enough was published for every player; players that others count.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("satcast-session");
 pub(super) const BEGUN: HeaderName = HeaderName::from_static("satcast-begun");
@@ -126,13 +128,14 @@ pub(super) struct Relay {
     copies: Copies,
     sessions: Mutex<HashMap<(DestinationId, String), Session>>,
     /// Players of other nodes.
-    pub(super) told: Told,
+    pub(super) remote_players: RemotePlayers,
 }
 
 impl Relay {
     pub(super) fn new(owners: Arc<dyn Owners>, clock: Clock) -> Arc<Self> {
-        let (copies, sessions, told) = (Copies::new(COPIES_BYTES_MAX), Mutex::default(), Told::default());
-        Arc::new(Self { owners, clock, copies, sessions, told })
+        let (copies, sessions, remote_players) =
+            (Copies::new(COPIES_BYTES_MAX), Mutex::default(), RemotePlayers::default());
+        Arc::new(Self { owners, clock, copies, sessions, remote_players })
     }
 
     /// Content from the owner of the session, which counts for `account`; `viewers` are the players at this node. `None` if no other
@@ -142,22 +145,22 @@ impl Relay {
     /// As the owner answered; 503 if it does not answer. Cancel safe: a request goes on for the viewers that wait for it.
     pub(super) async fn fetch(
         self: &Arc<Self>,
-        wish: &Wish<'_>,
+        resource: &Resource<'_>,
         account: AccountId,
         viewers: u64,
     ) -> Result<Option<Content>, ApiError> {
-        let Some(source) = self.source(wish).await else { return Ok(None) };
-        let address = wish.address();
+        let Some(source) = self.source(resource).await else { return Ok(None) };
+        let address = resource.address();
         let mut outcome = match self.copies.find(&address, self.clock.monotonic()) {
             Step::Have(content) => return Ok(Some(content)),
             Step::Full => return Err(ApiError::relay_full()),
             Step::Wait(outcome) => outcome,
             Step::Fetch(sender) => {
                 let outcome = sender.subscribe();
-                let said =
-                    Said { viewers: Some((self.owners.name().to_owned(), viewers)), ..Said::default() };
-                let (peer, destination) = (source.peer, wish.destination);
-                tokio::spawn(self.clone().run(peer, destination, address, said, account, sender));
+                let report =
+                    Report { viewers: Some((self.owners.name().to_owned(), viewers)), ..Report::default() };
+                let (peer, destination) = (source.peer, resource.destination);
+                tokio::spawn(self.clone().run(peer, destination, address, report, account, sender));
                 outcome
             }
         };
@@ -178,11 +181,11 @@ impl Relay {
     /// As the owner answered; 503 if it does not answer.
     pub(super) async fn driver(
         &self,
-        wish: &Wish<'_>,
+        resource: &Resource<'_>,
         account: AccountId,
     ) -> Result<Option<(Arc<Opening>, Answer)>, ApiError> {
-        let Some(source) = self.source(wish).await else { return Ok(None) };
-        match self.driver_of(&source.peer, wish, account).await {
+        let Some(source) = self.source(resource).await else { return Ok(None) };
+        match self.driver_of(&source.peer, resource, account).await {
             Ok(answer) => Ok(Some(answer)),
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::Silent) if !source.is_owner => Ok(None),
@@ -207,11 +210,11 @@ impl Relay {
     }
 
     /// The owner of the session, or the node that had it a moment ago: players may fetch what they know until some time after the end.
-    async fn source(&self, wish: &Wish<'_>) -> Option<Source> {
-        if let Some(peer) = self.owners.owner(wish.stream).await {
+    async fn source(&self, resource: &Resource<'_>) -> Option<Source> {
+        if let Some(peer) = self.owners.owner(resource.stream).await {
             return Some(Source { peer, is_owner: true });
         }
-        let key = (wish.destination, wish.session?.to_owned());
+        let key = (resource.destination, resource.session?.to_owned());
         let now = self.clock.monotonic();
         let session = self.sessions.lock().get(&key).cloned()?;
         let is_recent = now.saturating_sub(session.seen_at) < KEPT_AFTER_END;
@@ -224,11 +227,11 @@ impl Relay {
         peer: Peer,
         destination: DestinationId,
         address: String,
-        said: Said,
+        report: Report,
         account: AccountId,
         sender: watch::Sender<Outcome>,
     ) {
-        let outcome = self.load(&peer, destination, &address, said, account).await;
+        let outcome = self.load(&peer, destination, &address, report, account).await;
         let kept = outcome.as_ref().ok().and_then(|content| {
             let secs = content.asset.as_ref()?.max_age_secs;
             Some((content.clone(), Duration::from_secs(u64::from(secs))))
@@ -243,13 +246,13 @@ impl Relay {
         peer: &Peer,
         destination: DestinationId,
         address: &str,
-        mut said: Said,
+        mut report: Report,
         account: AccountId,
     ) -> Result<Content, Failure> {
         let began = Instant::now();
         loop {
-            said.waited = began.elapsed();
-            let answer = self.ask(peer, &said.beside(address), ANSWER_WAIT).await?;
+            report.waited = began.elapsed();
+            let answer = self.ask(peer, &report.beside(address), ANSWER_WAIT).await?;
             if answer.status() == NOT_YET {
                 if began.elapsed() < WAIT_MAX {
                     continue;
@@ -269,11 +272,11 @@ impl Relay {
     async fn driver_of(
         &self,
         peer: &Peer,
-        wish: &Wish<'_>,
+        resource: &Resource<'_>,
         account: AccountId,
     ) -> Result<(Arc<Opening>, Answer), Failure> {
-        let answer = self.ask(peer, &wish.address(), DRIVER_WAIT).await?;
-        let opening = self.opening(peer, wish.destination, answer.headers())?;
+        let answer = self.ask(peer, &resource.address(), DRIVER_WAIT).await?;
+        let opening = self.opening(peer, resource.destination, answer.headers())?;
         let status = answer.status().as_u16();
         let own = |(name, value): (&HeaderName, &HeaderValue)| {
             Some((name.as_str().strip_prefix(DRIVER)?.to_owned(), value.to_str().ok()?.to_owned()))
@@ -283,9 +286,12 @@ impl Relay {
         Ok((opening, Answer { status, headers, asset }))
     }
 
-    /// An answer that is no error of the service. A driver's own error has a session.
+    /// An answer that is not an error of the service. A driver's own error has a session.
     async fn ask(&self, peer: &Peer, address: &str, limit: Duration) -> Result<Answered, Failure> {
         let answer = self.owners.get(peer, address, limit).await.ok_or(Failure::Silent)?;
+        if !answer.headers().contains_key(OF_NODE) {
+            return Err(Failure::Silent);
+        }
         if answer.status().is_success() || answer.headers().contains_key(SESSION) {
             return Ok(answer);
         }
@@ -339,7 +345,7 @@ impl Relay {
         let session = text(SESSION).ok_or(Failure::Silent)?.to_owned();
         let now = self.clock.monotonic();
         if let Some(viewers) = text(VIEWERS).and_then(|viewers| viewers.parse().ok()) {
-            self.told.note(destination, &peer.name, viewers, now);
+            self.remote_players.note(destination, &peer.name, viewers, now);
         }
         let mut sessions = self.sessions.lock();
         if sessions.len() >= SESSIONS_MAX {

@@ -13,7 +13,7 @@ use satcast_plugin_api::{Followed, Reload, SegmentPosition};
 
 use super::*;
 
-const SECRET: &str = "Bearer the secret of the nodes";
+const SECRET: &str = "the secret of the nodes";
 /// Viewers that ask at the same time.
 const VIEWERS: usize = 20;
 
@@ -25,6 +25,8 @@ struct Link {
     gone: AtomicBool,
     /// It does not answer.
     silent: AtomicBool,
+    /// Its answers are those of another release.
+    foreign: AtomicBool,
     /// Bytes that are left out at the end of each answer.
     cut: AtomicUsize,
 }
@@ -41,7 +43,7 @@ impl Owners for Link {
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
-        headers.get("authorization").is_some_and(|value| value == SECRET)
+        headers.get("satcast-node").is_some_and(|value| value == SECRET)
     }
 
     fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
@@ -66,6 +68,9 @@ impl Owners for Link {
             let body = UnsyncBoxBody::new(Full::new(bytes).map_err(|never| match never {}));
             let mut answer = HttpResponse::new(body);
             (*answer.status_mut(), *answer.headers_mut()) = (head.status, head.headers);
+            if self.foreign.load(Ordering::Relaxed) {
+                answer.headers_mut().remove("satcast-of-node");
+            }
             Some(answer)
         })
     }
@@ -81,7 +86,7 @@ impl Owners for Alone {
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
-        headers.get("authorization").is_some_and(|value| value == SECRET)
+        headers.get("satcast-node").is_some_and(|value| value == SECRET)
     }
 
     fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
@@ -107,8 +112,8 @@ impl Rig {
     /// A second node on the same database, without the session.
     async fn beside(&self) -> (Rig, Arc<Link>) {
         let owner = self.playback.clone();
-        let (asked, gone, silent, cut) = Default::default();
-        let link = Arc::new(Link { owner, asked, gone, silent, cut });
+        let (asked, gone, silent, foreign, cut) = Default::default();
+        let link = Arc::new(Link { owner, asked, gone, silent, foreign, cut });
         let app = app(self.app.store.clone(), self.app.clock.clone(), Some(link.clone()));
         let (address, stop) = serve(Site::new(app.clone(), crate::pages::testing::pages())).await;
         let rig = Rig {
@@ -266,6 +271,9 @@ async fn an_answer_that_breaks_off_is_an_error_and_is_not_kept() {
     link.cut.store(1, Ordering::Relaxed);
     b.get(&segment).await.error(503, "node_silent");
     link.cut.store(0, Ordering::Relaxed);
+    link.foreign.store(true, Ordering::Relaxed);
+    b.get(&segment).await.error(503, "node_silent");
+    link.foreign.store(false, Ordering::Relaxed);
     assert_eq!(b.get(&segment).await.ok().len(), 100_003);
     link.silent.store(true, Ordering::Relaxed);
     let other = segment.replace("3.m4s", "4.m4s");
@@ -370,7 +378,7 @@ async fn a_node_answers_others_from_its_own_sessions_alone() {
     let (b, link) = a.beside().await;
     let stream = b.app.store.playback_by_path(&b.path).await.unwrap().unwrap().stream_id;
     let address = format!("{NODE_PREFIX}{}/{}/-/hosted/entry", stream.0, b.destination.0);
-    let authorized = [("Authorization", SECRET)];
+    let authorized = [("satcast-node", SECRET)];
     let refused = b.ask("GET", &address, &authorized).await;
     let body: Value = serde_json::from_slice(&refused.body).unwrap();
     assert_eq!((refused.status, &body["code"]), (404, &json!("offline")));
@@ -378,8 +386,8 @@ async fn a_node_answers_others_from_its_own_sessions_alone() {
     assert!(link.asked.lock().is_empty());
     // Without the secret of the nodes, and at a service that is no node, there is no such path.
     let alone = Rig::new().await;
-    for (rig, secret) in [(&a, "Bearer wrong"), (&a, ""), (&alone, SECRET)] {
-        let answer = rig.ask("GET", &address, &[("Authorization", secret)]).await;
+    for (rig, secret) in [(&a, "wrong"), (&a, ""), (&alone, SECRET)] {
+        let answer = rig.ask("GET", &address, &[("satcast-node", secret)]).await;
         let unknown = rig.ask("GET", "/node/other", &[]).await;
         assert_eq!((answer.status, answer.body.len()), (404, unknown.body.len()));
     }

@@ -12,10 +12,12 @@ use satcast_core::ids::{DestinationId, StreamId};
 pub(crate) const PREFIX: &str = "/node/hls/";
 /// Directives of a player that the owner answers, in the order of the address.
 const DIRECTIVES: [&str; 3] = ["_HLS_msn", "_HLS_part", "_HLS_skip"];
+/// Longest value of a directive that is passed on as it is.
+const WORD_BYTES_MAX: usize = 3;
 /// Stands for the session that is live.
 const LIVE: &str = "-";
 
-/// The content of a wish.
+/// The content of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::playback) enum What<'a> {
     /// The playlist that viewers load first.
@@ -36,7 +38,7 @@ pub(in crate::playback) enum What<'a> {
 
 /// Content of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::playback) struct Wish<'a> {
+pub(in crate::playback) struct Resource<'a> {
     pub(in crate::playback) stream: StreamId,
     pub(in crate::playback) destination: DestinationId,
     /// `None`: the session that is live.
@@ -46,7 +48,7 @@ pub(in crate::playback) struct Wish<'a> {
     pub(in crate::playback) what: What<'a>,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> Resource<'a> {
     /// The address, which is the same for all viewers that get the same answer.
     pub(super) fn address(&self) -> String {
         let audience = if self.audience == Audience::Preview { "preview" } else { "hosted" };
@@ -64,7 +66,7 @@ impl<'a> Wish<'a> {
                 for directive in DIRECTIVES {
                     let mut all = form_urlencoded::parse(query.as_bytes());
                     if let Some((name, value)) = all.find(|(name, _)| name == directive) {
-                        pairs.append_pair(&name, &value);
+                        pairs.append_pair(&name, &plain(&value));
                     }
                 }
                 if player {
@@ -76,7 +78,7 @@ impl<'a> Wish<'a> {
         text
     }
 
-    /// The wish at an address, without and with its query.
+    /// The resource at an address, without and with its query.
     pub(in crate::playback) fn parse(path: &'a str, query: &'a str) -> Option<Self> {
         let mut parts = path.strip_prefix(PREFIX)?.splitn(6, '/');
         let stream = StreamId(parts.next()?.parse().ok()?);
@@ -102,16 +104,27 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// What a node says with its wish.
+/// One spelling of each value, because the address is the name of a copy: a number without zeros before it, or a short word. The owner
+/// refuses all others as it refuses `-`.
+fn plain(value: &str) -> String {
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    match value.parse::<u64>() {
+        Ok(number) if is_number => number.to_string(),
+        _ if value.len() <= WORD_BYTES_MAX => value.to_owned(),
+        _ => "-".to_owned(),
+    }
+}
+
+/// What a node says with its resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::playback) struct Said {
+pub(in crate::playback) struct Report {
     /// Its name, and the players that it counts.
     pub(in crate::playback) viewers: Option<(String, u64)>,
     /// How long its viewers have waited for this answer.
     pub(in crate::playback) waited: Duration,
 }
 
-impl Said {
+impl Report {
     /// The address with this in its query.
     pub(super) fn beside(&self, address: &str) -> String {
         let mut text = format!("{address}&waited={}", self.waited.as_millis());
@@ -122,16 +135,16 @@ impl Said {
     }
 
     pub(in crate::playback) fn parse(query: &str) -> Self {
-        let (mut node, mut viewers, mut said) = (None, None, Self::default());
+        let (mut node, mut viewers, mut report) = (None, None, Self::default());
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "node" => node = Some(value.into_owned()),
                 "viewers" => viewers = value.parse().ok(),
-                "waited" => said.waited = Duration::from_millis(value.parse().unwrap_or(0)),
+                "waited" => report.waited = Duration::from_millis(value.parse().unwrap_or(0)),
                 _ => {}
             }
         }
-        Self { viewers: node.zip(viewers), ..said }
+        Self { viewers: node.zip(viewers), ..report }
     }
 }
 
@@ -139,8 +152,8 @@ impl Said {
 mod tests {
     use super::*;
 
-    fn wish<'a>(session: Option<&'a str>, audience: Audience, what: What<'a>) -> Wish<'a> {
-        Wish { stream: StreamId(7), destination: DestinationId(9), session, audience, what }
+    fn resource<'a>(session: Option<&'a str>, audience: Audience, what: What<'a>) -> Resource<'a> {
+        Resource { stream: StreamId(7), destination: DestinationId(9), session, audience, what }
     }
 
     #[test]
@@ -155,15 +168,19 @@ mod tests {
         ] {
             for session in [None, Some("ses_x")] {
                 for audience in [Audience::Hosted, Audience::Preview] {
-                    let address = wish(session, audience, what).address();
+                    let address = resource(session, audience, what).address();
                     let (path, query) = address.split_once('?').unwrap();
-                    assert_eq!(Wish::parse(path, query), Some(wish(session, audience, what)), "{address}");
+                    assert_eq!(
+                        Resource::parse(path, query),
+                        Some(resource(session, audience, what)),
+                        "{address}"
+                    );
                 }
             }
         }
         for other in ["", "x/9/-/hosted/entry", "7/9/-/all/entry", "7/9/-/hosted/asset", "7/9//hosted/entry"]
         {
-            assert_eq!(Wish::parse(&format!("{PREFIX}{other}"), ""), None, "{other}");
+            assert_eq!(Resource::parse(&format!("{PREFIX}{other}"), ""), None, "{other}");
         }
     }
 
@@ -171,7 +188,7 @@ mod tests {
     fn viewers_that_get_the_same_answer_have_one_address() {
         let of = |query| {
             let what = What::Asset { name: "media.m3u8", query, player: false };
-            wish(Some("s"), Audience::Hosted, what).address()
+            resource(Some("s"), Audience::Hosted, what).address()
         };
         assert_eq!(
             of("_HLS_part=2&x=1&_HLS_msn=5&_HLS_skip=YES"),
@@ -179,13 +196,16 @@ mod tests {
         );
         assert_eq!(of("x=1"), of(""));
         assert_ne!(of("_HLS_msn=5"), of("_HLS_msn=6"));
+        assert_eq!(of("_HLS_msn=0005"), of("_HLS_msn=5"));
+        let [digits, letters] = ["7", "x"].map(|text| format!("_HLS_msn={}", text.repeat(1_000)));
+        assert_eq!(of(&digits), of(&letters), "one address for all that is refused");
     }
 
     #[test]
     fn a_node_says_its_viewers_and_its_wait() {
-        let said = Said { viewers: Some(("b-1".into(), 20)), waited: Duration::from_millis(1_500) };
-        let address = said.beside(&wish(None, Audience::Hosted, What::Entry).address());
-        assert_eq!(Said::parse(address.split_once('?').unwrap().1), said);
-        assert_eq!(Said::parse("node=a&waited=x"), Said::default(), "no count");
+        let report = Report { viewers: Some(("b-1".into(), 20)), waited: Duration::from_millis(1_500) };
+        let address = report.beside(&resource(None, Audience::Hosted, What::Entry).address());
+        assert_eq!(Report::parse(address.split_once('?').unwrap().1), report);
+        assert_eq!(Report::parse("node=a&waited=x"), Report::default(), "no count");
     }
 }

@@ -20,9 +20,9 @@ struct Count {
 
 /// The last counts of other nodes, which hold for [`SEEN`] like a player.
 #[derive(Debug, Default)]
-pub(in crate::playback) struct Told(Mutex<HashMap<DestinationId, Vec<Count>>>);
+pub(in crate::playback) struct RemotePlayers(Mutex<HashMap<DestinationId, Vec<Count>>>);
 
-impl Told {
+impl RemotePlayers {
     /// A node counts these players at `now`, on the monotonic clock.
     pub(in crate::playback) fn note(
         &self,
@@ -69,13 +69,13 @@ mod tests {
 
     #[test]
     fn players_of_all_nodes_add_up_and_expire() {
-        let told = Told::default();
+        let remote_players = RemotePlayers::default();
         let (one, two) = (DestinationId(1), DestinationId(2));
-        told.note(one, "a", 5, NOW);
-        told.note(one, "b", 7, NOW);
-        told.note(one, "b", 8, NOW + Duration::from_secs(1));
-        told.note(two, "a", 1, NOW);
-        let of = |destination, except, now| told.players(destination, except, now);
+        remote_players.note(one, "a", 5, NOW);
+        remote_players.note(one, "b", 7, NOW);
+        remote_players.note(one, "b", 8, NOW + Duration::from_secs(1));
+        remote_players.note(two, "a", 1, NOW);
+        let of = |destination, except, now| remote_players.players(destination, except, now);
         assert_eq!((of(one, None, NOW), of(one, Some("b"), NOW), of(two, None, NOW)), (13, 5, 1));
         assert_eq!(of(one, None, NOW + SEEN), 8);
         assert_eq!(of(one, None, NOW + SEEN * 2), 0);
@@ -83,15 +83,15 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded() {
-        let told = Told::default();
+        let remote_players = RemotePlayers::default();
         for number in 0..DESTINATIONS_MAX as i64 {
-            told.note(DestinationId(number), "a", 1, NOW);
+            remote_players.note(DestinationId(number), "a", 1, NOW);
         }
         let more = DestinationId(-1);
-        told.note(more, "a", 1, NOW);
-        assert_eq!(told.players(more, None, NOW), 0);
-        told.note(more, "a", 1, NOW + SEEN);
-        assert_eq!(told.players(more, None, NOW + SEEN), 1, "the others have expired");
-        assert_eq!(told.0.lock().len(), 1);
+        remote_players.note(more, "a", 1, NOW);
+        assert_eq!(remote_players.players(more, None, NOW), 0);
+        remote_players.note(more, "a", 1, NOW + SEEN);
+        assert_eq!(remote_players.players(more, None, NOW + SEEN), 1, "the others have expired");
+        assert_eq!(remote_players.0.lock().len(), 1);
     }
 }
