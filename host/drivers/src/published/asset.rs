@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use satcast_plugin_api::http::{IN_FLIGHT_MAX, REQUEST_TEXT_BYTES_MAX};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Asset, AssetBody, Error, HttpRequest, SegmentPosition};
-use satcast_quota::Permit;
+use satcast_quota::{Key, Permit};
 
 use super::cache::Slot;
 use super::versions::Coming;
@@ -51,8 +51,8 @@ pub struct Published {
     edge: OnceLock<Option<Edge>>,
     /// Of a file.
     slot: Option<Arc<Slot>>,
-    /// Counts the memory of its part names; bytes in memory have a permit of their own.
-    _permit: Option<Permit<i64>>,
+    /// Counts the memory of its part names, or its file; bytes in memory have a permit of their own.
+    _permit: Option<Box<dyn Debug + Send + Sync>>,
 }
 
 impl Deref for Published {
@@ -64,14 +64,15 @@ impl Deref for Published {
 }
 
 impl Published {
-    pub(crate) fn new(asset: Asset, permit: Option<Permit<i64>>) -> Self {
-        let slot = matches!(asset.body, AssetBody::File { .. }).then(Arc::default);
-        Self { asset, gzip: OnceLock::new(), edge: OnceLock::new(), slot, _permit: permit }
+    /// An asset that counts in a quota until it is dropped.
+    pub fn counted<K: Key + Send + Sync + 'static>(asset: Asset, permit: Permit<K>) -> Self {
+        Self { _permit: Some(Box::new(permit)), ..Self::uncounted(asset) }
     }
 
     /// An asset of the host itself, which no driver's budget counts.
     pub fn uncounted(asset: Asset) -> Self {
-        Self::new(asset, None)
+        let slot = matches!(asset.body, AssetBody::File { .. }).then(Arc::default);
+        Self { asset, gzip: OnceLock::new(), edge: OnceLock::new(), slot, _permit: None }
     }
 
     /// The place of a file in the [cache](super::Cache); `None` for anything else.

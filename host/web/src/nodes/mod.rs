@@ -24,7 +24,7 @@ use url::{Position, Url};
 pub(crate) use counts::PREFIX as COUNT_PREFIX;
 
 use crate::auth::API_KEY_HEADER;
-use crate::playback::{Answered, Owners, Peer};
+use crate::playback::{ACCOUNT_REQUESTS_MAX, Answered, Owners, Peer};
 use satcast_core::clock::Clock;
 use satcast_core::config::Cluster;
 use satcast_core::ids::StreamId;
@@ -53,6 +53,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Most requests to one node at a time, each with a connection: a node is one network for the other, which takes
 /// [512](satcast_net::http::CONNECTIONS_PER_NETWORK_MAX) of one. Further ones wait for a place within their time.
 pub const REQUESTS_MAX: usize = 384;
+const _: () = assert!(ACCOUNT_REQUESTS_MAX * 2 <= REQUESTS_MAX as u64);
 /// How long the answer about an owner is used.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long an old answer is used while the database fails.

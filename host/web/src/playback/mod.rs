@@ -41,11 +41,13 @@ pub use access::{ANSWERS_MAX, FRESH, KNOWN};
 pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::{FLUSH_INTERVAL, HourUse};
-pub use relay::{Answered, COPIES_BYTES_MAX, COPIES_MAX, Owners, Peer};
+pub use relay::{
+    Answered, COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX, COPIES_MAX, COPIES_PLAYLISTS_BYTES_MAX, Owners, Peer,
+};
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
-pub(crate) use relay::PREFIX as NODE_PREFIX;
+pub(crate) use relay::{ACCOUNT_REQUESTS_MAX, PREFIX as NODE_PREFIX};
 
 use crate::base::middleware::logged_path;
 use crate::base::{ApiError, RequestContext};
@@ -131,7 +133,7 @@ impl Playback {
             viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,
-            relay: owners.map(|owners| Relay::new(owners, clock.clone())),
+            relay: owners.map(|owners| Relay::new(owners, clock.clone(), config.data_dir.clone())),
             unreadable: LogLimit::per_second(1),
             clock,
         })

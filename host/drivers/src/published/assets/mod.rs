@@ -66,7 +66,10 @@ impl Assets {
         }
         let permit;
         (asset.body, permit) = self.counted(placed(asset.body, folder))?;
-        let published = Published::new(asset, permit);
+        let published = match permit {
+            Some(permit) => Published::counted(asset, permit),
+            None => Published::uncounted(asset),
+        };
         if published.is_playlist() && self.is_continued.load(Ordering::Relaxed) {
             return Ok(());
         }

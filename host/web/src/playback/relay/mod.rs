@@ -2,7 +2,7 @@
 //!
 //! Everything about the viewer stays here: keys, tokens, origins, counting, metering. Only the content comes from the owner, by its
 //! address below `/node/hls/` ([`resource`]). A request there is answered from the openings of that node alone, so nothing is relayed
-//! twice. Copies are kept in memory ([`copies`]) and sent when they are whole.
+//! twice. Copies are kept ([`copies`]) and sent when they are whole.
 
 mod content;
 mod copies;
@@ -11,6 +11,7 @@ mod resource;
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,19 +23,22 @@ use parking_lot::Mutex;
 use poem::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use poem::http::{HeaderMap, Response, StatusCode};
 use satcast_plugin_api::http::LONG_ANSWER_SECS;
+use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Asset, AssetBody, Audience};
+use satcast_quota::{Permit, Quota};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 pub(super) use content::Content;
-pub use copies::{COPIES_BYTES_MAX, COPIES_MAX};
+pub use copies::{COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX, COPIES_MAX, COPIES_PLAYLISTS_BYTES_MAX};
 pub(crate) use resource::PREFIX;
 pub(super) use resource::{Report, Resource, What};
 
 use super::token::MAC_BYTES;
 use crate::base::ApiError;
 use content::Failure;
-use copies::{Copies, Outcome, Step};
+use copies::{Copies, Outcome, Room, Step};
 use remote_players::RemotePlayers;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId, UnixMillis};
@@ -50,6 +54,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(3);
 const DRIVER_WAIT: Duration = Duration::from_secs(LONG_ANSWER_SECS + 2);
 /// Longest wait of one player over all slices. The owner ends a wait earlier, after three target durations.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Most requests for the viewers of one account at a time: half of what may run to one node. Further ones wait for a place, as long as for
+/// an answer. A viewer can make requests that the owner lets wait.
+pub(crate) const ACCOUNT_REQUESTS_MAX: u64 = 192;
 /// Largest error of another node that is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Most sessions of other nodes that are remembered.
@@ -126,16 +133,20 @@ pub(super) struct Relay {
     owners: Arc<dyn Owners>,
     clock: Clock,
     copies: Copies,
+    requests: Quota<AccountId>,
+    /// Folder on the disk that has the files of copies.
+    folder: PathBuf,
     sessions: Mutex<HashMap<(DestinationId, String), Session>>,
     /// Players of other nodes.
     pub(super) remote_players: RemotePlayers,
 }
 
 impl Relay {
-    pub(super) fn new(owners: Arc<dyn Owners>, clock: Clock) -> Arc<Self> {
-        let (copies, sessions, remote_players) =
-            (Copies::new(COPIES_BYTES_MAX), Mutex::default(), RemotePlayers::default());
-        Arc::new(Self { owners, clock, copies, sessions, remote_players })
+    pub(super) fn new(owners: Arc<dyn Owners>, clock: Clock, folder: PathBuf) -> Arc<Self> {
+        let copies = Copies::new(COPIES_PLAYLISTS_BYTES_MAX, COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX);
+        let requests = Quota::new(u64::MAX, ACCOUNT_REQUESTS_MAX);
+        let (sessions, remote_players) = (Mutex::default(), RemotePlayers::default());
+        Arc::new(Self { owners, clock, copies, requests, folder, sessions, remote_players })
     }
 
     /// Content from the owner of the session, which counts for `account`; `viewers` are the players at this node. `None` if no other
@@ -251,6 +262,7 @@ impl Relay {
     ) -> Result<Content, Failure> {
         let began = Instant::now();
         loop {
+            let _place = self.place(account).await?;
             report.waited = began.elapsed();
             let answer = self.ask(peer, &report.beside(address), ANSWER_WAIT).await?;
             if answer.status() == NOT_YET {
@@ -275,6 +287,7 @@ impl Relay {
         resource: &Resource<'_>,
         account: AccountId,
     ) -> Result<(Arc<Opening>, Answer), Failure> {
+        let _place = self.place(account).await?;
         let answer = self.ask(peer, &resource.address(), DRIVER_WAIT).await?;
         let opening = self.opening(peer, resource.destination, answer.headers())?;
         let status = answer.status().as_u16();
@@ -284,6 +297,12 @@ impl Relay {
         let headers = answer.headers().iter().filter_map(own).collect();
         let asset = self.asset(answer, account).await?;
         Ok((opening, Answer { status, headers, asset }))
+    }
+
+    /// A place among the requests of an account.
+    async fn place(&self, account: AccountId) -> Result<Permit<AccountId>, Failure> {
+        let taken = timeout(ANSWER_WAIT, self.requests.take(account, 1)).await;
+        taken.map_err(|_| Failure::Refused(ApiError::relay_full()))
     }
 
     /// An answer that is not an error of the service. A driver's own error has a session.
@@ -307,31 +326,28 @@ impl Relay {
         let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let len = text(CONTENT_LENGTH).parse().unwrap_or(0);
         let (content_type, max_age_secs) = (text(CONTENT_TYPE).to_owned(), max_age_secs(text(CACHE_CONTROL)));
-        let body = AssetBody::Memory(self.body(body, len, account).await?);
-        let asset = Asset::new("relayed", content_type, Audience::Both, body).max_age(max_age_secs);
-        Ok(Arc::new(Published::uncounted(asset)))
-    }
-
-    async fn body(
-        &self,
-        mut body: UnsyncBoxBody<Bytes, io::Error>,
-        len: usize,
-        account: AccountId,
-    ) -> Result<Bytes, Failure> {
-        let permit = self.copies.take(account, len as u64);
-        let permit = permit.ok_or_else(|| Failure::Refused(ApiError::relay_full()))?;
-        let mut bytes = BytesMut::with_capacity(len);
-        while let Some(frame) = timeout(ANSWER_WAIT, body.frame()).await.map_err(|_| Failure::Silent)? {
-            let data = frame.map_err(|_| Failure::Silent)?.into_data().unwrap_or_default();
-            if data.len() > len - bytes.len() {
-                return Err(Failure::Silent);
+        let rooms: &[Room] =
+            if content_type == PLAYLIST_TYPE { &[Room::Playlists] } else { &[Room::Memory, Room::Files] };
+        let room = |room: &Room| Some((*room, self.copies.take(*room, account, len as u64)?));
+        let full = || Failure::Refused(ApiError::relay_full());
+        let (room, permit) = rooms.iter().find_map(room).ok_or_else(full)?;
+        let mut copy = match room {
+            Room::Playlists | Room::Memory => Copy::Memory(BytesMut::with_capacity(len)),
+            Room::Files => {
+                Copy::File(tokio::fs::File::from_std(tempfile::tempfile_in(&self.folder).map_err(unwritten)?))
             }
-            bytes.extend_from_slice(&data);
-        }
-        if bytes.len() < len {
-            return Err(Failure::Silent);
-        }
-        Ok(counted(permit, bytes.freeze()))
+        };
+        copy.read(body, len).await?;
+        let as_asset = |body| Asset::new("relayed", content_type, Audience::Both, body).max_age(max_age_secs);
+        Ok(Arc::new(match copy {
+            Copy::Memory(bytes) => {
+                Published::uncounted(as_asset(AssetBody::Memory(counted(permit, bytes.freeze()))))
+            }
+            Copy::File(file) => {
+                let file = Some(Arc::new(file.into_std().await));
+                Published::counted(as_asset(AssetBody::Open { file, offset: 0, len: len as u64 }), permit)
+            }
+        }))
     }
 
     /// Takes what the owner says of its session; gives the opening that stands for it here.
@@ -363,6 +379,39 @@ impl Relay {
         }
         Ok(opening)
     }
+}
+
+/// A copy that is being made.
+enum Copy {
+    Memory(BytesMut),
+    File(tokio::fs::File),
+}
+
+impl Copy {
+    /// Takes a body of `len` bytes.
+    async fn read(&mut self, mut body: UnsyncBoxBody<Bytes, io::Error>, len: usize) -> Result<(), Failure> {
+        let mut left = len;
+        while let Some(frame) = timeout(ANSWER_WAIT, body.frame()).await.map_err(|_| Failure::Silent)? {
+            let data = frame.map_err(|_| Failure::Silent)?.into_data().unwrap_or_default();
+            left = left.checked_sub(data.len()).ok_or(Failure::Silent)?;
+            match self {
+                Copy::Memory(bytes) => bytes.extend_from_slice(&data),
+                Copy::File(file) => file.write_all(&data).await.map_err(unwritten)?,
+            }
+        }
+        if left > 0 {
+            return Err(Failure::Silent);
+        }
+        match self {
+            Copy::Memory(_) => Ok(()),
+            Copy::File(file) => file.flush().await.map_err(unwritten),
+        }
+    }
+}
+
+fn unwritten(error: io::Error) -> Failure {
+    tracing::warn!(%error, "content of another node cannot be written to the disk");
+    Failure::Refused(ApiError::relay_full())
 }
 
 /// The seconds of a `Cache-Control`; 0 without them.

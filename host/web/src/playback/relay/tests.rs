@@ -1,9 +1,17 @@
 //! Sessions that a relay remembers.
 
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http_body_util::Full;
+
 use super::*;
 
-#[derive(Debug)]
-struct Nobody;
+/// Nodes that never answer.
+#[derive(Debug, Default)]
+struct Nobody {
+    asked: AtomicU64,
+}
 
 impl Owners for Nobody {
     fn name(&self) -> &str {
@@ -19,14 +27,64 @@ impl Owners for Nobody {
     }
 
     fn get<'a>(&'a self, _: &'a Peer, _: &'a str, _: Duration) -> BoxFuture<'a, Option<Answered>> {
-        Box::pin(async { None })
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::pending())
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_one_account_leave_places_for_others() {
+    let owners = Arc::new(Nobody::default());
+    let relay = Relay::new(owners.clone(), Clock::manual(UnixMillis(0)), PathBuf::new());
+    let ask = |account: i64| {
+        let (relay, peer) = (relay.clone(), Peer { name: "a".into(), address: "".into() });
+        tokio::spawn(async move {
+            relay.load(&peer, DestinationId(1), "/", Report::default(), AccountId(account)).await
+        })
+    };
+    let first: Vec<_> = (0..=ACCOUNT_REQUESTS_MAX).map(|_| ask(1)).collect();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(owners.asked.load(Ordering::Relaxed), ACCOUNT_REQUESTS_MAX);
+    let _other = ask(2);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(owners.asked.load(Ordering::Relaxed), ACCOUNT_REQUESTS_MAX + 1);
+    first[0].abort();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(owners.asked.load(Ordering::Relaxed), ACCOUNT_REQUESTS_MAX + 2, "the one that waited");
+}
+
+#[tokio::test]
+async fn media_without_room_in_memory_is_copied_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let relay = Relay::new(Arc::new(Nobody::default()), Clock::manual(UnixMillis(0)), folder.path().into());
+    let mut relay = Arc::try_unwrap(relay).unwrap();
+    relay.copies = Copies::new(8, 8, 20);
+    let copy = async |content_type: &'static str| {
+        let body = Full::new(Bytes::from_static(b"media")).map_err(|never| match never {});
+        let answer = Response::builder().header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, 5);
+        relay.asset(answer.body(UnsyncBoxBody::new(body)).unwrap(), AccountId(1)).await
+    };
+    let (first, second) = (copy("video/mp4").await.unwrap(), copy("video/mp4").await.unwrap());
+    for asset in [&first, &second] {
+        let AssetBody::Open { file: Some(file), offset: 0, len: 5 } = &asset.body else {
+            panic!("not in a file: {asset:?}")
+        };
+        let mut bytes = [0; 5];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"media");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the files have no names");
+    for content_type in ["video/mp4", PLAYLIST_TYPE] {
+        assert!(matches!(copy(content_type).await, Err(Failure::Refused(_))), "{content_type}");
+    }
+    drop(first);
+    let _third = copy("video/mp4").await.unwrap();
 }
 
 #[test]
 fn sessions_are_bounded_and_forgotten_after_a_while() {
     let clock = Clock::manual(UnixMillis(0));
-    let relay = Relay::new(Arc::new(Nobody), clock.clone());
+    let relay = Relay::new(Arc::new(Nobody::default()), clock.clone(), PathBuf::new());
     let peer = Peer { name: "a".into(), address: "".into() };
     let take = |session: &str, begun: bool| {
         let mut headers = HeaderMap::from_iter([(SESSION, HeaderValue::from_str(session).unwrap())]);

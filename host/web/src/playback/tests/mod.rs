@@ -134,7 +134,7 @@ impl Rig {
         })
         .await
         .unwrap();
-        let app = app(store, Clock::manual(START), owners);
+        let app = app(store, Clock::manual(START), folder.path(), owners);
         let (live, playback) = (app.live.clone(), app.playback.clone());
         let (account, destination, path) = destination(&app.store, config).await;
         let opening = live.begin_opening(destination, SessionId(SESSION.into()));
@@ -287,10 +287,11 @@ impl Rig {
 }
 
 /// The parts of a service on a store; `owners` are the other nodes.
-fn app(store: Store, clock: Clock, owners: Option<Arc<dyn Owners>>) -> Arc<crate::api::App> {
+fn app(store: Store, clock: Clock, folder: &Path, owners: Option<Arc<dyn Owners>>) -> Arc<crate::api::App> {
     let secret = PlaybackSecret::of(&vault());
     let settings = Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
-    let service = Arc::new(Config::load(None, [], &Flags::default()).unwrap().config);
+    let flags = Flags { data_dir: Some(folder.to_owned()), ..Flags::default() };
+    let service = Arc::new(Config::load(None, [], &flags).unwrap().config);
     let live = Live::new(store.clone(), testing::drivers(), clock.clone(), settings);
     let limits = crate::api::Limits::default();
     let guesses = limits.invalid_keys.clone();

@@ -62,7 +62,7 @@ impl Owners for Link {
             let context = RequestContext::of(&request);
             let (head, body) = self.owner.answer_node(&request, &context).await.into_parts();
             let len = head.headers.get("content-length").and_then(|len| len.to_str().ok()?.parse().ok());
-            let is_large = len.is_some_and(|len: u64| len > COPIES_BYTES_MAX / 4);
+            let is_large = len.is_some_and(|len: u64| len > COPIES_BYTES_MAX);
             let bytes = if is_large { Bytes::new() } else { body.into_bytes().await.unwrap() };
             let bytes = bytes.slice(..bytes.len().saturating_sub(self.cut.load(Ordering::Relaxed)));
             let body = UnsyncBoxBody::new(Full::new(bytes).map_err(|never| match never {}));
@@ -114,7 +114,8 @@ impl Rig {
         let owner = self.playback.clone();
         let (asked, gone, silent, foreign, cut) = Default::default();
         let link = Arc::new(Link { owner, asked, gone, silent, foreign, cut });
-        let app = app(self.app.store.clone(), self.app.clock.clone(), Some(link.clone()));
+        let folder = tempfile::tempdir().unwrap();
+        let app = app(self.app.store.clone(), self.app.clock.clone(), folder.path(), Some(link.clone()));
         let (address, stop) = serve(Site::new(app.clone(), crate::pages::testing::pages())).await;
         let rig = Rig {
             playback: app.playback.clone(),
@@ -125,7 +126,7 @@ impl Rig {
             path: self.path.clone(),
             key: self.key.clone(),
             address,
-            folder: tempfile::tempdir().unwrap(),
+            folder,
             _stop: stop,
         };
         (rig, link)
@@ -288,7 +289,7 @@ async fn an_answer_that_breaks_off_is_an_error_and_is_not_kept() {
 async fn nothing_larger_than_the_share_of_an_account_is_relayed() {
     let a = Rig::new().await;
     let (b, link) = a.beside().await;
-    let len = COPIES_BYTES_MAX / 2 + 1;
+    let len = COPIES_FILES_BYTES_MAX / 2 + 1;
     std::fs::File::create(a.folder.path().join("large")).unwrap().set_len(len).unwrap();
     let body = AssetBody::File { path: Path::new("large").into(), offset: 0, len, keep: None };
     a.put("large.m4s", "video/mp4", 3_600, Audience::Both, body);
