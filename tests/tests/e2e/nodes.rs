@@ -17,7 +17,7 @@ pub(super) const DATABASE: &str = "satcast";
 /// A role whose connections can be cut and refused while another node keeps its own.
 const CUT_ROLE: &str = "cut";
 /// The shortest lease.
-const LEASE_SECS: u64 = 10;
+const LEASE_SECS: u64 = 15;
 
 /// A server with a database for nodes.
 fn server() -> Postgres {
