@@ -14,6 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, reload};
 
+use crate::telemetry::Spans;
 use satcast_core::config::{Log, LogFormat};
 
 /// Changes the level of the lines while the service runs.
@@ -29,10 +30,10 @@ impl Level {
     }
 }
 
-/// Starts logging for the rest of the process; a second call changes nothing.
-pub fn start(config: &Log) -> Level {
+/// Starts logging for the rest of the process, with spans for the exporter if there is one; a second call changes nothing.
+pub fn start(config: &Log, spans: Option<Spans>) -> Level {
     let (filter, level) = reload::Layer::new(filter(&config.level));
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(filter).with(spans);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let started = match config.format {
         LogFormat::Json => {
