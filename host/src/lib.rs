@@ -14,3 +14,4 @@ pub mod data_dir;
 pub mod first_link;
 pub mod logging;
 pub mod notify;
+pub mod telemetry;

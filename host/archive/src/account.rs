@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::uploads::Uploads;
 use satcast_core::clock::Clock;
 use satcast_core::ids::DestinationId;
 use satcast_core::troubles::Troubles;
@@ -43,6 +44,8 @@ pub(super) struct Inner {
     pub(super) absent: Mutex<HashMap<String, Duration>>,
     /// Current troubles with the stores of destinations.
     pub(super) troubles: Troubles<DestinationId, String>,
+    /// Spans of running uploads.
+    pub(super) uploads: Uploads,
 }
 
 impl std::fmt::Debug for Archive {
@@ -77,6 +80,7 @@ impl Archive {
             unnotified,
             absent,
             troubles,
+            uploads: Uploads::default(),
         };
         Self { inner: Arc::new(inner) }
     }

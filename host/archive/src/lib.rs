@@ -13,6 +13,7 @@ mod recovery;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod uploads;
 
 pub use account::{Archive, DELETE_LIMIT, DeleteError, OPEN_LIMIT, SIGNED_FOR};
 pub use recovery::RecoveryError;

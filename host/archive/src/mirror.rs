@@ -9,6 +9,7 @@ use std::time::Duration;
 use satcast_plugin_api::Class;
 use satcast_plugin_api::host::Listing;
 use satcast_plugin_api::recording::{Recording, RecordingState};
+use tracing::Instrument as _;
 
 use super::account::{Archive, Inner};
 use super::objections::Objections;
@@ -72,10 +73,13 @@ impl Archive {
         let is_gone = recording.gone;
         let (report, now) = (report(driver, recording), clock.now());
         let may_report = |kind: &str| drivers.may_report(driver, kind);
-        let recorded = match is_gone {
-            true => store.archive_gone(report.clone(), now).await.map(|()| Recorded::Late),
-            false => store.record_archive(report.clone(), &may_report, now).await,
+        let saving = async {
+            match is_gone {
+                true => store.archive_gone(report.clone(), now).await.map(|()| Recorded::Late),
+                false => store.record_archive(report.clone(), &may_report, now).await,
+            }
         };
+        let recorded = saving.instrument(self.inner.uploads.span(&report, is_gone)).await;
         if matches!(recorded, Ok(Recorded::Taken(_))) {
             self.show_trouble(&report);
         }

@@ -8,4 +8,5 @@ pub mod log_limit;
 pub mod networks;
 pub mod rate;
 pub mod secret;
+pub mod trace;
 pub mod troubles;

@@ -2,6 +2,7 @@
 //! for the database.
 
 use tokio::sync::mpsc;
+use tracing::Instrument as _;
 
 use super::shown::DestState;
 use satcast_core::ids::{SessionId, UnixMillis};
@@ -18,15 +19,17 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
+    /// Its lines are of the current span.
     pub(super) fn start(store: Store, session: SessionId) -> Self {
         let (notifier, mut queue) = Self::new(session);
-        tokio::spawn(async move {
+        let writing = async move {
             while let Some(notice) = queue.recv().await {
                 if let Err(error) = store.note(&notice).await {
-                    tracing::error!(session = %notice.session, %error, "cannot store a session event; webhooks do not get it");
+                    tracing::error!(%error, "cannot store a session event; webhooks do not get it");
                 }
             }
-        });
+        };
+        tokio::spawn(writing.in_current_span());
         notifier
     }
 
@@ -39,7 +42,7 @@ impl Notifier {
     pub(super) fn notify(&self, what: NoticeKind, at: UnixMillis) {
         let notice = Notice { session: self.session.clone(), what, at };
         if let Err(error) = self.notices.try_send(notice) {
-            tracing::warn!(session = %self.session, %error, "too many session events wait; webhooks do not get this one");
+            tracing::warn!(%error, "too many session events wait; webhooks do not get this one");
         }
     }
 }

@@ -15,7 +15,7 @@ use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Recv};
 
 use super::queue::*;
 use super::spool::Spool;
-use satcast_core::ids::{AccountId, DestinationId};
+use satcast_core::ids::AccountId;
 use satcast_drivers::Waker;
 use satcast_drivers::testing::{audio, video, video_config};
 
@@ -180,10 +180,10 @@ fn assert_whole_groups(got: &[Delivery]) {
 fn real(folder: &Path) -> (Queue, Arc<AtomicU64>) {
     let dropped = Arc::<AtomicU64>::default();
     let (folder, waker) = (folder.to_owned(), Waker::idle());
-    let (destination, account, shares) = (DestinationId(1), AccountId(1), Arc::default());
+    let (account, shares) = (AccountId(1), Arc::default());
     let (bytes_max, free_bytes_min) = (1 << 30, 0);
-    let clock = satcast_core::clock::Clock::system();
-    let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker, clock };
+    let (clock, span) = (satcast_core::clock::Clock::system(), tracing::Span::none());
+    let spool = Spool { account, shares, folder, bytes_max, free_bytes_min, waker, clock, span };
     (Queue::spilling(dropped.clone(), Arc::new(spool)), dropped)
 }
 

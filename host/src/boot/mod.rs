@@ -5,6 +5,7 @@ mod database;
 mod node;
 mod reload;
 mod system;
+mod traces;
 mod wallets;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -23,6 +24,7 @@ use crate::data_dir::{self, DataDirError, DataDirLock};
 use crate::first_link::{FirstLinkError, first_link};
 use crate::logging::Level;
 use crate::notify::Manager;
+use crate::telemetry::Exporter;
 pub use database::vault;
 use database::{DatabaseLock, open_store};
 use node::Node;
@@ -47,6 +49,7 @@ use satcast_web::playback::{Owners, Playback, PlaybackSecret};
 use satcast_web::site::Site;
 use satcast_webhooks::{Sender, Targets, TlsError, Webhooks};
 use system::{driver_log_level, open_files, raise_open_files};
+use traces::Traces;
 pub use wallets::receiving_wallet;
 use wallets::topups;
 
@@ -359,8 +362,12 @@ async fn load_pages() -> Result<Arc<Pages>, BootError> {
 
 /// The other nodes, if there are some.
 fn nodes(store: &Store, clock: &Clock, config: &Config) -> Result<Option<Arc<Nodes>>, BootError> {
-    let guard = Guard::new(&nodes::ANY_ADDRESS.map(str::to_owned))?;
-    Ok(Nodes::of(&config.cluster, store.clone(), clock.clone(), guard)?.map(Arc::new))
+    Ok(Nodes::of(&config.cluster, store.clone(), clock.clone(), any_address()?)?.map(Arc::new))
+}
+
+/// For addresses that only the operator sets.
+fn any_address() -> Result<Guard, AllowError> {
+    Guard::new(&nodes::ANY_ADDRESS.map(str::to_owned))
 }
 
 fn playback(
@@ -411,7 +418,8 @@ fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
 
 /// Runs the service in this process until a signal ends it; prints the banner when the ports are open.
 ///
-/// SIGHUP reads the configuration again with `again`; [`Config::changes`] lists what is taken over at once.
+/// SIGHUP reads the configuration again with `again`; [`Config::changes`] lists what is taken over at once. `exporter` sends
+/// the traces.
 ///
 /// # Errors
 /// As [`Host::start`].
@@ -421,7 +429,9 @@ pub async fn run(
     again: impl Fn() -> Result<Loaded, String>,
     sockets: Sockets,
     level: Level,
+    exporter: Option<Exporter>,
 ) -> Result<(), BootError> {
+    let traces = Traces::begin(exporter, any_address()?)?;
     raise_open_files();
     satcast_drivers::set_log_level(driver_log_level());
     let mut terminate = signal(SignalKind::terminate())?;
@@ -450,14 +460,16 @@ pub async fn run(
             manager.ready();
         }
     };
-    host.serve(async {
+    let served = host.serve(async {
         tokio::select! {
             () = ended => {}
             () = reloading => {}
         }
         manager.stopping();
-    })
-    .await
+    });
+    let served = served.await;
+    traces.end().await;
+    served
 }
 
 /// Prints the banner, and logs that the ports are open.

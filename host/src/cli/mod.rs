@@ -322,13 +322,16 @@ fn quoted(word: &str) -> String {
 /// [`exit`] turns it into a line and an exit code.
 pub fn run(cli: &Cli) -> Result<(), CliError> {
     let loaded = cli.load_config()?;
-    let level = crate::logging::start(&loaded.config.log);
+    let config = &loaded.config;
+    let (spans, exporter) =
+        crate::telemetry::start(&config.telemetry, config.cluster.node.as_deref()).unzip();
+    let level = crate::logging::start(&config.log, spans);
     let sockets = Sockets::take()?;
     sockets.check(&loaded.config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let again = || cli.load_config().map_err(|error| error.to_string());
-    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix(), again, sockets, level));
-    Ok(ended?)
+    let service = crate::boot::run(loaded, cli.command_prefix(), again, sockets, level, exporter);
+    Ok(runtime.block_on(service)?)
 }
 
 /// Runs every command except `run` and `driver-probe`, which the caller handles.

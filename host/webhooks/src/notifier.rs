@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use satcast_quota::{Full, Quota};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::schedule::{self, Outcome, later};
 use super::send::Sender;
@@ -98,6 +100,14 @@ impl Webhooks {
     }
 
     pub(super) async fn attempt(&self, job: &DeliveryJob) -> Settled {
+        let span = tracing::error_span!(
+            "webhook", delivery_id = %job.delivery, webhook_id = %job.webhook,
+            attempt = job.tries.saturating_add(1), status = Empty, error = Empty
+        );
+        self.attempt_in_span(job).instrument(span).await
+    }
+
+    async fn attempt_in_span(&self, job: &DeliveryJob) -> Settled {
         let (at, began) = (self.clock.now(), self.clock.monotonic());
         let result = self.sender.send(job, at).await;
         let took = self.clock.monotonic().saturating_sub(began);
@@ -109,9 +119,13 @@ impl Webhooks {
             Err(error) => (Outcome::default(), String::new(), Some(error.words())),
         };
         let ended = self.clock.now();
-        // The error is only for the owner: it may name a private host.
-        tracing::debug!(delivery_id = %job.delivery, webhook_id = %job.webhook, status = outcome.status,
-            delivered = error.is_none(), "webhook attempt");
+        let span = Span::current();
+        span.record("status", outcome.status);
+        if error.is_some() {
+            // The error itself is only for the owner: it may name a private host.
+            span.record("error", if outcome.status.is_some() { "refused" } else { "no answer" });
+        }
+        tracing::debug!(delivered = error.is_none(), "webhook attempt");
         let wait = schedule::wait(outcome, job.tries.saturating_add(1), random_u64());
         Settled {
             at,

@@ -11,6 +11,7 @@ use tokio_rustls::rustls::RootCertStore;
 use super::target::{Target, TargetError, Targets};
 use super::{schedule, sign};
 use satcast_core::ids::UnixMillis;
+use satcast_core::trace::{self, TraceContext};
 use satcast_net::outbound::Asker;
 pub use satcast_net::outbound::http::TlsError;
 use satcast_net::outbound::http::{Client, HttpError};
@@ -121,6 +122,9 @@ fn request(job: &DeliveryJob, target: Target, now: UnixMillis) -> Result<Request
     headers.insert(HeaderName::from_static("webhook-timestamp"), timestamp.into());
     if let Some(signatures) = sign::signatures(&job.secrets, &job.event_id, timestamp, &job.body) {
         headers.insert(HeaderName::from_static("webhook-signature"), HeaderValue::from_str(&signatures)?);
+    }
+    if let Some(context) = TraceContext::current() {
+        headers.insert(HeaderName::from_static(trace::HEADER), HeaderValue::from_str(&context.to_string())?);
     }
     *request.body_mut() = Some(job.body.to_vec().into());
     Ok(request)

@@ -142,7 +142,7 @@ fn an_account_that_crashes_a_driver_repeatedly_is_quarantined_and_others_continu
     let crashes = log.lines().filter(|line| line.contains(&process) && line.contains(" account="));
     assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "other crashes were logged");
     assert!(!log.contains(said::FOR_EACH_ACCOUNT), "the driver is set aside for all accounts");
-    let beside = format!(" destination={bystander} ");
+    let beside = format!("destination={bystander} ");
     let failures: Vec<&str> =
         log.lines().filter(|line| line.contains(said::RECONNECTS) && line.contains(&beside)).collect();
     let is_first = |line: &&str| line.contains(" attempt=1 ");

@@ -63,6 +63,7 @@ mod reload;
 mod rtmps;
 mod schemathesis;
 mod status;
+mod traced;
 mod viewers;
 mod wallets;
 mod watch;

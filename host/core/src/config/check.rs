@@ -24,6 +24,8 @@ const CLUSTER_SECRET_CHARS_MIN: usize = 32;
 const PRICE_SATS_MAX: i64 = 1_000_000_000;
 /// All sats that will ever exist.
 pub(super) const SATS_MAX: i64 = 2_100_000_000_000_000;
+/// Longest name of the service in traces.
+const SERVICE_NAME_CHARS_MAX: usize = 64;
 /// Highest cap per account or stream.
 const CAP_MAX: i64 = 100_000;
 
@@ -36,6 +38,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_cluster(config)?;
     wallet::check(config)?;
     check_drivers(config)?;
+    check_telemetry(config)?;
     check_log(config)
 }
 
@@ -252,6 +255,19 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
 /// Error for a key of a driver that is similar to `known`.
 pub(super) fn misspelt(driver: &str, key: &str, known: &str) -> ConfigError {
     ConfigError(format!("driver.{driver}.{key} is not a known key; did you mean \"{known}\"?"))
+}
+
+fn check_telemetry(config: &Config) -> Result<(), ConfigError> {
+    let telemetry = &config.telemetry;
+    if !(0.0..=1.0).contains(&telemetry.sample_ratio) {
+        return refuse(format!("telemetry.sample_ratio is {}; use 0.0 to 1.0", telemetry.sample_ratio));
+    }
+    if !(1..=SERVICE_NAME_CHARS_MAX).contains(&telemetry.service_name.chars().count()) {
+        return refuse(format!(
+            "telemetry.service_name has to be 1 to {SERVICE_NAME_CHARS_MAX} characters long; use a name such as \"satcast\""
+        ));
+    }
+    Ok(())
 }
 
 fn check_log(config: &Config) -> Result<(), ConfigError> {

@@ -93,6 +93,8 @@ pub struct Config {
     pub limits: Limits,
     /// Logging.
     pub log: Log,
+    /// Traces.
+    pub telemetry: Telemetry,
     /// Warnings about variables that look like settings and are not.
     #[serde(skip)]
     pub unknown_variables: Vec<String>,
@@ -312,6 +314,19 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// `[telemetry]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// Address of a collector that takes OTLP over HTTP, without `/v1/traces`; `None`: no traces.
+    #[serde(default, deserialize_with = "value::optional_url")]
+    pub otlp_endpoint: Option<Url>,
+    /// Part of the traces that is sent, 0 to 1. A trace that a caller has begun follows the decision of the caller.
+    pub sample_ratio: f64,
+    /// `service.name` of the traces, 1 to 64 characters.
+    pub service_name: String,
 }
 
 impl Http {

@@ -67,7 +67,7 @@ const APPLIED: [Key; 16] = keys![
 ];
 
 /// Keys of tables that wait for a restart.
-const WAITING: [Key; 27] = keys![
+const WAITING: [Key; 30] = keys![
     http.listen,
     http.trusted_proxies,
     ingest.rtmp_listen,
@@ -95,6 +95,9 @@ const WAITING: [Key; 27] = keys![
     webhooks.allow_targets,
     outbound.allow,
     log.format,
+    telemetry.otlp_endpoint,
+    telemetry.sample_ratio,
+    telemetry.service_name,
 ];
 
 type TlsFile = fn(&Config) -> &Option<PathBuf>;

@@ -263,6 +263,10 @@ fn contradictions_are_one_sentence_with_the_fix_texts() {
         ("[http]\ntrusted_proxies = [\"proxy\"]", "use a network such as"),
         ("[ingest]\nproxy_protocol_from = [\"proxy\"]", "use a network such as"),
         ("[log]\nlevel = \"loud\"", "log.level"),
+        ("[telemetry]\nsample_ratio = 1.5", "telemetry.sample_ratio"),
+        ("[telemetry]\nsample_ratio = nan", "telemetry.sample_ratio"),
+        ("[telemetry]\nservice_name = \"\"", "telemetry.service_name"),
+        ("[telemetry]\notlp_endpoint = \"collector:4318\"", "telemetry.otlp_endpoint"),
         ("[log]\nlevel = \"info,satcast=loud\"", "log.level"),
         ("secret_key = \"abc\"", "openssl rand -hex 32"),
     ] {

@@ -12,6 +12,7 @@ use satcast_plugin_api::host::{MediaSource, Services as _};
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
+use tracing::Span;
 
 use super::entries::{Entry, Registry, SPOOL_FOLDER, SpoolPlace, State, Summary, report};
 use super::keeper::{Keeper, LoadOptions, add_missing};
@@ -281,6 +282,7 @@ impl Drivers {
             log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
             event_limit: LogLimit::per_second(EVENTS_PER_SEC_MAX),
             account,
+            span: Span::current(),
         };
         services.insert(dest, opened);
         let (kind, config, media) = (request.kind.clone(), request.config.to_string(), request.media);

@@ -16,9 +16,9 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
+use tracing::Span;
 
 use self::read::Reading;
-pub(super) use self::shared::About;
 use self::shared::Shared;
 use super::queue::Queue;
 use satcast_drivers::Waker;
@@ -31,24 +31,24 @@ const STACK_BYTES: usize = 1024 * 1024;
 pub(super) struct Backfill {
     shared: Arc<Shared>,
     window: Arc<Opening>,
-    about: About,
+    source: u64,
 }
 
 impl Backfill {
-    /// The media in `window`, then in `queue`. Nothing is read before [`Backfill::start`].
-    pub(super) fn new(queue: Arc<Queue>, waker: Waker, window: Arc<Opening>, about: About) -> Self {
+    /// The media in `window`, then in `queue`, for the packets of the session `source`. Nothing is read before [`Backfill::start`].
+    pub(super) fn new(queue: Arc<Queue>, waker: Waker, window: Arc<Opening>, source: u64) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(Shared { queue, waker, state, changed }), window, about }
+        Self { shared: Arc::new(Shared { queue, waker, state, changed }), window, source }
     }
 
     /// Starts the reading thread. Not a blocking thread of the runtime, because it waits for the driver, and viewers need those threads.
     /// It ends soon after [`Backfill::give_up`].
     pub(super) fn start(&self) {
-        let reading = Reading::new(self.shared.clone(), self.window.clone(), self.about.clone());
+        let reading = Reading::new(self.shared.clone(), self.window.clone(), self.source);
         let thread = thread::Builder::new().name("backfill".into()).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(move || reading.run()) {
-            let (session, destination) = (&self.about.session, self.about.destination);
-            tracing::error!(%session, %destination, %error, "cannot start the backfill of a destination; it gets no earlier media");
+        let span = Span::current();
+        if let Err(error) = thread.spawn(move || span.in_scope(|| reading.run())) {
+            tracing::error!(%error, "cannot start the backfill of a destination; it gets no earlier media");
             self.shared.finish(false);
         }
     }
@@ -67,8 +67,7 @@ impl Backfill {
     /// The destination has ended.
     pub(super) fn give_up(&self) {
         if !self.is_over() {
-            let (session, destination) = (&self.about.session, self.about.destination);
-            tracing::warn!(%session, %destination, "a destination ended before it took all of its backfill");
+            tracing::warn!("a destination ended before it took all of its backfill");
         }
         self.shared.give_up();
     }

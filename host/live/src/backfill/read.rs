@@ -14,7 +14,7 @@ use satcast_plugin_api::host::Delivery;
 use satcast_plugin_api::{AssetBody, NANOS_PER_MILLI, Packet, SegmentPosition};
 
 use super::join::Join;
-use super::shared::{About, Shared};
+use super::shared::Shared;
 use satcast_drivers::published::{Assets, Opening};
 
 /// Pause before the next check for a new segment.
@@ -28,7 +28,7 @@ const GAP_NANOS: i64 = 100 * NANOS_PER_MILLI;
 pub(super) struct Reading {
     shared: Arc<Shared>,
     window: Arc<Opening>,
-    about: About,
+    source: u64,
     /// The initialization segment in use, by name.
     init: Option<(String, Reader)>,
     join: Join,
@@ -41,9 +41,9 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(shared: Arc<Shared>, window: Arc<Opening>, about: About) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, window: Arc<Opening>, source: u64) -> Self {
         let (init, join, end_ns, cut, read, missing) = (None, Join::default(), None, false, 0, 0);
-        Self { shared, window, about, init, join, end_ns, cut, read, missing }
+        Self { shared, window, source, init, join, end_ns, cut, read, missing }
     }
 
     pub(super) fn run(mut self) {
@@ -52,9 +52,10 @@ impl Reading {
             self.put(rest);
         }
         let is_whole = self.join.is_whole() && !self.cut;
-        let About { destination, session, .. } = &self.about;
         tracing::info!(
-            %session, %destination, segments = self.read, missing = self.missing, whole = is_whole,
+            segments = self.read,
+            missing = self.missing,
+            whole = is_whole,
             "backfill of a destination is complete"
         );
         self.shared.finish(!is_whole);
@@ -96,8 +97,7 @@ impl Reading {
 
     /// A segment that cannot be read is skipped, with a discontinuity. Always true: the reading goes on.
     fn miss(&mut self, name: &str, error: &io::Error) -> bool {
-        let About { destination, session, .. } = &self.about;
-        tracing::warn!(%session, %destination, segment = name, %error, "cannot read a segment of a backfill; it is skipped");
+        tracing::warn!(segment = name, %error, "cannot read a segment of a backfill; it is skipped");
         self.missing += 1;
         self.cut = self.read > 0;
         true
@@ -128,7 +128,7 @@ impl Reading {
     }
 
     fn put(&mut self, packets: Vec<Packet>) -> bool {
-        let source = self.about.source;
+        let source = self.source;
         let deliveries = packets.into_iter().map(|packet| {
             let discontinuity = !packet.is_config() && std::mem::take(&mut self.cut);
             Delivery { packet: Arc::new(Packet { source, ..packet }), discontinuity }

@@ -8,16 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::host::{Delivery, DriverWaker};
 
 use crate::queue::{LEASED_BYTES_MAX, Queue};
-use satcast_core::ids::{DestinationId, SessionId};
 use satcast_drivers::Waker;
-
-/// The destination of the backfill, for packets and logs.
-#[derive(Debug, Clone)]
-pub(crate) struct About {
-    pub(crate) destination: DestinationId,
-    pub(crate) session: SessionId,
-    pub(crate) source: u64,
-}
 
 pub(super) struct Shared {
     pub(super) queue: Arc<Queue>,

@@ -141,15 +141,14 @@ impl Rig {
     }
 
     fn backfill(&self) -> Arc<Backfill> {
-        let about = About { destination: DestinationId(2), session: SessionId("s".into()), source: 9 };
-        Arc::new(Backfill::new(self.queue.clone(), Waker::idle(), self.opening.clone(), about))
+        Arc::new(Backfill::new(self.queue.clone(), Waker::idle(), self.opening.clone(), 9))
     }
 
     /// Reads on a separate thread.
     fn start(&self) -> (Arc<Backfill>, std::thread::JoinHandle<()>) {
         let backfill = self.backfill();
         let shared = backfill.shared.clone();
-        let reading = Reading::new(shared, backfill.window.clone(), backfill.about.clone());
+        let reading = Reading::new(shared, backfill.window.clone(), backfill.source);
         (backfill, std::thread::spawn(move || reading.run()))
     }
 }

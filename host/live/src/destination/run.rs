@@ -11,6 +11,8 @@ use satcast_plugin_api::{Class, Error};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::loss::LossMonitor;
 use super::source::{Hoarding, SETTLE_MAX, Source};
@@ -59,6 +61,7 @@ pub(crate) fn start(
     parts: Parts,
 ) -> (Arc<Destination>, tokio::task::JoinHandle<()>) {
     let stopping = CancellationToken::new();
+    let span = tracing::error_span!("destination", destination = %record.id, kind = record.kind);
     let destination = Arc::new(Destination::new(record, &parts, stopping.clone()));
     let orders = parts.usage.orders();
     let codecs = parts.hub.codecs();
@@ -75,7 +78,7 @@ pub(crate) fn start(
         codecs,
         given,
     };
-    (destination, tokio::spawn(run.run()))
+    (destination, tokio::spawn(run.run().instrument(span)))
 }
 
 /// The task of a destination: opens, watches and reopens it until the session ends.
@@ -97,7 +100,13 @@ struct Run {
 impl Run {
     async fn run(mut self) {
         while self.may_run().await {
-            let outcome = self.attempt().await;
+            let span =
+                tracing::error_span!("opening", attempt = self.failures.saturating_add(1), error = Empty);
+            let outcome = self.attempt().instrument(span.clone()).await;
+            if let Err(error) = &outcome {
+                span.record("error", error.class.name());
+            }
+            drop(span);
             if self.is_stopping() || self.held().is_some() {
                 continue;
             }
@@ -260,8 +269,8 @@ impl Run {
                 () = mailbox.arrived.notified() => None,
                 () = hoarding.noticed(source) => {
                     tracing::error!(
-                        session = %self.parts.session, destination = %id, kind = %self.destination.record().kind,
-                        bytes = LEASED_BYTES_MAX, "driver holds the maximum of unreleased packets of a destination; it gets no more until it releases some"
+                        bytes = LEASED_BYTES_MAX,
+                        "driver holds the maximum of unreleased packets of a destination; it gets no more until it releases some"
                     );
                     None
                 }
@@ -280,7 +289,7 @@ impl Run {
             }
             if let Some(change) = change {
                 let taken = open.reconfigure(&change.config).await;
-                tracing::info!(session = %self.parts.session, destination = %id, taken, "new configuration for a running destination");
+                tracing::info!(taken, "new configuration for a running destination");
                 // The caller may have stopped waiting.
                 let _ = change.answer.send(taken);
             }
@@ -307,7 +316,6 @@ impl Run {
             }
             None => {
                 tracing::error!(
-                    session = %self.parts.session, destination = %self.id(), kind = %self.destination.record().kind,
                     "driver did not end a destination in time; it gets no more packets, and its packets stay in memory until it releases them or \
                      its process ends"
                 );
@@ -355,12 +363,11 @@ impl Run {
         self.failures = self.failures.saturating_add(1);
         self.panics += u32::from(error.class == Class::Panic);
         self.destination.sample_rate(self.parts.hub.sent(), monotonic_now, now);
-        let (session, destination) = (self.parts.session.clone(), self.id());
         match backoff::next(&error, self.failures, self.panics, secret::random_u64()) {
             Next::Retry(wait) => {
                 let retry_at = UnixMillis(now.0.saturating_add(wait.as_millis() as i64));
                 tracing::warn!(
-                    %session, %destination, attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
+                    attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
                     error = %error.message, "destination failed; retrying"
                 );
                 self.show_until(DestState::Retrying, Some(error.message), Some(retry_at));
@@ -370,7 +377,7 @@ impl Run {
                 }
             }
             Next::GiveUp => {
-                tracing::warn!(%session, %destination, error = %error.message, "destination failed; no retry until its configuration or a codec changes");
+                tracing::warn!(error = %error.message, "destination failed; no retry until its configuration or a codec changes");
                 let may_be_the_codec = error.class == Class::Config;
                 self.show(DestState::Failed, Some(error.message));
                 // The senders outlive this task.
@@ -407,16 +414,15 @@ impl Run {
         let flips = matches!(state, DestState::Live | DestState::Connecting);
         self.destination.publish_state(&mut view, now, wall_now, !flips);
         if changed && (self.destination.lines.admit(now).is_some() || !flips) {
-            tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination state");
+            tracing::info!(state = state.as_str(), "destination state");
         }
     }
 
     /// Packets of a lossless driver that it did not take before its end.
     fn report_lost(&self, lost: u64) {
-        let (session, destination) = (&self.parts.session, self.id());
-        tracing::error!(%session, %destination, lost, "a destination ended before it took all of its queue");
+        tracing::error!(lost, "a destination ended before it took all of its queue");
         if self.is_stopping() {
-            self.parts.troubles.note(destination, lost_text(lost), self.parts.clock.now());
+            self.parts.troubles.note(self.id(), lost_text(lost), self.parts.clock.now());
         }
     }
 
@@ -427,7 +433,7 @@ impl Run {
             let end =
                 (0..=text.len().min(EVENT_LOGGED_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
             let logged = &text[..end.unwrap_or(0)];
-            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, data = logged, "driver event");
+            tracing::info!(event = name, data = logged, "driver event");
             if name == PUBLISHING_EVENT {
                 let server =
                     data["server"].as_str().map(|server| server.chars().take(SERVER_CHARS_MAX).collect());

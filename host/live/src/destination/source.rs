@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use satcast_plugin_api::host::MediaSource;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tracing::Span;
 
 use super::Parts;
-use crate::backfill::{About, Backfill};
+use crate::backfill::Backfill;
 use crate::hub::{Codecs, Hub};
 use crate::queue::{Bounds, Queue};
 use crate::spool::{FREE_BYTES_MIN, Spool};
@@ -56,9 +57,8 @@ impl Source {
             Some(SpoolPlace { folder, bytes_max }) => {
                 let (account, shares, waker) = (parts.account, parts.spools.clone(), waker.clone());
                 let free_bytes_min = FREE_BYTES_MIN;
-                let clock = parts.clock.clone();
-                let spool =
-                    Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker, clock };
+                let (clock, span) = (parts.clock.clone(), Span::current());
+                let spool = Spool { account, shares, folder, bytes_max, free_bytes_min, waker, clock, span };
                 Queue::spilling(dropped.clone(), Arc::new(spool))
             }
         };
@@ -151,8 +151,7 @@ fn backfill(
     if window.assets().segments(0).is_empty() {
         return None;
     }
-    let about = About { destination, session: parts.session.clone(), source: parts.source };
-    Some(Arc::new(Backfill::new(queue.clone(), waker.clone(), window, about)))
+    Some(Arc::new(Backfill::new(queue.clone(), waker.clone(), window, parts.source)))
 }
 
 /// Detects a driver that holds the maximum of unreleased bytes; reported once for an opening.

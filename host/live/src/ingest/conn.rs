@@ -102,9 +102,11 @@ pub(super) async fn serve<A: Admission>(
             connection.stranger = None;
             connection.wire.admit();
             let _known = KnownNetwork::note(&connection.shared, peer);
-            info!(peer = %peer, account = %account, stream = %stream, "encoder publishes");
+            let session = publisher.session_id().clone();
+            info!(peer = %peer, account = %account, stream = %stream, %session, "encoder publishes");
             let end = connection.relay(publisher).await;
-            info!(peer = %peer, account = %account, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder disconnected: {end}");
+            let bytes_in = connection.wire.bytes_in();
+            info!(peer = %peer, account = %account, stream = %stream, %session, bytes_in, "encoder disconnected: {end}");
             end
         }
         Err(end) => end,

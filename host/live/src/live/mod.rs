@@ -296,7 +296,7 @@ impl Live {
     pub async fn addresses_changed(&self, stream: StreamId, allowed: &Networks) {
         let Some(session) = self.find(stream) else { return self.reload_elsewhere(stream).await };
         if session.disconnect_unless(allowed) {
-            tracing::info!(session = %session.id, "the address of the encoder is no longer allowed; the session ends");
+            tracing::info!(session = %session.id, %stream, "the address of the encoder is no longer allowed; the session ends");
             self.stop(stream, EndReason::KeyRevoked).await;
         }
     }

@@ -39,13 +39,13 @@ impl Run {
             shared.started_at = Some(begun.started_at);
             shared.state = Some(SessionState::Live);
         }
-        let (session, stream) = (&self.session.id, &self.session.stream);
+        let label = &self.session.stream.label;
         if returning.is_some() {
             self.publish_event(RETURNED, self.live.clock.now(), json!({}));
-            tracing::info!(%session, stream = %stream.id, label = %stream.label, "encoder reconnected, and its session goes on at this node");
+            tracing::info!(%label, "encoder reconnected, and its session goes on at this node");
         } else {
             self.publish_event("stream.started", begun.started_at, json!({}));
-            tracing::info!(%session, stream = %stream.id, label = %stream.label, "session started");
+            tracing::info!(%label, "session started");
         }
         if let Some(reason) = self.look_again().await {
             return Some(End { reason, done: None });
@@ -62,7 +62,7 @@ impl Run {
     async fn begin_new(&mut self) -> Result<Begun, Closed> {
         let settled = self.live.gate.settle_earlier(self.session.stream.account_id);
         if tokio::time::timeout(SETTLE_EARLIER_WAIT, settled).await.is_err() {
-            tracing::warn!(session = %self.session.id, "earlier usage is not settled yet; the session starts without waiting");
+            tracing::warn!("earlier usage is not settled yet; the session starts without waiting");
         }
         let started_at = self.live.clock.now();
         self.began = self.live.clock.monotonic();
@@ -72,7 +72,7 @@ impl Run {
         match self.live.store.begin_session(new).await {
             Ok(()) => Ok(Begun { started_at, terms }),
             Err(StoreError::LiveElsewhere) => {
-                tracing::info!(session = %self.session.id, stream = %self.session.stream.id, "another node has begun a session of the stream; the encoder is refused");
+                tracing::info!("another node has begun a session of the stream; the encoder is refused");
                 Err(Closed { code: codes::BAD_NAME, reason: codes::BUSY.into() })
             }
             Err(error) => Err(self.not_recorded(&error)),
@@ -83,7 +83,7 @@ impl Run {
         match self.live.store.take_over_session(returning).await {
             Ok(true) => Ok(Begun { started_at: returning.started_at, terms: returning.terms }),
             Ok(false) => {
-                tracing::info!(session = %self.session.id, "the session went on at another node or has ended; the encoder is refused");
+                tracing::info!("the session went on at another node or has ended; the encoder is refused");
                 Err(Closed { code: codes::FAILED, reason: codes::TAKEN_OVER_ELSEWHERE.into() })
             }
             Err(error) => Err(self.not_recorded(&error)),
@@ -91,7 +91,7 @@ impl Run {
     }
 
     fn not_recorded(&self, error: &StoreError) -> Closed {
-        tracing::error!(session = %self.session.id, %error, "cannot record the session; the encoder is refused");
+        tracing::error!(%error, "cannot record the session; the encoder is refused");
         let reason = "the service cannot record the session; try again in a moment";
         Closed { code: codes::FAILED, reason: reason.into() }
     }
@@ -111,7 +111,7 @@ impl Run {
             Ok(Some(stream)) => self.limits = stream.limits,
             // The limits of the admission stay in force.
             Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "cannot read the limits of the stream; the earlier ones stay in force")
+                tracing::error!(%error, "cannot read the limits of the stream; the earlier ones stay in force")
             }
         }
         None
@@ -162,11 +162,14 @@ impl Run {
         };
         match self.live.store.give_up_session(&self.session.id, handover).await {
             Ok(()) => {
-                tracing::info!(session = %self.session.id, window_ms = handover.window.as_millis() as u64, "session given up; it goes on at the node that its encoder comes to");
+                tracing::info!(
+                    window_ms = handover.window.as_millis() as u64,
+                    "session given up; it goes on at the node that its encoder comes to"
+                );
                 true
             }
             Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "the session cannot be given up and ends");
+                tracing::error!(%error, "the session cannot be given up and ends");
                 false
             }
         }

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::schedule::{Pending, Schedule, Wait, Wanted};
 use super::timer::Timer;
@@ -55,6 +57,7 @@ pub(crate) struct Run {
     /// The session goes on here; until the first media.
     pub(super) returning: Option<Returning>,
     queue: mpsc::Receiver<Command>,
+    span: Span,
     tasks: BTreeMap<DestinationId, JoinHandle<()>>,
     /// The destinations could not be read. The next tick retries.
     reload_due: bool,
@@ -97,13 +100,18 @@ impl Run {
         let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
         let orders = usage.orders();
         let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
-        let notifier = Notifier::start(live.store.clone(), session.id.clone());
+        // The encoder's connection has spans of its own, which end earlier.
+        let span = tracing::error_span!(
+            parent: None, "session", session = %session.id, stream = %session.stream.id, reason = Empty
+        );
+        let notifier = span.in_scope(|| Notifier::start(live.store.clone(), session.id.clone()));
         let (requirements, watch, schedule) = (Vec::new(), Watch::default(), Schedule::default());
         Self {
             session,
             live,
             returning,
             queue,
+            span,
             tasks,
             reload_due,
             began,
@@ -121,7 +129,12 @@ impl Run {
         }
     }
 
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
+        let span = self.span.clone();
+        self.run_in_span().instrument(span).await;
+    }
+
+    async fn run_in_span(mut self) {
         let end = match self.wait_for_media().await {
             Some(end) => end,
             None => match self.begin().await {
@@ -233,15 +246,17 @@ impl Run {
         let state = if left.is_some() { SessionState::Reconnecting } else { SessionState::Live };
         if shared.state != Some(state) {
             shared.state = Some(state);
-            let session = &self.session.id;
             match left {
                 Some(left) => {
                     self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
-                    tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder disconnected, waiting for it to reconnect")
+                    tracing::info!(
+                        window_ms = left.as_millis() as u64,
+                        "encoder disconnected, waiting for it to reconnect"
+                    )
                 }
                 None => {
                     self.publish_event(RETURNED, self.live.clock.now(), json!({}));
-                    tracing::info!(%session, "encoder reconnected");
+                    tracing::info!("encoder reconnected");
                 }
             }
         }
@@ -256,6 +271,7 @@ impl Run {
     }
 
     async fn finish(mut self, end: End) {
+        Span::current().record("reason", end.reason.as_str());
         let ended_at = self.end_time(end.reason);
         self.usage.ends(self.live.clock.monotonic());
         let started = {
@@ -286,7 +302,7 @@ impl Run {
         if started {
             let settled = tokio::time::timeout(SETTLE_WAIT, self.usage.settled()).await.is_ok();
             if !settled {
-                tracing::error!(session = %self.session.id, "usage of the session is not settled yet; the session ends without waiting");
+                tracing::error!("usage of the session is not settled yet; the session ends without waiting");
             }
             // Only its owner can charge for it.
             ends = match given_up_until.filter(|_| settled) {
@@ -304,7 +320,7 @@ impl Run {
             }
         });
         if ends {
-            tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
+            tracing::info!(reason = %end.reason, "session ended");
         }
         // Late commands get a dropped answer, which means that the session has ended.
         self.queue.close();
@@ -338,7 +354,7 @@ impl Run {
         let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
             Ok(wanted) => wanted,
             Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "cannot read the destinations; retrying soon");
+                tracing::error!(%error, "cannot read the destinations; retrying soon");
                 self.reload_due = true;
                 return;
             }
@@ -401,11 +417,11 @@ impl Run {
         let (store, session, now) = (&self.live.store, &self.session.id, self.live.clock.now());
         for destination in stopped {
             if let Err(error) = store.end_forwarding(session, *destination, now).await {
-                tracing::error!(%session, %destination, %error, "cannot record the end of a destination");
+                tracing::error!(%destination, %error, "cannot record the end of a destination");
             }
         }
         if let Err(error) = store.begin_forwarding(session, started, now).await {
-            tracing::error!(%session, %error, "cannot record the destinations of a session");
+            tracing::error!(%error, "cannot record the destinations of a session");
         }
     }
 
@@ -474,7 +490,7 @@ impl Run {
         let at = self.live.clock.now();
         let names = |codes: &[IssueCode]| codes.iter().map(|code| code.as_str()).collect::<Vec<_>>();
         let (appeared, cleared) = (names(&news.appeared), names(&news.cleared));
-        tracing::info!(session = %self.session.id, ?appeared, ?cleared, "stream health changed");
+        tracing::info!(?appeared, ?cleared, "stream health changed");
         self.publish_event("stream.health", at, json!({"appeared": appeared, "cleared": cleared}));
         let issues = news.issues.into_iter().map(issue_notice).collect();
         self.notifier.notify(NoticeKind::Health(HealthNotice { appeared, cleared, issues }), at);
@@ -485,7 +501,7 @@ impl Run {
         let (store, clock) = (self.live.store.clone(), self.live.clock.clone());
         let ending = Ending { store, clock, session: self.session.id.clone(), ended_at, reason };
         if !ending.record(TRIES_MAX, RETRY_WAIT).await {
-            self.live.runtime.spawn(ending.record_later());
+            self.live.runtime.spawn(ending.record_later().in_current_span());
         }
     }
 }
@@ -526,11 +542,11 @@ impl Ending {
             match self.store.end_session(&self.session, self.ended_at, self.reason).await {
                 Ok(()) => return true,
                 Err(error @ StoreError::OwnershipLost) => {
-                    tracing::warn!(session = %self.session, %error, "the end of the session is not recorded by this node");
+                    tracing::warn!(%error, "the end of the session is not recorded by this node");
                     return true;
                 }
                 Err(error) => {
-                    tracing::error!(session = %self.session, attempt, %error, "cannot record the end of the session; retrying");
+                    tracing::error!(attempt, %error, "cannot record the end of the session; retrying");
                 }
             }
             self.clock.sleep(wait).await;
@@ -540,9 +556,9 @@ impl Ending {
 
     async fn record_later(self) {
         if self.record(LATER_TRIES_MAX, LATER_WAIT).await {
-            tracing::info!(session = %self.session, reason = %self.reason, "end of session recorded after retries");
+            tracing::info!(reason = %self.reason, "end of session recorded after retries");
         } else {
-            tracing::error!(session = %self.session, "cannot record the end of the session; the next start closes it as interrupted");
+            tracing::error!("cannot record the end of the session; the next start closes it as interrupted");
         }
     }
 }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::thread;
 
 use satcast_plugin_api::host::DriverWaker;
+use tracing::Span;
 
 use self::file::SpoolFile;
 use self::share::Line;
 pub(super) use self::share::Shares;
 use super::queue::{Disk, SpillBackend};
 use satcast_core::clock::Clock;
-use satcast_core::ids::{AccountId, DestinationId};
+use satcast_core::ids::AccountId;
 use satcast_drivers::Waker;
 
 /// Bytes that a spool leaves free on its file system. Twice the default of recordings, so that recordings continue when spools are
@@ -29,7 +30,6 @@ const STACK_BYTES: usize = 256 * 1024;
 
 /// The spill backend of one opening of a destination.
 pub(crate) struct Spool {
-    pub(crate) destination: DestinationId,
     pub(crate) account: AccountId,
     /// Disk usage of each account.
     pub(crate) shares: Arc<Shares>,
@@ -42,6 +42,8 @@ pub(crate) struct Spool {
     pub(crate) waker: Waker,
     /// Clock of the log limit.
     pub(crate) clock: Clock,
+    /// Its log lines are of this span, whatever thread writes them.
+    pub(crate) span: Span,
 }
 
 impl Spool {
@@ -61,15 +63,17 @@ impl SpillBackend for Spool {
     }
 
     fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        let destination = self.destination.0;
+        let _in_span = self.span.enter();
         let admitted = self.admit(Line::Waits);
         if let Some(left_out) = admitted {
-            tracing::warn!(destination, left_out, "a destination does not keep up; its packets wait on disk");
+            tracing::warn!(left_out, "a destination does not keep up; its packets wait on disk");
         }
+        let span = self.span.clone();
         let ended = move || {
             body();
             if admitted.is_some() {
-                tracing::info!(destination, "no packets of the destination wait on disk any more");
+                let _in_span = span.enter();
+                tracing::info!("no packets of the destination wait on disk any more");
             }
         };
         thread::Builder::new().name("spool".into()).stack_size(STACK_BYTES).spawn(ended).map(drop)
@@ -81,8 +85,8 @@ impl SpillBackend for Spool {
 
     fn overflows(&self) {
         let Some(left_out) = self.admit(Line::Overflow) else { return };
+        let _in_span = self.span.enter();
         tracing::error!(
-            destination = self.destination.0,
             bytes_max = self.bytes_max,
             left_out,
             "the spool of a destination is full and packets are lost; the destination is too slow for its stream, or spool_mb of its \
@@ -92,8 +96,9 @@ impl SpillBackend for Spool {
 
     fn failed(&self, error: &io::Error) {
         let Some(left_out) = self.admit(Line::Disk) else { return };
+        let _in_span = self.span.enter();
         tracing::error!(
-            destination = self.destination.0, folder = %self.folder.display(), %error, left_out,
+            folder = %self.folder.display(), %error, left_out,
             "packets for a destination cannot be written to disk; free disk space or check the folder"
         );
     }

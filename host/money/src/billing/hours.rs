@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tracing::Instrument as _;
 
 use super::{Inner, overage};
 use satcast_core::ids::{AccountId, SessionId, UnixMillis};
@@ -87,7 +88,8 @@ impl Inner {
         let terms = self.prices().map_or_else(HourTerms::default, |prices| prices.playback);
         let _alone = self.hours.charging.lock().await;
         let now = self.clock.now();
-        match self.store.bill_hour(account, hour, terms, now, &overage::decide).await {
+        let span = tracing::error_span!("playback_charge", %account, hour = hour.0);
+        match self.store.bill_hour(account, hour, terms, now, &overage::decide).instrument(span).await {
             Ok(outcome) => {
                 self.report_to_sessions(&outcome).await;
                 true

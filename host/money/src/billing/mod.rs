@@ -27,6 +27,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
+use tracing::Instrument as _;
 
 pub use hours::{BeforePass, HOURS_MAX};
 use meter::Meter;
@@ -277,14 +278,15 @@ impl Gate for Billing {
         let balance = match self.inner.store.balance(session.account).await {
             Ok(balance) => Some(balance),
             Err(error) => {
-                tracing::error!(session = %session.session, %error, "the balance cannot be read; the first charge reads it");
+                tracing::error!(%error, "the balance cannot be read; the first charge reads it");
                 None
             }
         };
         let (id, account, price) = (session.session.clone(), session.account, session.terms.price);
         let meter = Arc::new(Meter::new(self.inner.clone(), session, balance));
         self.inner.meters.lock().insert(id, meter.clone());
-        tokio::spawn(meter.clone().run());
+        // The session calls this, so the lines of its meter are of its span.
+        tokio::spawn(meter.clone().run().in_current_span());
         // A destination will need a slot.
         self.inner.has_spent(account, price);
         meter

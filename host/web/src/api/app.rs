@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use poem::Request;
 use poem_openapi::Tags;
 use tokio::sync::Semaphore;
+use tracing::Instrument as _;
 
 use crate::auth::uses::KeyUses;
 use crate::auth::{self, Guesses};
@@ -226,7 +227,7 @@ impl App {
         T: Send + 'static,
         W: Future<Output = Result<T, ApiError>> + Send + 'static,
     {
-        match tokio::spawn(work).await {
+        match tokio::spawn(work.in_current_span()).await {
             Ok(result) => result,
             Err(error) => {
                 tracing::error!(%error, "the work of a request ended early");

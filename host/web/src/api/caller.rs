@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use poem::Request;
 use poem::http::Method;
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
+use tracing::Instrument as _;
 
 use super::app::{App, Subject};
 use crate::auth::{login_cookie, presented_key, presents_header};
@@ -223,11 +224,12 @@ fn renew(app: &App, login: &LoginRecord, now: UnixMillis) {
     }
     let (store, id) = (app.store.clone(), login.id);
     let expires_at = login_end(login.created_at, now);
-    tokio::spawn(async move {
+    let renewing = async move {
         if let Err(error) = store.renew_login(id, now, expires_at).await {
             tracing::warn!(%error, login_id = id.0, "cannot renew a login session");
         }
-    });
+    };
+    tokio::spawn(renewing.in_current_span());
 }
 
 /// The end of a session that is used at `now`.

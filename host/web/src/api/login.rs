@@ -9,6 +9,7 @@ use poem::web::Data;
 use poem_openapi::param::Path;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
+use tracing::Instrument as _;
 
 use super::app::{App, HASHING_WAIT, Tag};
 use super::body::{Body, NoBody, body, text};
@@ -352,11 +353,12 @@ async fn is_strange(
 /// Writes a failed login to the audit log in the background, so that the response time does not reveal which names exist.
 fn note_failure(app: &App, context: &RequestContext, account: Option<AccountId>) {
     let (store, origin) = (app.store.clone(), visitor(app, context));
-    tokio::spawn(async move {
+    let writing = async move {
         if let Err(error) = store.record_failed_login(&origin, account).await {
             tracing::error!(%error, "cannot write a failed login to the audit log");
         }
-    });
+    };
+    tokio::spawn(writing.in_current_span());
 }
 
 async fn begin(

@@ -16,12 +16,15 @@ use poem::http::header::{
 };
 use poem::http::{HeaderMap, Method, StatusCode};
 use poem::{Endpoint, Request, Response, Result};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::error::ApiError;
 use super::requests::{Requests, matches_template};
 use satcast_core::clock::Clock;
 use satcast_core::rate::RateVerdict;
 use satcast_core::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
+use satcast_core::trace::{self, TraceContext};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
@@ -65,6 +68,19 @@ impl RequestContext {
     pub fn of(request: &Request) -> Self {
         let unknown = || Self::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), *request.method() == Method::HEAD);
         request.extensions().get::<Self>().cloned().unwrap_or_else(unknown)
+    }
+
+    /// The span of a request, in the trace of its caller: every line inside has the request id. Its target is not that of the access
+    /// log, which operators turn off.
+    pub(crate) fn span(&self, request: &Request) -> Span {
+        let span = tracing::error_span!(
+            target: "satcast::request", parent: None, "request",
+            request_id = %self.id, method = request.method().as_str(), route = Empty, status = Empty
+        );
+        if let Some(caller) = request.header(trace::HEADER).and_then(TraceContext::parse) {
+            caller.adopt(&span);
+        }
+        span
     }
 
     /// Keeps the verdict of a limiter for the headers of the response.
@@ -176,9 +192,14 @@ impl Middleware {
         }
     }
 
-    pub async fn answer(&self, mut request: Request) -> Response {
-        let started = self.clock.monotonic();
+    pub async fn answer(&self, request: Request) -> Response {
         let context = RequestContext::begin(&request, &self.trusted_proxies);
+        let span = context.span(&request);
+        self.answer_in_span(request, context).instrument(span).await
+    }
+
+    async fn answer_in_span(&self, mut request: Request, context: RequestContext) -> Response {
+        let started = self.clock.monotonic();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         request.extensions_mut().insert(context.clone());
         let mut response = match preflight(&method, &path) {
@@ -191,8 +212,9 @@ impl Middleware {
         finish_headers(response.headers_mut(), &context);
         let_read(&path, response.headers_mut());
         let took = self.clock.monotonic().saturating_sub(started);
-        self.requests.count(&path, response.status());
+        let route = self.requests.count(&path, response.status());
         log(&method, &path, response.status(), &context, took.as_millis());
+        describe(route, response.status());
         response
     }
 
@@ -202,7 +224,7 @@ impl Middleware {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => self.error_response(&ApiError::from_poem(&error), context, path),
             Err(_) => {
-                tracing::error!(request_id = %context.id, "a handler panicked");
+                tracing::error!("a handler panicked");
                 self.error_response(&ApiError::internal(), context, path)
             }
         }
@@ -279,9 +301,16 @@ fn finish_headers(headers: &mut HeaderMap, context: &RequestContext) {
     context.show(headers);
 }
 
+/// Route and status for the trace of a request.
+pub(crate) fn describe(route: &str, status: StatusCode) {
+    if trace::is_exported() {
+        Span::current().record("route", route).record("status", status.as_u16());
+    }
+}
+
 /// One line per request, without the query string, which may hold a key.
 fn log(method: &Method, path: &str, status: StatusCode, context: &RequestContext, took_ms: u128) {
-    let (request_id, client, status) = (&context.id, &context.client, status.as_u16());
+    let (client, status) = (&context.client, status.as_u16());
     // Polling pages and probes would flood the log.
     let is_quiet = status < 400 && matches!(*method, Method::GET | Method::HEAD);
     if is_quiet && !tracing::enabled!(target: "satcast::access", tracing::Level::DEBUG) {
@@ -289,9 +318,9 @@ fn log(method: &Method, path: &str, status: StatusCode, context: &RequestContext
     }
     let path = logged_path(path);
     if is_quiet {
-        tracing::debug!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
+        tracing::debug!(target: "satcast::access", %client, path, status, took_ms, "request");
     } else {
-        tracing::info!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
+        tracing::info!(target: "satcast::access", %client, path, status, took_ms, "request");
     }
 }
 

@@ -42,13 +42,14 @@ impl Requests {
         Self { routes, exact, templates }
     }
 
-    /// Counts one answer to a request for `path`.
-    pub(crate) fn count(&self, path: &str, status: StatusCode) {
+    /// Counts one answer to a request for `path`, and returns its route.
+    pub(crate) fn count(&self, path: &str, status: StatusCode) -> &str {
         let fits = |index: &&usize| matches_template(&self.routes[**index].name, path);
         // The first route is that of all others.
         let route = self.exact.get(path).or_else(|| self.templates.iter().find(fits)).copied().unwrap_or(0);
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         self.routes[route].classes[class].fetch_add(1, Ordering::Relaxed);
+        &self.routes[route].name
     }
 
     /// Route, class and number of requests, for pairs that had one.

@@ -36,6 +36,7 @@ use ipnet::IpNet;
 use poem::http::{HeaderMap, Method, StatusCode};
 use poem::{Request, Response};
 use tokio::time::MissedTickBehavior;
+use tracing::{Instrument as _, Span};
 
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
 pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
@@ -49,7 +50,7 @@ pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
 pub(crate) use relay::{ACCOUNT_REQUESTS_MAX, PREFIX as NODE_PREFIX};
 
-use crate::base::middleware::logged_path;
+use crate::base::middleware::{describe, logged_path};
 use crate::base::{ApiError, RequestContext};
 use access::Accesses;
 use headers::Readers;
@@ -62,6 +63,7 @@ use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
 use satcast_core::rate::{RateLimiter, RateRule};
 use satcast_core::secret::{Redacted, mask_key};
+use satcast_core::trace;
 use satcast_drivers::published::{CACHE_BYTES_MAX, Cache, Opening};
 use satcast_live::{Live, SessionState};
 use satcast_store::{Store, StoreError};
@@ -141,8 +143,14 @@ impl Playback {
 
     /// Answers a request below `/hls/`. It never fails: errors and panics become responses.
     pub async fn answer(&self, request: Request) -> Response {
-        let started = self.clock.monotonic();
         let context = RequestContext::begin(&request, &self.trusted_proxies);
+        // Viewers ask every second, and their requests seldom have lines.
+        let span = if trace::is_exported() { context.span(&request) } else { Span::none() };
+        self.answer_in_span(request, context).instrument(span).await
+    }
+
+    async fn answer_in_span(&self, request: Request, context: RequestContext) -> Response {
+        let started = self.clock.monotonic();
         let (mut response, readers) = match caught(self.route(&request, &context), &context).await {
             Ok(answer) => answer,
             Err(refused) => (refused.response(&context), Readers::All),
@@ -153,6 +161,7 @@ impl Playback {
         finish_headers(&mut response, &readers, &context);
         let took = self.clock.monotonic().saturating_sub(started);
         log(&request, response.status(), &context, took);
+        describe(PREFIX, response.status());
         response
     }
 

@@ -17,6 +17,7 @@ use satcast_plugin_api::host::{Connected, LogLine, Services};
 use satcast_plugin_api::recording::Recording;
 use satcast_plugin_api::redact::Readings;
 use satcast_plugin_api::{Asset, Class, Error, HttpResponse, Playback};
+use tracing::Span;
 
 use self::counters::Names;
 pub(crate) use self::counters::{COUNTERS_MAX, is_counter_name};
@@ -82,6 +83,8 @@ pub(crate) struct Opened {
     pub(crate) log_limit: LogLimit,
     pub(crate) event_limit: LogLimit,
     pub(crate) account: i64,
+    /// Lines of the driver about this opening are of this span.
+    pub(crate) span: Span,
 }
 
 impl Opened {
@@ -315,6 +318,7 @@ impl DriverServices {
     /// Writes a line, unless this destination or the driver exceeds its limit.
     fn write(&self, line: &LogLine) {
         let opened = self.find(line.dest);
+        let _in_span = opened.as_ref().map(|opened| opened.span.enter());
         let texts = line.fields.iter().map(|(key, value)| key.len() + value.len() + 2).sum::<usize>();
         let bytes = texts.min(LOG_TEXT_BYTES_MAX) + line.message.len().min(LOG_TEXT_BYTES_MAX);
         if !self.may_write(opened.as_deref(), bytes) {
@@ -359,6 +363,7 @@ impl DriverServices {
     /// Passes an event on, unless it is invalid or there are too many.
     fn forward_event(&self, dest: u64, name: &str, json: &str) {
         let Some(opened) = self.find(dest) else { return };
+        let _in_span = opened.span.enter();
         let now = self.clock.monotonic();
         let is_admitted = opened.event_limit.admit(now).is_some() && self.event_limit.admit(now).is_some();
         // Each event becomes a log line, so it counts as one.

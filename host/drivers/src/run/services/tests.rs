@@ -26,6 +26,7 @@ fn opened(secret: &str) -> Opened {
         log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
         event_limit: LogLimit::per_second(EVENTS_PER_SEC_MAX),
         account: 1,
+        span: tracing::Span::none(),
     }
 }
 

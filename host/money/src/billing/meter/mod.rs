@@ -16,12 +16,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
 use super::{Inner, notices};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
-use satcast_store::{Charged, Limit, MinuteCharge, Notice, NoticeKind, StreamLimits, Totals};
+use satcast_store::{Charged, Limit, MinuteCharge, Notice, NoticeKind, StoreError, StreamLimits, Totals};
 use satcast_usage::{Beginning, Held, Orders};
 
 /// Wait after a charge that the database did not accept.
@@ -211,8 +213,16 @@ impl Meter {
     }
 
     async fn post(&self, due: &Due, charge: &MinuteCharge) {
-        let outcome = self.billing.store.charge_minute(charge).await;
-        let (session, minute) = (&charge.session, charge.minute);
+        let span = tracing::error_span!(
+            "charge",
+            minute = charge.minute,
+            slots = charge.slots.len(),
+            outcome = Empty
+        );
+        let outcome = self.billing.store.charge_minute(charge).instrument(span.clone()).await;
+        span.record("outcome", outcome_name(&outcome));
+        drop(span);
+        let minute = charge.minute;
         let wait = {
             let mut state = self.state.lock();
             match outcome {
@@ -232,14 +242,17 @@ impl Meter {
                     false
                 }
                 Ok(Charged::NotOurs) => {
-                    tracing::error!(%session, minute, "a minute was not charged because another process has ended the session");
+                    tracing::error!(
+                        minute,
+                        "a minute was not charged because another process has ended the session"
+                    );
                     state.minutes.drop_queued();
                     self.end(&mut state, EndReason::Error);
                     false
                 }
                 Err(error) => {
                     self.billing.note_failure();
-                    tracing::error!(%session, minute, %error, "a minute cannot be charged; the charge is retried");
+                    tracing::error!(minute, %error, "a minute cannot be charged; the charge is retried");
                     true
                 }
             }
@@ -253,7 +266,7 @@ impl Meter {
 
     async fn store_notice(&self, notice: &Notice) {
         if let Err(error) = self.billing.store.note(notice).await {
-            tracing::error!(session = %self.session.session, %error, "an event of the session cannot be stored; webhooks do not receive it");
+            tracing::error!(%error, "an event of the session cannot be stored; webhooks do not receive it");
         }
     }
 
@@ -279,7 +292,7 @@ impl Meter {
                 self.review(&state);
             }
             Err(error) => {
-                tracing::error!(session = %self.session.session, %error, "the balance cannot be read; it is read again in a few seconds");
+                tracing::error!(%error, "the balance cannot be read; it is read again in a few seconds");
             }
         }
     }
@@ -378,6 +391,17 @@ impl Meter {
             self.queue_notice(state, NoticeKind::LimitWarning(Limit::MaxSats));
         }
         self.review(state);
+    }
+}
+
+/// The outcome of a charge in its trace.
+fn outcome_name(outcome: &Result<Charged, StoreError>) -> &'static str {
+    match outcome {
+        Ok(Charged::Posted(_)) => "posted",
+        Ok(Charged::OverBudget(_)) => "over_budget",
+        Ok(Charged::Insufficient(_)) => "insufficient_funds",
+        Ok(Charged::NotOurs) => "not_ours",
+        Err(_) => "failed",
     }
 }
 

@@ -50,6 +50,7 @@ async fn text(app: &App, requests: &Requests) -> String {
     service::requests(&mut text, requests);
     service::playback(&mut text, app);
     service::billing(&mut text, app);
+    service::traces(&mut text);
     service::certificates(&mut text, app);
     service::database(&mut text, app);
     service::stored(&mut text, app).await;

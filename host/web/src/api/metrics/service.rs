@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::text::Text;
 use crate::api::app::App;
 use crate::base::Requests;
+use satcast_core::trace;
 
 /// Requests by the template of their path and the class of their status: both sets are fixed.
 pub(super) fn requests(text: &mut Text, requests: &Requests) {
@@ -42,6 +43,17 @@ pub(super) fn billing(text: &mut Text, app: &App) {
         "Charges that the database did not accept; each is tried again",
         backlog.failures,
     );
+}
+
+/// Traces, if the service exports them.
+pub(super) fn traces(text: &mut Text) {
+    if trace::is_exported() {
+        let (sent, lost) = trace::counts();
+        let about = "Spans that the collector of traces has taken";
+        text.single("satcast_trace_spans_sent_total", "counter", about, sent);
+        let about = "Spans that were lost because the collector did not take them in time";
+        text.single("satcast_trace_spans_lost_total", "counter", about, lost);
+    }
 }
 
 /// Certificates in use. One that was not ordered yet has expired.
