@@ -49,7 +49,7 @@ pub use charges::overage::{
     Decide, HourDecision, HourFacts, HourOutcome, HourTerms, OveragePart, Served, ServingSession,
 };
 pub use charges::{Charged, MinuteCharge, SingleCharge, Slot, StatementEntry, Totals};
-pub use commands::{CommandTarget, GivenCommand, NodeCommand};
+pub use commands::{CommandTarget, Commanded, GivenCommand, NodeCommand};
 pub use copy::{Copied, CopiedTable, copy};
 pub use destinations::{
     DELAY_SECS_MAX, Delays, DestinationChange, DestinationRecord, DestinationView, NewDestination,
