@@ -27,6 +27,7 @@ mod logins;
 mod nodes;
 mod open;
 mod playback;
+mod removal;
 mod sessions;
 mod store;
 mod streams;
@@ -68,6 +69,7 @@ pub use logins::{LoginRecord, NewLogin};
 pub use nodes::{NewNode, NodeState, NodeView, SessionElsewhere, Standing};
 pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
+pub use removal::RemovedNode;
 pub use sessions::{NewSession, SessionRecord, Terms};
 pub use store::{Caps, Page, Store, TimeRange};
 pub use streams::{

@@ -1,9 +1,11 @@
-//! Nodes that die at a bad moment: what they had begun is carried out by others.
+//! Nodes that die at a bad moment, or for good: what they had begun is carried out or settled by others.
 
-use satcast_tests::api::Api;
+use satcast_tests::api::{Api, send};
+use satcast_tests::s3::Store;
 use satcast_tests::wait::{seconds, until, until_api};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::archive::{archived, archives};
 use super::nodes::{DATABASE, Nodes};
 
 /// Writing a command takes this long: a node that wrote it after the change would be dead by then.
@@ -35,4 +37,55 @@ fn a_node_that_dies_after_a_change_has_told_the_owner_of_the_session() {
         if detail["lastEndReason"] == "key_revoked" { Ok(()) } else { Err(detail.to_string()) }
     });
     encoder.cut();
+}
+
+#[test]
+fn a_node_that_never_comes_back_is_removed_and_its_recordings_fail_once() {
+    let mut nodes = Nodes::start();
+    let store = Store::start();
+    let (stream, _) = archived(&nodes.api_a, "recorded", &store);
+    nodes.announce(&["recording.ready", "recording.failed"]);
+    let mut encoder = nodes.publish(&nodes.a, &stream);
+    let state = || match archives(&nodes.api_b).as_slice() {
+        [one] => one["state"].as_str().unwrap_or_default().to_owned(),
+        others => json!(others).to_string(),
+    };
+    until_api("the recording", seconds(30), || match state() {
+        state if state == "recording" => Ok(()),
+        state => Err(state),
+    });
+    nodes.a.kill();
+    encoder.cut();
+    let remove = |node: &str| nodes.b.command(&["node", "remove", node]);
+    assert_eq!(remove("a").status.code(), Some(1), "its lease runs");
+    nodes.wait_for_end(&stream, "interrupted");
+    nodes.assert_listed("a", "lost");
+    let name = archives(&nodes.api_b)[0]["fileName"].clone();
+    let recover = || nodes.api_b.post("/api/archives/recover-pay", &json!({ "fileName": name }));
+    recover().assert_error(409, Some("archive_not_failed"));
+
+    let removed = remove("a");
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(state(), "failed");
+    assert!(!nodes.b.run(&["node", "list"]).contains("a\tlost"));
+    until_api("the event", seconds(30), || match nodes.told("recording.failed").len() {
+        0 => Err("none".to_owned()),
+        _ => Ok(()),
+    });
+    recover().assert_error(409, Some("archive_no_copy"));
+
+    // It comes back after all, and uploads what it has.
+    nodes.a.start();
+    nodes.assert_listed("a", "live");
+    until("the object", seconds(60), || {
+        if store.keys().is_empty() { Err("no object".to_owned()) } else { Ok(()) }
+    });
+    let path = format!("/api/archives/{}", archives(&nodes.api_b)[0]["id"]);
+    assert_eq!(state(), "failed");
+    let told: Vec<Value> =
+        ["recording.failed", "recording.ready"].iter().flat_map(|event| nodes.told(event)).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let _ = send(nodes.api_b.request("DELETE", &path)).ok();
+    assert!(archives(&nodes.api_a).is_empty());
+    let _ = nodes.b.run(&["ledger", "check"]);
 }

@@ -14,6 +14,7 @@ mod parity;
 mod playback;
 mod races;
 mod recoveries;
+mod removal;
 mod server;
 mod upgrades;
 mod wallets;

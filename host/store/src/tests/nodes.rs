@@ -377,7 +377,7 @@ async fn recordings_belong_to_the_data_folder_that_has_them() {
     let new = NewNode { started_at: LATER, ..node("c", "first") };
     renamed.take_node(&new).await.unwrap();
     assert_eq!(names(&renamed).await, ["a.mp4"]);
-    assert_eq!(b.node_on("first").await.unwrap().as_deref(), Some("c"));
+    assert_eq!(b.node_on("first").await.unwrap(), Some(("c".to_owned(), true)));
     assert_eq!(b.node_on("third").await.unwrap(), None);
 
     // A service that is alone after them has all of them, and its own go to the first node after it.
