@@ -149,7 +149,10 @@ impl Archive {
         }
         // The name is only for the message.
         let why = match store.node_on(&archive.holder).await {
-            Ok(Some(node)) => format!("node {node} has the recording; ask that node"),
+            Ok(Some((node, true))) => format!("node {node} has the recording; ask that node"),
+            Ok(Some((node, false))) => format!(
+                "node {node} has the recording and does not run; start that node, or remove it with: satcast node remove {node}"
+            ),
             _ => "another node has the recording; ask that node".to_owned(),
         };
         Err(RecordingsError::Unavailable(why))

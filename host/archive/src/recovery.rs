@@ -39,6 +39,10 @@ impl Archive {
         fee: Msat,
     ) -> Result<(), RecoveryError> {
         self.check_here(archive).await?;
+        if archive.is_without_node() {
+            // Also at a node that has the data folder again: the list would not follow the upload.
+            return Err(RecoveryError::NoCopy);
+        }
         let _asking = Asking::begin(self, archive.id).ok_or(RecoveryError::NotFailed)?;
         let (store, drivers) = (&self.inner.store, &self.inner.drivers);
         let (driver, file_name) = (archive.report.driver.as_str(), archive.report.file_name.as_str());
@@ -91,6 +95,13 @@ impl Archive {
     /// # Errors
     /// Only [`RecoveryError::NoCopy`] and [`RecoveryError::Lost`].
     pub async fn check_copy(&self, archive: &ArchiveRecord) -> Result<(), RecoveryError> {
+        if archive.is_without_node() {
+            return Err(RecoveryError::NoCopy);
+        }
+        if !self.inner.store.has_file_of(archive) {
+            // The driver of this node knows nothing of it.
+            return Ok(());
+        }
         match self.counted(&archive.report.driver, &archive.report.file_name).await {
             Err(error @ (RecoveryError::NoCopy | RecoveryError::Lost)) => Err(error),
             _ => Ok(()),

@@ -26,21 +26,36 @@ const GIVE_UP_WAIT: Duration = Duration::from_secs(7);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Live {
-    /// Gives a command to the other nodes that have sessions of the target, and waits until it is done. `false` if there
-    /// is no such session, or it could not be given.
-    pub(super) async fn command_owners(&self, target: CommandTarget<'_>, command: NodeCommand) -> bool {
-        let given = match self.inner.store.command_owners(target, command).await {
-            Ok(given) if given.is_empty() => return false,
-            Ok(given) => given,
-            Err(error) => {
-                tracing::error!(?target, ?command, %error, "a live session at another node cannot be changed");
-                return false;
+    /// Ends the sessions of the target that are not at this node, and waits until it is done. `false` if there is no such
+    /// session, or the database failed.
+    pub(super) async fn stop_elsewhere(&self, target: CommandTarget<'_>, reason: EndReason) -> bool {
+        match self.inner.store.stop_elsewhere(target, reason, self.inner.clock.now()).await {
+            Ok(stopped) => {
+                self.wait_for(target, &stopped.given).await;
+                stopped.is_any()
             }
-        };
-        if timeout(DONE_WAIT, self.until_done(&given)).await.is_err() {
-            tracing::warn!(?target, ?command, "another node has not carried out a command yet");
+            Err(error) => {
+                tracing::error!(?target, %error, "a session at another node cannot be ended");
+                false
+            }
         }
-        true
+    }
+
+    /// Waits until other nodes have carried out the commands that came with a change in the database.
+    pub(super) async fn followed_elsewhere(&self, target: CommandTarget<'_>) {
+        match self.inner.store.commands_elsewhere(target).await {
+            Ok(given) => self.wait_for(target, &given).await,
+            Err(error) => {
+                tracing::warn!(?target, %error, "it is unknown whether another node has carried out a change");
+            }
+        }
+    }
+
+    /// Waits for commands at other nodes, not longer than [`DONE_WAIT`].
+    async fn wait_for(&self, target: CommandTarget<'_>, given: &[i64]) {
+        if timeout(DONE_WAIT, self.until_done(given)).await.is_err() {
+            tracing::warn!(?target, "another node has not carried out a command yet");
+        }
     }
 
     /// Asks the other node that has a session of the stream to give it up; `false` if it does not answer.
@@ -48,20 +63,8 @@ impl Live {
     /// # Errors
     /// The command could not be given.
     pub(super) async fn ask_for_session(&self, stream: StreamId) -> Result<bool, StoreError> {
-        let target = CommandTarget::Stream(stream);
-        let given = self.inner.store.command_owners(target, NodeCommand::GiveUp).await?;
+        let given = self.inner.store.ask_for_session(stream).await?;
         Ok(timeout(GIVE_UP_WAIT, self.until_done(&given)).await.is_ok())
-    }
-
-    /// Ends the sessions of the target that wait for their encoder without an owner; `false` if no session waits.
-    pub(super) async fn end_returning(&self, target: CommandTarget<'_>, reason: EndReason) -> bool {
-        match self.inner.store.end_returning(target, reason, self.inner.clock.now()).await {
-            Ok(ended) => ended,
-            Err(error) => {
-                tracing::error!(?target, %error, "a session that waits for its encoder cannot be ended");
-                false
-            }
-        }
     }
 
     async fn until_done(&self, given: &[i64]) {
@@ -140,7 +143,8 @@ impl Live {
             }
             (NodeCommand::Stop(reason), None) => {
                 let (target, now) = (CommandTarget::Session(&given.session), self.inner.clock.now());
-                self.inner.store.end_returning(target, reason, now).await?;
+                // Its next owner gets a command as well, if there is one already.
+                self.inner.store.stop_elsewhere(target, reason, now).await?;
             }
             (NodeCommand::Reload, Some(_)) => self.reload(given.stream).await?,
             (NodeCommand::GiveUp, Some(session)) => {

@@ -12,7 +12,7 @@ use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Loaded};
 use satcast_drivers::State;
 use satcast_net::certificates::{Certificates, Section};
-use satcast_store::LedgerReport;
+use satcast_store::{LedgerReport, RemovedNode};
 
 /// Folder of backups inside the data folder.
 const BACKUPS_FOLDER_NAME: &str = "backups";
@@ -64,10 +64,11 @@ pub(super) async fn list_nodes(config: &Config) -> Result<(), CliError> {
     }
     let lines = nodes.iter().map(|node| {
         format!(
-            "{}\t{}\t{} sessions\tlease {} s\t{}\t{}\n",
+            "{}\t{}\t{} sessions\t{} recordings to upload\tlease {} s\t{}\t{}\n",
             node.name,
             node.state.as_str(),
             node.sessions,
+            node.recordings,
             node.lease_left.as_secs(),
             node.version,
             node.advertise
@@ -95,6 +96,16 @@ pub(super) async fn undrain_node(config: &Config, name: &str) -> Result<(), CliE
     store.close().await;
     taken_back?;
     print(&format!("{name} takes new publishers again once it has renewed its lease\n"))
+}
+
+pub(super) async fn remove_node(config: &Config, name: &str) -> Result<(), CliError> {
+    let store = open_store(config).await?;
+    let removed = store.remove_node(name, Clock::system().now()).await;
+    store.close().await;
+    let RemovedNode { sessions, recordings, refunds } = removed?;
+    print(&format!(
+        "{name} is removed: {sessions} sessions ended, {recordings} recordings failed, {refunds} paid retries refunded\n"
+    ))
 }
 
 /// A line about a ledger without faults.

@@ -217,6 +217,11 @@ pub enum NodeCommand {
         #[arg(long, conflicts_with = "deadline")]
         undo: bool,
     },
+    /// Remove a node that never comes back: its unfinished recordings fail, and paid retries are refunded
+    Remove {
+        /// Name of the node
+        name: String,
+    },
 }
 
 /// Why a command failed.
@@ -371,6 +376,7 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Node(NodeCommand::Drain { name, deadline, .. }) => {
                 maintenance::drain_node(config, name, *deadline).await
             }
+            Command::Node(NodeCommand::Remove { name }) => maintenance::remove_node(config, name).await,
             Command::Migrate { to: None } => maintenance::migrate(config).await,
             Command::Migrate { to: Some(to) } => copy::run(config, to).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,

@@ -4,12 +4,13 @@ use serde_json::json;
 use sqlx::error::ErrorKind;
 
 use crate::audit::{self, Actor, Change, Origin, record};
+use crate::commands::{CommandTarget, NodeCommand};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::{self, Transfer, TransferKind};
 use crate::links::{NewLink, insert_link, take_link};
 use crate::store::{Lock, Page, Store};
-use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
+use satcast_core::ids::{AccountId, EndReason, Msat, Sats, UnixMillis};
 use satcast_core::secret::{Redacted, new_uid};
 
 #[derive(Clone, Debug)]
@@ -142,6 +143,11 @@ impl Store {
             let action = if disable { "account.disabled" } else { "account.enabled" };
             let change = Change::new(action, "account", actor.account.0, json!({}));
             noted.push(record(&mut tx, actor, change).await?);
+        }
+        if change.disabled == Some(true) {
+            let (target, stop) =
+                (CommandTarget::Account(actor.account), NodeCommand::Stop(EndReason::AccountDisabled));
+            self.command_in(&mut tx, target, stop, actor.now).await?;
         }
         if let Some(link) = &change.link {
             noted.push(insert_link(&mut tx, actor, link).await?);

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::audit::{Actor, Change, record};
+use crate::commands::{CommandTarget, NodeCommand};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Caps, Lock, Page, Store};
@@ -186,6 +187,7 @@ impl Store {
         let detail =
             json!({"streamId": stream.0, "type": destination.kind, "platform": destination.platform});
         let change = Change::new("destination.added", "destination", id.0, detail);
+        self.command_in(&mut tx, CommandTarget::Stream(stream), NodeCommand::Reload, actor.now).await?;
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await?;
         Ok(id)
@@ -229,6 +231,7 @@ impl Store {
             set.execute(&mut tx).await.map_err(&failed)?;
         }
         let change = Change::new("destination.changed", "destination", destination.0, detail);
+        self.command_in(&mut tx, CommandTarget::Stream(stream), NodeCommand::Reload, actor.now).await?;
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
     }
@@ -255,6 +258,8 @@ impl Store {
         let (stream, kind, platform) = deleted.ok_or(StoreError::NotFound("destination"))?;
         let detail = json!({"streamId": stream, "type": kind, "platform": platform});
         let change = Change::new("destination.deleted", "destination", destination.0, detail);
+        self.command_in(&mut tx, CommandTarget::Stream(StreamId(stream)), NodeCommand::Reload, actor.now)
+            .await?;
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await?;
         Ok(StreamId(stream))

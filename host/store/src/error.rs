@@ -37,6 +37,9 @@ pub enum StoreError {
         "another node runs with the name \"{0}\" and another data folder or a copy of this one; set another [cluster] node, or wait until its lease is over"
     )]
     NodeTaken(String),
+    /// A node cannot be removed while it has its lease.
+    #[error("node \"{0}\" runs, or its lease is not over yet; stop it, or wait until its lease is over")]
+    NodeRuns(String),
     /// The lease under which a session began is over or was taken away; nothing was written.
     #[error("the session no longer belongs to this node; another node settles it")]
     OwnershipLost,

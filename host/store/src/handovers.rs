@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
-use crate::commands::CommandTarget;
 use crate::engine::{self, Sql, timed};
 use crate::error::{Result, db};
-use crate::sessions::{Ending, Terms, interrupt};
+use crate::sessions::Terms;
 use crate::store::{Lock, Store};
-use satcast_core::ids::{EndReason, Msat, SessionId, StreamId, UnixMillis};
+use satcast_core::ids::{Msat, SessionId, StreamId, UnixMillis};
 
 /// What a node leaves to the next owner of a session.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +61,6 @@ const TAKE_OVER: Sql = timed!(
 );
 /// What the node before has not done is for the new owner.
 const MOVE_COMMANDS: &str = "UPDATE node_commands SET node = $2 WHERE session_id = $1 AND gives_up = 0";
-/// Of the three targets two are null.
-const OF_TARGET: &str = "SELECT e.id FROM sessions e JOIN streams s ON s.id = e.stream_id
-    WHERE e.ended_ms IS NULL AND e.returns_until_ms IS NOT NULL
-    AND (e.stream_id = $1 OR s.account_id = $2 OR e.id = $3) ORDER BY e.id";
-
 /// Id, start, price, free slots, charged, time since the first media, position of the timeline, end of the window.
 type ReturningRow = (String, i64, i64, i64, i64, i64, i64, i64);
 
@@ -126,32 +120,6 @@ impl Store {
         commands.execute(&mut tx).await.map_err(&failed)?;
         tx.commit().await?;
         Ok(true)
-    }
-
-    /// Ends the sessions of the target that wait for their encoder without an owner; `false` if no session waits.
-    pub async fn end_returning(
-        &self,
-        target: CommandTarget<'_>,
-        reason: EndReason,
-        now: UnixMillis,
-    ) -> Result<bool> {
-        if self.node().is_alone() {
-            return Ok(false);
-        }
-        let (stream, account, session) = target.ids();
-        let find = engine::query_scalar(OF_TARGET).bind(stream).bind(account).bind(session);
-        let found: Vec<String> =
-            find.fetch_all(&self.0.readers).await.map_err(db("find sessions without an owner"))?;
-        let mut ended = false;
-        for session in found.into_iter().map(SessionId) {
-            let mut tx = self.begin_holding(Lock::Session(&session)).await?;
-            if interrupt(&mut tx, &session, now, Ending::Ordered(reason)).await? {
-                tx.commit().await?;
-                self.wake_outbox();
-                ended = true;
-            }
-        }
-        Ok(ended)
     }
 }
 

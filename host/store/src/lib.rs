@@ -27,6 +27,7 @@ mod logins;
 mod nodes;
 mod open;
 mod playback;
+mod removal;
 mod sessions;
 mod store;
 mod streams;
@@ -49,7 +50,7 @@ pub use charges::overage::{
     Decide, HourDecision, HourFacts, HourOutcome, HourTerms, OveragePart, Served, ServingSession,
 };
 pub use charges::{Charged, MinuteCharge, SingleCharge, Slot, StatementEntry, Totals};
-pub use commands::{CommandTarget, GivenCommand, NodeCommand};
+pub use commands::{CommandTarget, Commanded, GivenCommand, NodeCommand};
 pub use copy::{Copied, CopiedTable, copy};
 pub use destinations::{
     DELAY_SECS_MAX, Delays, DestinationChange, DestinationRecord, DestinationView, NewDestination,
@@ -68,6 +69,7 @@ pub use logins::{LoginRecord, NewLogin};
 pub use nodes::{NewNode, NodeState, NodeView, SessionElsewhere, Standing};
 pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
+pub use removal::RemovedNode;
 pub use sessions::{NewSession, SessionRecord, Terms};
 pub use store::{Caps, Page, Store, TimeRange};
 pub use streams::{

@@ -80,6 +80,8 @@ pub struct NodeView {
     pub state: NodeState,
     /// Sessions of its newest epoch that have not ended.
     pub sessions: i64,
+    /// Recordings of its data folder that are not uploaded yet.
+    pub recordings: i64,
     /// Rest of its lease, zero when that is over.
     pub lease_left: Duration,
     pub version: String,
@@ -91,11 +93,12 @@ const ADOPT: Sql = timed!(
     "UPDATE archives SET holder = $1 WHERE holder = '' AND NOT EXISTS (SELECT 1 FROM nodes WHERE lease_until_ms > ",
     ")"
 );
-/// A process that takes its lease again stays as drained as it was. An older process of the same data folder waits: both
+/// The first epoch of a name is a time: a process that was paused while its node was removed has none of the epochs of the
+/// next node of that name. A process that takes its lease again stays as drained as it was. An older process of the same data folder waits: both
 /// run on copies of it, and would take the lease from each other for ever.
 const TAKE: Sql = timed!(
-    "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms)
-    VALUES ($1, $2, $3, 1, $4 + ",
+    "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms) VALUES ($1, $2, $3, ",
+    ", $4 + ",
     ", $5, $6) ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, advertise = excluded.advertise,
     epoch = nodes.epoch + 1, lease_until_ms = excluded.lease_until_ms, version = excluded.version,
     draining = CASE WHEN nodes.started_ms = excluded.started_ms THEN nodes.draining ELSE 0 END,
@@ -112,13 +115,18 @@ const RENEW: Sql = timed!(
 const RELEASE: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE name = $1 AND epoch = $2";
 const RELEASE_ALL: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE lease_until_ms > 0";
 /// A node that was renamed has a row for each name.
-const ON_FOLDER: &str = "SELECT name FROM nodes WHERE holder = $1 ORDER BY started_ms DESC, name LIMIT 1";
+const ON_FOLDER: Sql = timed!(
+    "SELECT name, lease_until_ms - ",
+    " FROM nodes WHERE holder = $1 ORDER BY started_ms DESC, name LIMIT 1"
+);
 const DRAIN: Sql = timed!("UPDATE nodes SET draining = 1, moves_at_ms = $2 + ", " WHERE name = $1");
 const TAKE_BACK: &str = "UPDATE nodes SET draining = 0 WHERE name = $1";
 const LIST: Sql = timed!(
     "SELECT n.name, n.advertise, n.lease_until_ms, n.lease_until_ms - ",
     ", n.draining, n.version, n.started_ms, (SELECT COUNT(*) FROM sessions e
-    WHERE e.node = n.name AND e.epoch = n.epoch AND e.ended_ms IS NULL) FROM nodes n ORDER BY n.name"
+    WHERE e.node = n.name AND e.epoch = n.epoch AND e.ended_ms IS NULL), (SELECT COUNT(*) FROM archives a
+    WHERE a.holder = n.holder AND a.state IN ('recording', 'uploading') AND a.deleted_ms IS NULL)
+    FROM nodes n ORDER BY n.name"
 );
 
 /// The other living node that has the session of a stream.
@@ -141,8 +149,8 @@ const ELSEWHERE: Sql = timed!(
 /// Stream, session, start, and the node with its address.
 type ElsewhereRow = (i64, String, i64, Option<String>, Option<String>);
 
-/// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions.
-type NodeRow = (String, String, i64, i64, i64, String, i64, i64);
+/// Name, address, end of the lease, rest of the lease, whether it drains, version, start, sessions, recordings.
+type NodeRow = (String, String, i64, i64, i64, String, i64, i64, i64);
 
 impl Store {
     /// Takes the lease of a node with a new epoch. From now on this store works for the node.
@@ -233,10 +241,11 @@ impl Store {
         Ok(rows.into_iter().map(session).collect())
     }
 
-    /// The name of the newest node on a data folder.
-    pub async fn node_on(&self, holder: &str) -> Result<Option<String>> {
-        let name = engine::query_scalar(ON_FOLDER).bind(holder).fetch_optional(&self.0.readers).await;
-        name.map_err(db("read the nodes"))
+    /// The name of the newest node on a data folder, and whether it has its lease.
+    pub async fn node_on(&self, holder: &str) -> Result<Option<(String, bool)>> {
+        let node = engine::query_as(ON_FOLDER).bind(holder).fetch_optional(&self.0.readers).await;
+        let node: Option<(String, i64)> = node.map_err(db("read the nodes"))?;
+        Ok(node.map(|(name, left)| (name, left > 0)))
     }
 
     /// Ends every lease; for a service that has the database alone.
@@ -278,7 +287,8 @@ pub(crate) async fn list(reader: &Pool) -> Result<Vec<NodeView>> {
     Ok(rows.into_iter().map(view).collect())
 }
 
-fn view((name, advertise, until, left, draining, version, started, sessions): NodeRow) -> NodeView {
+fn view(row: NodeRow) -> NodeView {
+    let (name, advertise, until, left, draining, version, started, sessions, recordings) = row;
     let state = match (until, left > 0, draining != 0) {
         (0, ..) => NodeState::Stopped,
         (_, false, _) => NodeState::Lost,
@@ -286,7 +296,16 @@ fn view((name, advertise, until, left, draining, version, started, sessions): No
         (_, true, false) => NodeState::Live,
     };
     let lease_left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
-    NodeView { name, advertise, state, sessions, lease_left, version, started_at: UnixMillis(started) }
+    NodeView {
+        name,
+        advertise,
+        state,
+        sessions,
+        recordings,
+        lease_left,
+        version,
+        started_at: UnixMillis(started),
+    }
 }
 
 fn millis(lease: Duration) -> i64 {

@@ -204,7 +204,13 @@ impl Store {
         Ok(closed)
     }
 
-    async fn close_interrupted(&self, session: &SessionId, now: UnixMillis, ending: Ending) -> Result<bool> {
+    /// Ends one of them; `false` if it has an end or an owner, or waits.
+    pub(crate) async fn close_interrupted(
+        &self,
+        session: &SessionId,
+        now: UnixMillis,
+        ending: Ending,
+    ) -> Result<bool> {
         let mut tx = self.begin_holding(Lock::Session(session)).await?;
         if !interrupt(&mut tx, session, now, ending).await? {
             return Ok(false);

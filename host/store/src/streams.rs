@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::audit::{Actor, Change, record};
+use crate::commands::{CommandTarget, NodeCommand};
 use crate::destinations::NewDestination;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
@@ -245,6 +246,7 @@ impl Store {
         let detail = json!({"before": shown(before), "after": shown(limits)});
         let change = Change::new("stream.limits_changed", "stream", stream.0, detail);
         let noted = record(&mut tx, actor, change).await?;
+        self.command_in(&mut tx, CommandTarget::Stream(stream), NodeCommand::Reload, actor.now).await?;
         self.commit_noted(tx, noted).await?;
         Ok(limits)
     }
@@ -263,6 +265,9 @@ impl Store {
         }
         let action = if allowed.is_none() { "stream.renamed" } else { "stream.changed" };
         let change = engine::query(CHANGE_STREAM).bind(stream.0).bind(actor.account.0).bind(change.label);
+        if allowed.is_some() {
+            self.command_in(&mut tx, CommandTarget::Stream(stream), NodeCommand::Reload, actor.now).await?;
+        }
         change.bind(allowed).execute(&mut tx).await.map_err(db("change the stream"))?;
         let change = Change::new(action, "stream", stream.0, json!({"before": before, "after": after}));
         let noted = record(&mut tx, actor, change).await?;
@@ -290,6 +295,8 @@ impl Store {
             .bind(key_hash(key.expose()).to_vec())
             .bind(self.0.vault.seal(&uid, key.expose().as_bytes()));
         replace.execute(&mut tx).await.map_err(&failed)?;
+        let stop = NodeCommand::Stop(EndReason::KeyRevoked);
+        self.command_in(&mut tx, CommandTarget::Stream(stream), stop, actor.now).await?;
         let change = Change::new("stream.key_replaced", "stream", stream.0, json!({}));
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
@@ -308,6 +315,8 @@ impl Store {
         let label = label.ok_or(StoreError::NotFound("stream"))?;
         let rest = engine::query(DELETE_DESTINATIONS).bind(stream.0).bind(actor.now.0);
         rest.execute(&mut tx).await.map_err(&failed)?;
+        let stop = NodeCommand::Stop(EndReason::KeyRevoked);
+        self.command_in(&mut tx, CommandTarget::Stream(stream), stop, actor.now).await?;
         let change = Change::new("stream.deleted", "stream", stream.0, json!({"label": label}));
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await

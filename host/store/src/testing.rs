@@ -220,6 +220,13 @@ impl Intruder {
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
+    /// Renames a table away, or back.
+    pub async fn hide(&mut self, table: &str, hide: bool) {
+        let hidden = format!("hidden_{table}");
+        let (from, to) = if hide { (table, &*hidden) } else { (&*hidden, table) };
+        self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
     /// Moves the clock of the database past the end of a node's lease.
     pub async fn end_lease(&mut self, node: &str) {
         self.run(&format!("UPDATE nodes SET lease_until_ms = 1 WHERE name = '{node}'")).await;

@@ -38,6 +38,7 @@ mod judges;
 mod killed;
 mod lame_servers;
 mod long_times;
+mod lost_nodes;
 mod metering;
 mod migrate;
 mod monitored;

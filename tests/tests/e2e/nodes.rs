@@ -61,9 +61,15 @@ impl Nodes {
         let mut b = node("b", &url).stopped();
         b.start();
         let (api_a, api_b) = (a.api(), Api::new(&b.base(), Some(a.key())));
-        let body = json!({ "url": receiver.url(), "events": ["stream.started", "stream.ended"] });
-        let _ = api_a.post("/api/webhooks", &body).ok();
-        Self { server, a, b, api_a, api_b, receiver, source, sink }
+        let nodes = Self { server, a, b, api_a, api_b, receiver, source, sink };
+        nodes.announce(&["stream.started", "stream.ended"]);
+        nodes
+    }
+
+    /// Has webhooks tell of further events.
+    pub(super) fn announce(&self, events: &[&str]) {
+        let body = json!({ "url": self.receiver.url(), "events": events });
+        let _ = self.api_a.post("/api/webhooks", &body).ok();
     }
 
     fn stream(&self, label: &str) -> Stream {
@@ -84,7 +90,7 @@ impl Nodes {
     }
 
     /// The events of one type that webhooks heard of.
-    fn told(&self, event: &str) -> Vec<Value> {
+    pub(super) fn told(&self, event: &str) -> Vec<Value> {
         let received = self.receiver.received();
         received.iter().map(|one| one.json()).filter(|body| body["type"] == event).collect()
     }
@@ -117,7 +123,7 @@ impl Nodes {
         });
     }
 
-    fn assert_listed(&self, name: &str, state: &str) {
+    pub(super) fn assert_listed(&self, name: &str, state: &str) {
         let list = self.b.run(&["node", "list"]);
         let line = list.lines().find(|line| line.split('\t').next() == Some(name));
         assert_eq!(line.and_then(|line| line.split('\t').nth(1)), Some(state), "{list}");

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::super::mirror::ASKED_MAX;
 use super::*;
+use satcast_core::config::Durability;
 use satcast_drivers::RecordingsError;
-use satcast_store::RecoveryBegun;
+use satcast_store::{NewNode, OpenOptions, RecoveryBegun, Store};
 
 const FEE: Msat = Msat(360_000);
 
@@ -367,4 +368,54 @@ async fn a_recording_that_disappears_during_a_retry_is_reported_as_lost() {
     let failed = rig.known("vanishing-b.mp4", RecordingState::Failed).await;
     assert!(matches!(rig.recover(&failed).await, Err(RecoveryError::NoCopy)));
     rig.has_posted(&[TAKEN, GIVEN]).await;
+}
+
+async fn take(store: &Store, name: &str) {
+    let node = NewNode {
+        name: name.into(),
+        holder: name.into(),
+        advertise: String::new(),
+        version: "1",
+        lease: Duration::from_secs(600),
+        started_at: START,
+    };
+    store.take_node(&node).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_recording_is_retried_at_the_node_that_has_it_and_nowhere_without_that_node() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new(1_000).await;
+    let url = satcast_store::testing::url(&rig.billed.folder.path().join("t.db")).await;
+    let (durability, vault) = (Durability::Normal, Vault::new(&[7; 32]));
+    let other = satcast_store::open(OpenOptions { url, durability, vault, low_balance: Msat(0) });
+    let other = other.await.unwrap();
+    take(&rig.billed.store, "a").await;
+    take(&other, "b").await;
+    let failed = rig.known("node-a.mp4", RecordingState::Failed).await;
+    // The driver of node b does not know it.
+    testing::lose("node-a.mp4");
+    let there = Archive::new(other.clone(), drivers(), reports(), rig.billed.clock.clone());
+    there.check_copy(&failed).await.unwrap();
+    let refused = there.recover(&rig.owner(), &failed, FEE).await.unwrap_err();
+    assert!(matches!(refused, RecoveryError::Driver(RecordingsError::Unavailable(_))), "{refused:?}");
+    rig.billed.intruder().await.end_lease("a").await;
+    let refused = there.recover(&rig.owner(), &failed, FEE).await.unwrap_err();
+    assert!(matches!(refused, RecoveryError::Driver(RecordingsError::Unavailable(_))), "{refused:?}");
+
+    other.remove_node("a", rig.billed.clock.now()).await.unwrap();
+    // The data folder comes back, and with it the file.
+    take(&rig.billed.store, "a").await;
+    rig.recording("node-a.mp4", RecordingState::Failed);
+    let failed = rig.record("node-a.mp4").await;
+    for archive in [&there, &rig.archive] {
+        assert!(matches!(archive.check_copy(&failed).await, Err(RecoveryError::NoCopy)));
+        let refused = archive.recover(&rig.owner(), &failed, FEE).await.unwrap_err();
+        assert!(matches!(refused, RecoveryError::NoCopy), "{refused:?}");
+    }
+    rig.has_posted(&[]).await;
+    rig.archive.delete(&rig.owner(), &failed, false).await.unwrap();
+    assert!(journal("node-a.mp4").is_none());
 }

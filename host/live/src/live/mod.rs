@@ -26,7 +26,7 @@ use satcast_core::networks::Networks;
 use satcast_core::troubles::{Trouble, Troubles};
 use satcast_drivers::Drivers;
 use satcast_drivers::published::{Opening, Openings};
-use satcast_store::{CommandTarget, NodeCommand, Store, StoreError, StreamLimits};
+use satcast_store::{CommandTarget, Store, StoreError, StreamLimits};
 use satcast_usage::{Gate, Unmetered};
 
 /// Longest time that a shutdown waits for sessions to end. It covers the flush of queues and the end of destinations.
@@ -248,35 +248,31 @@ impl Live {
     /// Ends the session of a stream, at any node, also before its first media, and waits for its end. `false` when there
     /// is no session.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
-        let target = CommandTarget::Stream(stream);
-        let stopped = match self.find(stream) {
+        let here = match self.find(stream) {
             Some(session) => session.command(|done| Command::Stop { reason, done }).await,
-            None => self.command_owners(target, NodeCommand::Stop(reason)).await,
+            None => false,
         };
-        self.end_returning(target, reason).await || stopped
+        self.stop_elsewhere(CommandTarget::Stream(stream), reason).await || here
     }
 
-    /// Ends all sessions of an account, at any node, also before their first media, and waits for their ends.
-    pub async fn stop_all_of(&self, account: AccountId, reason: EndReason) {
-        let sessions = self.all();
-        let own = sessions.iter().filter(|session| session.stream.account_id == account);
-        let ends = own.map(|session| session.command(|done| Command::Stop { reason, done }));
-        let target = CommandTarget::Account(account);
-        let elsewhere = self.command_owners(target, NodeCommand::Stop(reason));
-        tokio::join!(futures_util::future::join_all(ends), elsewhere);
-        self.end_returning(target, reason).await;
-    }
-
-    /// Has the node of a live session read the stream again, if that is another node.
-    async fn reload_elsewhere(&self, stream: StreamId) {
-        self.command_owners(CommandTarget::Stream(stream), NodeCommand::Reload).await;
+    /// Ends the sessions of the target because of a change in the database that has told other nodes: those of this node,
+    /// also before their first media. Waits for the ends at all nodes.
+    pub async fn revoked(&self, target: CommandTarget<'_>, reason: EndReason) {
+        let mut sessions = self.all();
+        sessions.retain(|session| match target {
+            CommandTarget::Stream(stream) => session.stream.id == stream,
+            CommandTarget::Account(account) => session.stream.account_id == account,
+            CommandTarget::Session(id) => session.id == *id,
+        });
+        let ends = sessions.iter().map(|session| session.command(|done| Command::Stop { reason, done }));
+        tokio::join!(futures_util::future::join_all(ends), self.followed_elsewhere(target));
     }
 
     /// Reads the destinations of a stream again, and starts and stops those that changed.
     pub async fn destinations_changed(&self, stream: StreamId) {
         match self.find(stream) {
             Some(session) => drop(session.command(|done| Command::Reload { done }).await),
-            None => self.reload_elsewhere(stream).await,
+            None => self.followed_elsewhere(CommandTarget::Stream(stream)).await,
         }
     }
 
@@ -287,14 +283,16 @@ impl Live {
         self.inner.cooldowns.lock().insert(stream, expired);
         match self.find(stream) {
             Some(session) => drop(session.command(|done| Command::Limits { limits, done }).await),
-            None => self.reload_elsewhere(stream).await,
+            None => self.followed_elsewhere(CommandTarget::Stream(stream)).await,
         }
     }
 
     /// Only `allowed` addresses may publish the stream from now on. Its session ends if the encoder has another address. An encoder
     /// that is away is checked when it returns.
     pub async fn addresses_changed(&self, stream: StreamId, allowed: &Networks) {
-        let Some(session) = self.find(stream) else { return self.reload_elsewhere(stream).await };
+        let Some(session) = self.find(stream) else {
+            return self.followed_elsewhere(CommandTarget::Stream(stream)).await;
+        };
         if session.disconnect_unless(allowed) {
             tracing::info!(session = %session.id, %stream, "the address of the encoder is no longer allowed; the session ends");
             self.stop(stream, EndReason::KeyRevoked).await;

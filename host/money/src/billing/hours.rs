@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use super::{Inner, overage};
 use satcast_core::ids::{AccountId, SessionId, UnixMillis};
-use satcast_store::{CommandTarget, HourOutcome, HourTerms, NodeCommand};
+use satcast_store::{HourOutcome, HourTerms};
 
 /// Hours of accounts that are read at one time.
 pub const HOURS_MAX: i64 = 64;
@@ -102,7 +102,8 @@ impl Inner {
         }
     }
 
-    /// Reports charges to the sessions of this node, and ends those without money at every node.
+    /// Reports charges to the sessions of this node, and ends those without money. Other nodes get a command with the
+    /// charge.
     async fn report_to_sessions(&self, outcome: &HourOutcome) {
         let meter = |session: &SessionId| self.meters.lock().get(session).cloned();
         for (session, totals) in &outcome.totals {
@@ -113,11 +114,6 @@ impl Inner {
         for (session, reason) in &outcome.decision.ends {
             if let Some(meter) = meter(session) {
                 meter.order_end(*reason);
-                continue;
-            }
-            let (target, stop) = (CommandTarget::Session(session), NodeCommand::Stop(*reason));
-            if let Err(error) = self.store.command_owners(target, stop).await {
-                tracing::error!(%session, %error, "a session at another node cannot be ended; the next pass may end it");
             }
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::archives::state::ArchiveState;
 use crate::audit::{self, Actor, By, Change};
-use crate::engine::{self, Query, Row, Tx};
+use crate::engine::{self, Query, Row, Sql, Tx, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Page, Store};
 use crate::webhooks::EventType;
@@ -17,6 +17,11 @@ use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, U
 /// Longest name of a recording in characters. S3 allows keys of 1024 bytes; names made here are ASCII.
 pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
 const MS_PER_SEC: f64 = 1_000.0;
+
+/// Stands for the data folder of a node that was removed: no folder has this name.
+pub(crate) const REMOVED: &str = "removed";
+/// Error of a recording whose node was removed before the store had it.
+const NODE_REMOVED: &str = "the node that recorded it is gone for good, and the local copy with it";
 
 /// A driver's report about a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +70,22 @@ pub struct ArchiveRecord {
     pub holder: String,
 }
 
+impl ArchiveRecord {
+    /// Whether its local copy, if there was one, is lost because its node was removed.
+    pub fn is_without_node(&self) -> bool {
+        self.holder == REMOVED
+    }
+}
+
+/// What became of a recording whose node was removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LostWithFolder {
+    /// It was being made or uploaded.
+    pub(crate) failed: bool,
+    /// A paid retry had not ended.
+    pub(crate) refunded: bool,
+}
+
 /// Result of recording a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
@@ -107,7 +128,8 @@ impl std::fmt::Debug for RecordedDestination {
 /// Account and type of the destination, if it took part in the session.
 const OWNER: &str = "SELECT s.account_id, d.kind FROM destinations d JOIN streams s ON s.id = d.stream_id
     JOIN sessions e ON e.stream_id = s.id WHERE d.id = $1 AND e.id = $2";
-const FIND: &str = "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms FROM archives
+const FIND: &str =
+    "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms, holder FROM archives
     WHERE account_id = $1 AND file_name = $2";
 const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
     changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms, holder)
@@ -117,6 +139,12 @@ const UPDATE: &str =
     error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10, trouble = $11 WHERE id = $12";
 const KNOWN: &str = "SELECT id, file_name, state, changed_ms FROM archives
     WHERE driver = $1 AND holder = COALESCE($2, holder) AND deleted_ms IS NULL ORDER BY id";
+/// Unless a node has the folder by now.
+const LOSE_FOLDER: Sql = timed!(
+    "UPDATE archives SET holder = $3 WHERE id = $1 AND holder = $2
+    AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.holder = $2 AND n.lease_until_ms > ",
+    ")"
+);
 const LOSE: &str =
     "UPDATE archives SET state = 'failed', error = $2, error_class = 'internal', trouble = NULL
     WHERE id = $1 AND state IN ('recording', 'uploading') AND deleted_ms IS NULL RETURNING account_id";
@@ -159,6 +187,7 @@ struct Before {
     changed_ms: i64,
     attempt: i64,
     deleted_ms: Option<i64>,
+    holder: String,
 }
 
 impl Before {
@@ -177,6 +206,7 @@ impl Before {
             changed_ms: row.try_get("changed_ms")?,
             attempt: row.try_get("attempt")?,
             deleted_ms: row.try_get("deleted_ms")?,
+            holder: row.try_get("holder")?,
         })
     }
 
@@ -186,7 +216,8 @@ impl Before {
     }
 
     fn takes(&self, report: &ArchiveReport) -> bool {
-        self.deleted_ms.is_none() && report.changed_at.0 >= self.changed_ms
+        // What the removal of its node has settled stays, also when the data folder comes back.
+        self.deleted_ms.is_none() && self.holder != REMOVED && report.changed_at.0 >= self.changed_ms
     }
 
     /// A new state, or the same end state of a later retry that had started.
@@ -293,9 +324,9 @@ impl Store {
         Ok(record.map(|record| record.report))
     }
 
-    /// Whether the file of a recording is at this node.
+    /// Whether the file of a recording is at this node, if it is anywhere.
     pub fn has_file_of(&self, archive: &ArchiveRecord) -> bool {
-        self.node().files_of().is_none_or(|holder| archive.holder == holder)
+        archive.is_without_node() || self.node().files_of().is_none_or(|holder| archive.holder == holder)
     }
 
     /// All recordings of a driver of this node that are not deleted.
@@ -313,14 +344,42 @@ impl Store {
     /// Marks a recording that is being made or uploaded as failed because of `error`, which is a fault of the service.
     /// Recordings in other states do not change.
     pub async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()> {
-        let failed = db("mark a recording as failed");
+        let tx = self.begin_holding(Lock::Archive(id)).await?;
+        self.commit_loss(tx, id, error, now).await.map(drop)
+    }
+
+    /// Settles a recording whose data folder is gone for good: it fails if it was being made or uploaded, and a paid retry
+    /// that has not ended is refunded. Later reports about it change nothing. Does nothing if a node has the folder, or
+    /// the recording is settled already.
+    pub(crate) async fn lose_with_folder(
+        &self,
+        id: i64,
+        holder: &str,
+        now: UnixMillis,
+    ) -> Result<LostWithFolder> {
         let mut tx = self.begin_holding(Lock::Archive(id)).await?;
+        let lose = engine::query(LOSE_FOLDER).bind(id).bind(holder).bind(REMOVED).execute(&mut tx).await;
+        if lose.map_err(db("mark a recording as lost"))? == 0 {
+            return Ok(LostWithFolder::default());
+        }
+        let refunded = recoveries::refund_unfinished(&mut tx, id, now).await?;
+        let failed = self.commit_loss(tx, id, NODE_REMOVED, now).await?;
+        Ok(LostWithFolder { failed, refunded })
+    }
+
+    /// Marks a recording that is being made or uploaded as failed, and commits. Returns whether it was.
+    async fn commit_loss(&self, mut tx: Tx, id: i64, error: &str, now: UnixMillis) -> Result<bool> {
+        let failed = db("mark a recording as failed");
         let lost = engine::query_scalar(LOSE).bind(id).bind(error).fetch_optional(&mut tx).await;
-        let Some(account) = lost.map_err(&failed)? else { return Ok(()) };
+        let Some(account) = lost.map_err(&failed)? else {
+            tx.commit().await?;
+            return Ok(false);
+        };
         let row = engine::query(SELECT_BY_ID).bind(id).fetch_one(&mut tx).await.map_err(&failed)?;
         let report = record(&row)?.report;
         recoveries::settle(&mut tx, id, true, now).await?;
-        self.commit_state(tx, AccountId(account), Some((id, &report, now)), now).await
+        self.commit_state(tx, AccountId(account), Some((id, &report, now)), now).await?;
+        Ok(true)
     }
 
     /// The driver has forgotten a recording: it is hidden from now on.

@@ -65,6 +65,9 @@ const OPENED: &str = "UPDATE archive_recoveries SET state = 'opened', changed_ms
 /// Refunds a retry in that state.
 const GIVE_BACK: &str = "UPDATE archive_recoveries SET state = 'refunded', changed_ms = $2
     WHERE id = $1 AND state = $3 RETURNING archive_id, attempt, charged_msat";
+/// The running retry of a recording; there is at most one.
+const GIVE_RUNNING_BACK: &str = "UPDATE archive_recoveries SET state = 'refunded', changed_ms = $2
+    WHERE archive_id = $1 AND state IN ('asked', 'opened') RETURNING archive_id, attempt, charged_msat";
 const ALL_OPENED: &str = "SELECT r.id, a.driver, a.file_name FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE r.state = 'opened' AND a.holder = COALESCE($1, a.holder) ORDER BY r.id";
 /// The opened retry of a recording, when its driver reports the end.
@@ -273,6 +276,15 @@ pub(crate) async fn settle(tx: &mut Tx, archive: i64, is_lost: bool, now: UnixMi
         give_back(tx, archive, attempt, charged, now).await?;
     }
     Ok(())
+}
+
+/// Refunds the retry of a recording that has not ended and never will; `false` if there is none.
+pub(crate) async fn refund_unfinished(tx: &mut Tx, archive: i64, now: UnixMillis) -> Result<bool> {
+    let ended = engine::query_as(GIVE_RUNNING_BACK).bind(archive).bind(now.0).fetch_optional(&mut *tx).await;
+    let ended: Option<(i64, i64, i64)> = ended.map_err(db("refund a paid retry"))?;
+    let Some((archive, attempt, charged)) = ended else { return Ok(false) };
+    give_back(tx, archive, attempt, charged, now).await?;
+    Ok(true)
 }
 
 /// Ends the running retry of a recording that its owner deletes, without a refund.

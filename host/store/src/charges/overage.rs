@@ -2,6 +2,7 @@
 //! counted, its charges and its waived amounts change together, so that a crash repeats and loses nothing.
 
 use crate::charges::{self, Posting, Totals};
+use crate::commands::{CommandTarget, NodeCommand};
 use crate::engine::{self, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::balance;
@@ -151,12 +152,55 @@ impl Store {
         decide: Decide<'_>,
     ) -> Result<HourOutcome> {
         let tx = self.begin_holding(Lock::Account(account)).await?;
-        let billed = bill(tx, account, hour, terms, (now, self.0.low_balance), decide).await;
+        let billed = self.bill(tx, account, hour, terms, now, decide).await;
         // Also after an error: a commit whose answer was lost may have succeeded.
         if !billed.as_ref().is_ok_and(|outcome| outcome.decision.parts.is_empty()) {
             self.has_changed();
         }
         billed
+    }
+
+    /// Runs one pass at the time `now`; nothing is committed unless it returns. The owner is notified if the balance falls
+    /// below the limit. Sessions at other nodes that end because of it get their command in the same transaction.
+    async fn bill(
+        &self,
+        mut tx: Tx,
+        account: AccountId,
+        hour: UnixMillis,
+        terms: HourTerms,
+        now: UnixMillis,
+        decide: Decide<'_>,
+    ) -> Result<HourOutcome> {
+        let (facts, pass) = read(&mut tx, account, hour, terms).await?;
+        if facts.served.is_empty() {
+            return Ok(HourOutcome::default());
+        }
+        let decision = decide(&facts);
+        let totals = write(&mut tx, account, hour, pass, &decision, (now, self.0.low_balance)).await?;
+        let failed = db("mark the counted bytes");
+        // In the same order in which bytes are added, so that the two cannot deadlock.
+        let mut served: Vec<&Served> = facts.served.iter().collect();
+        served.sort_unstable_by_key(|served| served.destination.0);
+        for served in served {
+            let bytes = i64::try_from(served.bytes).unwrap_or(i64::MAX);
+            let seen = engine::query(SEEN).bind(served.destination.0).bind(hour.0).bind(bytes);
+            seen.execute(&mut tx).await.map_err(&failed)?;
+        }
+        let sum = |amount: fn(&OveragePart) -> Msat| {
+            decision.parts.iter().fold(0_i64, |sum, part| sum.saturating_add(amount(part).0))
+        };
+        let close = engine::query(CLOSE)
+            .bind(account.0)
+            .bind(hour.0)
+            .bind(sum(|part| part.charge))
+            .bind(sum(|part| part.waive));
+        close.execute(&mut tx).await.map_err(&failed)?;
+        for (session, reason) in &decision.ends {
+            let (target, stop) = (CommandTarget::Session(session), NodeCommand::Stop(*reason));
+            self.command_in(&mut tx, target, stop, now).await?;
+        }
+        tx.commit().await?;
+        Ok(HourOutcome { decision, totals })
     }
 
     /// Charges of the account for playback in the clock hours that overlap `range`.
@@ -165,44 +209,6 @@ impl Store {
         let sum = engine::query_scalar(CHARGES).bind(account.0).bind(from).bind(to);
         sum.fetch_one(&self.0.readers).await.map(Msat).map_err(db("sum the charges for playback"))
     }
-}
-
-/// Runs one pass at the time `now`; nothing is committed unless it returns. The owner is notified if the balance falls
-/// below `low`.
-async fn bill(
-    mut tx: Tx,
-    account: AccountId,
-    hour: UnixMillis,
-    terms: HourTerms,
-    (now, low): (UnixMillis, Msat),
-    decide: Decide<'_>,
-) -> Result<HourOutcome> {
-    let (facts, pass) = read(&mut tx, account, hour, terms).await?;
-    if facts.served.is_empty() {
-        return Ok(HourOutcome::default());
-    }
-    let decision = decide(&facts);
-    let totals = write(&mut tx, account, hour, pass, &decision, (now, low)).await?;
-    let failed = db("mark the counted bytes");
-    // In the same order in which bytes are added, so that the two cannot deadlock.
-    let mut served: Vec<&Served> = facts.served.iter().collect();
-    served.sort_unstable_by_key(|served| served.destination.0);
-    for served in served {
-        let bytes = i64::try_from(served.bytes).unwrap_or(i64::MAX);
-        let seen = engine::query(SEEN).bind(served.destination.0).bind(hour.0).bind(bytes);
-        seen.execute(&mut tx).await.map_err(&failed)?;
-    }
-    let sum = |amount: fn(&OveragePart) -> Msat| {
-        decision.parts.iter().fold(0_i64, |sum, part| sum.saturating_add(amount(part).0))
-    };
-    let close = engine::query(CLOSE)
-        .bind(account.0)
-        .bind(hour.0)
-        .bind(sum(|part| part.charge))
-        .bind(sum(|part| part.waive));
-    close.execute(&mut tx).await.map_err(&failed)?;
-    tx.commit().await?;
-    Ok(HourOutcome { decision, totals })
 }
 
 async fn read(

@@ -24,9 +24,11 @@ const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 
 /// Nobody else sees a transaction's changes before its end, and each statement sees earlier commits of others.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// Limits for statements, lock waits and forgotten transactions.
+/// Limits for statements, lock waits, and transactions of a process that stops or is cut off inside them. The server ends
+/// such a transaction while others still wait for its lock, and before the shortest lease is over: otherwise a paused
+/// node would have other nodes fail at its accounts. No transaction of the service waits for anything but the database.
 const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '10s';
-    SET idle_in_transaction_session_timeout = '60s'";
+    SET idle_in_transaction_session_timeout = '5s'";
 /// Commit durability on the server. A server that waits for its replicas keeps its setting.
 const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', FALSE)
     WHERE current_setting('synchronous_commit') = 'off'";

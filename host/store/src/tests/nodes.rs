@@ -9,30 +9,30 @@ use super::*;
 use crate::ledger::check::check;
 use crate::testing::{Intruder, inspector};
 use crate::{
-    ArchiveReport, Bandwidth, Charged, CommandTarget, EventType, Handover, HourDecision, HourFacts,
-    HourTerms, MinuteCharge, NewNode, NewWebhook, NodeCommand, NodeState, OveragePart, Recorded, Slot,
-    Standing,
+    ArchiveReport, Bandwidth, Charged, CommandTarget, Commanded, EventType, Handover, HourDecision,
+    HourFacts, HourTerms, MinuteCharge, NewNode, NewWebhook, NodeCommand, NodeState, OveragePart, Recorded,
+    Slot, Standing,
 };
 
-const LEASE: Duration = Duration::from_secs(600);
+pub(super) const LEASE: Duration = Duration::from_secs(600);
 const PRICE: Msat = Msat(2_000);
 /// After every heartbeat.
-const LATER: UnixMillis = UnixMillis(90_000);
+pub(super) const LATER: UnixMillis = UnixMillis(90_000);
 
 /// Two stores on one database, with a stream; `None` if the tests run on SQLite.
-struct Nodes {
-    a: Rig,
-    b: Store,
-    intruder: Intruder,
-    account: AccountId,
-    stream: StreamId,
-    destinations: Vec<DestinationId>,
+pub(super) struct Nodes {
+    pub(super) a: Rig,
+    pub(super) b: Store,
+    pub(super) intruder: Intruder,
+    pub(super) account: AccountId,
+    pub(super) stream: StreamId,
+    pub(super) destinations: Vec<DestinationId>,
     /// Start of the next session: no two begin at the same time.
     next_start: AtomicI64,
 }
 
 impl Nodes {
-    async fn new() -> Option<Self> {
+    pub(super) async fn new() -> Option<Self> {
         testing::server()?;
         let a = Rig::new().await;
         let b = open_at(&a.path, 7).await;
@@ -45,7 +45,7 @@ impl Nodes {
         Some(Self { a, b, intruder, account, stream, destinations, next_start })
     }
 
-    async fn begin(&self, store: &Store) -> Result<SessionId> {
+    pub(super) async fn begin(&self, store: &Store) -> Result<SessionId> {
         let id = new_session_id();
         let terms = Terms { price: PRICE, free: 0 };
         let started_at = UnixMillis(self.next_start.fetch_add(1, Ordering::Relaxed));
@@ -54,7 +54,7 @@ impl Nodes {
     }
 
     /// Subscribes a webhook to these events.
-    async fn announce(&self, events: Vec<EventType>) {
+    pub(super) async fn announce(&self, events: Vec<EventType>) {
         let webhook = NewWebhook {
             stream_id: None,
             url: Redacted::new("https://a.example/hook".to_owned()),
@@ -71,14 +71,14 @@ impl Nodes {
         MinuteCharge { session: session.clone(), minute, slots, price: PRICE, budget: None, now: NOW }
     }
 
-    async fn assert_consistent(&self, sats: i64) {
+    pub(super) async fn assert_consistent(&self, sats: i64) {
         assert_eq!(check(&self.b.0.readers).await.unwrap().faults, []);
         let left = Msat(1_000_000 - sats * 1_000);
         assert_eq!(self.b.balance(self.account).await.unwrap(), left);
     }
 }
 
-fn node(name: &str, holder: &str) -> NewNode {
+pub(super) fn node(name: &str, holder: &str) -> NewNode {
     NewNode {
         name: name.into(),
         holder: holder.into(),
@@ -377,7 +377,7 @@ async fn recordings_belong_to_the_data_folder_that_has_them() {
     let new = NewNode { started_at: LATER, ..node("c", "first") };
     renamed.take_node(&new).await.unwrap();
     assert_eq!(names(&renamed).await, ["a.mp4"]);
-    assert_eq!(b.node_on("first").await.unwrap().as_deref(), Some("c"));
+    assert_eq!(b.node_on("first").await.unwrap(), Some(("c".to_owned(), true)));
     assert_eq!(b.node_on("third").await.unwrap(), None);
 
     // A service that is alone after them has all of them, and its own go to the first node after it.
@@ -392,51 +392,7 @@ async fn recordings_belong_to_the_data_folder_that_has_them() {
     assert_eq!(names(&b).await, ["b.mp4"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_command_reaches_the_node_that_has_the_session() {
-    let Some(mut nodes) = Nodes::new().await else { return };
-    let stream = CommandTarget::Stream(nodes.stream);
-    let give = async |store: &Store, target: CommandTarget<'_>, command: NodeCommand| {
-        store.command_owners(target, command).await.unwrap()
-    };
-    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_empty(), "no session");
-    let session = nodes.begin(&nodes.a.store).await.unwrap();
-    assert!(give(&nodes.a.store, stream, NodeCommand::Reload).await.is_empty(), "it has the session itself");
-    let heard = Arc::new(tokio::sync::Notify::new());
-    let listening = {
-        let (store, heard) = (nodes.a.store.clone(), heard.clone());
-        tokio::spawn(async move { store.watch_commands(&heard).await })
-    };
-    let given = give(&nodes.b, stream, NodeCommand::Reload).await;
-    let stop = NodeCommand::Stop(EndReason::MaxSats);
-    let also = give(&nodes.b, CommandTarget::Session(&session), stop).await;
-    let whole = give(&nodes.b, CommandTarget::Account(nodes.account), stop).await;
-    assert!(nodes.b.commands().await.unwrap().is_empty());
-    let taken = nodes.a.store.commands().await.unwrap();
-    let commands: Vec<_> = taken.iter().map(|given| (&given.session, given.stream, given.command)).collect();
-    assert_eq!(commands, [NodeCommand::Reload, stop, stop].map(|command| (&session, nodes.stream, command)));
-    for (command, given) in taken.iter().zip([given, also, whole]) {
-        assert_eq!(given, [command.id]);
-        assert!(nodes.b.is_waiting(command.id).await.unwrap());
-        nodes.a.store.command_done(command.id).await.unwrap();
-        assert!(!nodes.b.is_waiting(command.id).await.unwrap());
-    }
-    // It listens at some time from now on; until then every command is given again.
-    let notified = async {
-        while tokio::time::timeout(Duration::from_millis(50), heard.notified()).await.is_err() {
-            let _ = give(&nodes.b, stream, NodeCommand::Reload).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), notified).await.expect("a notification");
-    listening.abort();
-    let left = give(&nodes.b, stream, NodeCommand::Reload).await;
-    nodes.intruder.end_lease("a").await;
-    assert!(give(&nodes.b, stream, NodeCommand::Reload).await.is_empty(), "its owner is lost");
-    assert_eq!(nodes.b.close_interrupted_sessions(LATER).await.unwrap(), [session]);
-    assert!(!nodes.b.is_waiting(left[0]).await.unwrap(), "nobody can carry it out");
-}
-
-const HANDOVER: Handover = Handover {
+pub(super) const HANDOVER: Handover = Handover {
     last_media_at: UnixMillis(NOW.0 + 7_000),
     lasted: Duration::from_secs(90),
     position: Duration::from_secs(89),
@@ -454,9 +410,8 @@ async fn a_session_that_is_given_up_goes_on_at_one_other_node() {
     assert!(matches!(not_ours, Err(StoreError::OwnershipLost)));
     assert_eq!(nodes.b.returning(nodes.stream).await.unwrap(), None, "its owner has it");
     let (target, stop) = (CommandTarget::Session(&session), NodeCommand::Stop(EndReason::MaxSats));
-    let given = nodes.b.command_owners(target, stop).await.unwrap();
-    let asked =
-        nodes.b.command_owners(CommandTarget::Stream(nodes.stream), NodeCommand::GiveUp).await.unwrap();
+    let given = nodes.b.stop_elsewhere(target, EndReason::MaxSats, LATER).await.unwrap().given;
+    let asked = nodes.b.ask_for_session(nodes.stream).await.unwrap();
     let commands: Vec<_> = nodes.a.store.commands().await.unwrap().iter().map(|one| one.command).collect();
     assert_eq!(commands, [stop, NodeCommand::GiveUp]);
     nodes.a.store.give_up_session(&session, HANDOVER).await.unwrap();
@@ -514,11 +469,12 @@ async fn a_session_that_nobody_takes_over_ends_once() {
     // It is stopped meanwhile.
     let session = nodes.begin(&nodes.a.store).await.unwrap();
     let target = CommandTarget::Account(nodes.account);
-    assert!(!nodes.b.end_returning(target, EndReason::Stopped, LATER).await.unwrap(), "its owner stops it");
+    let stop = async || nodes.b.stop_elsewhere(target, EndReason::Stopped, LATER).await.unwrap();
+    assert_eq!((stop().await.given.len(), stop().await.ended), (1, false), "its owner stops it");
     nodes.a.store.give_up_session(&session, HANDOVER).await.unwrap();
     let returning = nodes.b.returning(nodes.stream).await.unwrap().unwrap();
-    assert!(nodes.b.end_returning(target, EndReason::Stopped, LATER).await.unwrap());
-    assert!(!nodes.b.end_returning(target, EndReason::Stopped, LATER).await.unwrap());
+    assert_eq!(stop().await, Commanded { given: vec![], ended: true });
+    assert!(!stop().await.is_any());
     assert_eq!(last().await.end_reason, Some(EndReason::Stopped));
     assert!(!nodes.b.take_over_session(&returning).await.unwrap());
     // Its next owner is lost.

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::error::db;
 use crate::ledger::check::check;
-use crate::store::{TRIES_MAX, again};
-use crate::{Address, Charged, MinuteCharge, Owner, Server, Sharing, Slot};
+use crate::store::{Lock, TRIES_MAX, again};
+use crate::{Address, Change, Charged, MinuteCharge, Owner, Server, Sharing, Slot};
 
 /// The certificate authority of the server; set in the environment together with its address.
 const AUTHORITY: &str = "SATCAST_TEST_POSTGRES_CA";
@@ -189,7 +189,7 @@ async fn connections_have_limits_and_commits_are_as_configured() {
     for (pool, setting, expected) in [
         (&rig.store.0.writer, "statement_timeout", "30s"),
         (&rig.store.0.readers, "lock_timeout", "10s"),
-        (&rig.store.0.writer, "idle_in_transaction_session_timeout", "1min"),
+        (&rig.store.0.writer, "idle_in_transaction_session_timeout", "5s"),
         (&rig.store.0.writer, "synchronous_commit", "on"),
         (&normal.0.writer, "synchronous_commit", "off"),
         (&rig.store.0.readers, "default_transaction_read_only", "on"),
@@ -200,6 +200,25 @@ async fn connections_have_limits_and_commits_are_as_configured() {
     }
     let write = engine::query("INSERT INTO accounts (name, created_ms) VALUES ('x', 0)");
     assert!(write.execute(&rig.store.0.readers).await.is_err(), "readers cannot write");
+}
+
+#[tokio::test]
+async fn a_process_that_stops_inside_a_transaction_does_not_stop_the_others() {
+    let Some((rig, ..)) = on_server().await else { return };
+    let account = rig.account("me", 0).await.unwrap();
+    let other = open_at(&rig.path, 7).await;
+    let mut stopped = rig.store.begin_holding(Lock::Account(account)).await.unwrap();
+    // It waits for the lock of the account, for less than its own limit.
+    change_of(&other, account).await.unwrap();
+    let late = engine::query("SELECT 1").execute(&mut stopped).await;
+    assert!(late.is_err(), "its transaction was rolled back");
+    drop(stopped);
+    change_of(&rig.store, account).await.unwrap();
+}
+
+/// A change under the lock of the account.
+async fn change_of(store: &Store, account: AccountId) -> Result<()> {
+    store.record(&by(account), Change::new("account.tested", "account", account.0, json!({}))).await
 }
 
 #[tokio::test]

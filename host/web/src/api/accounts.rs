@@ -22,7 +22,7 @@ use crate::auth::NAME_CHARS_MAX;
 use crate::auth::link::{link_address, new_link};
 use crate::base::{ApiError, Code};
 use satcast_core::ids::{AccountId, EndReason, Msat, Sats};
-use satcast_store::{AccountChange, AccountView, Actor, NewAccount, NewLink, StoreError};
+use satcast_store::{AccountChange, AccountView, Actor, CommandTarget, NewAccount, NewLink, StoreError};
 
 body! {
     /// An account to create.
@@ -244,7 +244,7 @@ impl AccountsApi {
         let made = App::to_the_end(async move {
             let balance = app.store.change_account(&actor, change).await.map_err(refused)?;
             if is_end {
-                app.live.stop_all_of(id, EndReason::AccountDisabled).await;
+                app.live.revoked(CommandTarget::Account(id), EndReason::AccountDisabled).await;
             }
             Ok(balance)
         });

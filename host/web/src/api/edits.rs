@@ -19,7 +19,7 @@ use crate::base::{ApiError, Code};
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
-use satcast_store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
+use satcast_store::{CommandTarget, DestinationChange, LimitChange, LimitsChange, StreamChange};
 
 /// Largest budget of a session in sats: the maximum supply of bitcoin.
 pub(super) const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;
@@ -170,7 +170,7 @@ impl EditsApi {
         let stored = key.clone();
         App::to_the_end(async move {
             app.store.replace_stream_key(&caller.actor(&app), stream, &stored).await?;
-            app.live.stop(stream, EndReason::KeyRevoked).await;
+            app.live.revoked(CommandTarget::Stream(stream), EndReason::KeyRevoked).await;
             Ok(())
         })
         .await?;

@@ -26,7 +26,7 @@ use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::new_stream_key;
 use satcast_live::{self as live, SessionSnapshot, SessionState};
-use satcast_store::{Change, DestinationView, NewStream, Page, StreamLimits, StreamView};
+use satcast_store::{Change, CommandTarget, DestinationView, NewStream, Page, StreamLimits, StreamView};
 
 /// Longest time that a stop request waits for the end of the session.
 const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
@@ -446,7 +446,7 @@ impl StreamsApi {
         let (app, stream) = (Arc::clone(&app), StreamId(id.0));
         App::to_the_end(async move {
             app.store.delete_stream(&caller.actor(&app), stream).await?;
-            app.live.stop(stream, EndReason::KeyRevoked).await;
+            app.live.revoked(CommandTarget::Stream(stream), EndReason::KeyRevoked).await;
             app.live.destinations_changed(stream).await;
             app.archive.destinations_changed();
             Ok(())

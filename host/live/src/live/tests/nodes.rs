@@ -119,8 +119,8 @@ async fn a_late_stop_does_not_end_the_next_session() {
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
     let first = rig.until_session(SessionState::Live).await;
-    let (target, stop) = (CommandTarget::Stream(rig.stream.id), NodeCommand::Stop(EndReason::Stopped));
-    let given = other.command_owners(target, stop).await.unwrap();
+    let target = CommandTarget::Stream(rig.stream.id);
+    let given = other.stop_elsewhere(target, EndReason::Stopped, UnixMillis(2)).await.unwrap().given;
     assert_eq!(given.len(), 1);
     // It ends by itself before the command is read.
     assert!(rig.live.stop(rig.stream.id, EndReason::Shutdown).await);
