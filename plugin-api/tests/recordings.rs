@@ -78,6 +78,8 @@ fn recording(file_name: &str) -> Recording {
         attempt_opened: false,
         has_copy: true,
         gone: false,
+        expires_at_ms: None,
+        asks_notice: false,
     }
 }
 
@@ -89,6 +91,15 @@ impl Recordings for Keeper {
         // For the test to read.
         let session_id = format!("configured {destination_id} {parsed:?}");
         self.host.recording(&Recording { session_id, ..recording("configured.mp4") })
+    }
+
+    fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        assert!(file_name != "panic", "announced panics");
+        let mut journal = self.journal.lock();
+        let found = journal.iter_mut().find(|recording| recording.file_name == file_name);
+        let found = found.ok_or_else(|| Error::config("no such recording"))?;
+        found.expires_at_ms = Some(expires_at_ms);
+        Ok(())
     }
 
     fn list(&self) -> Result<Vec<Recording>, Error> {
@@ -151,6 +162,7 @@ fn recordings_over_the_table() {
     connects_without_a_destination(&kit);
     reports_are_checked(&kit);
     passes_configurations(&kit);
+    confirms_notices(&kit);
     kit.shut_down();
 }
 
@@ -240,6 +252,13 @@ fn passes_configurations(kit: &Testkit) {
     let refused = kit.configure_recordings(7, "keeper", Some(&json!({ "other": 1 }))).unwrap_err();
     assert_eq!(refused.class, Class::Config);
     assert_eq!(kit.configure_recordings(99, "keeper", None).unwrap_err().class, Class::Panic);
+}
+
+fn confirms_notices(kit: &Testkit) {
+    kit.announce_expiry("b.mp4", 77).unwrap();
+    assert_eq!(kit.recordings().unwrap()[0].expires_at_ms, Some(77));
+    assert_eq!(kit.announce_expiry("other", 77).unwrap_err().class, Class::Config);
+    assert_eq!(kit.announce_expiry("panic", 77).unwrap_err().class, Class::Panic);
 }
 
 /// The outcome of an answer that a driver drops.

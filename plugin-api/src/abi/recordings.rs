@@ -31,7 +31,9 @@ pub struct SatcastDone {
 /// version 4, for those whose upload waits for its next try; else null),
 /// `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
 /// store opened the upload of that attempt), `hasCopy` (the driver has a local copy, which a retry needs; true when left out), `gone`
-/// (it is no longer at the store, because its retention ended or for the reason in `error`, and the host hides it; false when left out).
+/// (it is no longer at the store, because its retention ended or for the reason in `error`, and the host hides it; false when left out),
+/// and since minor version 8 `expiresAtMs` (when the driver will delete it at the store by a rule of its destination; null: it stays)
+/// and `asksNotice` (the host must call `announced` before the driver deletes it; false when left out).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastRecordings {
@@ -74,6 +76,17 @@ pub struct SatcastRecordings {
     /// `auth` when the store refuses them, shown at the field that its text begins with, or of another class when the store cannot be reached.
     pub probe:
         Option<unsafe extern "C" fn(type_name: SatcastStr, config_json: SatcastStr, done: SatcastDone)>,
+    /// Since minor version 8, so only where `size` says that it is there; optional. `[control]` The owner of a recording with `asksNotice`
+    /// is told that it will be deleted at `expires_at_ms`, which may be later than its `expiresAtMs`: the driver does not delete it
+    /// earlier. It need not keep the time: after a restart it asks again, and gets the same. No I/O. Returns `SATCAST_OK`, or
+    /// `SATCAST_ERR` after a report to `error`; then the host calls again later.
+    pub announced: Option<
+        unsafe extern "C" fn(
+            file_name: SatcastStr,
+            expires_at_ms: i64,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
 }
 
 /// `SATCAST_EXT_RECORDINGS_HOST`: the driver reports changes of its recordings.

@@ -41,6 +41,17 @@ pub trait Recordings: Send + Sync {
         answer.give(Ok(()));
     }
 
+    /// `[control]` The owner of a recording with [`Recording::asks_notice`] is told that it will be deleted at `expires_at_ms`, in
+    /// milliseconds since 1970 and at least [`EXPIRY_NOTICE_MS`](crate::recording::EXPIRY_NOTICE_MS) after the notice: the driver does
+    /// not delete it earlier. The host repeats the time when the driver asks again. No I/O. The default ignores it.
+    ///
+    /// # Errors
+    /// The recording is unknown; the host calls again later.
+    fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        let _ = (file_name, expires_at_ms);
+        Ok(())
+    }
+
     /// `[control]` The current configuration of a destination, `None` after its deletion: for recordings that continue without an opening,
     /// perhaps with other keys. Called after a change, and after `load` for destinations with recordings, also without a change.
     /// No slow I/O. The default ignores it.

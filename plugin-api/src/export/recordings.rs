@@ -21,6 +21,7 @@ impl<E: Exported> TableOf<E> {
         sign: Some(sign::<E>),
         configured: Some(configured::<E>),
         probe: Some(probe::<E>),
+        announced: Some(announced::<E>),
     };
 }
 
@@ -129,6 +130,20 @@ unsafe extern "C" fn configured<E: Exported>(
         let json = if config.is_empty() { None } else { Some(parse_config(&config)?) };
         let config = json.as_ref().map(|json| Config::new(&type_name, json));
         with::<E, _>(|recordings| recordings?.configured(destination_id, config))
+    })
+}
+
+/// # Safety
+/// As [`SatcastRecordings::announced`]: the name and the sink live for the call.
+unsafe extern "C" fn announced<E: Exported>(
+    file_name: SatcastStr,
+    expires_at_ms: i64,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    guarded(errors, || {
+        // SAFETY: passed on from the caller.
+        let file_name = unsafe { file_name.read() };
+        with::<E, _>(|recordings| recordings?.announced(&file_name, expires_at_ms))
     })
 }
 

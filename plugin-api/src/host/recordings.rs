@@ -52,6 +52,7 @@ impl Recordings {
             sign: None,
             configured: None,
             probe: None,
+            announced: None,
         };
         let bytes = size.min(size_of::<SatcastRecordings>());
         // SAFETY: both sides have these bytes; functions that an older driver lacks stay `None`.
@@ -89,6 +90,19 @@ impl Recordings {
             },
             None => done(Ok(())),
         }
+    }
+
+    /// Confirms to the driver that the owner of a recording is told of its deletion at `expires_at_ms`. Does nothing when the driver
+    /// lacks the function.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        let Some(announced) = self.raw.announced else { return Ok(()) };
+        ask(|errors| {
+            // SAFETY: name and sink live for the call.
+            unsafe { announced(SatcastStr::new(file_name), expires_at_ms, errors) }
+        })
     }
 
     /// Every recording the driver still knows; those that break a rule are listed separately.
@@ -313,6 +327,7 @@ mod tests {
             sign: None,
             configured: Some(refuse),
             probe: None,
+            announced: None,
         };
         let copied = |size: usize| {
             let table = SatcastRecordings { size, ..full };

@@ -47,6 +47,14 @@ impl Testkit {
         self.offered()?.sign(file_name, valid)
     }
 
+    /// Confirms the notice of a recording's deletion.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn announce_expiry(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        self.offered()?.announced(file_name, expires_at_ms)
+    }
+
     /// Tests whether a configuration can record, and waits for the answer.
     ///
     /// # Errors

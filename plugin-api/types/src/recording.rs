@@ -14,6 +14,8 @@ pub const RECORDINGS_MAX: usize = 100_000;
 pub const RECORDING_BYTES_MAX: usize = 32 * 1024;
 /// Longest time for a driver's test of a store, in seconds.
 pub const PROBE_SECS: u64 = 5;
+/// Least time between the notice of a deletion to the owner and the deletion, in milliseconds: a day.
+pub const EXPIRY_NOTICE_MS: i64 = 24 * 3600 * 1000;
 /// Longest text that the host seals for a driver, in bytes.
 pub const SEAL_BYTES_MAX: usize = 64 * 1024;
 
@@ -58,6 +60,13 @@ pub struct Recording {
     /// driver keeps listing it for some time, since a report may be lost.
     #[serde(default)]
     pub gone: bool,
+    /// When the driver will delete the recording in its store by a rule of its destination, in milliseconds since 1970; `None`: it
+    /// stays.
+    #[serde(default)]
+    pub expires_at_ms: Option<i64>,
+    /// The host must tell the owner of that deletion: until it confirms the notice, the driver does not delete the recording.
+    #[serde(default)]
+    pub asks_notice: bool,
 }
 
 fn yes() -> bool {
@@ -168,6 +177,8 @@ mod tests {
             attempt_opened: true,
             has_copy: false,
             gone: true,
+            expires_at_ms: Some(9),
+            asks_notice: true,
         }
     }
 
@@ -178,17 +189,19 @@ mod tests {
             "fileName": "talk/20261122T080000Z-a-1.mp4", "destinationId": 7, "sessionId": "s", "state": "failed",
             "sizeBytes": 3, "uploadedBytes": 2, "durationMs": 1, "error": "the store is down",
             "errorClass": "network", "url": null, "startedAtMs": 5, "changedAtMs": 6, "attempt": 1,
-            "attemptOpened": true, "hasCopy": false, "gone": true
+            "attemptOpened": true, "hasCopy": false, "gone": true, "expiresAtMs": 9, "asksNotice": true
         });
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_value::<Recording>(json.clone()).unwrap(), recording());
         // A driver that is older than these fields.
         let mut earlier = json;
-        for name in ["hasCopy", "gone"] {
+        for name in ["hasCopy", "gone", "expiresAtMs", "asksNotice"] {
             earlier.as_object_mut().unwrap().remove(name).unwrap();
         }
         let earlier: Recording = serde_json::from_value(earlier).unwrap();
-        assert_eq!(earlier, Recording { has_copy: true, gone: false, ..recording() });
+        let expected =
+            Recording { has_copy: true, gone: false, expires_at_ms: None, asks_notice: false, ..recording() };
+        assert_eq!(earlier, expected);
         let about = serde_json::from_str::<About>(r#"{"sessionStartedMs":4,"newer":1}"#).unwrap();
         assert_eq!(about, About { session_started_ms: 4, ..About::default() });
     }

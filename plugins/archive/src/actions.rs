@@ -184,6 +184,13 @@ pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result
     store.sign(&key, valid.min(SIGNED_MAX)).map_err(|fault: Fault| fault.error)
 }
 
+/// The host has told the owner of a recording's deletion.
+pub(crate) fn announced(core: &Arc<Core>, file_name: &str, at_ms: i64) -> Result<(), Error> {
+    let item = core.table.find(file_name).ok_or_else(|| unknown(core, file_name))?;
+    item.announced(at_ms);
+    Ok(())
+}
+
 fn unknown(core: &Core, file_name: &str) -> Error {
     let refusal = if core.table.is_alone() { Refusal::Unknown } else { Refusal::Elsewhere };
     refusal.of(file_name)

@@ -17,6 +17,7 @@ use crate::entry::{Bucket, State};
 use crate::limits::Limits;
 use crate::names;
 use crate::outside::Outside;
+use crate::rules::Rules;
 use crate::table::{Item, Table};
 use crate::upload::blocks::Blocks;
 use crate::upload::permits::{Client, Permits};
@@ -44,10 +45,17 @@ impl Operator {
     }
 }
 
+/// The part of a destination's configuration that its recordings follow.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    pub(crate) own: Own,
+    pub(crate) rules: Rules,
+}
+
 /// The latest configurations of destinations.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    pub(crate) said: Mutex<BTreeMap<i64, Own>>,
+    pub(crate) said: Mutex<BTreeMap<i64, Said>>,
     /// Held while recordings take a new configuration, so that the latest one wins.
     pub(crate) following: tokio::sync::Mutex<()>,
 }

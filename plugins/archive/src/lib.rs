@@ -4,7 +4,7 @@
 //! it grows (`upload`). Recording never waits for the store. `table` holds all recordings; only `table` changes,
 //! journals and reports them. `entry` is the part of a recording that must survive a crash, `journal` its file. `core`
 //! is the shared state, and knows the stores. On top: `actions` (requests of owners), `follow` (new configurations of
-//! destinations), `keeper` (periodic work). `outside` is the part of the host that the driver needs apart from media.
+//! destinations), `keeper` (periodic work), `retention` (what leaves the store, and when). `outside` is the part of the host that the driver needs apart from media.
 //!
 //! Durability: media is written as fragments of less than a second, so a kill of the process loses less than a second.
 //! Media is synced every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the
@@ -41,6 +41,8 @@ mod names;
 mod outside;
 mod parts;
 mod recorder;
+mod retention;
+mod rules;
 mod table;
 mod upload;
 mod version1;
@@ -55,7 +57,7 @@ use satcast_plugin_api::driver::{self, Answer, Driver, DriverInfo, DynDestinatio
 use satcast_plugin_api::{DestType, Error, SettingsSchema};
 
 use self::core::Core;
-pub use config::{Config, RETENTION_DAYS_MAX, Settings};
+pub use config::{Config, GIGABYTES_MAX, RETENTION_DAYS_MAX, Settings};
 use destination::Destination;
 use limits::Limits;
 use outside::HostOutside;
@@ -93,10 +95,12 @@ impl Driver for Archive {
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
-        match config.parse::<Config>()?.target()? {
-            Some(_) => Ok(()),
-            None => self.core.operator().map(drop),
+        let config = config.parse::<Config>()?;
+        if config.target()?.is_none() {
+            self.core.operator()?;
+            self.core.limits.bounds.check(config.rules())?;
         }
+        Ok(())
     }
 
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
@@ -124,6 +128,10 @@ impl Recordings for Archive {
 
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
         actions::sign(&self.core, file_name, valid)
+    }
+
+    fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        actions::announced(&self.core, file_name, expires_at_ms)
     }
 
     fn probe(&self, config: driver::Config<'_>, answer: Answer) {

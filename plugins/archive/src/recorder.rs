@@ -19,6 +19,7 @@ use crate::entry::Entry;
 use crate::full::{check_disk, stopped};
 use crate::limits::TRACK_REFUSALS_LOGGED_MAX;
 use crate::parts;
+use crate::rules::Rules;
 use crate::table::Item;
 use crate::upload;
 use satcast_plugin_api::driver::About;
@@ -28,7 +29,7 @@ use satcast_plugin_api::driver::About;
 pub(crate) struct Order {
     pub(crate) about: About,
     pub(crate) own: Own,
-    pub(crate) retention_days: Option<u32>,
+    pub(crate) rules: Rules,
 }
 
 #[derive(Debug)]
@@ -183,7 +184,7 @@ impl Open {
     async fn begin(core: &Arc<Core>, order: &Order, init: Bytes, started_ms: i64) -> Result<Self, Error> {
         let mut entry = Entry::new(String::new(), started_ms);
         entry.about.clone_from(&order.about);
-        entry.retention_days = order.retention_days;
+        entry.set_rules(order.rules);
         entry.bucket = core.bucket(&order.own);
         let mut crcs = Growing::default();
         entry.crcs = crcs.add(&init);

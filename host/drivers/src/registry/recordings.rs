@@ -130,6 +130,26 @@ impl Drivers {
         signed.ok_or_else(|| keeps_none(driver))?.map_err(|error| refused(&loaded, error))
     }
 
+    /// Confirms to a driver that the owner of a recording is told of its deletion at `expires_at_ms`.
+    ///
+    /// # Errors
+    /// The driver was not reached, or does not know the recording.
+    pub async fn announce_expiry(
+        &self,
+        driver: &str,
+        file_name: &str,
+        expires_at_ms: i64,
+    ) -> Result<(), RecordingsError> {
+        let loaded = self.keeper_of(driver)?;
+        let name = file_name.to_owned();
+        let announce = move |backend: &Backend| match backend.recordings() {
+            Some(recordings) => recordings.announced(&name, expires_at_ms),
+            None => Ok(()),
+        };
+        let outcome = loaded.control.call(limit(), announce, drop).await.map_err(unavailable)?;
+        outcome.map_err(|error| refused(&loaded, error))
+    }
+
     /// Passes the current configuration of a destination to the driver of its type, `None` when the destination was
     /// deleted. Drivers that keep no recordings, or do not want configurations, are skipped.
     ///

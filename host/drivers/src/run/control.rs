@@ -320,6 +320,14 @@ impl Kept<'_> {
         }
     }
 
+    /// Confirms that the owner of a recording is told of its deletion.
+    pub(crate) fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        match self {
+            Kept::Thread(recordings) => recordings.announced(file_name, expires_at_ms),
+            Kept::Process(remote) => remote.announced(file_name, expires_at_ms),
+        }
+    }
+
     /// Addresses of recordings; `None` for a recording without one.
     pub(crate) fn sign(&self, names: &[String], valid: Duration) -> Result<Vec<Option<String>>, Error> {
         match self {

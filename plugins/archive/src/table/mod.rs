@@ -209,7 +209,7 @@ impl Table {
 
     /// The report of a recording, after a check that its copy exists: it may have been removed by hand.
     fn listed(&self, item: &Item) -> Recording {
-        let mut recording = item.data().recording();
+        let mut recording = item.data().recording(self.outside.now_ms());
         if recording.state == RecordingState::Failed && recording.has_copy {
             recording.has_copy = is_file(&self.path(&item.file_name));
         }
@@ -266,11 +266,11 @@ impl Table {
     /// Saves a failure, with the time without progress from which the next process continues, and reports it if it is a
     /// new one; returns the time without progress.
     pub(crate) async fn failed(self: &Arc<Self>, item: &Arc<Item>, error: &Error) -> Option<u64> {
-        let now = self.outside.elapsed();
+        let (now, now_ms) = (self.outside.elapsed(), self.outside.now_ms());
         let (failing_ms, is_known) = {
             let mut data = item.lock();
-            let before = data.recording().error;
-            (data.failed(now, error), data.recording().error == before)
+            let before = data.recording(now_ms).error;
+            (data.failed(now, error), data.recording(now_ms).error == before)
         };
         let saved = if is_known { self.save(item).await } else { self.change(item, |_| ()).await };
         if let Err(error) = saved {
@@ -313,8 +313,9 @@ impl Table {
     /// deleted recording: its deletion is answered first, and the list reports it if the answer is lost.
     fn stamp(&self, data: &mut Data) -> Option<Recording> {
         data.count_bytes();
-        data.entry.changed_at_ms = self.outside.now_ms().max(data.entry.changed_at_ms + 1);
-        (!data.is_deleted()).then(|| data.recording())
+        let now_ms = self.outside.now_ms();
+        data.entry.changed_at_ms = now_ms.max(data.entry.changed_at_ms + 1);
+        (!data.is_deleted()).then(|| data.recording(now_ms))
     }
 
     fn report(&self, recording: Option<Recording>) {

@@ -13,6 +13,7 @@ mod limits;
 pub(crate) mod media;
 mod played;
 mod resume;
+mod retention;
 mod secure;
 mod server;
 mod texts;

@@ -146,6 +146,11 @@ pub(super) enum Ask {
         kind: String,
         config: Option<String>,
     },
+    /// The owner of a recording is told of its deletion.
+    Announced {
+        file_name: String,
+        expires_at_ms: i64,
+    },
     /// A viewer's request. The answer says whether it was passed on; [`ToHost::Respond`] has the response, if there
     /// is one.
     Request {

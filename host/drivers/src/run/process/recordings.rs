@@ -65,6 +65,11 @@ impl Remote {
         self.session()?.call(None, Ask::Configured { destination_id, kind, config }).map(drop)
     }
 
+    pub(crate) fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        let ask = Ask::Announced { file_name: file_name.to_owned(), expires_at_ms };
+        self.session()?.call(None, ask).map(drop)
+    }
+
     fn ask_about(&self, done: Done, ask: impl FnOnce(u64) -> Ask) {
         match self.session() {
             Ok(session) => session.ask_about(done, ask),

@@ -206,6 +206,9 @@ fn answer(
         Ask::Configured { destination_id, kind, config } => {
             recordings(driver)?.configured(destination_id, &kind, config.as_deref()).map(taken)
         }
+        Ask::Announced { file_name, expires_at_ms } => {
+            recordings(driver)?.announced(&file_name, expires_at_ms).map(taken)
+        }
     }
 }
 
