@@ -158,7 +158,7 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     });
     let outcome = match changed.await {
         Ok(()) if is_given_up => {
-            let removed = core.table.remove_local(item).await;
+            let removed = core.table.remove_local(item).await.and(core.table.remove_index(item).await);
             // The store may hang, so this runs in the background.
             let (core, item) = (core.clone(), item.clone());
             tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { upload::end_uploads(&core, &item).await }));
@@ -207,7 +207,8 @@ pub(crate) async fn end_retention(core: &Arc<Core>) {
 async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
     let (store, key) = core.store(item)?;
     store.delete(&key).await?;
-    core.table.change(item, |data| data.entry.state = State::Gone { is_deleted: false }).await
+    core.table.change(item, |data| data.entry.state = State::Gone { is_deleted: false }).await?;
+    core.table.remove_index(item).await
 }
 
 /// Order in which entries are forgotten when there are too many; `None` for those that must stay. Those with a

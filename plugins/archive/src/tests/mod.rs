@@ -17,3 +17,4 @@ mod secure;
 mod server;
 mod texts;
 mod upgrade;
+mod watched;
