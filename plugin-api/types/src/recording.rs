@@ -18,6 +18,14 @@ pub const PROBE_SECS: u64 = 5;
 pub const EXPIRY_NOTICE_MS: i64 = 24 * 3600 * 1000;
 /// Longest text that the host seals for a driver, in bytes.
 pub const SEAL_BYTES_MAX: usize = 64 * 1024;
+/// Longest range of a recording that is read in one request, in bytes.
+pub const READ_RANGE_BYTES_MAX: u32 = 1024 * 1024;
+/// Longest time for a driver's answer to the request for a range or for a page of the index, in seconds.
+pub const READ_SECS: u64 = 15;
+/// Most fragments in one page of an index.
+pub const INDEX_FRAGMENTS_MAX: u32 = 2048;
+/// Longest page of an index in its JSON form, in bytes.
+pub const INDEX_BYTES_MAX: usize = 256 * 1024;
 
 /// The current state of a recording in the driver's journal.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -85,6 +93,97 @@ pub enum RecordingState {
     Ready,
     /// Given up; a retry may be asked for.
     Failed,
+}
+
+/// A page of the index of a recording, a fragmented MP4: its initialization segment, then its fragments without gaps between them.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordingIndex {
+    /// Bytes of the initialization segment, with which the recording begins.
+    pub init_bytes: u64,
+    /// Bytes that the known fragments end at; these can be read.
+    pub bytes: u64,
+    /// Number of known fragments.
+    pub count: u64,
+    /// No fragment follows the known ones.
+    pub is_complete: bool,
+    /// Number of the first fragment of this page, from 0.
+    pub first: u64,
+    /// Known fragments from there on, at most [`INDEX_FRAGMENTS_MAX`].
+    pub fragments: Vec<Fragment>,
+}
+
+/// A fragment of a recording. Its JSON form is `[offset, bytes, startUs, durationUs, isKeyframe]`.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(from = "(u64, u32, u64, u32, bool)", into = "(u64, u32, u64, u32, bool)")]
+pub struct Fragment {
+    /// First byte in the recording.
+    pub offset: u64,
+    /// Length in bytes, above 0.
+    pub bytes: u32,
+    /// Start in microseconds from the start of the recording: the end of the fragment before.
+    pub start_us: u64,
+    /// Duration in microseconds.
+    pub duration_us: u32,
+    /// It begins with a keyframe; true without video.
+    pub is_keyframe: bool,
+}
+
+impl From<(u64, u32, u64, u32, bool)> for Fragment {
+    fn from((offset, bytes, start_us, duration_us, is_keyframe): (u64, u32, u64, u32, bool)) -> Self {
+        Self { offset, bytes, start_us, duration_us, is_keyframe }
+    }
+}
+
+impl From<Fragment> for (u64, u32, u64, u32, bool) {
+    fn from(it: Fragment) -> Self {
+        (it.offset, it.bytes, it.start_us, it.duration_us, it.is_keyframe)
+    }
+}
+
+impl Fragment {
+    /// End in the recording: the first byte after it.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(u64::from(self.bytes))
+    }
+
+    /// End in microseconds from the start of the recording.
+    pub fn end_us(&self) -> u64 {
+        self.start_us.saturating_add(u64::from(self.duration_us))
+    }
+}
+
+impl RecordingIndex {
+    /// Checks the rules of the fields: each fragment begins where the one before ends, in bytes and in time.
+    ///
+    /// # Errors
+    /// `Internal`, naming the rule.
+    pub fn check(&self) -> Result<(), Error> {
+        let broken = |why: &str| Err(Error::internal(format!("the index of a recording {why}")));
+        let listed = self.fragments.len() as u64;
+        if listed > u64::from(INDEX_FRAGMENTS_MAX)
+            || self.first.saturating_add(listed) > self.count.max(self.first)
+        {
+            return broken("has more fragments than it says");
+        }
+        let (Some(first), Some(last)) = (self.fragments.first(), self.fragments.last()) else {
+            return Ok(());
+        };
+        let follows =
+            |pair: &[Fragment]| pair[1].offset == pair[0].end() && pair[1].start_us == pair[0].end_us();
+        let begins = first.offset >= self.init_bytes
+            && (self.first > 0 || (first.offset, first.start_us) == (self.init_bytes, 0));
+        let is_last = self.first + listed == self.count;
+        let ends = if is_last { last.end() == self.bytes } else { last.end() < self.bytes };
+        if !begins
+            || !ends
+            || !self.fragments.windows(2).all(follows)
+            || self.fragments.iter().any(|it| it.bytes == 0)
+        {
+            return broken("has a fragment that does not follow the one before");
+        }
+        Ok(())
+    }
 }
 
 impl Recording {
@@ -228,6 +327,58 @@ mod tests {
             Recording { state, ..recording() }.check().unwrap();
             Recording { state, error: None, error_class: None, ..recording() }.check().unwrap();
         }
+    }
+
+    #[test]
+    fn an_index_without_gaps_crosses_and_any_other_is_refused() {
+        let at = |offset, start_us| Fragment {
+            offset,
+            bytes: 10,
+            start_us,
+            duration_us: 5,
+            is_keyframe: offset == 7,
+        };
+        let index = RecordingIndex {
+            init_bytes: 7,
+            bytes: 27,
+            count: 2,
+            is_complete: true,
+            first: 0,
+            fragments: vec![at(7, 0), at(17, 5)],
+        };
+        let json = serde_json::to_value(&index).unwrap();
+        let expected = serde_json::json!({
+            "initBytes": 7, "bytes": 27, "count": 2, "isComplete": true, "first": 0,
+            "fragments": [[7, 10, 0, 5, true], [17, 10, 5, 5, false]]
+        });
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_value::<RecordingIndex>(json).unwrap(), index);
+        index.check().unwrap();
+        RecordingIndex { first: 1, fragments: vec![at(17, 5)], ..index.clone() }.check().unwrap();
+        RecordingIndex { first: 9, fragments: Vec::new(), ..index.clone() }.check().unwrap();
+        RecordingIndex { count: 3, bytes: 40, ..index.clone() }.check().unwrap();
+        for wrong in [
+            RecordingIndex { count: 1, ..index.clone() },
+            RecordingIndex { bytes: 28, ..index.clone() },
+            RecordingIndex { count: 3, ..index.clone() },
+            RecordingIndex { init_bytes: 6, ..index.clone() },
+            RecordingIndex { fragments: vec![at(7, 0), at(18, 5)], ..index.clone() },
+            RecordingIndex { fragments: vec![at(7, 0), at(17, 6)], ..index.clone() },
+            RecordingIndex { fragments: vec![at(7, 1), at(17, 6)], ..index.clone() },
+            RecordingIndex { first: u64::MAX, ..index.clone() },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+        let longest = Fragment {
+            offset: u64::MAX,
+            bytes: u32::MAX,
+            start_us: u64::MAX,
+            duration_us: u32::MAX,
+            is_keyframe: false,
+        };
+        let fragments = vec![longest; INDEX_FRAGMENTS_MAX as usize];
+        let page = RecordingIndex { fragments, ..RecordingIndex::default() };
+        assert!(serde_json::to_vec(&page).unwrap().len() <= INDEX_BYTES_MAX);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) enum Refusal {
     DeletedMeanwhile,
     #[error("the retention time of the recording is over, and the store has deleted it")]
     Expired,
+    #[error("the recording does not have these bytes")]
+    NoRange,
     #[error("the recording is not in its store yet; wait until it is ready")]
     NotReady,
     #[error(
@@ -191,7 +193,7 @@ pub(crate) fn announced(core: &Arc<Core>, file_name: &str, at_ms: i64) -> Result
     Ok(())
 }
 
-fn unknown(core: &Core, file_name: &str) -> Error {
+pub(crate) fn unknown(core: &Core, file_name: &str) -> Error {
     let refusal = if core.table.is_alone() { Refusal::Unknown } else { Refusal::Elsewhere };
     refusal.of(file_name)
 }
@@ -211,6 +213,7 @@ mod tests {
             (Refusal::Deleted, "the recording is deleted"),
             (Refusal::DeletedMeanwhile, "the recording was deleted meanwhile"),
             (Refusal::Expired, "the retention time of the recording is over, and the store has deleted it"),
+            (Refusal::NoRange, "the recording does not have these bytes"),
             (Refusal::NotReady, "the recording is not in its store yet; wait until it is ready"),
             (
                 Refusal::Unknown,

@@ -152,7 +152,7 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     });
     let outcome = match changed.await {
         Ok(()) if is_given_up => {
-            let removed = core.table.remove_local(item).await;
+            let removed = core.table.remove_local(item).await.and(core.table.remove_index(item).await);
             // The store may hang, so this runs in the background.
             let (core, item) = (core.clone(), item.clone());
             tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { upload::end_uploads(&core, &item).await }));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use satcast_plugin_api::recording::PROBE_SECS;
+use satcast_plugin_api::recording::{PROBE_SECS, READ_SECS};
 
 use crate::config::Settings;
 use crate::parts;
@@ -28,6 +28,12 @@ pub(crate) const ASKED_OPEN_MAX: Duration = Duration::from_secs(15);
 pub(crate) const CUT_WAIT: Duration = Duration::from_secs(2);
 /// Longest wait for a store to delete an object on request. The host waits for 20 s.
 pub(crate) const REMOVE_MAX: Duration = Duration::from_secs(12);
+/// Concurrent reads of stores for viewers, shared like the requests.
+pub(crate) const READS_AT_ONCE: u64 = 32;
+/// Longest read for a viewer; below the limit of the contract.
+pub(crate) const READ_MAX: Duration = Duration::from_secs(READ_SECS - 3);
+/// Longest wait for the index of a recording that has none. It is made in the background meanwhile.
+pub(crate) const INDEX_WAIT: Duration = Duration::from_secs(8);
 /// How long an expired recording is still listed, and the least uptime of the driver by then: the host lists every
 /// minute.
 pub(crate) const GONE_LISTED: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -217,14 +217,15 @@ async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> bool {
 async fn delete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
     let (store, key) = core.store(item)?;
     store.delete(&key).await?;
-    core.table
-        .change(item, |data| {
-            // Its owner may have deleted it meanwhile.
-            if matches!(data.entry.state, State::Done { .. }) {
-                data.entry.state = State::Gone { is_deleted: false };
-            }
-        })
-        .await
+    let is_gone = core.table.change(item, |data| {
+        // Its owner may have deleted it meanwhile.
+        let is_gone = matches!(data.entry.state, State::Done { .. });
+        if is_gone {
+            data.entry.state = State::Gone { is_deleted: false };
+        }
+        is_gone
+    });
+    if is_gone.await? { core.table.remove_index(item).await } else { Ok(()) }
 }
 
 #[cfg(test)]

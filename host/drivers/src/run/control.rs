@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use satcast_plugin_api::host::{Done, Driver, Instance, Listing, MediaSource, Recordings};
+use satcast_plugin_api::host::{BytesDone, Done, Driver, Instance, Listing, MediaSource, Recordings};
 use satcast_plugin_api::{Error, HttpRequest};
 use tokio::sync::oneshot;
 
@@ -301,6 +301,30 @@ impl Kept<'_> {
         match self {
             Kept::Thread(recordings) => recordings.delete(file_name, remove_object, done),
             Kept::Process(remote) => remote.delete_recording(file_name.to_owned(), remove_object, done),
+        }
+    }
+
+    /// Whether it can read its recordings.
+    pub(crate) fn can_read(&self) -> bool {
+        match self {
+            Kept::Thread(recordings) => recordings.can_read(),
+            Kept::Process(remote) => remote.reads_recordings(),
+        }
+    }
+
+    /// Requests `len` bytes of a recording.
+    pub(crate) fn read(&self, file_name: &str, offset: u64, len: u32, done: BytesDone) {
+        match self {
+            Kept::Thread(recordings) => recordings.read(file_name, offset, len, done),
+            Kept::Process(remote) => remote.read_recording(file_name.to_owned(), offset, len, done),
+        }
+    }
+
+    /// Requests a page of the index of a recording, in its JSON form.
+    pub(crate) fn index(&self, file_name: &str, first: u64, most: u32, done: BytesDone) {
+        match self {
+            Kept::Thread(recordings) => recordings.index(file_name, first, most, done),
+            Kept::Process(remote) => remote.index_recording(file_name.to_owned(), first, most, done),
         }
     }
 

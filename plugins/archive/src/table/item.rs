@@ -35,6 +35,8 @@ pub(crate) struct Item {
     pub(crate) changed: Notify,
     /// It has new keys: the pause before the next try ends early.
     pub(crate) renewed: Notify,
+    /// Held while its index is made.
+    pub(crate) indexing: tokio::sync::Mutex<()>,
     /// Held while its journal file is written, so that the latest state is written last.
     pub(super) saving: Mutex<()>,
 }
@@ -107,6 +109,7 @@ impl Item {
             data: Mutex::new(data),
             changed: Notify::new(),
             renewed: Notify::new(),
+            indexing: tokio::sync::Mutex::default(),
             saving: Mutex::new(()),
         }
     }

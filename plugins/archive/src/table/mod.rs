@@ -57,6 +57,7 @@ impl Table {
         let journal = Journal::open(folder.join("journal")).map_err(failed)?;
         let spool = folder.join("spool");
         private_folder(&spool).map_err(failed)?;
+        private_folder(&folder.join("index")).map_err(failed)?;
         Ok(Table {
             outside,
             files_per_minute: limits.files_per_minute,
@@ -220,6 +221,11 @@ impl Table {
         self.spool.join(format!("{}.mp4", stem(file_name)))
     }
 
+    /// Where the index of a recording is.
+    pub(crate) fn index_path(&self, file_name: &str) -> PathBuf {
+        self.folder.join("index").join(stem(file_name))
+    }
+
     pub(crate) fn spool(&self) -> &Path {
         &self.spool
     }
@@ -361,6 +367,7 @@ impl Table {
             entry.state = State::Gone { is_deleted: true };
         })
         .await?;
+        self.remove_index(item).await?;
         self.remove_local(item).await
     }
 
@@ -374,6 +381,7 @@ impl Table {
         let (table, item) = (self.clone(), item.clone());
         blocking(move || {
             let _one_at_a_time = item.saving.lock();
+            remove_if_there(&table.index_path(&item.file_name))?;
             remove_if_there(&table.path(&item.file_name))?;
             table.journal.remove(&item.file_name)
         })
@@ -386,6 +394,15 @@ impl Table {
     /// `Internal` when it cannot be removed.
     pub(crate) async fn remove_local(self: &Arc<Self>, item: &Item) -> Result<(), Error> {
         let path = self.path(&item.file_name);
+        blocking(move || remove_if_there(&path)).await
+    }
+
+    /// Removes the index of a recording that nobody can watch any more.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be removed.
+    pub(crate) async fn remove_index(self: &Arc<Self>, item: &Item) -> Result<(), Error> {
+        let path = self.index_path(&item.file_name);
         blocking(move || remove_if_there(&path)).await
     }
 }

@@ -18,3 +18,4 @@ mod secure;
 mod server;
 mod texts;
 mod upgrade;
+mod watched;

@@ -186,6 +186,12 @@ fn a_recording_that_is_read_stays_for_a_day_at_most() {
     assert!(item.begin_read(kit.host.elapsed()));
     round(&kit);
     assert!(kit.server.objects().is_empty(), "nobody reads longer than the longest recording");
+    recorded(&kit, "s2", days(1));
+    let item = kit.core().table.find(&of(&kit, "s2").file_name).unwrap();
+    assert!(item.begin_expiry(|_| true));
+    assert!(!item.begin_read(kit.host.elapsed()), "it is being deleted");
+    item.keep_after_all();
+    assert!(item.begin_read(kit.host.elapsed()));
 }
 
 #[test]
