@@ -60,8 +60,7 @@ pub struct Config {
     #[serde(default)]
     #[schemars(range(min = 1, max = 3650))]
     pub retention_days: Option<u32>,
-    /// Gigabytes (10^9 bytes) that the recordings may use at the store; beyond it the oldest are deleted, at least a day
-    /// after a notice. Leave it empty for no limit.
+    /// Gigabytes that recordings may use at the store; beyond it the oldest are deleted. Leave it empty for no limit.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_gigabytes: Option<u32>,
