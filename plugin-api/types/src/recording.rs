@@ -173,7 +173,7 @@ impl RecordingIndex {
             |pair: &[Fragment]| pair[1].offset == pair[0].end() && pair[1].start_us == pair[0].end_us();
         let begins = first.offset >= self.init_bytes
             && (self.first > 0 || (first.offset, first.start_us) == (self.init_bytes, 0));
-        let is_last = self.first + listed == self.count;
+        let is_last = self.first.saturating_add(listed) == self.count;
         let ends = if is_last { last.end() == self.bytes } else { last.end() < self.bytes };
         if !begins
             || !ends
