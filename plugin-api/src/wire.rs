@@ -6,7 +6,10 @@ use std::time::Duration;
 
 #[cfg(feature = "host")]
 use crate::abi;
-use crate::abi::{SatcastDone, SatcastError, SatcastErrorSink, SatcastStr};
+use bytes::Bytes;
+
+use crate::abi::{SatcastBytesDone, SatcastDone, SatcastError, SatcastErrorSink, SatcastStr};
+use crate::recording::{INDEX_BYTES_MAX, RecordingIndex};
 use crate::{Class, Error};
 
 /// Longest message that crosses the boundary, in bytes; the rest is cut. Far above the length that a host shows. The host removes secrets
@@ -118,6 +121,42 @@ pub(crate) fn done_of(call: OwnDone) -> SatcastDone {
     SatcastDone { data: Box::into_raw(Box::new(call)).cast(), done: Some(call_done) }
 }
 
+type OwnBytesDone = Box<dyn FnOnce(Result<Bytes, Error>) + Send>;
+
+/// A callback and the most bytes that it takes.
+struct Bounded {
+    call: OwnBytesDone,
+    most: usize,
+}
+
+/// `call` in the form of the C table, for at most `most` bytes. As with [`done_of`].
+pub(crate) fn bytes_done_of(call: OwnBytesDone, most: usize) -> SatcastBytesDone {
+    let data = Box::into_raw(Box::new(Bounded { call, most }));
+    SatcastBytesDone { data: data.cast(), done: Some(call_bytes_done) }
+}
+
+/// # Safety
+/// `data` must come from [`bytes_done_of`] and be passed here once; bytes and error live for the call.
+unsafe extern "C" fn call_bytes_done(
+    data: *mut c_void,
+    bytes: *const u8,
+    len: usize,
+    error: *const SatcastError,
+) {
+    // SAFETY: see above.
+    let (Bounded { call, most }, error) =
+        unsafe { (*Box::from_raw(data.cast::<Bounded>()), read_error(error)) };
+    let outcome = match error {
+        Some(error) => Err(error),
+        None if len > most => Err(Error::internal(format!("an answer has over {most} bytes"))),
+        None if len == 0 || bytes.is_null() => Ok(Bytes::new()),
+        // SAFETY: `len` bytes live for the call.
+        None => Ok(Bytes::copy_from_slice(unsafe { std::slice::from_raw_parts(bytes, len) })),
+    };
+    // As in `call_done`.
+    let _ = catch_unwind(AssertUnwindSafe(|| call(outcome)));
+}
+
 /// # Safety
 /// `data` must come from [`done_of`] and be passed here once; the error lives for the call.
 unsafe extern "C" fn call_done(data: *mut c_void, error: *const SatcastError) {
@@ -125,6 +164,20 @@ unsafe extern "C" fn call_done(data: *mut c_void, error: *const SatcastError) {
     let (call, error) = unsafe { (Box::from_raw(data.cast::<OwnDone>()), read_error(error)) };
     // A panic of the waiting code must not unwind into the other side.
     let _ = catch_unwind(AssertUnwindSafe(|| call(error.map_or(Ok(()), Err))));
+}
+
+/// Reads and checks the JSON form of a page of an index.
+///
+/// # Errors
+/// `Internal`: the form is too long, cannot be read, or breaks a rule.
+pub(crate) fn read_index(json: &[u8]) -> Result<RecordingIndex, Error> {
+    if json.len() > INDEX_BYTES_MAX {
+        return Err(Error::internal(format!("a page of an index has over {INDEX_BYTES_MAX} bytes of JSON")));
+    }
+    let index: RecordingIndex = serde_json::from_slice(json)
+        .map_err(|error| Error::internal(format!("the index of a recording cannot be read: {error}")))?;
+    index.check()?;
+    Ok(index)
 }
 
 #[cfg(test)]

@@ -63,7 +63,8 @@ fn in_rust() -> String {
         }
         SatcastPlayback { size, entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, flags }
         SatcastDone { data, done }
-        SatcastRecordings { size, list, retry, remove, sign, configured, probe }
+        SatcastBytesDone { data, done }
+        SatcastRecordings { size, list, retry, remove, sign, configured, probe, read, index, announced }
         SatcastRecordingsHost { size, report }
         SatcastVault { size, seal, unseal }
         SatcastBody { kind, reserved, offset, len, data, owner, release }

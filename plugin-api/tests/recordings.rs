@@ -6,12 +6,13 @@ use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::driver::{
-    About, Answer, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Recording,
-    RecordingState, Recordings,
+    About, Answer, BytesAnswer, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Fragment, Host,
+    IndexAnswer, Media, Recording, RecordingIndex, RecordingState, Recordings,
 };
-use satcast_plugin_api::recording::SEAL_BYTES_MAX;
+use satcast_plugin_api::recording::{INDEX_FRAGMENTS_MAX, READ_RANGE_BYTES_MAX, SEAL_BYTES_MAX};
 use satcast_plugin_api::testkit::{HostCall, Testkit};
 use satcast_plugin_api::{Class, DestType, Error, driver_entry};
 use serde_json::json;
@@ -78,6 +79,8 @@ fn recording(file_name: &str) -> Recording {
         attempt_opened: false,
         has_copy: true,
         gone: false,
+        expires_at_ms: None,
+        asks_notice: false,
     }
 }
 
@@ -91,8 +94,62 @@ impl Recordings for Keeper {
         self.host.recording(&Recording { session_id, ..recording("configured.mp4") })
     }
 
+    fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        assert!(file_name != "panic", "announced panics");
+        let mut journal = self.journal.lock();
+        let found = journal.iter_mut().find(|recording| recording.file_name == file_name);
+        let found = found.ok_or_else(|| Error::config("no such recording"))?;
+        found.expires_at_ms = Some(expires_at_ms);
+        Ok(())
+    }
+
     fn list(&self) -> Result<Vec<Recording>, Error> {
         Ok(self.journal.lock().clone())
+    }
+
+    fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
+        match file_name {
+            "panic" => panic!("read panics"),
+            "drop" => drop(answer),
+            "short" => answer.give(Ok(Bytes::from(vec![1; bytes as usize - 1]))),
+            "long" => answer.give(Ok(Bytes::from(vec![1; bytes as usize + 1]))),
+            "refuse" => answer.give(Err(Error::remote("the store said 503"))),
+            _ => {
+                tokio::spawn(async move {
+                    answer.give(Ok(Bytes::from(vec![offset as u8; bytes as usize])));
+                });
+            }
+        }
+    }
+
+    fn index(&self, file_name: &str, first: u64, most: u32, answer: IndexAnswer) {
+        let fragment = |number: u64| Fragment {
+            offset: 7 + 10 * number,
+            bytes: 10,
+            start_us: 5 * number,
+            duration_us: 5,
+            is_keyframe: number == 0,
+        };
+        match file_name {
+            "panic" => panic!("index panics"),
+            "drop" => drop(answer),
+            "gap" => {
+                let fragments = vec![fragment(0), fragment(2)];
+                answer.give(Ok(RecordingIndex { fragments, bytes: 37, ..RecordingIndex::default() }));
+            }
+            _ => {
+                let fragments = (first..3).map(fragment).take(most as usize).collect();
+                let index = RecordingIndex {
+                    init_bytes: 7,
+                    bytes: 37,
+                    count: 3,
+                    is_complete: true,
+                    first,
+                    fragments,
+                };
+                answer.give(Ok(index));
+            }
+        }
     }
 
     fn retry(&self, file_name: &str, answer: Answer) {
@@ -148,9 +205,11 @@ fn recordings_over_the_table() {
     lists(&kit);
     answers(&kit);
     signs(&kit);
+    reads(&kit);
     connects_without_a_destination(&kit);
     reports_are_checked(&kit);
     passes_configurations(&kit);
+    confirms_notices(&kit);
     kit.shut_down();
 }
 
@@ -212,6 +271,29 @@ fn signs(kit: &Testkit) {
     }
 }
 
+fn reads(kit: &Testkit) {
+    let most = READ_RANGE_BYTES_MAX;
+    assert_eq!(kit.read_recording("b.mp4", 7, 3).unwrap(), [7; 3][..]);
+    assert_eq!(kit.read_recording("b.mp4", 9, most).unwrap().len(), most as usize);
+    let refused = kit.read_recording("refuse", 0, 1).unwrap_err();
+    assert_eq!((refused.class, refused.message.as_str()), (Class::Remote, "the store said 503"));
+    for len in [0, most + 1] {
+        assert_eq!(kit.read_recording("b.mp4", 0, len).unwrap_err().class, Class::Internal, "{len} bytes");
+    }
+    for wrong in ["short", "long", "drop", "panic"] {
+        assert_eq!(kit.read_recording(wrong, 0, 8).unwrap_err().class, Class::Internal, "{wrong}");
+    }
+    let index = kit.index_recording("b.mp4", 1, 1).unwrap();
+    assert_eq!((index.first, index.count, index.fragments[0].offset), (1, 3, 17));
+    assert!(kit.index_recording("b.mp4", 3, 1).unwrap().fragments.is_empty());
+    for most in [0, INDEX_FRAGMENTS_MAX + 1] {
+        assert_eq!(kit.index_recording("b.mp4", 0, most).unwrap_err().class, Class::Internal, "{most}");
+    }
+    for wrong in ["gap", "drop", "panic"] {
+        assert_eq!(kit.index_recording(wrong, 0, 8).unwrap_err().class, Class::Internal, "{wrong}");
+    }
+}
+
 fn connects_without_a_destination(kit: &Testkit) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -240,6 +322,13 @@ fn passes_configurations(kit: &Testkit) {
     let refused = kit.configure_recordings(7, "keeper", Some(&json!({ "other": 1 }))).unwrap_err();
     assert_eq!(refused.class, Class::Config);
     assert_eq!(kit.configure_recordings(99, "keeper", None).unwrap_err().class, Class::Panic);
+}
+
+fn confirms_notices(kit: &Testkit) {
+    kit.announce_expiry("b.mp4", 77).unwrap();
+    assert_eq!(kit.recordings().unwrap()[0].expires_at_ms, Some(77));
+    assert_eq!(kit.announce_expiry("other", 77).unwrap_err().class, Class::Config);
+    assert_eq!(kit.announce_expiry("panic", 77).unwrap_err().class, Class::Panic);
 }
 
 /// The outcome of an answer that a driver drops.

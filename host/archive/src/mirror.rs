@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::Class;
 use satcast_plugin_api::host::Listing;
-use satcast_plugin_api::recording::{Recording, RecordingState};
+use satcast_plugin_api::recording::{EXPIRY_NOTICE_MS, Recording, RecordingState};
 use tracing::Instrument as _;
 
 use super::account::{Archive, Inner};
@@ -70,8 +70,8 @@ impl Archive {
     /// False when the database failed, so that the driver must be listed again.
     async fn record(&self, driver: &str, recording: Recording, objections: &mut Objections) -> bool {
         let Inner { store, drivers, clock, .. } = &*self.inner;
-        let is_gone = recording.gone;
-        let (report, now) = (report(driver, recording), clock.now());
+        let (is_gone, now) = (recording.gone, clock.now());
+        let report = report(driver, recording, now);
         let may_report = |kind: &str| drivers.may_report(driver, kind);
         let saving = async {
             match is_gone {
@@ -80,8 +80,9 @@ impl Archive {
             }
         };
         let recorded = saving.instrument(self.inner.uploads.span(&report, is_gone)).await;
-        if matches!(recorded, Ok(Recorded::Taken(_))) {
+        if let Ok(Recorded::Taken(id)) = recorded {
             self.show_trouble(&report);
+            self.confirm_notice(id, &report).await;
         }
         objections.add(&report, &recorded);
         match recorded {
@@ -90,6 +91,27 @@ impl Archive {
                 let file_name = report.file_name;
                 tracing::error!(driver, file_name, %error, "the state of a recording was not saved");
                 false
+            }
+        }
+    }
+
+    /// Confirms to the driver that the owner of a recording is told of its deletion, if the driver asked for it. If this
+    /// fails, the driver asks again in its next list.
+    async fn confirm_notice(&self, archive: i64, report: &ArchiveReport) {
+        let Inner { store, drivers, .. } = &*self.inner;
+        if report.notice.is_none() {
+            return;
+        }
+        let (driver, file_name) = (&report.driver, &report.file_name);
+        match store.told_expiry(archive).await {
+            Ok(Some(told)) => {
+                if let Err(error) = drivers.announce_expiry(driver, file_name, told.0).await {
+                    tracing::warn!(driver, file_name, %error, "a driver did not take the notice of a recording's deletion; trying again");
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(driver, file_name, %error, "the notice of a recording's deletion was not read; trying again");
             }
         }
     }
@@ -261,7 +283,10 @@ fn was_opened(before: u32, recording: &Recording) -> bool {
 }
 
 fn is_news(known: &KnownArchive, recording: &Recording) -> bool {
-    recording.gone || known.changed_at.0 != recording.changed_at_ms || known.state != state(recording.state)
+    recording.gone
+        || recording.asks_notice
+        || known.changed_at.0 != recording.changed_at_ms
+        || known.state != state(recording.state)
 }
 
 fn state(state: RecordingState) -> ArchiveState {
@@ -273,8 +298,12 @@ fn state(state: RecordingState) -> ArchiveState {
     }
 }
 
-pub(super) fn report(driver: &str, recording: Recording) -> ArchiveReport {
+pub(super) fn report(driver: &str, recording: Recording, now: UnixMillis) -> ArchiveReport {
     let class = recording.error_class.map(Class::name);
+    // A notice that comes late postpones the deletion.
+    let soonest = now.0.saturating_add(EXPIRY_NOTICE_MS);
+    let notice =
+        recording.expires_at_ms.filter(|_| recording.asks_notice).map(|at| UnixMillis(at.max(soonest)));
     ArchiveReport {
         driver: driver.to_owned(),
         destination_id: DestinationId(recording.destination_id),
@@ -291,5 +320,7 @@ pub(super) fn report(driver: &str, recording: Recording) -> ArchiveReport {
         changed_at: UnixMillis(recording.changed_at_ms),
         attempt: recording.attempt,
         attempt_opened: recording.attempt_opened,
+        expires_at: recording.expires_at_ms.map(UnixMillis),
+        notice,
     }
 }

@@ -85,6 +85,8 @@ mod tests {
             changed_at: UnixMillis(1),
             attempt: 0,
             attempt_opened: false,
+            expires_at: None,
+            notice: None,
         };
         let mut objections = Objections::default();
         for counts in [Ok(Recorded::Taken(1)), Ok(Recorded::Late), Err(StoreError::NotFound("x"))] {

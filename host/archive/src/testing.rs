@@ -22,6 +22,8 @@ pub const DOWN: &str = "the store is down";
 
 /// Configurations that the driver received, by destination.
 static CONFIGURED: Mutex<Vec<(i64, Option<Value>)>> = Mutex::new(Vec::new());
+/// Deletions of which the driver knows that their owner is told: file names and times.
+static ANNOUNCED: Mutex<Vec<(String, i64)>> = Mutex::new(Vec::new());
 /// Destinations whose notifications fail.
 static REFUSED: Mutex<Vec<i64>> = Mutex::new(Vec::new());
 
@@ -32,7 +34,7 @@ pub fn reports() -> Reports {
 }
 
 /// Recordings of the test driver. The name decides the behaviour: `refused-` and `silent-` are not uploaded again,
-/// `stuck-` are not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose
+/// `stuck-` are not deleted, `unsigned-` have no address, `deaf-` take no notice, `there-` turn out to be in their store, `vanishing-` lose
 /// their copy, `unlisted` makes the list fail.
 pub struct Kept(pub Host);
 
@@ -99,6 +101,12 @@ pub fn configurations_of(destination: i64) -> Vec<Option<Value>> {
     reported.iter().filter(|(id, _)| *id == destination).map(|(_, config)| config.clone()).collect()
 }
 
+/// Times of deletion that were confirmed to the driver for a recording, in order.
+pub fn announced(file_name: &str) -> Vec<i64> {
+    let announced = ANNOUNCED.lock();
+    announced.iter().filter(|(name, _)| name == file_name).map(|(_, at_ms)| *at_ms).collect()
+}
+
 /// Makes notifications of a destination fail, or work again.
 pub fn refuse_notifications(destination: i64, is_refused: bool) {
     REFUSED.lock().retain(|id| *id != destination);
@@ -114,6 +122,17 @@ impl Recordings for Kept {
         }
         let config = config.map(|config| config.parse::<Value>()).transpose()?;
         CONFIGURED.lock().push((destination, config));
+        Ok(())
+    }
+
+    fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        ANNOUNCED.lock().push((file_name.to_owned(), expires_at_ms));
+        if file_name.starts_with("deaf-") {
+            return Err(Error::internal("the journal is full"));
+        }
+        if let Some(recording) = JOURNAL.lock().get_mut(file_name) {
+            recording.asks_notice = false;
+        }
         Ok(())
     }
 

@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use satcast_media::fmp4::{
-    Fmp4Error, Sample, TrackConfig, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID, init_segment, write_fragment,
-};
-use satcast_plugin_api::{Asset, AssetBody, Audience, Packet};
+use satcast_media::fmp4::poster;
+use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use super::live::Live;
 use super::session::Session;
@@ -67,15 +65,4 @@ fn asset(bytes: Bytes) -> Asset {
         body: AssetBody::Memory(bytes),
         followed: Default::default(),
     }
-}
-
-/// A video of one second with this keyframe.
-fn poster(config: &Packet, keyframe: &Packet) -> Result<Bytes, Fmp4Error> {
-    let track = TrackConfig::parse(config.codec, &config.payload)?;
-    let payload = keyframe.payload.clone();
-    let sample = Sample { duration: VIDEO_TIMESCALE, composition: 0, sync: true, payload };
-    let run = TrackRun { track_id: VIDEO_TRACK_ID, decode_time: 0, samples: vec![sample] };
-    let mut video = init_segment(&[&track])?.to_vec();
-    write_fragment(&mut video, 1, &[run])?;
-    Ok(video.into())
 }

@@ -24,6 +24,19 @@ pub struct SatcastDone {
     pub done: Option<unsafe extern "C" fn(data: *mut c_void, error: *const SatcastError)>,
 }
 
+/// Callback for bytes that were asked for, since minor version 8.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastBytesDone {
+    /// Passed back.
+    pub data: *mut c_void,
+    /// `[any]` Exactly once, during the request or any time later. `error` null: the `len` bytes at `bytes`, borrowed for the call; else
+    /// why there are none. Must return at once.
+    pub done: Option<
+        unsafe extern "C" fn(data: *mut c_void, bytes: *const u8, len: usize, error: *const SatcastError),
+    >,
+}
+
 /// `SATCAST_EXT_RECORDINGS`: asked for after `init`. A recording is named by its file name, the object key below the prefix. Its JSON
 /// form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over all recordings the driver ever made),
 /// `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
@@ -31,7 +44,9 @@ pub struct SatcastDone {
 /// version 4, for those whose upload waits for its next try; else null),
 /// `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
 /// store opened the upload of that attempt), `hasCopy` (the driver has a local copy, which a retry needs; true when left out), `gone`
-/// (it is no longer at the store, because its retention ended or for the reason in `error`, and the host hides it; false when left out).
+/// (it is no longer at the store, because its retention ended or for the reason in `error`, and the host hides it; false when left out),
+/// and since minor version 8 `expiresAtMs` (when the driver will delete it at the store by a rule of its destination; null: it stays)
+/// and `asksNotice` (the host must call `announced` before the driver deletes it; false when left out).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastRecordings {
@@ -74,6 +89,31 @@ pub struct SatcastRecordings {
     /// `auth` when the store refuses them, shown at the field that its text begins with, or of another class when the store cannot be reached.
     pub probe:
         Option<unsafe extern "C" fn(type_name: SatcastStr, config_json: SatcastStr, done: SatcastDone)>,
+    /// Since minor version 8, so only where `size` says that it is there; optional, and never without `index`. `[control]` Reads `len`
+    /// bytes (1 to 1 MiB) of a recording from `offset` on, from the local copy while there is one, else from the store; returns within
+    /// 1 s and holds up no other request. `done` is called within 15 s with exactly `len` bytes, or with an error: of class `config` when
+    /// the recording is not known or has no such range, of the class of the store's failure otherwise.
+    pub read:
+        Option<unsafe extern "C" fn(file_name: SatcastStr, offset: u64, len: u32, done: SatcastBytesDone)>,
+    /// Since minor version 8, so only where `size` says that it is there; optional, and never without `read`. `[control]` A page of the
+    /// index of a recording that is a fragmented MP4; returns within 1 s. `done` is called within 15 s with a JSON object of at most 256
+    /// KiB: `initBytes` (bytes of the initialization segment at the start), `bytes` (end of the last known fragment), `count` (known
+    /// fragments), `isComplete` (no fragment follows; false also while a recording without an index is indexed), `first` (as asked for)
+    /// and `fragments`: the known ones from number `first` on, at most `most` (1 to 2048), each as an array of offset, bytes, start in
+    /// microseconds, duration in microseconds, and whether it begins with a keyframe. Bytes and times have no gaps.
+    pub index:
+        Option<unsafe extern "C" fn(file_name: SatcastStr, first: u64, most: u32, done: SatcastBytesDone)>,
+    /// Since minor version 8, so only where `size` says that it is there; optional. `[control]` The owner of a recording with `asksNotice`
+    /// is told that it will be deleted at `expires_at_ms`, which may be later than its `expiresAtMs`: the driver does not delete it
+    /// earlier. It need not keep the time: after a restart it asks again, and gets the same. No I/O. Returns `SATCAST_OK`, or
+    /// `SATCAST_ERR` after a report to `error`; then the host calls again later.
+    pub announced: Option<
+        unsafe extern "C" fn(
+            file_name: SatcastStr,
+            expires_at_ms: i64,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
 }
 
 /// `SATCAST_EXT_RECORDINGS_HOST`: the driver reports changes of its recordings.

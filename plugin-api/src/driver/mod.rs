@@ -90,13 +90,13 @@ pub use host::Host;
 pub(crate) use http::respond;
 pub use media::{BATCH_PACKETS_MAX, Media, keep};
 pub use net::unacknowledged;
-pub use recordings::{Answer, Recordings};
+pub use recordings::{Answer, BytesAnswer, IndexAnswer, Recordings};
 pub use time::Time;
 
 pub use crate::driver_state::State;
 pub use crate::http::Method;
 pub use crate::manifest::{Route, SettingsSchema};
-pub use crate::recording::{About, Recording, RecordingState};
+pub use crate::recording::{About, Fragment, Recording, RecordingIndex, RecordingState};
 
 use crate::{DestType, Error, HttpRequest, HttpResponse, TypesSetting};
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::Config;
 use crate::Error;
-use crate::abi::SatcastDone;
-use crate::recording::Recording;
-use crate::wire::{done_of, with_abi};
+use crate::abi::{SatcastBytesDone, SatcastDone};
+use crate::recording::{Recording, RecordingIndex};
+use crate::wire::{bytes_done_of, done_of, read_index, with_abi};
 
 /// Recordings that outlive their sessions. Every function is called on the control thread, inside the driver's runtime, and returns
 /// within one second; answers are given from any thread.
@@ -39,6 +41,34 @@ pub trait Recordings: Send + Sync {
     fn probe(&self, config: Config<'_>, answer: Answer) {
         let _ = config;
         answer.give(Ok(()));
+    }
+
+    /// `[control]` Reads `bytes` bytes (1 to [`READ_RANGE_BYTES_MAX`](crate::recording::READ_RANGE_BYTES_MAX)) of a recording from `offset`
+    /// on, from the local copy while there is one, else from the store. Holds up no other request. Answers within
+    /// [`READ_SECS`](crate::recording::READ_SECS) with exactly these bytes; an error of class `Config` when the recording is unknown or
+    /// has no such range, else of the class of the store's failure. The default refuses: viewers cannot watch such recordings.
+    fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
+        let _ = (file_name, offset, bytes);
+        answer.give(Err(Error::config("the driver cannot read its recordings")));
+    }
+
+    /// `[control]` The index of a recording from fragment `first` on, at most `most` of them (1 to
+    /// [`INDEX_FRAGMENTS_MAX`](crate::recording::INDEX_FRAGMENTS_MAX)). Answers within
+    /// [`READ_SECS`](crate::recording::READ_SECS); errors as for [`Recordings::read`]. The default refuses.
+    fn index(&self, file_name: &str, first: u64, most: u32, answer: IndexAnswer) {
+        let _ = (file_name, first, most);
+        answer.give(Err(Error::config("the driver cannot read its recordings")));
+    }
+
+    /// `[control]` The owner of a recording with [`Recording::asks_notice`] is told that it will be deleted at `expires_at_ms`, in
+    /// milliseconds since 1970 and at least [`EXPIRY_NOTICE_MS`](crate::recording::EXPIRY_NOTICE_MS) after the notice: the driver does
+    /// not delete it earlier. The host repeats the time when the driver asks again. No I/O. The default ignores it.
+    ///
+    /// # Errors
+    /// The recording is unknown; the host calls again later.
+    fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        let _ = (file_name, expires_at_ms);
+        Ok(())
     }
 
     /// `[control]` The current configuration of a destination, `None` after its deletion: for recordings that continue without an opening,
@@ -88,5 +118,66 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         self.send(Err(Error::internal("the driver dropped a request without an answer")));
+    }
+}
+
+/// Takes the bytes that one request asked for, on any thread. Dropping it without an outcome counts as an error of the driver.
+pub struct BytesAnswer(Option<SatcastBytesDone>);
+
+// SAFETY: the contract lets a driver answer from any thread.
+unsafe impl Send for BytesAnswer {}
+
+impl BytesAnswer {
+    pub(crate) fn new(done: SatcastBytesDone) -> Self {
+        Self(Some(done))
+    }
+
+    /// An answer that calls `call`, for tests.
+    pub fn calling(call: impl FnOnce(Result<Bytes, Error>) + Send + 'static) -> Self {
+        Self::new(bytes_done_of(Box::new(call), usize::MAX))
+    }
+
+    /// Sends the outcome.
+    pub fn give(mut self, outcome: Result<Bytes, Error>) {
+        self.send(outcome);
+    }
+
+    fn send(&mut self, outcome: Result<Bytes, Error>) {
+        let Some((data, done)) = self.0.take().and_then(|raw| Some((raw.data, raw.done?))) else { return };
+        match outcome {
+            // SAFETY: called once; the bytes live for the call.
+            Ok(bytes) => unsafe { done(data, bytes.as_ptr(), bytes.len(), std::ptr::null()) },
+            // SAFETY: called once; the error lives for the call.
+            Err(error) => with_abi(&error, |raw| unsafe { done(data, std::ptr::null(), 0, raw) }),
+        }
+    }
+}
+
+impl Drop for BytesAnswer {
+    fn drop(&mut self) {
+        self.send(Err(Error::internal("the driver dropped a request without an answer")));
+    }
+}
+
+/// Takes a page of an index, like [`BytesAnswer`].
+pub struct IndexAnswer(BytesAnswer);
+
+impl IndexAnswer {
+    pub(crate) fn new(done: SatcastBytesDone) -> Self {
+        Self(BytesAnswer::new(done))
+    }
+
+    /// An answer that calls `call`, for tests.
+    pub fn calling(call: impl FnOnce(Result<RecordingIndex, Error>) + Send + 'static) -> Self {
+        Self(BytesAnswer::calling(|outcome| call(outcome.and_then(|bytes| read_index(&bytes)))))
+    }
+
+    /// Sends the outcome.
+    pub fn give(self, outcome: Result<RecordingIndex, Error>) {
+        let json = outcome.and_then(|index| {
+            index.check()?;
+            serde_json::to_vec(&index).map_err(|error| Error::internal(error.to_string()))
+        });
+        self.0.give(json.map(Bytes::from));
     }
 }

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use super::{Exported, guarded, parse_config};
 use crate::Error;
-use crate::abi::{self, SatcastDone, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
-use crate::driver::{Answer, Config, Driver as _, Recordings};
+use crate::abi::{
+    self, SatcastBytesDone, SatcastDone, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink,
+};
+use crate::driver::{Answer, BytesAnswer, Config, Driver as _, IndexAnswer, Recordings};
+use crate::recording::{INDEX_FRAGMENTS_MAX, READ_RANGE_BYTES_MAX};
 
 struct TableOf<E>(PhantomData<E>);
 
@@ -21,6 +24,9 @@ impl<E: Exported> TableOf<E> {
         sign: Some(sign::<E>),
         configured: Some(configured::<E>),
         probe: Some(probe::<E>),
+        read: Some(read::<E>),
+        index: Some(index::<E>),
+        announced: Some(announced::<E>),
     };
 }
 
@@ -41,15 +47,18 @@ fn with<E: Exported, R>(body: impl FnOnce(Result<&dyn Recordings, Error>) -> R) 
     body(loaded.driver.recordings().ok_or_else(|| Error::internal("the driver keeps no recordings")))
 }
 
-/// Runs `call` with the answer. A panic drops the answer, which sends an error.
+/// Runs `call` with the answer.
 fn answered<E: Exported>(done: SatcastDone, call: impl FnOnce(&dyn Recordings, Answer)) {
     let answer = Answer::new(done);
-    let run = AssertUnwindSafe(|| {
-        with::<E, _>(|recordings| match recordings {
-            Ok(recordings) => call(recordings, answer),
-            Err(error) => answer.give(Err(error)),
-        });
+    run::<E>(|recordings| match recordings {
+        Ok(recordings) => call(recordings, answer),
+        Err(error) => answer.give(Err(error)),
     });
+}
+
+/// Runs `body`, which owns the answer of the request. A panic drops the answer, which sends an error.
+fn run<E: Exported>(body: impl FnOnce(Result<&dyn Recordings, Error>)) {
+    let run = AssertUnwindSafe(|| with::<E, _>(body));
     // The panic hook has logged it.
     let _ = catch_unwind(run);
 }
@@ -133,6 +142,20 @@ unsafe extern "C" fn configured<E: Exported>(
 }
 
 /// # Safety
+/// As [`SatcastRecordings::announced`]: the name and the sink live for the call.
+unsafe extern "C" fn announced<E: Exported>(
+    file_name: SatcastStr,
+    expires_at_ms: i64,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    guarded(errors, || {
+        // SAFETY: passed on from the caller.
+        let file_name = unsafe { file_name.read() };
+        with::<E, _>(|recordings| recordings?.announced(&file_name, expires_at_ms))
+    })
+}
+
+/// # Safety
 /// As [`SatcastRecordings::probe`]: both texts live for the call.
 unsafe extern "C" fn probe<E: Exported>(type_name: SatcastStr, config_json: SatcastStr, done: SatcastDone) {
     // SAFETY: passed on from the caller.
@@ -141,4 +164,39 @@ unsafe extern "C" fn probe<E: Exported>(type_name: SatcastStr, config_json: Satc
         Ok(json) => recordings.probe(Config::new(&type_name, &json), answer),
         Err(error) => answer.give(Err(error)),
     });
+}
+
+/// # Safety
+/// As [`SatcastRecordings::read`]: the name lives for the call.
+unsafe extern "C" fn read<E: Exported>(file_name: SatcastStr, offset: u64, len: u32, done: SatcastBytesDone) {
+    // SAFETY: passed on from the caller.
+    let file_name = unsafe { file_name.read() };
+    let answer = BytesAnswer::new(done);
+    run::<E>(|recordings| match recordings {
+        Ok(_) if !(1..=READ_RANGE_BYTES_MAX).contains(&len) => answer.give(Err(bad_request())),
+        Ok(recordings) => recordings.read(&file_name, offset, len, answer),
+        Err(error) => answer.give(Err(error)),
+    });
+}
+
+/// # Safety
+/// As [`SatcastRecordings::index`]: the name lives for the call.
+unsafe extern "C" fn index<E: Exported>(
+    file_name: SatcastStr,
+    first: u64,
+    most: u32,
+    done: SatcastBytesDone,
+) {
+    // SAFETY: passed on from the caller.
+    let file_name = unsafe { file_name.read() };
+    let answer = IndexAnswer::new(done);
+    run::<E>(|recordings| match recordings {
+        Ok(_) if !(1..=INDEX_FRAGMENTS_MAX).contains(&most) => answer.give(Err(bad_request())),
+        Ok(recordings) => recordings.index(&file_name, first, most, answer),
+        Err(error) => answer.give(Err(error)),
+    });
+}
+
+fn bad_request() -> Error {
+    Error::internal("the service asked for too much of a recording, or for nothing")
 }

@@ -43,7 +43,9 @@ use serde::{Deserialize, Serialize};
 pub use driver::{Driver, Instance};
 pub use http::Http;
 pub use listing::{Listing, REFUSED_NAMED_MAX, RefusedRecording};
-pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX, is_signed_address};
+pub use recordings::{
+    BytesDone, Done, Recordings, SIGNED_BYTES_MAX, checked_range, is_signed_address, read_index,
+};
 pub use services::DriverWaker;
 pub use table::{Table, TableError};
 

@@ -3,13 +3,15 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::extensions::put_text;
 use super::listing::{Listing, parse};
 use super::services::with;
 use crate::Error;
 use crate::abi::{self, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
-use crate::recording::SEAL_BYTES_MAX;
-use crate::wire::{ErrorSlot, done_of, report};
+use crate::recording::{INDEX_BYTES_MAX, RecordingIndex, SEAL_BYTES_MAX};
+use crate::wire::{self, ErrorSlot, bytes_done_of, done_of, report};
 
 pub(super) static RECORDINGS_HOST: abi::SatcastRecordingsHost = abi::SatcastRecordingsHost {
     size: size_of::<abi::SatcastRecordingsHost>(),
@@ -23,6 +25,9 @@ pub const SIGNED_BYTES_MAX: usize = 16 * 1024;
 
 /// Called with the outcome of a request, on a thread of the driver; must return at once.
 pub type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// Called with the bytes that a request asked for, like [`Done`].
+pub type BytesDone = Box<dyn FnOnce(Result<Bytes, Error>) + Send>;
 
 /// A driver's functions for recordings that outlive their sessions. All run driver code on the calling thread.
 #[derive(Clone, Copy)]
@@ -52,6 +57,9 @@ impl Recordings {
             sign: None,
             configured: None,
             probe: None,
+            read: None,
+            index: None,
+            announced: None,
         };
         let bytes = size.min(size_of::<SatcastRecordings>());
         // SAFETY: both sides have these bytes; functions that an older driver lacks stay `None`.
@@ -89,6 +97,48 @@ impl Recordings {
             },
             None => done(Ok(())),
         }
+    }
+
+    /// Whether the driver can read its recordings; one of an earlier minor version cannot.
+    pub fn can_read(&self) -> bool {
+        self.raw.read.is_some() && self.raw.index.is_some()
+    }
+
+    /// Asks for `len` bytes of a recording, at most [`READ_RANGE_BYTES_MAX`](crate::recording::READ_RANGE_BYTES_MAX).
+    /// `done` gets at most that many; [`checked_range`] checks that there are as many.
+    pub fn read(&self, file_name: &str, offset: u64, len: u32, done: BytesDone) {
+        match self.raw.read {
+            // SAFETY: the name lives for the call; the driver calls `done` once.
+            Some(read) => unsafe {
+                read(SatcastStr::new(file_name), offset, len, bytes_done_of(done, len as usize));
+            },
+            None => done(Err(missing_function("read"))),
+        }
+    }
+
+    /// Asks for a page of the index of a recording: at most `most` fragments from number `first` on, at most
+    /// [`INDEX_FRAGMENTS_MAX`](crate::recording::INDEX_FRAGMENTS_MAX). `done` gets its form for [`read_index`].
+    pub fn index(&self, file_name: &str, first: u64, most: u32, done: BytesDone) {
+        match self.raw.index {
+            // SAFETY: the name lives for the call; the driver calls `done` once.
+            Some(index) => unsafe {
+                index(SatcastStr::new(file_name), first, most, bytes_done_of(done, INDEX_BYTES_MAX));
+            },
+            None => done(Err(missing_function("index"))),
+        }
+    }
+
+    /// Confirms to the driver that the owner of a recording is told of its deletion at `expires_at_ms`. Does nothing when the driver
+    /// lacks the function.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        let Some(announced) = self.raw.announced else { return Ok(()) };
+        ask(|errors| {
+            // SAFETY: name and sink live for the call.
+            unsafe { announced(SatcastStr::new(file_name), expires_at_ms, errors) }
+        })
     }
 
     /// Every recording the driver still knows; those that break a rule are listed separately.
@@ -143,6 +193,25 @@ impl Recordings {
         }
         Ok(address)
     }
+}
+
+/// Reads and checks a page of an index as [`Recordings::index`] gives it.
+///
+/// # Errors
+/// `Internal`: the form is too long, cannot be read, or breaks a rule.
+pub fn read_index(json: &[u8]) -> Result<RecordingIndex, Error> {
+    wire::read_index(json)
+}
+
+/// The bytes that [`Recordings::read`] asked for, if there are `len`.
+///
+/// # Errors
+/// `Internal`: the driver gave another number.
+pub fn checked_range(bytes: Bytes, len: u32) -> Result<Bytes, Error> {
+    if bytes.len() == len as usize {
+        return Ok(bytes);
+    }
+    Err(Error::internal(format!("the driver gave {} bytes of a recording instead of {len}", bytes.len())))
 }
 
 /// Whether an address that a driver signed may be passed to browsers: `http://` or `https://`, printable ASCII without spaces, at most
@@ -313,6 +382,9 @@ mod tests {
             sign: None,
             configured: Some(refuse),
             probe: None,
+            read: None,
+            index: None,
+            announced: None,
         };
         let copied = |size: usize| {
             let table = SatcastRecordings { size, ..full };

@@ -3,12 +3,13 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Testkit, WAIT_MAX};
 use crate::Error;
-use crate::host::{Done, Recordings};
-use crate::recording::Recording;
+use crate::host::{Recordings, checked_range, read_index};
+use crate::recording::{Recording, RecordingIndex};
 
 const SEALED: &str = "testkit:";
 
@@ -47,6 +48,14 @@ impl Testkit {
         self.offered()?.sign(file_name, valid)
     }
 
+    /// Confirms the notice of a recording's deletion.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn announce_expiry(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        self.offered()?.announced(file_name, expires_at_ms)
+    }
+
     /// Tests whether a configuration can record, and waits for the answer.
     ///
     /// # Errors
@@ -54,6 +63,25 @@ impl Testkit {
     pub fn probe_recordings(&self, type_name: &str, config: &Value) -> Result<(), Error> {
         let recordings = self.offered()?;
         answer(|done| recordings.probe(type_name, &config.to_string(), done))
+    }
+
+    /// Reads a range of a recording and waits for the bytes.
+    ///
+    /// # Errors
+    /// As [`Testkit::retry_recording`]; or the driver gave another number of bytes.
+    pub fn read_recording(&self, file_name: &str, offset: u64, len: u32) -> Result<Bytes, Error> {
+        let recordings = self.offered()?;
+        let bytes = answer(|done| recordings.read(file_name, offset, len, done))?;
+        checked_range(bytes, len)
+    }
+
+    /// Asks for a page of the index of a recording and waits for it.
+    ///
+    /// # Errors
+    /// As [`Testkit::retry_recording`]; or the page breaks a rule.
+    pub fn index_recording(&self, file_name: &str, first: u64, most: u32) -> Result<RecordingIndex, Error> {
+        let recordings = self.offered()?;
+        read_index(&answer(|done| recordings.index(file_name, first, most, done))?)
     }
 
     /// Gives the driver the current configuration of a destination, `None` when the destination was deleted.
@@ -94,7 +122,9 @@ impl Testkit {
     }
 }
 
-fn answer(request: impl FnOnce(Done)) -> Result<(), Error> {
+type Given<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+
+fn answer<T: Send + 'static>(request: impl FnOnce(Given<T>)) -> Result<T, Error> {
     let (sender, answered) = mpsc::channel();
     request(Box::new(move |outcome| {
         // After the timeout the receiver is gone.

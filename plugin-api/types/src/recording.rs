@@ -14,8 +14,18 @@ pub const RECORDINGS_MAX: usize = 100_000;
 pub const RECORDING_BYTES_MAX: usize = 32 * 1024;
 /// Longest time for a driver's test of a store, in seconds.
 pub const PROBE_SECS: u64 = 5;
+/// Least time between the notice of a deletion to the owner and the deletion, in milliseconds: a day.
+pub const EXPIRY_NOTICE_MS: i64 = 24 * 3600 * 1000;
 /// Longest text that the host seals for a driver, in bytes.
 pub const SEAL_BYTES_MAX: usize = 64 * 1024;
+/// Longest range of a recording that is read in one request, in bytes.
+pub const READ_RANGE_BYTES_MAX: u32 = 1024 * 1024;
+/// Longest time for a driver's answer to the request for a range or for a page of the index, in seconds.
+pub const READ_SECS: u64 = 15;
+/// Most fragments in one page of an index.
+pub const INDEX_FRAGMENTS_MAX: u32 = 2048;
+/// Longest page of an index in its JSON form, in bytes.
+pub const INDEX_BYTES_MAX: usize = 256 * 1024;
 
 /// The current state of a recording in the driver's journal.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -58,6 +68,13 @@ pub struct Recording {
     /// driver keeps listing it for some time, since a report may be lost.
     #[serde(default)]
     pub gone: bool,
+    /// When the driver will delete the recording in its store by a rule of its destination, in milliseconds since 1970; `None`: it
+    /// stays.
+    #[serde(default)]
+    pub expires_at_ms: Option<i64>,
+    /// The host must tell the owner of that deletion: until it confirms the notice, the driver does not delete the recording.
+    #[serde(default)]
+    pub asks_notice: bool,
 }
 
 fn yes() -> bool {
@@ -76,6 +93,97 @@ pub enum RecordingState {
     Ready,
     /// Given up; a retry may be asked for.
     Failed,
+}
+
+/// A page of the index of a recording, a fragmented MP4: its initialization segment, then its fragments without gaps between them.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordingIndex {
+    /// Bytes of the initialization segment, with which the recording begins.
+    pub init_bytes: u64,
+    /// Bytes that the known fragments end at; these can be read.
+    pub bytes: u64,
+    /// Number of known fragments.
+    pub count: u64,
+    /// No fragment follows the known ones.
+    pub is_complete: bool,
+    /// Number of the first fragment of this page, from 0.
+    pub first: u64,
+    /// Known fragments from there on, at most [`INDEX_FRAGMENTS_MAX`].
+    pub fragments: Vec<Fragment>,
+}
+
+/// A fragment of a recording. Its JSON form is `[offset, bytes, startUs, durationUs, isKeyframe]`.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(from = "(u64, u32, u64, u32, bool)", into = "(u64, u32, u64, u32, bool)")]
+pub struct Fragment {
+    /// First byte in the recording.
+    pub offset: u64,
+    /// Length in bytes, above 0.
+    pub bytes: u32,
+    /// Start in microseconds from the start of the recording: the end of the fragment before.
+    pub start_us: u64,
+    /// Duration in microseconds.
+    pub duration_us: u32,
+    /// It begins with a keyframe; true without video.
+    pub is_keyframe: bool,
+}
+
+impl From<(u64, u32, u64, u32, bool)> for Fragment {
+    fn from((offset, bytes, start_us, duration_us, is_keyframe): (u64, u32, u64, u32, bool)) -> Self {
+        Self { offset, bytes, start_us, duration_us, is_keyframe }
+    }
+}
+
+impl From<Fragment> for (u64, u32, u64, u32, bool) {
+    fn from(it: Fragment) -> Self {
+        (it.offset, it.bytes, it.start_us, it.duration_us, it.is_keyframe)
+    }
+}
+
+impl Fragment {
+    /// End in the recording: the first byte after it.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(u64::from(self.bytes))
+    }
+
+    /// End in microseconds from the start of the recording.
+    pub fn end_us(&self) -> u64 {
+        self.start_us.saturating_add(u64::from(self.duration_us))
+    }
+}
+
+impl RecordingIndex {
+    /// Checks the rules of the fields: each fragment begins where the one before ends, in bytes and in time.
+    ///
+    /// # Errors
+    /// `Internal`, naming the rule.
+    pub fn check(&self) -> Result<(), Error> {
+        let broken = |why: &str| Err(Error::internal(format!("the index of a recording {why}")));
+        let listed = self.fragments.len() as u64;
+        if listed > u64::from(INDEX_FRAGMENTS_MAX)
+            || self.first.saturating_add(listed) > self.count.max(self.first)
+        {
+            return broken("has more fragments than it says");
+        }
+        let (Some(first), Some(last)) = (self.fragments.first(), self.fragments.last()) else {
+            return Ok(());
+        };
+        let follows =
+            |pair: &[Fragment]| pair[1].offset == pair[0].end() && pair[1].start_us == pair[0].end_us();
+        let begins = first.offset >= self.init_bytes
+            && (self.first > 0 || (first.offset, first.start_us) == (self.init_bytes, 0));
+        let is_last = self.first.saturating_add(listed) == self.count;
+        let ends = if is_last { last.end() == self.bytes } else { last.end() < self.bytes };
+        if !begins
+            || !ends
+            || !self.fragments.windows(2).all(follows)
+            || self.fragments.iter().any(|it| it.bytes == 0)
+        {
+            return broken("has a fragment that does not follow the one before");
+        }
+        Ok(())
+    }
 }
 
 impl Recording {
@@ -168,6 +276,8 @@ mod tests {
             attempt_opened: true,
             has_copy: false,
             gone: true,
+            expires_at_ms: Some(9),
+            asks_notice: true,
         }
     }
 
@@ -178,17 +288,19 @@ mod tests {
             "fileName": "talk/20261122T080000Z-a-1.mp4", "destinationId": 7, "sessionId": "s", "state": "failed",
             "sizeBytes": 3, "uploadedBytes": 2, "durationMs": 1, "error": "the store is down",
             "errorClass": "network", "url": null, "startedAtMs": 5, "changedAtMs": 6, "attempt": 1,
-            "attemptOpened": true, "hasCopy": false, "gone": true
+            "attemptOpened": true, "hasCopy": false, "gone": true, "expiresAtMs": 9, "asksNotice": true
         });
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_value::<Recording>(json.clone()).unwrap(), recording());
         // A driver that is older than these fields.
         let mut earlier = json;
-        for name in ["hasCopy", "gone"] {
+        for name in ["hasCopy", "gone", "expiresAtMs", "asksNotice"] {
             earlier.as_object_mut().unwrap().remove(name).unwrap();
         }
         let earlier: Recording = serde_json::from_value(earlier).unwrap();
-        assert_eq!(earlier, Recording { has_copy: true, gone: false, ..recording() });
+        let expected =
+            Recording { has_copy: true, gone: false, expires_at_ms: None, asks_notice: false, ..recording() };
+        assert_eq!(earlier, expected);
         let about = serde_json::from_str::<About>(r#"{"sessionStartedMs":4,"newer":1}"#).unwrap();
         assert_eq!(about, About { session_started_ms: 4, ..About::default() });
     }
@@ -215,6 +327,58 @@ mod tests {
             Recording { state, ..recording() }.check().unwrap();
             Recording { state, error: None, error_class: None, ..recording() }.check().unwrap();
         }
+    }
+
+    #[test]
+    fn an_index_without_gaps_crosses_and_any_other_is_refused() {
+        let at = |offset, start_us| Fragment {
+            offset,
+            bytes: 10,
+            start_us,
+            duration_us: 5,
+            is_keyframe: offset == 7,
+        };
+        let index = RecordingIndex {
+            init_bytes: 7,
+            bytes: 27,
+            count: 2,
+            is_complete: true,
+            first: 0,
+            fragments: vec![at(7, 0), at(17, 5)],
+        };
+        let json = serde_json::to_value(&index).unwrap();
+        let expected = serde_json::json!({
+            "initBytes": 7, "bytes": 27, "count": 2, "isComplete": true, "first": 0,
+            "fragments": [[7, 10, 0, 5, true], [17, 10, 5, 5, false]]
+        });
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_value::<RecordingIndex>(json).unwrap(), index);
+        index.check().unwrap();
+        RecordingIndex { first: 1, fragments: vec![at(17, 5)], ..index.clone() }.check().unwrap();
+        RecordingIndex { first: 9, fragments: Vec::new(), ..index.clone() }.check().unwrap();
+        RecordingIndex { count: 3, bytes: 40, ..index.clone() }.check().unwrap();
+        for wrong in [
+            RecordingIndex { count: 1, ..index.clone() },
+            RecordingIndex { bytes: 28, ..index.clone() },
+            RecordingIndex { count: 3, ..index.clone() },
+            RecordingIndex { init_bytes: 6, ..index.clone() },
+            RecordingIndex { fragments: vec![at(7, 0), at(18, 5)], ..index.clone() },
+            RecordingIndex { fragments: vec![at(7, 0), at(17, 6)], ..index.clone() },
+            RecordingIndex { fragments: vec![at(7, 1), at(17, 6)], ..index.clone() },
+            RecordingIndex { first: u64::MAX, ..index.clone() },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+        let longest = Fragment {
+            offset: u64::MAX,
+            bytes: u32::MAX,
+            start_us: u64::MAX,
+            duration_us: u32::MAX,
+            is_keyframe: false,
+        };
+        let fragments = vec![longest; INDEX_FRAGMENTS_MAX as usize];
+        let page = RecordingIndex { fragments, ..RecordingIndex::default() };
+        assert!(serde_json::to_vec(&page).unwrap().len() <= INDEX_BYTES_MAX);
     }
 
     #[test]

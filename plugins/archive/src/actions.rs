@@ -38,6 +38,8 @@ pub(crate) enum Refusal {
     DeletedMeanwhile,
     #[error("the retention time of the recording is over, and the store has deleted it")]
     Expired,
+    #[error("the recording does not have these bytes")]
+    NoRange,
     #[error("the recording is not in its store yet; wait until it is ready")]
     NotReady,
     #[error(
@@ -184,7 +186,14 @@ pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result
     store.sign(&key, valid.min(SIGNED_MAX)).map_err(|fault: Fault| fault.error)
 }
 
-fn unknown(core: &Core, file_name: &str) -> Error {
+/// The host has told the owner of a recording's deletion.
+pub(crate) fn announced(core: &Arc<Core>, file_name: &str, at_ms: i64) -> Result<(), Error> {
+    let item = core.table.find(file_name).ok_or_else(|| unknown(core, file_name))?;
+    item.announced(at_ms);
+    Ok(())
+}
+
+pub(crate) fn unknown(core: &Core, file_name: &str) -> Error {
     let refusal = if core.table.is_alone() { Refusal::Unknown } else { Refusal::Elsewhere };
     refusal.of(file_name)
 }
@@ -204,6 +213,7 @@ mod tests {
             (Refusal::Deleted, "the recording is deleted"),
             (Refusal::DeletedMeanwhile, "the recording was deleted meanwhile"),
             (Refusal::Expired, "the retention time of the recording is over, and the store has deleted it"),
+            (Refusal::NoRange, "the recording does not have these bytes"),
             (Refusal::NotReady, "the recording is not in its store yet; wait until it is ready"),
             (
                 Refusal::Unknown,

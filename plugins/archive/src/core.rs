@@ -14,9 +14,10 @@ use tokio::time::Instant;
 
 use crate::config::{Own, Settings, Target, no_operator_store};
 use crate::entry::{Bucket, State};
-use crate::limits::Limits;
+use crate::limits::{Limits, READS_AT_ONCE};
 use crate::names;
 use crate::outside::Outside;
+use crate::rules::Rules;
 use crate::table::{Item, Table};
 use crate::upload::blocks::Blocks;
 use crate::upload::permits::{Client, Permits};
@@ -44,10 +45,17 @@ impl Operator {
     }
 }
 
+/// The part of a destination's configuration that its recordings follow.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    pub(crate) own: Own,
+    pub(crate) rules: Rules,
+}
+
 /// The latest configurations of destinations.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    pub(crate) said: Mutex<BTreeMap<i64, Own>>,
+    pub(crate) said: Mutex<BTreeMap<i64, Said>>,
     /// Held while recordings take a new configuration, so that the latest one wins.
     pub(crate) following: tokio::sync::Mutex<()>,
 }
@@ -60,6 +68,8 @@ pub(crate) struct Core {
     pub(crate) table: Arc<Table>,
     /// One for each request to a store.
     pub(crate) requests: Permits,
+    /// One for each read of a store for a viewer.
+    pub(crate) reads: Permits,
     /// One for each MiB of parts in memory.
     pub(crate) memory: Permits,
     pub(crate) blocks: Arc<Blocks>,
@@ -84,6 +94,7 @@ impl Core {
             operator: Operator::new(settings, &*outside)?,
             table: Arc::new(Table::open(data, &limits, outside.clone())?),
             requests: Permits::new(limits.requests_at_once),
+            reads: Permits::new(READS_AT_ONCE),
             memory: Permits::new(limits.parts_mib),
             blocks: Arc::default(),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),

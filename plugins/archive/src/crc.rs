@@ -21,6 +21,12 @@ impl Crc {
         STANDARD.encode(self.0.to_be_bytes())
     }
 
+    /// Its last half, for short records.
+    pub(crate) fn short(self) -> [u8; 4] {
+        let [.., a, b, c, d] = self.0.to_be_bytes();
+        [a, b, c, d]
+    }
+
     /// Checksum of a file of `bytes` from those of all its parts; `None` when some are unknown.
     pub(crate) fn of_file(parts: &[Crc], bytes: u64) -> Option<Self> {
         let mut whole = Summing::default().sum();

@@ -6,32 +6,32 @@ use satcast_plugin_api::driver::{self, Ctx, Media, State, keep};
 use satcast_plugin_api::{Error, Packet};
 use tokio::time::timeout;
 
-use crate::config::{Config, Own};
-use crate::core::Core;
+use crate::config::Config;
+use crate::core::{Core, Said};
 use crate::follow;
 use crate::limits::FLUSH_AFTER;
 use crate::recorder::{Order, Recorder};
 
 pub(crate) struct Destination {
     core: Arc<Core>,
-    own: Own,
-    retention_days: Option<u32>,
+    said: Said,
 }
 
 impl Destination {
     /// # Errors
     /// `Config` for a bad or missing store, `Internal` when the host cannot encrypt its keys.
     pub(crate) fn new(core: Arc<Core>, config: &Config) -> Result<Self, Error> {
-        let own = follow::own(&core, config)?;
-        Ok(Destination { core, own, retention_days: config.retention_days })
+        let said = follow::said(&core, config)?;
+        Ok(Destination { core, said })
     }
 }
 
 impl driver::Destination for Destination {
     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
         let about = ctx.about().clone();
-        follow::opened(&self.core, about.destination_id, self.own.clone()).await;
-        let order = Order { about, own: self.own.clone(), retention_days: self.retention_days };
+        follow::opened(&self.core, about.destination_id, self.said.clone()).await;
+        let Said { own, rules } = self.said.clone();
+        let order = Order { about, own, rules };
         let mut recorder = Recorder::new(self.core.clone(), order);
         let mut batch = Vec::new();
         let mut reported = 0;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::crc::Crc;
 use crate::limits::{ERROR_CHARS_MAX, STALE_MAX};
+use crate::rules::Rules;
 
 /// Current version; see [`version1`](crate::version1) for the earlier one.
 pub(crate) const VERSION: u32 = 2;
@@ -22,6 +23,12 @@ pub(crate) struct Entry {
     pub(crate) started_at_ms: i64,
     pub(crate) changed_at_ms: i64,
     pub(crate) retention_days: Option<u32>,
+    /// `maxGigabytes` of its destination.
+    #[serde(default)]
+    pub(crate) max_gigabytes: Option<u32>,
+    /// When it is to be deleted at the store, once it is there; see [`retention`](crate::retention).
+    #[serde(default)]
+    pub(crate) expires_at_ms: Option<i64>,
     pub(crate) bucket: Bucket,
     /// `None` until an upload was requested. From then on the store may have one whose answer was lost.
     pub(crate) at_store: Option<AtStore>,
@@ -166,6 +173,8 @@ impl Entry {
             started_at_ms,
             changed_at_ms: started_at_ms,
             retention_days: None,
+            max_gigabytes: None,
+            expires_at_ms: None,
             bucket: Bucket::Operators(None),
             at_store: None,
             bytes: 0,
@@ -179,6 +188,14 @@ impl Entry {
 
     pub(crate) fn owner(&self) -> Owner {
         Owner::new(self.about.account_id, self.about.destination_id)
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        Rules { days: self.retention_days, gigabytes: self.max_gigabytes }
+    }
+
+    pub(crate) fn set_rules(&mut self, rules: Rules) {
+        (self.retention_days, self.max_gigabytes) = (rules.days, rules.gigabytes);
     }
 
     pub(crate) fn upload(&self) -> Option<&Upload> {

@@ -4,7 +4,8 @@
 //! deletions and retries. A recording whose upload has not begun moves to the new store of its destination, so a wrong
 //! bucket, endpoint or prefix does not bind it. "Not begun" means that the store opened no upload of it. A recording
 //! whose upload began stays at its store, because parts or even the object may be there, and its next failure says so.
-//! An uploaded recording stays where it is. The retention time is that of the time of recording.
+//! An uploaded recording stays where it is. A longer retention time applies to all, a shorter one to new recordings only;
+//! the largest size applies to all.
 
 use std::sync::Arc;
 
@@ -13,9 +14,10 @@ use satcast_plugin_api::driver;
 use tokio::time::timeout;
 
 use crate::config::{Config, Own, Target};
-use crate::core::Core;
+use crate::core::{Core, Said};
 use crate::entry::{Bucket, Entry, State};
 use crate::limits::GIVE_UP_ENDING_MAX;
+use crate::retention;
 use crate::table::Item;
 use crate::upload;
 use crate::upload::ending::end_unknown;
@@ -69,30 +71,31 @@ pub(crate) fn configured(
         // There is no store to move to.
         return Ok(());
     }
-    let own = own(core, &config)?;
-    core.wanted.said.lock().insert(destination_id, own);
+    let said = said(core, &config)?;
+    core.wanted.said.lock().insert(destination_id, said);
     let core = core.clone();
     tokio::spawn(async move { follow(&core, destination_id).await });
     Ok(())
 }
 
-/// The store that a configuration names.
+/// The store that a configuration names, and its rules.
 ///
 /// # Errors
 /// As [`configured`].
-pub(crate) fn own(core: &Core, config: &Config) -> Result<Own, Error> {
-    match config.target()? {
-        None => core.operator().map(|_| None),
+pub(crate) fn said(core: &Core, config: &Config) -> Result<Said, Error> {
+    let own = match config.target()? {
+        None => core.operator().map(|_| None)?,
         Some(target) => {
             let sealed = target.sealed(&*core.outside)?;
-            Ok(Some((target, sealed)))
+            Some((target, sealed))
         }
-    }
+    };
+    Ok(Said { own, rules: config.rules() })
 }
 
-/// A destination is opened with this store.
-pub(crate) async fn opened(core: &Arc<Core>, destination_id: i64, own: Own) {
-    core.wanted.said.lock().insert(destination_id, own);
+/// A destination is opened with this configuration.
+pub(crate) async fn opened(core: &Arc<Core>, destination_id: i64, said: Said) {
+    core.wanted.said.lock().insert(destination_id, said);
     follow(core, destination_id).await;
 }
 
@@ -107,7 +110,7 @@ pub(crate) async fn follow_all(core: &Arc<Core>) {
 /// Applies the latest configuration of a destination to its recordings.
 async fn follow(core: &Arc<Core>, destination_id: i64) {
     let _one_at_a_time = core.wanted.following.lock().await;
-    let Some(own) = core.wanted.said.lock().get(&destination_id).cloned() else { return };
+    let Some(Said { own, rules }) = core.wanted.said.lock().get(&destination_id).cloned() else { return };
     for item in core.table.all() {
         let is_its = {
             let data = item.data();
@@ -117,7 +120,8 @@ async fn follow(core: &Arc<Core>, destination_id: i64) {
         if !is_its {
             continue;
         }
-        if let Err(error) = follow_one(core, &item, &own).await {
+        let kept = retention::follow(core, &item, rules).await;
+        if let Err(error) = kept.and(follow_one(core, &item, &own).await) {
             tracing::warn!(recording = item.file_name, %error, "a recording cannot take the new configuration of its destination");
         }
     }

@@ -1,5 +1,4 @@
-//! Periodic work: deletes failed local copies that are too old or too many, and recordings whose retention time is
-//! over.
+//! Periodic work: deletes failed local copies that are too old or too many, and forgets old journal entries.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -7,7 +6,6 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
 use satcast_plugin_api::Error;
 use tokio::time::{sleep, timeout};
 
@@ -15,12 +13,12 @@ use crate::config::Settings;
 use crate::core::Core;
 use crate::disk::{blocking, unusable};
 use crate::entry::{Entry, Owner, State};
-use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_LISTED, Limits, RETENTION_AT_ONCE};
+use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_LISTED, Limits, millis};
 use crate::outside::Outside;
+use crate::retention;
+use crate::rules::Rules;
 use crate::table::Item;
 use crate::{follow, upload};
-
-const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// The copy of a failed recording was kept long enough: see [`copy_deleted`].
 pub(crate) const COPY_EXPIRED: &str = "its retention time is over (failedDays)";
@@ -52,7 +50,7 @@ pub(crate) fn start(
     tokio::spawn(async move {
         take_up_later(&weak).await;
         tokio::spawn(run(weak.clone(), |core| async move { keep(&core).await }));
-        run(weak, |core| async move { end_retention(&core).await }).await;
+        run(weak, |core| async move { retention::keep(&core).await }).await;
     });
     Ok(core)
 }
@@ -105,10 +103,6 @@ pub(crate) async fn keep(core: &Arc<Core>) {
     core.blocks.trim();
 }
 
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
 /// All recordings with the facts that `facts` takes from them, sorted by them.
 fn sorted<F: Ord>(core: &Core, facts: impl Fn(&Entry) -> F) -> Vec<(F, Arc<Item>)> {
     let with_facts = |item: Arc<Item>| {
@@ -158,7 +152,7 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     });
     let outcome = match changed.await {
         Ok(()) if is_given_up => {
-            let removed = core.table.remove_local(item).await;
+            let removed = core.table.remove_local(item).await.and(core.table.remove_index(item).await);
             // The store may hang, so this runs in the background.
             let (core, item) = (core.clone(), item.clone());
             tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { upload::end_uploads(&core, &item).await }));
@@ -171,51 +165,12 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     }
 }
 
-/// Deletes objects whose retention time is over, several destinations at a time.
-pub(crate) async fn end_retention(core: &Arc<Core>) {
-    let now_ms = core.outside.now_ms();
-    let is_over = |entry: &Entry| {
-        let days = entry.retention_days.filter(|_| matches!(entry.state, State::Done { .. }));
-        days.is_some_and(|days| entry.started_at_ms + i64::from(days) * DAY_MS <= now_ms)
-    };
-    let mut over: HashMap<i64, Vec<Arc<Item>>> = HashMap::new();
-    for item in core.table.all() {
-        let destination_id = item.data().entry.about.destination_id;
-        if is_over(&item.data().entry) {
-            over.entry(destination_id).or_default().push(item);
-        }
-    }
-    let each = stream::iter(over.into_values());
-    each.for_each_concurrent(RETENTION_AT_ONCE, async |items| {
-        for item in items {
-            match end_one(core, &item).await {
-                Ok(()) => tracing::info!(
-                    recording = item.file_name,
-                    "a recording was deleted at its store because its retention time is over"
-                ),
-                Err(error) => {
-                    tracing::warn!(recording = item.file_name, %error, "a recording whose retention time is over cannot be deleted at its store");
-                    // The store would fail for the destination's next recording, too.
-                    return;
-                }
-            }
-        }
-    })
-    .await;
-}
-
-async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
-    let (store, key) = core.store(item)?;
-    store.delete(&key).await?;
-    core.table.change(item, |data| data.entry.state = State::Gone { is_deleted: false }).await
-}
-
 /// Order in which entries are forgotten when there are too many; `None` for those that must stay. Those with a
 /// retention time come last: once forgotten, their objects are never deleted at the store.
-fn rank(entry: &Entry) -> Option<u8> {
+fn rank(core: &Core, entry: &Entry) -> Option<u8> {
     match entry.state {
         State::Gone { .. } => Some(0),
-        State::Done { .. } if entry.retention_days.is_none() => Some(1),
+        State::Done { .. } if retention::rules(core, entry) == Rules::default() => Some(1),
         State::Failed { has_copy: false, .. } => Some(2),
         State::Done { .. } => Some(3),
         _ => None,
@@ -229,7 +184,7 @@ async fn forget_old(core: &Arc<Core>) {
     let is_reported = core.started.elapsed() >= GONE_LIFE_MIN;
     let mut old = Vec::new();
     let mut kept = Vec::new();
-    for ((rank, at), item) in sorted(core, |entry| (rank(entry), entry.changed_at_ms)) {
+    for ((rank, at), item) in sorted(core, |entry| (rank(core, entry), entry.changed_at_ms)) {
         if rank == Some(0) && is_reported && at <= reported {
             old.push(item);
         } else {

@@ -4,7 +4,8 @@
 //! it grows (`upload`). Recording never waits for the store. `table` holds all recordings; only `table` changes,
 //! journals and reports them. `entry` is the part of a recording that must survive a crash, `journal` its file. `core`
 //! is the shared state, and knows the stores. On top: `actions` (requests of owners), `follow` (new configurations of
-//! destinations), `keeper` (periodic work). `outside` is the part of the host that the driver needs apart from media.
+//! destinations), `keeper` (periodic work), `retention` (what leaves the store, and when), `reading` (for viewers, with the
+//! `index` that the recorder keeps). `outside` is the part of the host that the driver needs apart from media.
 //!
 //! Durability: media is written as fragments of less than a second, so a kill of the process loses less than a second.
 //! Media is synced every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the
@@ -34,13 +35,17 @@ mod disk;
 mod entry;
 mod follow;
 mod full;
+mod index;
 mod journal;
 mod keeper;
 mod limits;
 mod names;
 mod outside;
 mod parts;
+mod reading;
 mod recorder;
+mod retention;
+mod rules;
 mod table;
 mod upload;
 mod version1;
@@ -51,11 +56,13 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_plugin_api::driver::{self, Answer, Driver, DriverInfo, DynDestination, Recording, Recordings};
+use satcast_plugin_api::driver::{
+    self, Answer, BytesAnswer, Driver, DriverInfo, DynDestination, IndexAnswer, Recording, Recordings,
+};
 use satcast_plugin_api::{DestType, Error, SettingsSchema};
 
 use self::core::Core;
-pub use config::{Config, RETENTION_DAYS_MAX, Settings};
+pub use config::{Config, GIGABYTES_MAX, RETENTION_DAYS_MAX, Settings};
 use destination::Destination;
 use limits::Limits;
 use outside::HostOutside;
@@ -93,10 +100,12 @@ impl Driver for Archive {
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
-        match config.parse::<Config>()?.target()? {
-            Some(_) => Ok(()),
-            None => self.core.operator().map(drop),
+        let config = config.parse::<Config>()?;
+        if config.target()?.is_none() {
+            self.core.operator()?;
+            self.core.limits.bounds.check(config.rules())?;
         }
+        Ok(())
     }
 
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
@@ -124,6 +133,18 @@ impl Recordings for Archive {
 
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
         actions::sign(&self.core, file_name, valid)
+    }
+
+    fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
+        reading::range(&self.core, file_name, offset, bytes, answer);
+    }
+
+    fn index(&self, file_name: &str, first: u64, most: u32, answer: IndexAnswer) {
+        reading::index(&self.core, file_name, first, most, answer);
+    }
+
+    fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        actions::announced(&self.core, file_name, expires_at_ms)
     }
 
     fn probe(&self, config: driver::Config<'_>, answer: Answer) {

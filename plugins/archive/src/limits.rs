@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use satcast_plugin_api::recording::PROBE_SECS;
+use satcast_plugin_api::recording::{PROBE_SECS, READ_SECS};
 
 use crate::config::Settings;
 use crate::parts;
+use crate::rules::Bounds;
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 
@@ -27,12 +28,24 @@ pub(crate) const ASKED_OPEN_MAX: Duration = Duration::from_secs(15);
 pub(crate) const CUT_WAIT: Duration = Duration::from_secs(2);
 /// Longest wait for a store to delete an object on request. The host waits for 20 s.
 pub(crate) const REMOVE_MAX: Duration = Duration::from_secs(12);
+/// Concurrent reads of stores for viewers, shared like the requests.
+pub(crate) const READS_AT_ONCE: u64 = 32;
+/// Longest read for a viewer; below the limit of the contract.
+pub(crate) const READ_MAX: Duration = Duration::from_secs(READ_SECS - 3);
+/// Longest wait for the index of a recording that has none. It is made in the background meanwhile.
+pub(crate) const INDEX_WAIT: Duration = Duration::from_secs(8);
 /// How long an expired recording is still listed, and the least uptime of the driver by then: the host lists every
 /// minute.
 pub(crate) const GONE_LISTED: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(crate) const GONE_LIFE_MIN: Duration = Duration::from_secs(3600);
 /// Stores whose expired objects are deleted concurrently.
 pub(crate) const RETENTION_AT_ONCE: usize = 8;
+/// Time before a deletion from which the driver asks the host for its notice to the owner.
+pub(crate) const NOTICE_ASKED: Duration = Duration::from_secs(48 * 3600);
+/// A recording that was read so recently is in use, and stays for the time being.
+pub(crate) const READ_PAUSE: Duration = Duration::from_secs(10 * 60);
+/// Longest time for which reading postpones a deletion: that of the longest recording.
+pub(crate) const READ_LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Longest time to abort the uploads of a recording whose copy is given up.
 pub(crate) const GIVE_UP_ENDING_MAX: Duration = Duration::from_secs(60);
 /// Wait before a failed journal write is tried again.
@@ -68,6 +81,8 @@ pub(crate) struct Limits {
     /// Bytes and age of failed local copies.
     pub(crate) failed_quota: u64,
     pub(crate) failed_age: Duration,
+    /// Days and size of what the operator's store keeps.
+    pub(crate) bounds: Bounds,
     /// A file of this size, or of this length in nanoseconds, is followed by another one at the next keyframe.
     pub(crate) file_bytes: u64,
     pub(crate) file_ns: i64,
@@ -94,6 +109,7 @@ impl Limits {
             free_min: settings.free_bytes_min,
             failed_quota: settings.failed_quota_bytes,
             failed_age: Duration::from_secs(u64::from(settings.failed_days) * 24 * 3600),
+            bounds: settings.bounds(),
             file_bytes: parts::FILE_BYTES_MAX,
             file_ns: 24 * 3600 * 1_000_000_000,
             known: KNOWN_MAX,
@@ -105,6 +121,11 @@ impl Limits {
             keep_every: Duration::from_secs(60),
         }
     }
+}
+
+/// Milliseconds of a duration, for times since 1970.
+pub(crate) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Number of entries, of `known` that the journal may have, that are kept before old ones are forgotten: less than one

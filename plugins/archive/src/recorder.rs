@@ -17,8 +17,10 @@ use crate::cut::{CutEvent, Cutter};
 use crate::disk::{blocking, remove_if_there, sync_folder};
 use crate::entry::Entry;
 use crate::full::{check_disk, stopped};
+use crate::index::Following;
 use crate::limits::TRACK_REFUSALS_LOGGED_MAX;
 use crate::parts;
+use crate::rules::Rules;
 use crate::table::Item;
 use crate::upload;
 use satcast_plugin_api::driver::About;
@@ -28,7 +30,7 @@ use satcast_plugin_api::driver::About;
 pub(crate) struct Order {
     pub(crate) about: About,
     pub(crate) own: Own,
-    pub(crate) retention_days: Option<u32>,
+    pub(crate) rules: Rules,
 }
 
 #[derive(Debug)]
@@ -172,6 +174,7 @@ struct Open {
     file: Arc<File>,
     bytes: u64,
     crcs: Growing,
+    index: Following,
     duration_ms: u64,
     syncing: Option<JoinHandle<()>>,
     synced: Instant,
@@ -183,13 +186,13 @@ impl Open {
     async fn begin(core: &Arc<Core>, order: &Order, init: Bytes, started_ms: i64) -> Result<Self, Error> {
         let mut entry = Entry::new(String::new(), started_ms);
         entry.about.clone_from(&order.about);
-        entry.retention_days = order.retention_days;
+        entry.set_rules(order.rules);
         entry.bucket = core.bucket(&order.own);
         let mut crcs = Growing::default();
         entry.crcs = crcs.add(&init);
         let item = core.table.enter(entry, init.len() as u64)?;
         let (task_core, entered) = (core.clone(), item.clone());
-        let path = core.table.path(&item.file_name);
+        let (path, index) = (core.table.path(&item.file_name), core.table.index_path(&item.file_name));
         let made = blocking(move || {
             check_disk(task_core.table.spool(), task_core.limits.free_min, init.len() as u64)?;
             // The journal entry comes before the file, so that no file is without one.
@@ -198,7 +201,7 @@ impl Open {
             let written = file.and_then(|file| {
                 task_core.outside.write_at(&file, &init, 0)?;
                 sync_folder(task_core.table.spool())?;
-                Ok((file, init.len() as u64))
+                Ok((file, init.len() as u64, Following::begin(&index, &init)))
             });
             if written.is_err() {
                 let _ = remove_if_there(&path);
@@ -206,7 +209,7 @@ impl Open {
             written
         });
         match made.await {
-            Ok((file, bytes)) => {
+            Ok((file, bytes, index)) => {
                 tracing::info!(recording = item.file_name, "recording begins");
                 upload::spawn(core, &item);
                 let synced = Instant::now();
@@ -215,6 +218,7 @@ impl Open {
                     file: Arc::new(file),
                     bytes,
                     crcs,
+                    index,
                     duration_ms: 0,
                     syncing: None,
                     synced,
@@ -236,15 +240,18 @@ impl Open {
             ));
         }
         self.item.reserve(end)?;
-        let (task_core, file, mut crcs) = (core.clone(), self.file.clone(), self.crcs.clone());
+        let (task_core, file) = (core.clone(), self.file.clone());
+        let (mut crcs, mut index) = (self.crcs.clone(), self.index.clone());
         let written = blocking(move || {
             check_disk(task_core.table.spool(), task_core.limits.free_min, bytes.len() as u64)?;
             task_core.outside.write_at(&file, &bytes, at)?;
+            // Before the bytes count as written: whoever sees them finds them in the index.
+            index.add(&bytes);
             let completed = crcs.add(&bytes);
-            Ok((crcs, completed))
+            Ok((crcs, completed, index))
         });
-        let (crcs, completed) = written.await.map_err(|error| stopped(&error.message))?;
-        (self.bytes, self.crcs) = (end, crcs);
+        let (crcs, completed, index) = written.await.map_err(|error| stopped(&error.message))?;
+        (self.bytes, self.crcs, self.index) = (end, crcs, index);
         self.duration_ms = u64::try_from(end_ns / 1_000_000).unwrap_or(0);
         let is_reported = self.reported.is_none_or(|reported| reported.elapsed() >= core.limits.report_every);
         if is_reported {
@@ -275,9 +282,10 @@ impl Open {
     }
 
     async fn close(self, core: &Arc<Core>) {
-        let (file, bytes) = (self.file.clone(), self.bytes);
+        let (file, bytes, index) = (self.file.clone(), self.bytes, self.index.clone());
         // A failed write may have left half a fragment behind the valid end.
         let synced = blocking(move || {
+            index.finish();
             file.set_len(bytes)?;
             file.sync_all()
         });

@@ -9,7 +9,7 @@ use satcast_core::secret::Redacted;
 use satcast_store::{EventType, NewWebhook, SendingCaps};
 
 impl Rig {
-    async fn webhook(&self, events: &[EventType]) -> WebhookId {
+    pub(super) async fn webhook(&self, events: &[EventType]) -> WebhookId {
         let new = NewWebhook {
             stream_id: Some(self.billed.stream),
             url: Redacted::new("https://hooks.example/in".to_owned()),
@@ -22,7 +22,7 @@ impl Rig {
     }
 
     /// Bodies of new webhook deliveries, oldest first.
-    async fn waiting(&self) -> Vec<Value> {
+    pub(super) async fn waiting(&self) -> Vec<Value> {
         let (now, caps) =
             (self.billed.clock.now(), SendingCaps { per_webhook: 99, per_host: 99, per_account: 99 });
         let until = UnixMillis(now.0 + 1_000_000);

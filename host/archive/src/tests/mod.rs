@@ -1,6 +1,7 @@
 //! The recordings module against a real store and a driver behind the C table.
 
 mod events;
+mod expiry;
 mod money;
 mod notify;
 mod refused;
@@ -103,6 +104,8 @@ impl Rig {
             attempt_opened: false,
             has_copy: true,
             gone: false,
+            expires_at_ms: None,
+            asks_notice: false,
         };
         put(recording.clone());
         recording
@@ -122,7 +125,7 @@ impl Rig {
 
     /// A report of a driver that was loaded earlier.
     async fn reported_by(&self, driver: &str, recording: Recording) {
-        let report = super::mirror::report(driver, recording);
+        let report = super::mirror::report(driver, recording, START);
         let recorded = self.billed.store.record_archive(report, &|_| true, START).await.unwrap();
         assert!(matches!(recorded, Recorded::Taken(_)), "{recorded:?}");
     }

@@ -93,6 +93,7 @@ export const de: Messages = {
     secretKey: 'Geheimer Schlüssel',
     forcePathStyle: 'Bucket im Pfad',
     retentionDays: 'Löschen nach Tagen',
+    maxGigabytes: 'Höchstens Gigabyte',
   },
   states: {
     live: 'Live',
@@ -364,6 +365,7 @@ export const de: Messages = {
       'balance.low': 'Guthaben niedrig',
       'recording.ready': 'Aufnahme fertig',
       'recording.failed': 'Aufnahme fehlgeschlagen',
+      'recording.expiring': 'Aufnahme wird gelöscht',
       'test.ping': 'Test-Ping',
     },
     scope: 'Stream',
@@ -510,6 +512,7 @@ export const de: Messages = {
     size: 'Größe',
     state: 'Zustand',
     actions: 'Aktionen',
+    expires: 'Wird gelöscht',
     uploaded: (done, all) => `${done} von ${all} hochgeladen`,
     progress: (file) => `Hochladen von ${file}`,
     download: 'Herunterladen',

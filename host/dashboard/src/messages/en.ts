@@ -93,6 +93,7 @@ export const en = {
     secretKey: 'Secret key',
     forcePathStyle: 'Bucket in the path',
     retentionDays: 'Delete after days',
+    maxGigabytes: 'Most gigabytes',
   },
   states: {
     live: 'Live',
@@ -366,6 +367,7 @@ export const en = {
       'balance.low': 'Balance low',
       'recording.ready': 'Recording ready',
       'recording.failed': 'Recording failed',
+      'recording.expiring': 'Recording will be deleted',
       'test.ping': 'Test ping',
     },
     scope: 'Stream',
@@ -512,6 +514,7 @@ export const en = {
     size: 'Size',
     state: 'State',
     actions: 'Actions',
+    expires: 'Will be deleted',
     uploaded: (done: string, all: string) => `${done} of ${all} uploaded`,
     progress: (file: string) => `Upload of ${file}`,
     download: 'Download',

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_plugin_api::host::{Done, Listing};
-use satcast_plugin_api::recording::PROBE_SECS;
+use bytes::Bytes;
+use satcast_plugin_api::host::{BytesDone, Done, Listing, checked_range, read_index};
+use satcast_plugin_api::recording::{INDEX_FRAGMENTS_MAX, PROBE_SECS, READ_SECS, RecordingIndex};
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -15,7 +16,7 @@ use crate::load::masking::ConfigRefused;
 use crate::run::Loaded;
 use crate::run::control::{Backend, Kept, limit};
 
-/// Time for a driver beyond its own limit for checking a store.
+/// Time for a driver beyond its own limit for checking or reading a store.
 const PROBE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a configuration may not be able to record, without secrets.
@@ -130,6 +131,67 @@ impl Drivers {
         signed.ok_or_else(|| keeps_none(driver))?.map_err(|error| refused(&loaded, error))
     }
 
+    /// Whether a driver can read its recordings; false when it does not answer.
+    pub async fn reads_recordings(&self, driver: &str) -> bool {
+        let Ok(loaded) = self.keeper_of(driver) else { return false };
+        let reads = |backend: &Backend| backend.recordings().is_some_and(|recordings| recordings.can_read());
+        loaded.control.call(limit(), reads, drop).await.unwrap_or(false)
+    }
+
+    /// `len` bytes of a recording from `offset` on.
+    ///
+    /// # Errors
+    /// The driver cannot be called, or has an error: of class `Config` if there is no such recording or range.
+    pub async fn read_recording(
+        &self,
+        driver: &str,
+        file_name: &str,
+        offset: u64,
+        len: u32,
+    ) -> Result<Bytes, RecordingsError> {
+        let (loaded, name) = (self.keeper_of(driver)?, file_name.to_owned());
+        let read = move |recordings: &Kept<'_>, done: BytesDone| recordings.read(&name, offset, len, done);
+        let bytes = ask_for(&loaded, read_limit(), read).await?.ok_or_else(|| keeps_none(driver))?;
+        checked_range(bytes, len).map_err(|error| refused(&loaded, error))
+    }
+
+    /// A page of the index of a recording, from fragment `first` on.
+    ///
+    /// # Errors
+    /// As for [`Drivers::read_recording`].
+    pub async fn index_recording(
+        &self,
+        driver: &str,
+        file_name: &str,
+        first: u64,
+    ) -> Result<RecordingIndex, RecordingsError> {
+        let (loaded, name) = (self.keeper_of(driver)?, file_name.to_owned());
+        let most = INDEX_FRAGMENTS_MAX;
+        let index = move |recordings: &Kept<'_>, done: BytesDone| recordings.index(&name, first, most, done);
+        let page = ask_for(&loaded, read_limit(), index).await?.ok_or_else(|| keeps_none(driver))?;
+        read_index(&page).map_err(|error| refused(&loaded, error))
+    }
+
+    /// Confirms to a driver that the owner of a recording is told of its deletion at `expires_at_ms`.
+    ///
+    /// # Errors
+    /// The driver was not reached, or does not know the recording.
+    pub async fn announce_expiry(
+        &self,
+        driver: &str,
+        file_name: &str,
+        expires_at_ms: i64,
+    ) -> Result<(), RecordingsError> {
+        let loaded = self.keeper_of(driver)?;
+        let name = file_name.to_owned();
+        let announce = move |backend: &Backend| match backend.recordings() {
+            Some(recordings) => recordings.announced(&name, expires_at_ms),
+            None => Ok(()),
+        };
+        let outcome = loaded.control.call(limit(), announce, drop).await.map_err(unavailable)?;
+        outcome.map_err(|error| refused(&loaded, error))
+    }
+
     /// Passes the current configuration of a destination to the driver of its type, `None` when the destination was
     /// deleted. Drivers that keep no recordings, or do not want configurations, are skipped.
     ///
@@ -207,16 +269,25 @@ async fn ask_of(
     wait: Duration,
     request: impl FnOnce(&Kept<'_>, Done) + Send + 'static,
 ) -> Result<bool, RecordingsError> {
+    let asked = ask_for(loaded, wait, request);
+    asked.await.map(|answer| answer.is_some())
+}
+
+/// The same for an answer with content; `None` when it keeps no recordings.
+async fn ask_for<T: Send + 'static>(
+    loaded: &Arc<Loaded>,
+    wait: Duration,
+    request: impl FnOnce(&Kept<'_>, Answer<T>) + Send + 'static,
+) -> Result<Option<T>, RecordingsError> {
     let (answer, answered) = oneshot::channel();
     let begin = move |backend: &Backend| {
         let Some(recordings) = backend.recordings() else { return false };
         // An answer that comes too late is dropped.
-        let done = Box::new(move |outcome| drop(answer.send(outcome)));
-        request(&recordings, done);
+        request(&recordings, Box::new(move |outcome| drop(answer.send(outcome))));
         true
     };
     if !loaded.control.call(limit(), begin, drop).await.map_err(unavailable)? {
-        return Ok(false);
+        return Ok(None);
     }
     let late = || {
         RecordingsError::Unavailable(format!(
@@ -225,8 +296,14 @@ async fn ask_of(
         ))
     };
     let outcome = tokio::time::timeout(wait, answered).await.map_err(|_| late())?;
-    outcome.map_err(|_| late())?.map_err(|error| refused(loaded, error))?;
-    Ok(true)
+    outcome.map_err(|_| late())?.map(Some).map_err(|error| refused(loaded, error))
+}
+
+/// Takes the outcome of a request; [`Done`] and [`BytesDone`] are such.
+type Answer<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+
+fn read_limit() -> Duration {
+    Duration::from_secs(READ_SECS) + PROBE_GRACE
 }
 
 fn unavailable(error: Error) -> RecordingsError {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use satcast_plugin_api::host::{Done, Driver, Instance, Listing, MediaSource, Recordings};
+use satcast_plugin_api::host::{BytesDone, Done, Driver, Instance, Listing, MediaSource, Recordings};
 use satcast_plugin_api::{Error, HttpRequest};
 use tokio::sync::oneshot;
 
@@ -304,6 +304,30 @@ impl Kept<'_> {
         }
     }
 
+    /// Whether it can read its recordings.
+    pub(crate) fn can_read(&self) -> bool {
+        match self {
+            Kept::Thread(recordings) => recordings.can_read(),
+            Kept::Process(remote) => remote.reads_recordings(),
+        }
+    }
+
+    /// Requests `len` bytes of a recording.
+    pub(crate) fn read(&self, file_name: &str, offset: u64, len: u32, done: BytesDone) {
+        match self {
+            Kept::Thread(recordings) => recordings.read(file_name, offset, len, done),
+            Kept::Process(remote) => remote.read_recording(file_name.to_owned(), offset, len, done),
+        }
+    }
+
+    /// Requests a page of the index of a recording, in its JSON form.
+    pub(crate) fn index(&self, file_name: &str, first: u64, most: u32, done: BytesDone) {
+        match self {
+            Kept::Thread(recordings) => recordings.index(file_name, first, most, done),
+            Kept::Process(remote) => remote.index_recording(file_name.to_owned(), first, most, done),
+        }
+    }
+
     /// Checks whether a configuration can record; `done` gets the outcome.
     pub(crate) fn probe(&self, kind: &str, config: &str, done: Done) {
         match self {
@@ -317,6 +341,14 @@ impl Kept<'_> {
         match self {
             Kept::Thread(recordings) => recordings.configured(id, kind, config),
             Kept::Process(remote) => remote.configured(id, kind, config),
+        }
+    }
+
+    /// Confirms that the owner of a recording is told of its deletion.
+    pub(crate) fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        match self {
+            Kept::Thread(recordings) => recordings.announced(file_name, expires_at_ms),
+            Kept::Process(remote) => remote.announced(file_name, expires_at_ms),
         }
     }
 

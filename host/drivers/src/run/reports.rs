@@ -121,6 +121,8 @@ mod tests {
             attempt_opened: false,
             has_copy: true,
             gone: false,
+            expires_at_ms: None,
+            asks_notice: false,
         }
     }
 

@@ -1,10 +1,12 @@
 //! Recordings in the cloud archive, as their driver last reported them.
 
+mod expiry;
 pub(crate) mod recoveries;
 pub(crate) mod state;
 
 use serde_json::{Value, json};
 
+use crate::archives::expiry::Expiry;
 use crate::archives::state::ArchiveState;
 use crate::audit::{self, Actor, By, Change};
 use crate::engine::{self, Query, Row, Sql, Tx, timed};
@@ -57,6 +59,10 @@ pub struct ArchiveReport {
     pub attempt: u32,
     /// The store opened the upload of the newest retry.
     pub attempt_opened: bool,
+    /// When it is deleted at its store by a rule of its destination; `None` while it stays.
+    pub expires_at: Option<UnixMillis>,
+    /// The driver waits until the owner is told of the deletion: the time to tell. `None` in records.
+    pub notice: Option<UnixMillis>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +135,8 @@ impl std::fmt::Debug for RecordedDestination {
 const OWNER: &str = "SELECT s.account_id, d.kind FROM destinations d JOIN streams s ON s.id = d.stream_id
     JOIN sessions e ON e.stream_id = s.id WHERE d.id = $1 AND e.id = $2";
 const FIND: &str =
-    "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms, holder FROM archives
-    WHERE account_id = $1 AND file_name = $2";
+    "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms, holder, expires_ms, told_ms
+    FROM archives WHERE account_id = $1 AND file_name = $2";
 const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
     changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms, holder)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING id";
@@ -161,7 +167,7 @@ macro_rules! select_archives {
         concat!(
             "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
             "a.uploaded_bytes, a.duration_ms, COALESCE(a.error, a.trouble) AS error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
-            "a.attempt_opened, a.holder, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
+            "a.attempt_opened, a.holder, a.expires_ms, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
             "AND r.state IN ('asked', 'opened')) AS recovering FROM archives a WHERE ",
             $condition
         )
@@ -188,6 +194,7 @@ struct Before {
     attempt: i64,
     deleted_ms: Option<i64>,
     holder: String,
+    expiry: Expiry,
 }
 
 impl Before {
@@ -207,6 +214,7 @@ impl Before {
             attempt: row.try_get("attempt")?,
             deleted_ms: row.try_get("deleted_ms")?,
             holder: row.try_get("holder")?,
+            expiry: Expiry { expires_ms: row.try_get("expires_ms")?, told_ms: row.try_get("told_ms")? },
         })
     }
 
@@ -232,7 +240,7 @@ impl Before {
 }
 
 impl Store {
-    /// Records a driver's report, with the event of the new state, and ends the paid retry that the report is about.
+    /// Records a driver's report, with the events of the new state and of a coming deletion, and ends the paid retry that the report is about.
     /// The account follows from the destination. `may_report` decides from the destination's type whether the driver
     /// may start a recording of it; a driver may end a recording that it started, even if its types have changed since.
     /// [`Recorded`] has the cases in which nothing changes.
@@ -278,8 +286,13 @@ impl Store {
             }
         };
         recoveries::settle(&mut tx, id, false, now).await?;
+        let expiry = before.map(|before| before.expiry).unwrap_or_default();
+        let is_told_now = expiry.take(&mut tx, id, &report, now).await?;
         let new_state = has_new_state.then_some((id, &report, report.changed_at));
         self.commit_state(tx, AccountId(account), new_state, now).await?;
+        if is_told_now {
+            self.wake_outbox();
+        }
         Ok(Recorded::Taken(id))
     }
 
@@ -523,6 +536,8 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
         changed_at: UnixMillis(row.try_get("changed_ms")?),
         attempt: u32::try_from(row.try_get::<i64>("attempt")?).unwrap_or(u32::MAX),
         attempt_opened: row.try_get::<i64>("attempt_opened")? != 0,
+        expires_at: row.try_get::<Option<i64>>("expires_ms")?.map(UnixMillis),
+        notice: None,
     };
     let recovering = row.try_get::<i64>("recovering")? > 0;
     Ok(ArchiveRecord { id: row.try_get("id")?, report, recovering, holder: row.try_get("holder")? })
@@ -539,10 +554,15 @@ async fn emit_state(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: Un
     if let Some(error) = &report.error {
         data["error"] = json!(error.chars().take(EVENT_ERROR_CHARS_MAX).collect::<String>());
     } else {
-        data["sizeBytes"] = json!(report.size_bytes);
-        // Milliseconds of a recording are far below the largest integer that a double holds exactly.
-        data["durationSeconds"] = json!(report.duration_ms as f64 / MS_PER_SEC);
-        data["url"] = json!(report.url);
+        describe(&mut data, report);
     }
     emit_of_session(tx, &report.session_id, event, data, (at, now)).await
+}
+
+/// Adds the facts of an uploaded recording to the data of an event.
+fn describe(data: &mut Value, report: &ArchiveReport) {
+    data["sizeBytes"] = json!(report.size_bytes);
+    // Milliseconds of a recording are far below the largest integer that a double holds exactly.
+    data["durationSeconds"] = json!(report.duration_ms as f64 / MS_PER_SEC);
+    data["url"] = json!(report.url);
 }

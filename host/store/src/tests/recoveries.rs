@@ -31,6 +31,8 @@ pub(super) fn failed_report(destination_id: DestinationId, session_id: SessionId
         changed_at: NOW,
         attempt: 0,
         attempt_opened: false,
+        expires_at: None,
+        notice: None,
     }
 }
 

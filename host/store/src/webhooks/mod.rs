@@ -43,11 +43,13 @@ pub enum EventType {
     StreamHealth,
     /// A recording could not be uploaded.
     RecordingFailed,
+    /// A recording will be deleted by a rule of its destination.
+    RecordingExpiring,
 }
 
 impl EventType {
     /// Every type, in the order of declaration.
-    pub const ALL: [EventType; 12] = [
+    pub const ALL: [EventType; 13] = [
         EventType::StreamStarted,
         EventType::StreamEnded,
         EventType::RecordingReady,
@@ -60,6 +62,7 @@ impl EventType {
         EventType::BalanceLow,
         EventType::StreamHealth,
         EventType::RecordingFailed,
+        EventType::RecordingExpiring,
     ];
 
     /// The name in the API, in the body and in the database.
@@ -77,6 +80,7 @@ impl EventType {
             EventType::BalanceLow => "balance.low",
             EventType::StreamHealth => "stream.health",
             EventType::RecordingFailed => "recording.failed",
+            EventType::RecordingExpiring => "recording.expiring",
         }
     }
 

@@ -79,6 +79,8 @@ pub(super) struct Archive {
     started_at: i64,
     /// Time of the last change, Unix milliseconds.
     updated_at: i64,
+    /// When `retentionDays` or `maxGigabytes` of the destination deletes it at the store, Unix milliseconds; null while it stays.
+    expires_at: Null<i64>,
 }
 
 impl From<ArchiveRecord> for Archive {
@@ -98,6 +100,7 @@ impl From<ArchiveRecord> for Archive {
             url: report.url.into(),
             started_at: report.started_at.0,
             updated_at: report.changed_at.0,
+            expires_at: report.expires_at.map(|at| at.0).into(),
         }
     }
 }

@@ -12,6 +12,7 @@
 mod clock;
 mod fragment;
 mod init;
+mod poster;
 mod read;
 mod scan;
 mod track;
@@ -20,8 +21,9 @@ pub use clock::{AudioClock, Placed, opus_samples};
 pub use clock::{nanos_to_ticks, ticks_to_nanos};
 pub use fragment::{Sample, TrackRun, media_segment, write_fragment};
 pub use init::init_segment;
+pub use poster::{first_poster, poster};
 pub use read::{INIT_BYTES_MAX, READ_BYTES_MAX, ReadSegment, Reader};
-pub use scan::{BOX_HEADER_BYTES, BoxHeader, Reach};
+pub use scan::{BOX_HEADER_BYTES, BoxHeader, FragmentMedia, Reach};
 pub use track::{TrackConfig, TrackDetails, VideoRange};
 
 use crate::codec::CodecError;

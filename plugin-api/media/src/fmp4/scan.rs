@@ -2,7 +2,10 @@
 
 use mp4_atom::{Decode, Moof, Moov};
 
-use super::{Fmp4Error, TRACKS_MAX, ticks_to_nanos};
+use super::{Fmp4Error, SEGMENT_SAMPLES_MAX, TRACKS_MAX, VIDEO_TRACK_ID, ticks_to_nanos};
+
+/// Sample flag (8.8.3.1): no decoder can start here.
+const FLAG_NON_SYNC: u32 = 0x0001_0000;
 
 /// Size of the longest box header, in bytes.
 pub const BOX_HEADER_BYTES: usize = 16;
@@ -30,6 +33,15 @@ impl BoxHeader {
     }
 }
 
+/// The media of one fragment of a file of this crate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FragmentMedia {
+    /// Decode time at the end of its video, or without video in it of its longest track, in nanoseconds.
+    pub end_ns: i64,
+    /// Its video begins with a keyframe; true for a file without video.
+    pub is_keyframe: bool,
+}
+
 /// End of the fragments of a file, read from its `moov` and its `moof`s.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
@@ -55,19 +67,34 @@ impl Reach {
     /// Reads the end of the samples from a complete `moof`.
     ///
     /// # Errors
-    /// [`Fmp4Error::Box`] if it cannot be read, [`Fmp4Error::Tracks`] if it has a track that `moov` does not have.
-    pub fn moof(&mut self, atom: &[u8]) -> Result<(), Fmp4Error> {
+    /// [`Fmp4Error::Box`] if it cannot be read, [`Fmp4Error::Tracks`] if it has a track that `moov` does not have,
+    /// [`Fmp4Error::TooLarge`] for a run with over [`SEGMENT_SAMPLES_MAX`] samples.
+    pub fn moof(&mut self, atom: &[u8]) -> Result<FragmentMedia, Fmp4Error> {
         let moof = Moof::decode(&mut &atom[..])?;
+        let (mut video, mut longest_ns) = (None, 0);
         for traf in &moof.traf {
+            // A hostile run may say four thousand million samples in a few bytes.
+            let samples: usize = traf.trun.iter().fold(0, |all, trun| all.saturating_add(trun.samples.len()));
+            if samples > SEGMENT_SAMPLES_MAX {
+                return Err(Fmp4Error::TooLarge { samples, bytes: 0 });
+            }
             let known = self.tracks.iter().find(|(id, _)| *id == traf.tfhd.track_id);
             let (_, timescale) = known.ok_or(Fmp4Error::Tracks)?;
             let usual = traf.tfhd.default_sample_duration.unwrap_or(0);
             let samples = traf.trun.iter().flat_map(|trun| trun.samples.iter());
             let ticks: u64 = samples.map(|sample| u64::from(sample.duration.unwrap_or(usual))).sum();
             let start = traf.tfdt.as_ref().map_or(0, |tfdt| tfdt.base_media_decode_time);
-            self.end_ns = self.end_ns.max(ticks_to_nanos(start.saturating_add(ticks), *timescale));
+            let end_ns = ticks_to_nanos(start.saturating_add(ticks), *timescale);
+            self.end_ns = self.end_ns.max(end_ns);
+            longest_ns = longest_ns.max(end_ns);
+            let first = traf.trun.iter().find_map(|trun| trun.samples.iter().next());
+            if let Some(first) = first.filter(|_| traf.tfhd.track_id == VIDEO_TRACK_ID) {
+                let flags = first.flags.or(traf.tfhd.default_sample_flags).unwrap_or(0);
+                video = Some(FragmentMedia { end_ns, is_keyframe: flags & FLAG_NON_SYNC == 0 });
+            }
         }
-        Ok(())
+        let has_video = self.tracks.iter().any(|(id, _)| *id == VIDEO_TRACK_ID);
+        Ok(video.unwrap_or(FragmentMedia { end_ns: longest_ns, is_keyframe: !has_video }))
     }
 
     /// Decode time at the end of the longest track, in nanoseconds.

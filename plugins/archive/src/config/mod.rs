@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::names::prefix_fault;
 use crate::outside::Outside;
+use crate::rules::{Bounds, Rules};
 
 /// Default region, which stores without regions expect.
 const REGION: &str = "us-east-1";
@@ -17,6 +18,8 @@ const BUCKET_BYTES_MAX: usize = 63;
 const FIELD_BYTES_MAX: usize = 512;
 /// Longest retention in days: ten years.
 pub const RETENTION_DAYS_MAX: u32 = 3650;
+/// Largest `maxGigabytes`: a petabyte.
+pub const GIGABYTES_MAX: u32 = 1_000_000;
 
 /// Records the stream and uploads it to an S3-compatible store. A store of your own needs a bucket, an endpoint and both
 /// keys. If this service has a store, leave all of them empty to use it.
@@ -57,6 +60,10 @@ pub struct Config {
     #[serde(default)]
     #[schemars(range(min = 1, max = 3650))]
     pub retention_days: Option<u32>,
+    /// Gigabytes that recordings may use at the store; beyond it the oldest are deleted. Leave it empty for no limit.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_gigabytes: Option<u32>,
 }
 
 /// Operator settings in `[archive]` and `[driver.archive]`.
@@ -90,6 +97,18 @@ pub struct Settings {
     /// Days that failed recordings are kept.
     #[schemars(range(min = 1, max = 365))]
     pub failed_days: u32,
+    /// `retentionDays` of destinations that use the operator's store and name none.
+    #[schemars(range(min = 1, max = 3650))]
+    pub retention_days: Option<u32>,
+    /// Most days for recordings in the operator's store.
+    #[schemars(range(min = 1, max = 3650))]
+    pub retention_days_limit: Option<u32>,
+    /// `maxGigabytes` of destinations that use the operator's store and name none.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_gigabytes: Option<u32>,
+    /// Most gigabytes for one destination in the operator's store.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_gigabytes_limit: Option<u32>,
 }
 
 const GIB: u64 = 1024 * 1024 * 1024;
@@ -109,6 +128,10 @@ impl Default for Settings {
             free_bytes_min: GIB,
             failed_quota_bytes: 20 * GIB,
             failed_days: 7,
+            retention_days: None,
+            retention_days_limit: None,
+            max_gigabytes: None,
+            max_gigabytes_limit: None,
         }
     }
 }
@@ -164,15 +187,22 @@ impl Target {
 }
 
 impl Config {
+    /// How long its recordings stay at the store.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules { days: self.retention_days, gigabytes: self.max_gigabytes }
+    }
+
     /// The destination's own store; `None` for the operator's.
     ///
     /// # Errors
     /// `Config`, naming the field.
     pub(crate) fn target(&self) -> Result<Option<Target>, Error> {
-        if let Some(days) = self.retention_days
-            && !(1..=RETENTION_DAYS_MAX).contains(&days)
-        {
+        let fits = |given: Option<u32>, most| given.is_none_or(|given| (1..=most).contains(&given));
+        if !fits(self.retention_days, RETENTION_DAYS_MAX) {
             return Err(Error::config(format!("retentionDays: must be 1 to {RETENTION_DAYS_MAX}")));
+        }
+        if !fits(self.max_gigabytes, GIGABYTES_MAX) {
+            return Err(Error::config(format!("maxGigabytes: must be 1 to {GIGABYTES_MAX}")));
         }
         let keys = (&self.access_key, self.secret_key.as_ref().map(Secret::expose));
         let prefix = prefix(self.prefix.as_ref())?;
@@ -208,6 +238,14 @@ impl Config {
 }
 
 impl Settings {
+    /// The operator's rules for recordings in the operator's store.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            usual: Rules { days: self.retention_days, gigabytes: self.max_gigabytes },
+            most: Rules { days: self.retention_days_limit, gigabytes: self.max_gigabytes_limit },
+        }
+    }
+
     /// The operator's store; `None` when there is none.
     ///
     /// # Errors
@@ -222,6 +260,7 @@ impl Settings {
             secret_key: self.secret_key.clone(),
             force_path_style: self.force_path_style,
             retention_days: None,
+            max_gigabytes: None,
         };
         config.target().map_err(|error| Error::config(format!("[archive] {}", error.message)))
     }

@@ -50,6 +50,8 @@ fn fields_are_checked_and_never_repeated() {
         ("secretKey", json!("x".repeat(FIELD_BYTES_MAX + 1))),
         ("retentionDays", json!(0)),
         ("retentionDays", json!(RETENTION_DAYS_MAX + 1)),
+        ("maxGigabytes", json!(0)),
+        ("maxGigabytes", json!(GIGABYTES_MAX + 1)),
     ];
     for (field, value) in table {
         let error = target(own(json!({ field: value.clone() }))).unwrap_err();

@@ -45,12 +45,24 @@ pub(super) struct File {
     bytes: usize,
     /// Media time in nanoseconds up to which fragments are complete.
     cut_ns: i64,
+    /// Start of the last fragment that begins with a keyframe, in nanoseconds.
+    keyframe_ns: i64,
     end_ns: i64,
 }
 
 impl File {
     fn new(base_dts: i64) -> Self {
-        File { base_dts, video: None, audio: None, begun: false, fragment: 0, bytes: 0, cut_ns: 0, end_ns: 0 }
+        File {
+            base_dts,
+            video: None,
+            audio: None,
+            begun: false,
+            fragment: 0,
+            bytes: 0,
+            cut_ns: 0,
+            keyframe_ns: 0,
+            end_ns: 0,
+        }
     }
 
     /// A file that begins with this keyframe.
@@ -124,9 +136,14 @@ impl File {
         let tick = nanos_to_ticks(media_ns, VIDEO_TIMESCALE).max(held_tick + 1);
         self.release(Some(tick));
         let at_ns = ticks_to_nanos(tick, VIDEO_TIMESCALE);
-        if at_ns - self.cut_ns >= FRAGMENT_NANOS || self.is_full(packet.payload.len()) {
+        // Viewers of a recording start at fragments that begin with a keyframe.
+        let is_start = packet.keyframe && at_ns - self.keyframe_ns >= FRAGMENT_NANOS;
+        if is_start || at_ns - self.cut_ns >= FRAGMENT_NANOS || self.is_full(packet.payload.len()) {
             self.flush(events);
             self.cut_ns = at_ns;
+            if packet.keyframe {
+                self.keyframe_ns = at_ns;
+            }
         }
         self.bytes += packet.payload.len();
         if let Some(video) = &mut self.video {

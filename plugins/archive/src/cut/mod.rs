@@ -2,8 +2,9 @@
 //!
 //! A file holds one codec configuration of each track and begins at a keyframe (or with audio, when there is no video)
 //! at time 0. A fragment ends after [`FRAGMENT_NANOS`], at any frame: a crash loses only the media that is not written
-//! yet. Another codec configuration, a track that appears or ends, or a jump of times begins the next file, at a
-//! keyframe. A short gap stays in the file, with the last frame shown longer, so that times match those of the session.
+//! yet. It also ends before a keyframe, if none began a fragment for as long, because viewers start there. Another codec
+//! configuration, a track that appears or ends, or a jump of times begins the next file, at a keyframe. A short gap stays
+//! in the file, with the last frame shown longer, so that times match those of the session.
 
 mod event;
 mod file;

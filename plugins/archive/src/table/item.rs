@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::entry::{Entry, Owner, State, Trouble};
 use crate::full::{SPOOL_FULL, stopped};
-use crate::limits::CUT_WAIT;
+use crate::limits::{CUT_WAIT, NOTICE_ASKED, millis};
 use crate::parts::{self, Part};
 use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
 
@@ -35,6 +35,8 @@ pub(crate) struct Item {
     pub(crate) changed: Notify,
     /// It has new keys: the pause before the next try ends early.
     pub(crate) renewed: Notify,
+    /// Held while its index is made.
+    pub(crate) indexing: tokio::sync::Mutex<()>,
     /// Held while its journal file is written, so that the latest state is written last.
     pub(super) saving: Mutex<()>,
 }
@@ -64,6 +66,12 @@ pub(crate) struct Data {
     pub(crate) restarts: u32,
     /// Consecutive refused requests of its upload.
     pub(crate) refusals: u32,
+    /// The host has told the owner that it will be deleted at this time.
+    pub(crate) told_ms: Option<i64>,
+    /// It is being deleted because its retention is over: no read begins any more.
+    pub(crate) is_expiring: bool,
+    /// When it was last read for viewers, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed).
+    pub(crate) read_at: Option<Duration>,
     /// Time of the last failure, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed).
     pub(crate) failed_at: Option<Duration>,
 }
@@ -90,6 +98,9 @@ impl Item {
             task: None,
             restarts: 0,
             refusals: 0,
+            told_ms: None,
+            is_expiring: false,
+            read_at: None,
             failed_at: None,
         };
         Item {
@@ -98,6 +109,7 @@ impl Item {
             data: Mutex::new(data),
             changed: Notify::new(),
             renewed: Notify::new(),
+            indexing: tokio::sync::Mutex::default(),
             saving: Mutex::new(()),
         }
     }
@@ -129,6 +141,31 @@ impl Item {
         let mut data = self.lock();
         data.refusals += 1;
         data.refusals
+    }
+
+    /// The host has told the owner of its deletion at this time. It is not in the journal: the host repeats it.
+    pub(crate) fn announced(&self, at_ms: i64) {
+        self.lock().told_ms = Some(at_ms);
+    }
+
+    /// Notes that it is read for a viewer at `now`, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed);
+    /// false when it is being deleted.
+    pub(crate) fn begin_read(&self, now: Duration) -> bool {
+        let mut data = self.lock();
+        data.read_at = Some(now);
+        !data.is_expiring
+    }
+
+    /// Begins its deletion at the end of its retention if `may_go`; false if not, or if something else changes it.
+    pub(crate) fn begin_expiry(&self, may_go: impl FnOnce(&Data) -> bool) -> bool {
+        let mut data = self.lock();
+        data.is_expiring = matches!(data.entry.state, State::Done { .. }) && may_go(&data);
+        data.is_expiring
+    }
+
+    /// The store has not deleted it.
+    pub(crate) fn keep_after_all(&self) {
+        self.lock().is_expiring = false;
     }
 
     /// The recorder is gone.
@@ -232,8 +269,19 @@ impl Data {
         matches!(self.reported(), State::Deleting { .. } | State::Gone { is_deleted: true })
     }
 
-    /// The report for the host.
-    pub(crate) fn recording(&self) -> Recording {
+    /// The host must tell the owner of its deletion before the driver deletes it.
+    fn asks_notice(&self, now_ms: i64) -> bool {
+        // Only the instance that keeps it can be answered.
+        let is_asked = self.held.is_some() && self.told_ms.is_none();
+        is_asked && self.expires_at().is_some_and(|at| at.saturating_sub(now_ms) <= millis(NOTICE_ASKED))
+    }
+
+    fn expires_at(&self) -> Option<i64> {
+        self.entry.expires_at_ms.filter(|_| matches!(self.reported(), State::Done { .. }))
+    }
+
+    /// The report for the host, at `now_ms` since 1970.
+    pub(crate) fn recording(&self, now_ms: i64) -> Recording {
         let entry = &self.entry;
         let (state, trouble) = match self.reported() {
             State::Recording { trouble } => (RecordingState::Recording, trouble.as_ref()),
@@ -273,6 +321,8 @@ impl Data {
             attempt_opened: entry.attempt_opened,
             has_copy: self.has_copy(),
             gone: matches!(self.reported(), State::Deleting { .. } | State::Gone { .. }),
+            expires_at_ms: self.expires_at(),
+            asks_notice: self.asks_notice(now_ms),
         }
     }
 }

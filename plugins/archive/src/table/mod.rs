@@ -57,6 +57,7 @@ impl Table {
         let journal = Journal::open(folder.join("journal")).map_err(failed)?;
         let spool = folder.join("spool");
         private_folder(&spool).map_err(failed)?;
+        private_folder(&folder.join("index")).map_err(failed)?;
         Ok(Table {
             outside,
             files_per_minute: limits.files_per_minute,
@@ -209,7 +210,7 @@ impl Table {
 
     /// The report of a recording, after a check that its copy exists: it may have been removed by hand.
     fn listed(&self, item: &Item) -> Recording {
-        let mut recording = item.data().recording();
+        let mut recording = item.data().recording(self.outside.now_ms());
         if recording.state == RecordingState::Failed && recording.has_copy {
             recording.has_copy = is_file(&self.path(&item.file_name));
         }
@@ -218,6 +219,11 @@ impl Table {
 
     pub(crate) fn path(&self, file_name: &str) -> PathBuf {
         self.spool.join(format!("{}.mp4", stem(file_name)))
+    }
+
+    /// Where the index of a recording is.
+    pub(crate) fn index_path(&self, file_name: &str) -> PathBuf {
+        self.folder.join("index").join(stem(file_name))
     }
 
     pub(crate) fn spool(&self) -> &Path {
@@ -266,11 +272,11 @@ impl Table {
     /// Saves a failure, with the time without progress from which the next process continues, and reports it if it is a
     /// new one; returns the time without progress.
     pub(crate) async fn failed(self: &Arc<Self>, item: &Arc<Item>, error: &Error) -> Option<u64> {
-        let now = self.outside.elapsed();
+        let (now, now_ms) = (self.outside.elapsed(), self.outside.now_ms());
         let (failing_ms, is_known) = {
             let mut data = item.lock();
-            let before = data.recording().error;
-            (data.failed(now, error), data.recording().error == before)
+            let before = data.recording(now_ms).error;
+            (data.failed(now, error), data.recording(now_ms).error == before)
         };
         let saved = if is_known { self.save(item).await } else { self.change(item, |_| ()).await };
         if let Err(error) = saved {
@@ -313,8 +319,9 @@ impl Table {
     /// deleted recording: its deletion is answered first, and the list reports it if the answer is lost.
     fn stamp(&self, data: &mut Data) -> Option<Recording> {
         data.count_bytes();
-        data.entry.changed_at_ms = self.outside.now_ms().max(data.entry.changed_at_ms + 1);
-        (!data.is_deleted()).then(|| data.recording())
+        let now_ms = self.outside.now_ms();
+        data.entry.changed_at_ms = now_ms.max(data.entry.changed_at_ms + 1);
+        (!data.is_deleted()).then(|| data.recording(now_ms))
     }
 
     fn report(&self, recording: Option<Recording>) {
@@ -360,6 +367,7 @@ impl Table {
             entry.state = State::Gone { is_deleted: true };
         })
         .await?;
+        self.remove_index(item).await?;
         self.remove_local(item).await
     }
 
@@ -373,6 +381,7 @@ impl Table {
         let (table, item) = (self.clone(), item.clone());
         blocking(move || {
             let _one_at_a_time = item.saving.lock();
+            remove_if_there(&table.index_path(&item.file_name))?;
             remove_if_there(&table.path(&item.file_name))?;
             table.journal.remove(&item.file_name)
         })
@@ -385,6 +394,15 @@ impl Table {
     /// `Internal` when it cannot be removed.
     pub(crate) async fn remove_local(self: &Arc<Self>, item: &Item) -> Result<(), Error> {
         let path = self.path(&item.file_name);
+        blocking(move || remove_if_there(&path)).await
+    }
+
+    /// Removes the index of a recording that nobody can watch any more.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be removed.
+    pub(crate) async fn remove_index(self: &Arc<Self>, item: &Item) -> Result<(), Error> {
+        let path = self.index_path(&item.file_name);
         blocking(move || remove_if_there(&path)).await
     }
 }

@@ -9,7 +9,9 @@ use super::server::{Act, Ask, BUCKET, SECRET_KEY};
 use satcast_plugin_api::Class;
 use satcast_plugin_api::driver::RecordingState;
 
+use crate::core::Said;
 use crate::limits::{Limits, RESTARTS_MAX};
+use crate::rules::Rules;
 use crate::upload::fault::Fault;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -204,7 +206,8 @@ fn a_wrong_secret_fails_after_a_day_and_new_keys_fix_it() {
     order.about.session_id = "s2".into();
     kit.record_for(order, packets);
     let (right, sealed) = kit.own(SECRET_KEY);
-    kit.run(crate::follow::opened(kit.core(), 7, Some((right, sealed))));
+    let said = Said { own: Some((right, sealed)), rules: Rules::default() };
+    kit.run(crate::follow::opened(kit.core(), 7, said));
     assert!(until(|| kit.server.objects().len() == 1), "{:?}", kit.recordings());
     assert!(kit.server.objects()[0].1 == expected[0]);
 }

@@ -11,8 +11,10 @@ use super::server::{Act, Ask, BUCKET, SECRET_KEY};
 use crate::actions;
 use crate::config::Own;
 use crate::config::Target;
+use crate::core::Said;
 use crate::follow;
 use crate::limits::Limits;
+use crate::rules::Rules;
 use crate::table::item::{AGAIN, STAYS};
 use crate::upload::attempts::Pauses;
 
@@ -44,7 +46,7 @@ fn mistyped(kit: &Kit) -> Own {
 
 /// What the host says of the destination of all recordings here.
 fn configured(kit: &Kit, own: Own) {
-    kit.run(follow::opened(kit.core(), 7, own));
+    kit.run(follow::opened(kit.core(), 7, Said { own, rules: Rules::default() }));
 }
 
 fn record(kit: &Kit, session: &str, own: Own) {

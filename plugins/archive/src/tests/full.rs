@@ -13,6 +13,7 @@ use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use crate::config::Settings;
 use crate::keeper;
 use crate::recorder::{Order, Recorder};
+use crate::rules::Rules;
 
 const FOLDER: &str = "SATCAST_TEST_FULL_FOLDER";
 const STORE: &str = "SATCAST_TEST_FULL_STORE";
@@ -92,7 +93,7 @@ fn child() {
     runtime.block_on(async {
         let core = keeper::start(folder.as_ref(), &settings, limits(), host.clone()).unwrap();
         let about = About { session_id: "full".into(), ..About::default() };
-        let mut recorder = Recorder::new(core.clone(), Order { about, own: None, retention_days: None });
+        let mut recorder = Recorder::new(core.clone(), Order { about, own: None, rules: Rules::default() });
         // Another program takes all free space: not even a journal entry fits.
         let take_all = |at| {
             if at == 150 {

@@ -16,6 +16,7 @@ use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use crate::config::Settings;
 use crate::keeper;
 use crate::recorder::{Order, Recorder};
+use crate::rules::Rules;
 use satcast_plugin_api::driver::{About, RecordingState};
 
 const FOLDER: &str = "SATCAST_TEST_FOLDER";
@@ -42,7 +43,7 @@ fn child() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let core = keeper::start(folder.as_ref(), &settings, limits(), Arc::new(Host::default())).unwrap();
-        let mut recorder = Recorder::new(core, Order { about, own: None, retention_days: None });
+        let mut recorder = Recorder::new(core, Order { about, own: None, rules: Rules::default() });
         for packet in stream() {
             let at_ms = packet.dts_ns / media::MS;
             recorder.push(packet);

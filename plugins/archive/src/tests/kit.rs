@@ -25,6 +25,7 @@ use crate::keeper;
 use crate::limits::Limits;
 use crate::outside::Outside;
 use crate::recorder::{Order, Recorder};
+use crate::rules::Rules;
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 use satcast_plugin_api::driver::{About, Answer, Recording, RecordingState};
@@ -246,7 +247,7 @@ impl Kit {
             account_id: ACCOUNT,
             ..About::default()
         };
-        Order { about, own: None, retention_days: None }
+        Order { about, own: None, rules: Rules::default() }
     }
 
     /// The same for another account.

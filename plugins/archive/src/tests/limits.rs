@@ -1,4 +1,4 @@
-//! Limits: of the disk, of failed recordings, of days at the store, of the journal.
+//! Limits: of the disk, of failed recordings, of the journal.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::media::{AVC, video_of};
 use crate::actions::Refusal;
 use crate::disk::disk_failed;
 use crate::full::{SPOOL_FULL, TOO_MANY, check_disk, stopped, too_little_free};
-use crate::keeper::{COPIES_TOO_LARGE, copy_deleted, end_retention};
+use crate::keeper::{COPIES_TOO_LARGE, copy_deleted};
 use crate::limits::Limits;
 use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::{Recording, RecordingState};
+use satcast_plugin_api::driver::RecordingState;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -106,41 +106,6 @@ fn failed_copies_go_after_their_time() {
     kit.host.ahead_ms.fetch_add(2 * DAY_MS, Ordering::SeqCst);
     assert!(until(|| kit.files("spool").is_empty()));
     assert!(kit.recordings().iter().all(|recording| recording.state == RecordingState::Failed));
-}
-
-#[test]
-fn objects_are_deleted_after_their_retention_time() {
-    let mut kit = Kit::new();
-    let mut order = kit.order("s1");
-    order.retention_days = Some(30);
-    kit.record_for(order, stream());
-    kit.record("s2", stream());
-    kit.until_all(RecordingState::Ready);
-    kit.host.ahead_ms.store(29 * DAY_MS, Ordering::SeqCst);
-    kit.run(end_retention(kit.core()));
-    assert_eq!(kit.server.objects().len(), 2);
-    kit.host.ahead_ms.store(30 * DAY_MS + 1000, Ordering::SeqCst);
-    assert!(until(|| kit.server.objects().len() == 1));
-    assert!(kit.server.objects()[0].0.contains("-s2-"));
-    assert!(until(|| kit.recordings().len() == 1));
-    // The host hears of it, now and for some days by the list.
-    let is_reported = |list: &[Recording]| {
-        list.iter().any(|reported| reported.gone && reported.session_id == "s1" && reported.url.is_none())
-    };
-    assert!(
-        until(|| is_reported(&kit.host.reports.lock()) && is_reported(&kit.reported())),
-        "{:?}",
-        kit.reported()
-    );
-    kit.kill();
-    kit.load();
-    assert!(is_reported(&kit.reported()));
-    let name = kit.reported().into_iter().find(|reported| reported.gone).unwrap().file_name;
-    let again = kit.answer(|core, answer| crate::actions::retry(core, &name, answer)).unwrap_err();
-    assert_eq!(again, Refusal::Expired.of(&name));
-    assert!(crate::actions::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
-    kit.answer(|core, answer| crate::actions::delete(core, &name, true, answer)).unwrap();
-    assert_eq!(kit.reported().len(), 1);
 }
 
 #[test]

@@ -10,8 +10,9 @@ use super::fault::{Fault, Kind};
 use super::store::Labels;
 use crate::boxes;
 use crate::core::Core;
-use crate::disk::blocking;
+use crate::disk::{blocking, remove_if_there};
 use crate::entry::AtStore;
+use crate::index;
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::parts;
 use crate::table::Item;
@@ -19,6 +20,7 @@ use crate::table::Item;
 /// Closes a recording that a crash interrupted at its last whole fragment.
 pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let path = core.table.path(&item.file_name);
+    let index = core.table.index_path(&item.file_name);
     let whole = blocking(move || {
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(boxes::Whole::default()),
@@ -27,6 +29,11 @@ pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
         let whole = boxes::whole(&file)?;
         file.set_len(whole.bytes)?;
         file.sync_all()?;
+        // What a crash left of it may be of other fragments. Without one it is made again when somebody watches.
+        if let Err(error) = index::write(&index, whole.init_bytes, &whole.fragments) {
+            tracing::warn!(%error, "the index of an interrupted recording cannot be written");
+            remove_if_there(&index)?;
+        }
         Ok(whole)
     })
     .await?;

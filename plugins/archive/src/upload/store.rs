@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, Method, Request, header};
 use object_store::aws::AmazonS3Builder;
@@ -17,8 +18,8 @@ use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::signer::Signer as _;
 use object_store::{
-    Attribute, Attributes, ClientOptions, GetOptions, ObjectStore as _, PutMultipartOptions, PutPayload,
-    RetryConfig,
+    Attribute, Attributes, ClientOptions, GetOptions, GetRange, ObjectStore as _, PutMultipartOptions,
+    PutPayload, RetryConfig,
 };
 
 use url::Url;
@@ -135,6 +136,20 @@ impl Store {
             Err(fault) if fault.kind == Kind::Missing => Ok(None),
             Err(fault) => Err(fault),
         }
+    }
+
+    /// `len` bytes of an object from `offset` on.
+    pub(crate) async fn read(&self, key: &str, offset: u64, len: u32) -> Result<Bytes, Fault> {
+        let client = self.client()?;
+        let range = GetRange::Bounded(offset..offset.saturating_add(u64::from(len)));
+        let options = GetOptions { range: Some(range), ..GetOptions::default() };
+        let key = path(key)?;
+        let read = async { client.s3.get_opts(&key, options).await?.bytes().await };
+        let bytes = client.run(read).await?;
+        if bytes.len() == len as usize {
+            return Ok(bytes);
+        }
+        Err(Fault::remote("the store gave other bytes of the recording than were asked for"))
     }
 
     /// Opens an upload for parts with a CRC-64/NVME. A store that does not take the request so is asked without it.

@@ -87,8 +87,8 @@ function columnsOf(ask: (action: Action, recording: Recording) => void): Column<
   ];
 }
 
-/** State with progress, and why an upload waits or failed. */
-function State({ recording: { state, fileName, sizeBytes, uploadedBytes, error } }: { recording: Recording }) {
+/** State with progress, why an upload waits or failed, and when the recording is deleted. */
+function State({ recording: { state, fileName, sizeBytes, uploadedBytes, error, expiresAt } }: { recording: Recording }) {
   const texts = t().recordings;
   const isGoing = state === 'recording' || state === 'uploading';
   return (
@@ -101,6 +101,11 @@ function State({ recording: { state, fileName, sizeBytes, uploadedBytes, error }
         </>
       )}
       {error !== null && <span class="small recording-error">{error}</span>}
+      {expiresAt !== null && (
+        <span class="small muted">
+          {texts.expires} <Time at={expiresAt} />
+        </span>
+      )}
     </div>
   );
 }

@@ -14,7 +14,7 @@ use super::payloads::Place;
 use satcast_core::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 8;
+pub(super) const PROTOCOL: u32 = 9;
 
 /// Name of the hidden subcommand that the child runs.
 pub const RUNNER_COMMAND: &str = "driver-runner";
@@ -140,11 +140,30 @@ pub(super) enum Ask {
         kind: String,
         config: String,
     },
+    /// A range of a recording. Answered like [`Ask::Retry`]; the bytes follow [`ToHost::Done`].
+    Read {
+        request: u64,
+        file_name: String,
+        offset: u64,
+        len: u32,
+    },
+    /// A page of the index of a recording. Answered like [`Ask::Read`].
+    Index {
+        request: u64,
+        file_name: String,
+        first: u64,
+        most: u32,
+    },
     /// The current configuration of a destination; `None` = it was deleted.
     Configured {
         destination_id: i64,
         kind: String,
         config: Option<String>,
+    },
+    /// The owner of a recording is told of its deletion.
+    Announced {
+        file_name: String,
+        expires_at_ms: i64,
     },
     /// A viewer's request. The answer says whether it was passed on; [`ToHost::Respond`] has the response, if there
     /// is one.
@@ -177,6 +196,8 @@ pub(super) enum ToHost {
     },
     Ready {
         keeps_recordings: bool,
+        /// It can read them.
+        reads_recordings: bool,
     },
     /// It cannot be loaded or started.
     Refused {
@@ -227,7 +248,7 @@ pub(super) enum ToHost {
         body: u64,
     },
     Recording(Recording),
-    /// The outcome of a request about a recording.
+    /// The outcome of a request about a recording. Bytes that were asked for follow it.
     Done {
         request: u64,
         outcome: Result<(), Error>,

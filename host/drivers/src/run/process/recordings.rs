@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_plugin_api::host::{Done, Listing};
+use satcast_plugin_api::host::{BytesDone, Done, Listing};
 use satcast_plugin_api::{Error, HttpRequest};
 
 use super::message::{Ask, Reply};
@@ -65,9 +65,26 @@ impl Remote {
         self.session()?.call(None, Ask::Configured { destination_id, kind, config }).map(drop)
     }
 
+    pub(crate) fn read_recording(&self, file_name: String, offset: u64, len: u32, done: BytesDone) {
+        self.ask_for(done, |request| Ask::Read { request, file_name, offset, len });
+    }
+
+    pub(crate) fn index_recording(&self, file_name: String, first: u64, most: u32, done: BytesDone) {
+        self.ask_for(done, |request| Ask::Index { request, file_name, first, most });
+    }
+
+    pub(crate) fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
+        let ask = Ask::Announced { file_name: file_name.to_owned(), expires_at_ms };
+        self.session()?.call(None, ask).map(drop)
+    }
+
     fn ask_about(&self, done: Done, ask: impl FnOnce(u64) -> Ask) {
+        self.ask_for(Box::new(move |outcome| done(outcome.map(drop))), ask);
+    }
+
+    fn ask_for(&self, done: BytesDone, ask: impl FnOnce(u64) -> Ask) {
         match self.session() {
-            Ok(session) => session.ask_about(done, ask),
+            Ok(session) => session.ask_for(done, ask),
             Err(error) => done(Err(error)),
         }
     }
@@ -80,7 +97,7 @@ fn odd(reply: &Reply) -> Error {
 
 impl Session {
     /// Sends a request whose outcome comes later.
-    pub(super) fn ask_about(self: &Arc<Self>, done: Done, ask: impl FnOnce(u64) -> Ask) {
+    pub(super) fn ask_for(self: &Arc<Self>, done: BytesDone, ask: impl FnOnce(u64) -> Ask) {
         let request = self.number();
         {
             let mut requests = self.requests.lock();

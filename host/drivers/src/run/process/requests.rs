@@ -25,7 +25,7 @@ pub(crate) struct Facts {
 /// A child's messages about its start.
 pub(super) enum Begun {
     Loaded(Facts),
-    Ready { keeps_recordings: bool },
+    Ready { keeps_recordings: bool, reads_recordings: bool },
     Refused(String),
 }
 
@@ -42,7 +42,9 @@ impl Session {
                     Err(error) => Begun::Refused(error.to_string()),
                 }));
             }
-            ToHost::Ready { keeps_recordings } => return Ok(Some(Begun::Ready { keeps_recordings })),
+            ToHost::Ready { keeps_recordings, reads_recordings } => {
+                return Ok(Some(Begun::Ready { keeps_recordings, reads_recordings }));
+            }
             ToHost::Refused { reason } => return Ok(Some(Begun::Refused(reason))),
             ToHost::Answer { call, outcome } => self.answered(call, outcome),
             ToHost::Call { call, request } => self.grant(call, request, &message.bytes),
@@ -61,6 +63,7 @@ impl Session {
             }
             ToHost::Done { request, outcome } => {
                 let done = self.requests.lock().remove(&request);
+                let outcome = outcome.map(|()| message.bytes);
                 done.into_iter().for_each(|done| done(outcome.clone()));
             }
             ToHost::Alive => {}

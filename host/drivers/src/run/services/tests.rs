@@ -260,6 +260,8 @@ async fn reports_are_limited_and_marked_incomplete() {
         attempt_opened: false,
         has_copy: true,
         gone: false,
+        expires_at_ms: None,
+        asks_notice: false,
     };
     for _ in 0..REPORTS_PER_SEC_MAX {
         assert!(services.report_limit.admit(services.clock.monotonic()).is_some());

@@ -50,6 +50,11 @@ const EVENTS: &[Event] = &[
         &["appeared", "cleared", "issues"],
     ),
     ("recording.failed", "A recording could not be uploaded.", &["fileName", "destinationId", "error"]),
+    (
+        "recording.expiring",
+        "A recording will be deleted at its store by `retentionDays` or `maxGigabytes` of its destination. Sent once, at least a day before.",
+        &["fileName", "sizeBytes", "durationSeconds", "destinationId", "url", "expiresAt"],
+    ),
 ];
 
 /// Events that do not belong to a session.
@@ -131,7 +136,7 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
     let (mut properties, mut example) = (Map::new(), Map::new());
     for field in &names {
         let (schema, value) = match (*name, *field) {
-            ("recording.ready", "durationSeconds") => recorded_seconds(),
+            ("recording.ready" | "recording.expiring", "durationSeconds") => recorded_seconds(),
             (_, field) => data_field(field),
         };
         properties.insert((*field).to_owned(), schema);
@@ -179,6 +184,11 @@ fn data_field(name: &str) -> (Value, Value) {
         "durationSeconds" => field("integer", "Seconds.", json!(34)),
         "totalCostSats" => field("integer", "Sats charged.", json!(42)),
         "bandwidthGB" => field("number", "GB (10^9 bytes) sent to viewers.", json!(1.25)),
+        "expiresAt" => field(
+            "integer",
+            "Time of the deletion, Unix milliseconds; it may come later, never earlier.",
+            json!(1_800_086_400_000_i64),
+        ),
         "endReason" => field("string", "Why the session ended.", json!("unpublished")),
         "fileName" => field("string", "Name of the recording.", json!(RECORDING)),
         "sizeBytes" => field("integer", "Size of the recording.", json!(734_003_200)),

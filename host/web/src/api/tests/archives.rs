@@ -3,7 +3,7 @@
 use poem::http::Method;
 use serde_json::json;
 
-use satcast_plugin_api::recording::{Recording, RecordingState};
+use satcast_plugin_api::recording::{EXPIRY_NOTICE_MS, Recording, RecordingState};
 use satcast_plugin_api::{Class, Error};
 
 use super::{LINKED_DRIVER, Rig};
@@ -48,6 +48,8 @@ async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
         attempt_opened: false,
         has_copy: true,
         gone: false,
+        expires_at_ms: None,
+        asks_notice: false,
     };
     put(recording.clone());
     recording
@@ -63,6 +65,20 @@ async fn tell(rig: &Rig, recording: Recording) -> i64 {
 
 pub(super) async fn record(rig: &Rig, name: &str, state: RecordingState) -> i64 {
     tell(rig, recording(rig, name, state).await).await
+}
+
+/// An uploaded recording whose driver asks for the notice of its deletion.
+pub(super) async fn expiring(rig: &Rig, name: &str) -> i64 {
+    let ready = recording(rig, name, RecordingState::Ready).await;
+    tell(rig, Recording { expires_at_ms: Some(ready.started_at_ms), asks_notice: true, ..ready }).await
+}
+
+#[tokio::test]
+async fn the_time_of_a_deletion_is_shown() {
+    let rig = Rig::new().await;
+    expiring(&rig, "a.mp4").await;
+    let shown = rig.get("/api/archives").await.ok();
+    assert_eq!(shown[0]["expiresAt"], rig.app.clock.now().0 + EXPIRY_NOTICE_MS);
 }
 
 #[tokio::test]
@@ -81,7 +97,7 @@ async fn recordings_are_listed_newest_first_in_pages_only_to_their_owner() {
         json!([{"id": first, "fileName": "a.mp4", "state": "failed", "destinationId": failed.destination_id,
                 "sessionId": "ses_a.mp4", "sizeBytes": 5_000_000, "uploadedBytes": 1_000_000,
                 "durationSeconds": 61.5, "error": "the store refused the upload", "url": null,
-                "startedAt": 1_800_000_000_000_i64, "updatedAt": 1_800_000_000_000_i64}])
+                "startedAt": 1_800_000_000_000_i64, "updatedAt": 1_800_000_000_000_i64, "expiresAt": null}])
     );
     rig.key = rig.account("stranger").await.1;
     assert_eq!(rig.get("/api/archives").await.ok(), json!([]));

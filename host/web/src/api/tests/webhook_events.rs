@@ -74,6 +74,7 @@ async fn every_event_that_is_written_has_the_documented_form() {
     session(&rig).await;
     archives::record(&rig, "ready.mp4", RecordingState::Ready).await;
     archives::record(&rig, "failed.mp4", RecordingState::Failed).await;
+    archives::expiring(&rig, "expiring.mp4").await;
     nearly_all_credit(&rig).await;
     rig.ask(Method::POST, &format!("/api/webhooks/{id}/test"), None).await;
     let document = bundled();

@@ -58,9 +58,12 @@ pub(super) enum Event {
     /// A recording could not be uploaded.
     #[oai(rename = "recording.failed")]
     RecordingFailed,
+    /// A recording will be deleted at its store by a rule of its destination.
+    #[oai(rename = "recording.expiring")]
+    RecordingExpiring,
 }
 
-const EVENTS: [(Event, EventType); 12] = [
+const EVENTS: [(Event, EventType); 13] = [
     (Event::StreamStarted, EventType::StreamStarted),
     (Event::StreamEnded, EventType::StreamEnded),
     (Event::RecordingReady, EventType::RecordingReady),
@@ -73,6 +76,7 @@ const EVENTS: [(Event, EventType); 12] = [
     (Event::BalanceLow, EventType::BalanceLow),
     (Event::StreamHealth, EventType::StreamHealth),
     (Event::RecordingFailed, EventType::RecordingFailed),
+    (Event::RecordingExpiring, EventType::RecordingExpiring),
 ];
 
 impl From<EventType> for Event {

@@ -18,8 +18,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Done, Driver, Instance, Recordings};
+use satcast_plugin_api::host::{BytesDone, Done, Driver, Instance, Recordings};
 
 use self::confine::{confine, die, take_socket};
 use self::link::Link;
@@ -145,7 +146,9 @@ fn load(link: &Arc<Link>, image: &str) -> Result<Driver, String> {
     link.send(&ToHost::Loaded { id, version, manifest, is_lossless });
     let services = Arc::new(Proxy::new(link.clone()));
     let driver = Driver::start(table, services, &MAX_LEVEL, 0).map_err(|error| error.message)?;
-    link.send(&ToHost::Ready { keeps_recordings: driver.recordings().is_some() });
+    let recordings = driver.recordings();
+    let reads_recordings = recordings.as_ref().is_some_and(Recordings::can_read);
+    link.send(&ToHost::Ready { keeps_recordings: recordings.is_some(), reads_recordings });
     Ok(driver)
 }
 
@@ -203,8 +206,19 @@ fn answer(
             recordings(driver)?.probe(&kind, &config, done_reporter(link, request));
             Ok(Reply::Taken(true))
         }
+        Ask::Read { request, file_name, offset, len } => {
+            recordings(driver)?.read(&file_name, offset, len, bytes_reporter(link, request));
+            Ok(Reply::Taken(true))
+        }
+        Ask::Index { request, file_name, first, most } => {
+            recordings(driver)?.index(&file_name, first, most, bytes_reporter(link, request));
+            Ok(Reply::Taken(true))
+        }
         Ask::Configured { destination_id, kind, config } => {
             recordings(driver)?.configured(destination_id, &kind, config.as_deref()).map(taken)
+        }
+        Ask::Announced { file_name, expires_at_ms } => {
+            recordings(driver)?.announced(&file_name, expires_at_ms).map(taken)
         }
     }
 }
@@ -215,8 +229,20 @@ fn recordings(driver: &Driver) -> Result<Recordings, Error> {
 
 /// Reports the outcome of a request to the host.
 fn done_reporter(link: &Arc<Link>, request: u64) -> Done {
+    let report = bytes_reporter(link, request);
+    Box::new(move |outcome| report(outcome.map(|()| Bytes::new())))
+}
+
+/// The same for bytes that were asked for.
+fn bytes_reporter(link: &Arc<Link>, request: u64) -> BytesDone {
     let link = link.clone();
-    Box::new(move |outcome| link.send(&ToHost::Done { request, outcome }))
+    Box::new(move |outcome: Result<Bytes, Error>| {
+        let (outcome, bytes) = match outcome {
+            Ok(bytes) => (Ok(()), vec![bytes]),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        link.send_with(&ToHost::Done { request, outcome }, bytes, None);
+    })
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ pub(crate) struct Remote {
     changed: Condvar,
     /// From the latest child.
     keeps_recordings: AtomicBool,
+    reads_recordings: AtomicBool,
     bisection: Mutex<Bisection>,
     /// Number of crashes.
     crashed: AtomicU64,
@@ -91,10 +92,20 @@ impl Remote {
     ) -> Result<(Arc<Self>, Facts), LoadError> {
         let id = spec.id.clone();
         let parts = Parts { spec, services, pump, clock, max_level, hooks };
-        let (state, keeps_recordings) = (Mutex::new(State::Starting), AtomicBool::new(false));
+        let state = Mutex::new(State::Starting);
+        let (keeps_recordings, reads_recordings) = (AtomicBool::default(), AtomicBool::default());
         let (changed, bisection) = (Condvar::new(), Mutex::default());
         let (crashed, ended_in) = (AtomicU64::new(0), AtomicU64::new(0));
-        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, bisection, crashed, ended_in });
+        let remote = Arc::new(Self {
+            parts,
+            state,
+            changed,
+            keeps_recordings,
+            reads_recordings,
+            bisection,
+            crashed,
+            ended_in,
+        });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
         // Children die with the thread that started them: this thread lives as long as the driver.
@@ -140,6 +151,11 @@ impl Remote {
     /// Whether it keeps recordings, even when it is not running now.
     pub(crate) fn keeps_recordings(&self) -> bool {
         self.keeps_recordings.load(Ordering::Acquire)
+    }
+
+    /// Whether it can read them.
+    pub(crate) fn reads_recordings(&self) -> bool {
+        self.reads_recordings.load(Ordering::Acquire)
     }
 
     /// Checks a configuration for `account`.

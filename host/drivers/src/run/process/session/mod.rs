@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use satcast_plugin_api::host::{Done, MediaSource, Services};
+use satcast_plugin_api::host::{BytesDone, MediaSource, Services};
 use satcast_plugin_api::{Class, Error};
 use satcast_quota::Quota;
 
@@ -32,7 +32,7 @@ pub(super) struct Session {
     calls: Mutex<HashMap<u64, Call>>,
     next_number: AtomicU64,
     /// Requests about recordings without an outcome.
-    pub(super) requests: Mutex<HashMap<u64, Done>>,
+    pub(super) requests: Mutex<HashMap<u64, BytesDone>>,
     pub(super) feeds: Mutex<HashMap<u64, Arc<Feed>>>,
     pub(super) crossed: Mutex<Crossed>,
     /// A flush of queued messages is scheduled.
@@ -234,7 +234,7 @@ impl Session {
             // As in `answered`.
             let _ = call.answer.try_send(Err(self.gone()));
         }
-        let requests: Vec<Done> = self.requests.lock().drain().map(|(_, done)| done).collect();
+        let requests: Vec<BytesDone> = self.requests.lock().drain().map(|(_, done)| done).collect();
         requests.into_iter().for_each(|done| done(Err(error.clone())));
         let feeds: Vec<(u64, Arc<Feed>)> = self.feeds.lock().drain().collect();
         for (dest, feed) in feeds {

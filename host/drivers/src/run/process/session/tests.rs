@@ -163,8 +163,8 @@ fn opened(session: &Arc<Session>) -> Result<(), Error> {
 /// Requests an upload; returns the receiver of its outcome.
 fn retry(session: &Arc<Session>) -> std::sync::mpsc::Receiver<Result<(), Error>> {
     let (sender, outcomes) = std::sync::mpsc::channel();
-    let done: Done = Box::new(move |outcome| sender.send(outcome).unwrap());
-    session.ask_about(done, |request| Ask::Retry { request, file_name: "a".into() });
+    let done: BytesDone = Box::new(move |outcome| sender.send(outcome.map(drop)).unwrap());
+    session.ask_for(done, |request| Ask::Retry { request, file_name: "a".into() });
     outcomes
 }
 

@@ -281,9 +281,10 @@ impl Remote {
                 }
                 beginning.said = Some(facts);
             }
-            Ok(Some(Begun::Ready { keeps_recordings })) if beginning.said.is_some() => {
+            Ok(Some(Begun::Ready { keeps_recordings, reads_recordings })) if beginning.said.is_some() => {
                 beginning.is_ready = true;
                 self.keeps_recordings.store(keeps_recordings, Ordering::Release);
+                self.reads_recordings.store(reads_recordings, Ordering::Release);
                 beginning.said.take().into_iter().for_each(|facts| self.is_up(session, facts, first));
             }
             Ok(Some(Begun::Refused(reason))) if !beginning.is_ready => return Some(reason),

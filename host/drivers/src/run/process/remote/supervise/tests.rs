@@ -39,6 +39,7 @@ fn remote_with(exe: &str, fault: super::super::Fault) -> Arc<Remote> {
         state: Mutex::new(State::Starting),
         changed: Condvar::new(),
         keeps_recordings: false.into(),
+        reads_recordings: false.into(),
         bisection: Mutex::default(),
         crashed: 0.into(),
         ended_in: 0.into(),
