@@ -120,7 +120,7 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 7
+#define SATCAST_ABI_MINOR 8
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
@@ -1154,6 +1154,21 @@ typedef struct SatcastDone {
 } SatcastDone;
 
 /**
+ * Callback for bytes that were asked for, since minor version 8.
+ */
+typedef struct SatcastBytesDone {
+    /**
+     * Passed back.
+     */
+    void *data;
+    /**
+     * `[any]` Exactly once, during the request or any time later. `error` null: the `len` bytes at `bytes`, borrowed for the call; else
+     * why there are none. Must return at once.
+     */
+    void (*done)(void *data, const uint8_t *bytes, size_t len, const struct SatcastError *error);
+} SatcastBytesDone;
+
+/**
  * `SATCAST_EXT_RECORDINGS`: asked for after `init`. A recording is named by its file name, the object key below the prefix. Its JSON
  * form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over all recordings the driver ever made),
  * `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
@@ -1207,6 +1222,33 @@ typedef struct SatcastRecordings {
      * `auth` when the store refuses them, shown at the field that its text begins with, or of another class when the store cannot be reached.
      */
     void (*probe)(struct SatcastStr type_name, struct SatcastStr config_json, struct SatcastDone done);
+    /**
+     * Since minor version 8, so only where `size` says that it is there; optional, and never without `index`. `[control]` Reads `len`
+     * bytes (1 to 1 MiB) of a recording from `offset` on, from the local copy while there is one, else from the store; returns within
+     * 1 s and holds up no other request. `done` is called within 15 s with exactly `len` bytes, or with an error: of class `config` when
+     * the recording is not known or has no such range, of the class of the store's failure otherwise.
+     */
+    void (*read)(struct SatcastStr file_name, uint64_t offset, uint32_t len, struct SatcastBytesDone done);
+    /**
+     * Since minor version 8, so only where `size` says that it is there; optional, and never without `read`. `[control]` A page of the
+     * index of a recording that is a fragmented MP4; returns within 1 s. `done` is called within 15 s with a JSON object of at most 256
+     * KiB: `initBytes` (bytes of the initialization segment at the start), `bytes` (end of the last known fragment), `count` (known
+     * fragments), `isComplete` (no fragment follows; false also while a recording without an index is indexed), `first` (as asked for)
+     * and `fragments`: the known ones from number `first` on, at most `most` (1 to 2048), each as an array of offset, bytes, start in
+     * microseconds, duration in microseconds, and whether it begins with a keyframe. Bytes and times have no gaps.
+     */
+    void (*index)(struct SatcastStr file_name, uint64_t first, uint32_t most, struct SatcastBytesDone done);
+    /**
+     * Since minor version 8, so only where `size` says that it is there; optional. `[control]` Keeps a finished file as a recording that
+     * is uploaded to the store of a configuration; returns within 1 s. `file_json` is an object with `fileName` (the recording's name,
+     * by the rules above), `path` (of the file, relative to the driver's data folder, plain parts), `about` (as in `SatcastOpen`),
+     * `startedAtMs` and `durationMs`. `done` is called within 60 s: null when the driver has taken the file away from `path` and will
+     * keep it through a crash, also when it has a recording of that name already; else why not, and the file stays where it is.
+     */
+    void (*keep)(struct SatcastStr file_json,
+                 struct SatcastStr type_name,
+                 struct SatcastStr config_json,
+                 struct SatcastDone done);
 } SatcastRecordings;
 
 /**
@@ -1556,7 +1598,10 @@ SATCAST_ASSERT(offsetof(SatcastPlayback, flags) == 68, "SatcastPlayback.flags");
 SATCAST_ASSERT(sizeof(SatcastDone) == 16, "SatcastDone");
 SATCAST_ASSERT(offsetof(SatcastDone, data) == 0, "SatcastDone.data");
 SATCAST_ASSERT(offsetof(SatcastDone, done) == 8, "SatcastDone.done");
-SATCAST_ASSERT(sizeof(SatcastRecordings) == 56, "SatcastRecordings");
+SATCAST_ASSERT(sizeof(SatcastBytesDone) == 16, "SatcastBytesDone");
+SATCAST_ASSERT(offsetof(SatcastBytesDone, data) == 0, "SatcastBytesDone.data");
+SATCAST_ASSERT(offsetof(SatcastBytesDone, done) == 8, "SatcastBytesDone.done");
+SATCAST_ASSERT(sizeof(SatcastRecordings) == 80, "SatcastRecordings");
 SATCAST_ASSERT(offsetof(SatcastRecordings, size) == 0, "SatcastRecordings.size");
 SATCAST_ASSERT(offsetof(SatcastRecordings, list) == 8, "SatcastRecordings.list");
 SATCAST_ASSERT(offsetof(SatcastRecordings, retry) == 16, "SatcastRecordings.retry");
@@ -1564,6 +1609,9 @@ SATCAST_ASSERT(offsetof(SatcastRecordings, remove) == 24, "SatcastRecordings.rem
 SATCAST_ASSERT(offsetof(SatcastRecordings, sign) == 32, "SatcastRecordings.sign");
 SATCAST_ASSERT(offsetof(SatcastRecordings, configured) == 40, "SatcastRecordings.configured");
 SATCAST_ASSERT(offsetof(SatcastRecordings, probe) == 48, "SatcastRecordings.probe");
+SATCAST_ASSERT(offsetof(SatcastRecordings, read) == 56, "SatcastRecordings.read");
+SATCAST_ASSERT(offsetof(SatcastRecordings, index) == 64, "SatcastRecordings.index");
+SATCAST_ASSERT(offsetof(SatcastRecordings, keep) == 72, "SatcastRecordings.keep");
 SATCAST_ASSERT(sizeof(SatcastRecordingsHost) == 16, "SatcastRecordingsHost");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, size) == 0, "SatcastRecordingsHost.size");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, report) == 8, "SatcastRecordingsHost.report");

@@ -10,7 +10,7 @@ use super::listing::{Listing, parse};
 use super::services::with;
 use crate::Error;
 use crate::abi::{self, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
-use crate::recording::{INDEX_BYTES_MAX, RecordingIndex, SEAL_BYTES_MAX};
+use crate::recording::{FinishedFile, INDEX_BYTES_MAX, RecordingIndex, SEAL_BYTES_MAX};
 use crate::wire::{self, ErrorSlot, bytes_done_of, done_of, report};
 
 pub(super) static RECORDINGS_HOST: abi::SatcastRecordingsHost = abi::SatcastRecordingsHost {
@@ -59,6 +59,7 @@ impl Recordings {
             probe: None,
             read: None,
             index: None,
+            keep: None,
         };
         let bytes = size.min(size_of::<SatcastRecordings>());
         // SAFETY: both sides have these bytes; functions that an older driver lacks stay `None`.
@@ -124,6 +125,22 @@ impl Recordings {
                 index(SatcastStr::new(file_name), first, most, bytes_done_of(done, INDEX_BYTES_MAX));
             },
             None => done(Err(missing_function("index"))),
+        }
+    }
+
+    /// Gives a finished file to the driver, which keeps it as a recording for a destination of that configuration; `done` gets the
+    /// outcome.
+    pub fn keep(&self, type_name: &str, config: &str, file: &FinishedFile, done: Done) {
+        let Some(keep) = self.raw.keep else {
+            return done(Err(Error::config("the driver keeps no finished files")));
+        };
+        match serde_json::to_string(file) {
+            // SAFETY: the texts live for the call; the driver calls `done` once.
+            Ok(json) => unsafe {
+                let (type_name, config) = (SatcastStr::new(type_name), SatcastStr::new(config));
+                keep(SatcastStr::new(&json), type_name, config, done_of(done));
+            },
+            Err(error) => done(Err(Error::internal(error.to_string()))),
         }
     }
 
@@ -370,6 +387,7 @@ mod tests {
             probe: None,
             read: None,
             index: None,
+            keep: None,
         };
         let copied = |size: usize| {
             let table = SatcastRecordings { size, ..full };
