@@ -43,11 +43,15 @@ pub enum EventType {
     StreamHealth,
     /// A recording could not be uploaded.
     RecordingFailed,
+    /// A clip is in its store.
+    ClipReady,
+    /// A clip could not be made or uploaded.
+    ClipFailed,
 }
 
 impl EventType {
     /// Every type, in the order of declaration.
-    pub const ALL: [EventType; 12] = [
+    pub const ALL: [EventType; 14] = [
         EventType::StreamStarted,
         EventType::StreamEnded,
         EventType::RecordingReady,
@@ -60,6 +64,8 @@ impl EventType {
         EventType::BalanceLow,
         EventType::StreamHealth,
         EventType::RecordingFailed,
+        EventType::ClipReady,
+        EventType::ClipFailed,
     ];
 
     /// The name in the API, in the body and in the database.
@@ -77,6 +83,8 @@ impl EventType {
             EventType::BalanceLow => "balance.low",
             EventType::StreamHealth => "stream.health",
             EventType::RecordingFailed => "recording.failed",
+            EventType::ClipReady => "clip.ready",
+            EventType::ClipFailed => "clip.failed",
         }
     }
 
