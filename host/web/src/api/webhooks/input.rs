@@ -58,9 +58,15 @@ pub(super) enum Event {
     /// A recording could not be uploaded.
     #[oai(rename = "recording.failed")]
     RecordingFailed,
+    /// A clip was made and uploaded.
+    #[oai(rename = "clip.ready")]
+    ClipReady,
+    /// A clip could not be made or uploaded.
+    #[oai(rename = "clip.failed")]
+    ClipFailed,
 }
 
-const EVENTS: [(Event, EventType); 12] = [
+const EVENTS: [(Event, EventType); 14] = [
     (Event::StreamStarted, EventType::StreamStarted),
     (Event::StreamEnded, EventType::StreamEnded),
     (Event::RecordingReady, EventType::RecordingReady),
@@ -73,6 +79,8 @@ const EVENTS: [(Event, EventType); 12] = [
     (Event::BalanceLow, EventType::BalanceLow),
     (Event::StreamHealth, EventType::StreamHealth),
     (Event::RecordingFailed, EventType::RecordingFailed),
+    (Event::ClipReady, EventType::ClipReady),
+    (Event::ClipFailed, EventType::ClipFailed),
 ];
 
 impl From<EventType> for Event {
