@@ -121,7 +121,7 @@ fn hostile_ranges_and_failing_stores_are_errors() {
         (Act::Answer(404), Class::Config),
         (Act::Cut(0), Class::Network),
     ] {
-        kit.server.on(Ask::Get, 1, act);
+        kit.server.on(Ask::Get, 9, act);
         assert_eq!(range(&kit, &name, 0, 10).unwrap_err().class, class, "{act:?}");
     }
     // Another program replaced the object by a shorter one.
