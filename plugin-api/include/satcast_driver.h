@@ -1247,6 +1247,17 @@ typedef struct SatcastRecordings {
      * `SATCAST_ERR` after a report to `error`; then the host calls again later.
      */
     int32_t (*announced)(struct SatcastStr file_name, int64_t expires_at_ms, const struct SatcastErrorSink *error);
+    /**
+     * Since minor version 8, so only where `size` says that it is there; optional. `[control]` Keeps a finished file as a recording that
+     * is uploaded to the store of a configuration; returns within 1 s. `file_json` is an object with `fileName` (the recording's name,
+     * by the rules above), `path` (of the file, relative to the driver's data folder, plain parts), `about` (as in `SatcastOpen`),
+     * `startedAtMs` and `durationMs`. `done` is called within 60 s: null when the driver has taken the file away from `path` and will
+     * keep it through a crash, also when it has a recording of that name already; else why not, and the file stays where it is.
+     */
+    void (*keep)(struct SatcastStr file_json,
+                 struct SatcastStr type_name,
+                 struct SatcastStr config_json,
+                 struct SatcastDone done);
 } SatcastRecordings;
 
 /**
@@ -1610,6 +1621,7 @@ SATCAST_ASSERT(offsetof(SatcastRecordings, probe) == 48, "SatcastRecordings.prob
 SATCAST_ASSERT(offsetof(SatcastRecordings, read) == 56, "SatcastRecordings.read");
 SATCAST_ASSERT(offsetof(SatcastRecordings, index) == 64, "SatcastRecordings.index");
 SATCAST_ASSERT(offsetof(SatcastRecordings, announced) == 72, "SatcastRecordings.announced");
+SATCAST_ASSERT(offsetof(SatcastRecordings, keep) == 80, "SatcastRecordings.keep");
 SATCAST_ASSERT(sizeof(SatcastRecordingsHost) == 16, "SatcastRecordingsHost");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, size) == 0, "SatcastRecordingsHost.size");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, report) == 8, "SatcastRecordingsHost.report");

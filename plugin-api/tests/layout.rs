@@ -64,7 +64,7 @@ fn in_rust() -> String {
         SatcastPlayback { size, entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, flags }
         SatcastDone { data, done }
         SatcastBytesDone { data, done }
-        SatcastRecordings { size, list, retry, remove, sign, configured, probe, read, index, announced }
+        SatcastRecordings { size, list, retry, remove, sign, configured, probe, read, index, announced, keep }
         SatcastRecordingsHost { size, report }
         SatcastVault { size, seal, unseal }
         SatcastBody { kind, reserved, offset, len, data, owner, release }

@@ -47,9 +47,18 @@ pub struct Stream {
 #[track_caller]
 #[must_use]
 pub fn packets(chunk: &Chunk) -> Vec<Packet> {
-    let file = Scratch::of(&[&chunk.init, &chunk.bytes]);
+    packets_of_file(&Scratch::of(&[&chunk.init, &chunk.bytes]).path)
+}
+
+/// Packets of a file.
+///
+/// # Panics
+/// When ffprobe cannot read it.
+#[track_caller]
+#[must_use]
+pub fn packets_of_file(path: &Path) -> Vec<Packet> {
     let entries = "packet=codec_type,pts_time,dts_time,flags";
-    let answer = ffprobe(&["-show_entries", entries, "-of", "json"], &file.path);
+    let answer = ffprobe(&["-show_entries", entries, "-of", "json"], path);
     let list = answer["packets"].as_array().cloned().unwrap_or_default();
     list.iter()
         .map(|packet| packet_of(packet).unwrap_or_else(|| panic!("a packet without times: {packet}")))

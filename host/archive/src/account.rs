@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::clips::Making;
 use super::uploads::Uploads;
 use satcast_core::clock::Clock;
 use satcast_core::ids::DestinationId;
@@ -42,6 +43,7 @@ pub(super) struct Inner {
     pub(super) unnotified: AtomicBool,
     /// Drivers with paid uploads that are not loaded, and since when (monotonic clock).
     pub(super) absent: Mutex<HashMap<String, Duration>>,
+    pub(super) making: Making,
     /// Current troubles with the stores of destinations.
     pub(super) troubles: Troubles<DestinationId, String>,
     /// Spans of running uploads.
@@ -68,7 +70,7 @@ impl Archive {
     pub fn new(store: Store, drivers: Drivers, reports: Reports, clock: Clock) -> Self {
         let (asking, unnotified) = (Mutex::default(), AtomicBool::default());
         let (writing, notifying) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
-        let (absent, troubles) = (Mutex::default(), Troubles::default());
+        let (absent, troubles, making) = (Mutex::default(), Troubles::default(), Making::default());
         let inner = Inner {
             store,
             drivers,
@@ -79,6 +81,7 @@ impl Archive {
             notifying,
             unnotified,
             absent,
+            making,
             troubles,
             uploads: Uploads::default(),
         };

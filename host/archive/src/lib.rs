@@ -2,9 +2,10 @@
 //!
 //! The journals of the recording drivers are the truth. [`mirror`] saves their reports and compares them with their
 //! lists; [`recovery`] retries a failed upload for a fee; [`notify`] notifies drivers of the configuration of
-//! destinations. This crate knows no HTTP and no media.
+//! destinations. [`clips`] cuts files out of a stream. This crate knows no HTTP, and of media only the boxes of clips.
 
 mod account;
+mod clips;
 mod mirror;
 mod notify;
 mod objections;
@@ -16,4 +17,7 @@ mod tests;
 mod uploads;
 
 pub use account::{Archive, DELETE_LIMIT, DeleteError, OPEN_LIMIT, SIGNED_FOR};
+pub use clips::{
+    CLIP_SECS_MAX, CLIPS_AT_ONCE, CLIPS_WAITING_MAX, ClipOrder, ClipPlan, ClipRange, ClipSlot, NoClip,
+};
 pub use recovery::RecoveryError;

@@ -150,6 +150,9 @@ impl Archive {
         if let Err(error) = self.end_unanswered().await {
             tracing::error!(%error, "unanswered recoveries were not looked up");
         }
+        if let Err(error) = self.end_unreported_clips().await {
+            tracing::error!(%error, "interrupted clips were not looked up");
+        }
     }
 
     /// Refunds retries for which no driver has reported anything for [`ASKED_MAX`], because the driver is disabled or
@@ -232,6 +235,7 @@ impl Archive {
             }
         }
         objections.log(&self.inner.drivers);
+        self.settle_clips(driver, is_whole.then_some(&names)).await?;
         if is_whole { self.lose(driver, &known, &names).await } else { Ok(()) }
     }
 

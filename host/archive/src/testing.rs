@@ -1,20 +1,41 @@
 //! For tests, also of other modules: a journal of recordings behind the C table, read and written by the test.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use satcast_plugin_api::driver::{Answer, Config, Host, Recording, RecordingState, Recordings};
-use satcast_plugin_api::{Class, Error};
+use satcast_media::fuzz::RECORDS;
+use satcast_media::segment::{Event, Segmenter};
+use satcast_plugin_api::driver::{Answer, Config, FinishedFile, Host, Recording, RecordingState, Recordings};
+use satcast_plugin_api::{
+    Asset, AssetBody, Audience, Class, Codec, Error, Followed, NANOS_PER_MILLI, Packet, Playback,
+    SegmentPosition,
+};
 use serde_json::Value;
 
 use satcast_drivers::Reports;
+use satcast_drivers::published::Opening;
 
 /// A driver is started once in a process, so there is one journal.
 static JOURNAL: Mutex<BTreeMap<String, Recording>> = Mutex::new(BTreeMap::new());
 /// Pending answers, by file name.
 static HELD: Mutex<BTreeMap<String, Answer>> = Mutex::new(BTreeMap::new());
+
+/// Finished files that the driver keeps, by name.
+static FILES: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::new(BTreeMap::new());
+
+/// The bytes of a finished file that the driver keeps.
+pub fn file(file_name: &str) -> Option<Vec<u8>> {
+    FILES.lock().get(file_name).cloned()
+}
+
+/// Names of the finished files that the driver keeps.
+pub fn files() -> Vec<String> {
+    FILES.lock().keys().cloned().collect()
+}
 
 /// Error of failing uploads and deletions.
 pub const STORE_503: &str = "the store said 503";
@@ -175,10 +196,104 @@ impl Recordings for Kept {
         answer.give(Ok(()));
     }
 
+    fn keep(&self, file: FinishedFile, config: Config<'_>, answer: Answer) {
+        let title = file.about.label.as_str();
+        if title.starts_with("refused-") {
+            return answer.give(Err(Error::internal("the disk is full")));
+        }
+        let path = match self.0.data_dir() {
+            Ok(folder) => folder.join(&file.path),
+            Err(error) => return answer.give(Err(error)),
+        };
+        let Ok(bytes) = std::fs::read(&path) else {
+            return answer.give(Err(Error::internal("the finished file is not there")));
+        };
+        let _ = (std::fs::remove_file(&path), config);
+        let recording = Recording {
+            file_name: file.file_name.clone(),
+            destination_id: file.about.destination_id,
+            session_id: file.about.session_id.clone(),
+            state: RecordingState::Uploading,
+            size_bytes: bytes.len() as u64,
+            uploaded_bytes: 0,
+            duration_ms: file.duration_ms,
+            error: None,
+            error_class: None,
+            url: None,
+            started_at_ms: file.started_at_ms,
+            changed_at_ms: file.started_at_ms,
+            attempt: 0,
+            attempt_opened: false,
+            has_copy: true,
+            gone: false,
+        };
+        FILES.lock().insert(file.file_name, bytes);
+        put(recording.clone());
+        answer.give(self.0.recording(&recording));
+    }
+
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
         if file_name.starts_with("unsigned-") {
             return Err(Error::config("no key"));
         }
         Ok(format!("https://store.example/{file_name}?valid={}", valid.as_secs()))
     }
+}
+
+/// Seconds of media that [`fill_window`] publishes.
+pub const WINDOW_SECS: i64 = 20;
+
+/// Publishes a DVR window that begins at `start_ms`: H.264 with a keyframe each second, and AAC. `folder` is that of the
+/// driver.
+pub fn fill_window(opening: &Opening, start_ms: i64, folder: &Path) {
+    let mut segmenter = Segmenter::new(1);
+    packets().iter().for_each(|packet| segmenter.push(packet, start_ms));
+    segmenter.finish();
+    let assets = opening.assets();
+    while let Some(event) = segmenter.poll_event() {
+        let asset = match event {
+            Event::Init(init) => {
+                Asset::new("init.mp4", "video/mp4", Audience::Hosted, AssetBody::Memory(init.bytes))
+            }
+            Event::Segment(segment) => {
+                let place = SegmentPosition {
+                    number: segment.sequence,
+                    offset_ns: segment.offset_ns,
+                    start_ms: segment.program_date_time_ms,
+                    init: "init.mp4".to_owned(),
+                };
+                let name = format!("s{}.m4s", segment.sequence);
+                let asset = Asset::new(name, "video/mp4", Audience::Hosted, AssetBody::Memory(segment.bytes));
+                Asset { followed: Followed { segment: Some(place), ..Followed::default() }, ..asset }
+            }
+            _ => continue,
+        };
+        assets.publish(asset, folder).expect("room for the window");
+    }
+    let window_ms = WINDOW_SECS.unsigned_abs() * 1_000;
+    let facts = Playback {
+        entry: "index.m3u8".to_owned(),
+        preview: None,
+        first_ms: start_ms,
+        window_ms,
+        window_max_ms: 60_000,
+        fresh_ms: 5_000,
+        ended: false,
+    };
+    assets.set_playback(facts, Duration::ZERO);
+}
+
+/// The encoder's packets: frames of 40 ms and audio of 1024 samples at 48 kHz.
+fn packets() -> Vec<Packet> {
+    let config = |index: usize| Packet::configuration(RECORDS[index].0, Bytes::from_static(RECORDS[index].1));
+    let media = |codec, keyframe, at_us: i64, bytes: usize| {
+        let at_ns = at_us * NANOS_PER_MILLI / 1_000;
+        Packet::media(codec, keyframe, at_ns, at_ns, Bytes::from(vec![7; bytes]))
+    };
+    let frames =
+        (0..WINDOW_SECS * 25).map(|number| media(Codec::H264, number % 25 == 0, number * 40_000, 900));
+    let sounds = (0..WINDOW_SECS * 46).map(|number| media(Codec::Aac, false, number * 21_333, 90));
+    let mut all: Vec<Packet> = frames.chain(sounds).collect();
+    all.sort_by_key(|packet| packet.dts_ns);
+    [config(0), config(2)].into_iter().chain(all).collect()
 }

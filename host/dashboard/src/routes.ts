@@ -24,6 +24,7 @@ export const ROUTES: readonly Route[] = [
   { path: '/webhooks/:id', load: () => import('./pages/webhook') },
   { path: '/keys', load: () => import('./pages/keys') },
   { path: '/recordings', load: () => import('./pages/recordings') },
+  { path: '/clips', load: () => import('./pages/clips') },
   { path: '/analytics', load: () => import('./pages/analytics') },
   { path: '/wallet', load: () => import('./pages/wallet') },
   { path: '/drivers', load: () => import('./pages/drivers') },
@@ -32,12 +33,13 @@ export const ROUTES: readonly Route[] = [
 ];
 
 export type NavName =
-  'streams' | 'recordings' | 'analytics' | 'wallet' | 'webhooks' | 'keys' | 'drivers' | 'accounts' | 'settings';
+  'streams' | 'recordings' | 'clips' | 'analytics' | 'wallet' | 'webhooks' | 'keys' | 'drivers' | 'accounts' | 'settings';
 
 /** The menu. */
 export const NAV: readonly { path: string; name: NavName & IconName; isForOperators?: boolean }[] = [
   { path: '/', name: 'streams' },
   { path: '/recordings', name: 'recordings' },
+  { path: '/clips', name: 'clips' },
   { path: '/analytics', name: 'analytics' },
   { path: '/wallet', name: 'wallet' },
   { path: '/webhooks', name: 'webhooks' },

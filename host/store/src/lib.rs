@@ -40,6 +40,7 @@ mod webhooks;
 
 pub use accounts::{AccountChange, AccountRecord, AccountView, NewAccount};
 pub use address::{Address, Server};
+pub use archives::clips::{ClipBegun, ClipCaps, ClipChange, ClipRecord, ClipState, MakingClip, NewClip};
 pub use archives::recoveries::{AskedRecovery, OpenedRecovery, RecoveryBegun};
 pub use archives::state::ArchiveState;
 pub use archives::{

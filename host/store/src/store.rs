@@ -163,6 +163,7 @@ const OF_SESSION: &str = "SELECT pg_advisory_xact_lock(s.account_id) FROM sessio
 const OF_DESTINATION: &str = "SELECT pg_advisory_xact_lock(s.account_id) FROM destinations d
     JOIN streams s ON s.id = d.stream_id WHERE d.id = $1";
 const OF_ARCHIVE: &str = "SELECT pg_advisory_xact_lock(account_id) FROM archives WHERE id = $1";
+const OF_CLIP: &str = "SELECT pg_advisory_xact_lock(account_id) FROM clips WHERE id = $1";
 const OF_RECOVERY: &str = "SELECT pg_advisory_xact_lock(a.account_id) FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE r.id = $1";
 const OF_INVOICE: &str = "SELECT pg_advisory_xact_lock(account_id) FROM wallet_invoices WHERE id = $1";
@@ -177,6 +178,7 @@ pub(crate) enum Lock<'a> {
     Session(&'a SessionId),
     Destination(DestinationId),
     Archive(i64),
+    Clip(i64),
     /// A paid retry of an upload.
     Recovery(i64),
     /// An invoice of the receiving wallet.
@@ -202,6 +204,7 @@ impl Lock<'_> {
             Self::Session(id) => query(OF_SESSION).bind(id.as_str()),
             Self::Destination(id) => query(OF_DESTINATION).bind(id.0),
             Self::Archive(id) => query(OF_ARCHIVE).bind(*id),
+            Self::Clip(id) => query(OF_CLIP).bind(*id),
             Self::Recovery(id) => query(OF_RECOVERY).bind(*id),
             Self::Invoice(id) => query(OF_INVOICE).bind(*id),
             Self::Charge(name) => query(OF_CHARGE).bind(*name),

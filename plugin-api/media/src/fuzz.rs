@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 
 use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{ForeignCodec, demux, mux};
-use crate::fmp4::{INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX};
+use crate::fmp4::{BoxHeader, ClipSource, INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX};
 use crate::playlist::{
     Entry, MediaPlaylist, PartEntry, PartRules, PreviewPlaylist, init_name, part_name, segment_name,
 };
@@ -24,7 +24,7 @@ use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("amf0", amf0),
     ("chunk", chunk),
     ("server_session", server_session),
@@ -33,6 +33,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("codec", codec),
     ("segmenter", segmenter),
     ("read", read),
+    ("clip", clip),
     ("ts", ts),
 ];
 
@@ -201,6 +202,30 @@ pub fn read(data: &[u8]) {
     assert!(segment.packets.is_sorted_by_key(|packet| packet.dts_ns));
     let largest: usize = segment.packets.iter().map(|packet| packet.payload.len()).max().unwrap_or(0);
     assert!(largest <= bytes.len() && segment.start_ns <= segment.end_ns);
+}
+
+/// Clips: byte 0 chooses the range; the rest is an initialization segment with fragments. The pieces of a clip lie within the
+/// bytes, and the samples of its tables are those bytes.
+pub fn clip(data: &[u8]) {
+    let [range, rest @ ..] = data else { return };
+    let Ok(mut source) = ClipSource::new(&rest[..rest.len().min(INIT_BYTES_MAX)]) else { return };
+    let mut at = 0;
+    while let Some(header) = rest.get(at..).and_then(BoxHeader::parse) {
+        let end = usize::try_from(header.bytes).ok().and_then(|bytes| at.checked_add(bytes));
+        let Some(atom) = end.and_then(|end| rest.get(at..end)) else { break };
+        if &header.kind == b"moof" && source.push(atom, 0, at as u64, rest.len() as u64).is_err() {
+            return;
+        }
+        at += atom.len();
+    }
+    let first_ns = source.first_ns().unwrap_or(0);
+    let from_ns = first_ns.saturating_add(i64::from(range & 15) * 10 * NANOS_PER_MILLI);
+    let Ok(clip) = source.cut(from_ns, from_ns.saturating_add(i64::from(range >> 4) * 20 * NANOS_PER_MILLI))
+    else {
+        return;
+    };
+    assert!(clip.pieces.iter().all(|piece| piece.offset + piece.bytes <= rest.len() as u64));
+    assert!(clip.bytes() <= u64::from(u32::MAX) && clip.duration_ns >= 0);
 }
 
 /// Transport stream: byte 0 is the block size. Media that was read survives writing and reading again.

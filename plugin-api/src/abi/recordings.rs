@@ -114,6 +114,19 @@ pub struct SatcastRecordings {
             error: *const SatcastErrorSink,
         ) -> i32,
     >,
+    /// Since minor version 8, so only where `size` says that it is there; optional. `[control]` Keeps a finished file as a recording that
+    /// is uploaded to the store of a configuration; returns within 1 s. `file_json` is an object with `fileName` (the recording's name,
+    /// by the rules above), `path` (of the file, relative to the driver's data folder, plain parts), `about` (as in `SatcastOpen`),
+    /// `startedAtMs` and `durationMs`. `done` is called within 60 s: null when the driver has taken the file away from `path` and will
+    /// keep it through a crash, also when it has a recording of that name already; else why not, and the file stays where it is.
+    pub keep: Option<
+        unsafe extern "C" fn(
+            file_json: SatcastStr,
+            type_name: SatcastStr,
+            config_json: SatcastStr,
+            done: SatcastDone,
+        ),
+    >,
 }
 
 /// `SATCAST_EXT_RECORDINGS_HOST`: the driver reports changes of its recordings.

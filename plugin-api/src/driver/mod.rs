@@ -96,7 +96,7 @@ pub use time::Time;
 pub use crate::driver_state::State;
 pub use crate::http::Method;
 pub use crate::manifest::{Route, SettingsSchema};
-pub use crate::recording::{About, Fragment, Recording, RecordingIndex, RecordingState};
+pub use crate::recording::{About, FinishedFile, Fragment, Recording, RecordingIndex, RecordingState};
 
 use crate::{DestType, Error, HttpRequest, HttpResponse, TypesSetting};
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::Config;
 use crate::Error;
 use crate::abi::{SatcastBytesDone, SatcastDone};
-use crate::recording::{Recording, RecordingIndex};
+use crate::recording::{FinishedFile, Recording, RecordingIndex};
 use crate::wire::{bytes_done_of, done_of, read_index, with_abi};
 
 /// Recordings that outlive their sessions. Every function is called on the control thread, inside the driver's runtime, and returns
@@ -69,6 +69,14 @@ pub trait Recordings: Send + Sync {
     fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
         let _ = (file_name, expires_at_ms);
         Ok(())
+    }
+
+    /// `[control]` Keeps a finished file as a recording that is uploaded to the store of `config`. Answers within
+    /// [`KEEP_SECS`](crate::recording::KEEP_SECS): success when the driver has taken the file away from its path and will keep it through a
+    /// crash, also when it has a recording of that name already. After an error the file is where it was. The default refuses.
+    fn keep(&self, file: FinishedFile, config: Config<'_>, answer: Answer) {
+        let _ = (file, config);
+        answer.give(Err(Error::config("the driver keeps no finished files")));
     }
 
     /// `[control]` The current configuration of a destination, `None` after its deletion: for recordings that continue without an opening,

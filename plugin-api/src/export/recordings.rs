@@ -10,7 +10,7 @@ use crate::Error;
 use crate::abi::{
     self, SatcastBytesDone, SatcastDone, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink,
 };
-use crate::driver::{Answer, BytesAnswer, Config, Driver as _, IndexAnswer, Recordings};
+use crate::driver::{Answer, BytesAnswer, Config, Driver as _, FinishedFile, IndexAnswer, Recordings};
 use crate::recording::{INDEX_FRAGMENTS_MAX, READ_RANGE_BYTES_MAX};
 
 struct TableOf<E>(PhantomData<E>);
@@ -27,6 +27,7 @@ impl<E: Exported> TableOf<E> {
         read: Some(read::<E>),
         index: Some(index::<E>),
         announced: Some(announced::<E>),
+        keep: Some(keep::<E>),
     };
 }
 
@@ -199,4 +200,26 @@ unsafe extern "C" fn index<E: Exported>(
 
 fn bad_request() -> Error {
     Error::internal("the service asked for too much of a recording, or for nothing")
+}
+
+/// # Safety
+/// As [`SatcastRecordings::keep`]: the texts live for the call.
+unsafe extern "C" fn keep<E: Exported>(
+    file_json: SatcastStr,
+    type_name: SatcastStr,
+    config_json: SatcastStr,
+    done: SatcastDone,
+) {
+    // SAFETY: passed on from the caller.
+    let (file, type_name, config) = unsafe { (file_json.read(), type_name.read(), config_json.read()) };
+    let read = || {
+        let file: FinishedFile = serde_json::from_str(&file)
+            .map_err(|error| Error::internal(format!("a finished file cannot be read: {error}")))?;
+        file.check()?;
+        Ok((file, parse_config(&config)?))
+    };
+    answered::<E>(done, |recordings, answer| match read() {
+        Ok((file, json)) => recordings.keep(file, Config::new(&type_name, &json), answer),
+        Err(error) => answer.give(Err(error)),
+    });
 }

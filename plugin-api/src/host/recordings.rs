@@ -10,7 +10,7 @@ use super::listing::{Listing, parse};
 use super::services::with;
 use crate::Error;
 use crate::abi::{self, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
-use crate::recording::{INDEX_BYTES_MAX, RecordingIndex, SEAL_BYTES_MAX};
+use crate::recording::{FinishedFile, INDEX_BYTES_MAX, RecordingIndex, SEAL_BYTES_MAX};
 use crate::wire::{self, ErrorSlot, bytes_done_of, done_of, report};
 
 pub(super) static RECORDINGS_HOST: abi::SatcastRecordingsHost = abi::SatcastRecordingsHost {
@@ -60,6 +60,7 @@ impl Recordings {
             read: None,
             index: None,
             announced: None,
+            keep: None,
         };
         let bytes = size.min(size_of::<SatcastRecordings>());
         // SAFETY: both sides have these bytes; functions that an older driver lacks stay `None`.
@@ -139,6 +140,22 @@ impl Recordings {
             // SAFETY: name and sink live for the call.
             unsafe { announced(SatcastStr::new(file_name), expires_at_ms, errors) }
         })
+    }
+
+    /// Gives a finished file to the driver, which keeps it as a recording for a destination of that configuration; `done` gets the
+    /// outcome.
+    pub fn keep(&self, type_name: &str, config: &str, file: &FinishedFile, done: Done) {
+        let Some(keep) = self.raw.keep else {
+            return done(Err(Error::config("the driver keeps no finished files")));
+        };
+        match serde_json::to_string(file) {
+            // SAFETY: the texts live for the call; the driver calls `done` once.
+            Ok(json) => unsafe {
+                let (type_name, config) = (SatcastStr::new(type_name), SatcastStr::new(config));
+                keep(SatcastStr::new(&json), type_name, config, done_of(done));
+            },
+            Err(error) => done(Err(Error::internal(error.to_string()))),
+        }
     }
 
     /// Every recording the driver still knows; those that break a rule are listed separately.
@@ -385,6 +402,7 @@ mod tests {
             read: None,
             index: None,
             announced: None,
+            keep: None,
         };
         let copied = |size: usize| {
             let table = SatcastRecordings { size, ..full };

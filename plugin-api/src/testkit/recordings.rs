@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Testkit, WAIT_MAX};
 use crate::Error;
 use crate::host::{Recordings, checked_range, read_index};
-use crate::recording::{Recording, RecordingIndex};
+use crate::recording::{FinishedFile, Recording, RecordingIndex};
 
 const SEALED: &str = "testkit:";
 
@@ -82,6 +82,15 @@ impl Testkit {
     pub fn index_recording(&self, file_name: &str, first: u64, most: u32) -> Result<RecordingIndex, Error> {
         let recordings = self.offered()?;
         read_index(&answer(|done| recordings.index(file_name, first, most, done))?)
+    }
+
+    /// Gives a finished file to the driver and waits for the answer.
+    ///
+    /// # Errors
+    /// As [`Testkit::retry_recording`].
+    pub fn keep_file(&self, type_name: &str, config: &Value, file: &FinishedFile) -> Result<(), Error> {
+        let recordings = self.offered()?;
+        answer(|done| recordings.keep(type_name, &config.to_string(), file, done))
     }
 
     /// Gives the driver the current configuration of a destination, `None` when the destination was deleted.

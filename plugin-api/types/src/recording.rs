@@ -16,6 +16,8 @@ pub const RECORDING_BYTES_MAX: usize = 32 * 1024;
 pub const PROBE_SECS: u64 = 5;
 /// Least time between the notice of a deletion to the owner and the deletion, in milliseconds: a day.
 pub const EXPIRY_NOTICE_MS: i64 = 24 * 3600 * 1000;
+/// Longest time in which a driver takes a finished file over, in seconds: it may read the whole file.
+pub const KEEP_SECS: u64 = 60;
 /// Longest text that the host seals for a driver, in bytes.
 pub const SEAL_BYTES_MAX: usize = 64 * 1024;
 /// Longest range of a recording that is read in one request, in bytes.
@@ -214,6 +216,41 @@ impl Recording {
             return Err(Error::internal(format!(
                 "recording {name} has an address over {URL_BYTES_MAX} bytes"
             )));
+        }
+        Ok(())
+    }
+}
+
+/// A finished file that a driver is asked to keep as a recording.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FinishedFile {
+    /// Its name for ever, by the rules of [`Recording::file_name`]; the last part is unique by itself.
+    pub file_name: String,
+    /// Where it is: a relative path below the driver's data folder. The driver takes it away from there.
+    pub path: String,
+    /// Destination, session, stream and account.
+    pub about: About,
+    /// First frame, in milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// Media in it, in milliseconds.
+    pub duration_ms: u64,
+}
+
+impl FinishedFile {
+    /// Checks the rules of the fields.
+    ///
+    /// # Errors
+    /// `Internal`, naming the rule.
+    pub fn check(&self) -> Result<(), Error> {
+        if !is_file_name(&self.file_name) {
+            return Err(bad_name());
+        }
+        // The rules of a name keep a path below its folder.
+        if !is_file_name(&self.path) {
+            return Err(Error::internal(
+                "the path of a finished file must be a relative path of plain parts",
+            ));
         }
         Ok(())
     }

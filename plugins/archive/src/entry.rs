@@ -42,6 +42,9 @@ pub(crate) struct Entry {
     /// Retries that were requested, and whether the store opened the upload of the last one.
     pub(crate) attempt: u32,
     pub(crate) attempt_opened: bool,
+    /// Where a finished file of the host is, below the driver's folder, until it is moved to the spool.
+    #[serde(default)]
+    pub(crate) given: Option<String>,
     pub(crate) state: State,
 }
 
@@ -182,6 +185,7 @@ impl Entry {
             duration_ms: 0,
             attempt: 0,
             attempt_opened: false,
+            given: None,
             state: State::Recording { trouble: None },
         }
     }

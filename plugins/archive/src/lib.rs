@@ -4,7 +4,7 @@
 //! it grows (`upload`). Recording never waits for the store. `table` holds all recordings; only `table` changes,
 //! journals and reports them. `entry` is the part of a recording that must survive a crash, `journal` its file. `core`
 //! is the shared state, and knows the stores. On top: `actions` (requests of owners), `follow` (new configurations of
-//! destinations), `keeper` (periodic work), `retention` (what leaves the store, and when), `reading` (for viewers, with the
+//! destinations), `kept` (finished files of the host), `keeper` (periodic work), `retention` (what leaves the store, and when), `reading` (for viewers, with the
 //! `index` that the recorder keeps). `outside` is the part of the host that the driver needs apart from media.
 //!
 //! Durability: media is written as fragments of less than a second, so a kill of the process loses less than a second.
@@ -38,6 +38,7 @@ mod full;
 mod index;
 mod journal;
 mod keeper;
+mod kept;
 mod limits;
 mod names;
 mod outside;
@@ -57,7 +58,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::driver::{
-    self, Answer, BytesAnswer, Driver, DriverInfo, DynDestination, IndexAnswer, Recording, Recordings,
+    self, Answer, BytesAnswer, Driver, DriverInfo, DynDestination, FinishedFile, IndexAnswer, Recording,
+    Recordings,
 };
 use satcast_plugin_api::{DestType, Error, SettingsSchema};
 
@@ -145,6 +147,13 @@ impl Recordings for Archive {
 
     fn announced(&self, file_name: &str, expires_at_ms: i64) -> Result<(), Error> {
         actions::announced(&self.core, file_name, expires_at_ms)
+    }
+
+    fn keep(&self, file: FinishedFile, config: driver::Config<'_>, answer: Answer) {
+        match config.parse::<Config>() {
+            Ok(config) => kept::keep(&self.core, file, config, answer),
+            Err(error) => answer.give(Err(error)),
+        }
     }
 
     fn probe(&self, config: driver::Config<'_>, answer: Answer) {

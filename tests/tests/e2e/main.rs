@@ -14,6 +14,7 @@ mod billing;
 mod cached;
 mod changes;
 mod clients;
+mod clips;
 mod codecs;
 mod contract;
 mod control;

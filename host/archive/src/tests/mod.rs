@@ -1,5 +1,6 @@
 //! The recordings module against a real store and a driver behind the C table.
 
+mod clips;
 mod events;
 mod expiry;
 mod money;

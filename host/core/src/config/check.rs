@@ -118,12 +118,14 @@ fn check_ranges(config: &Config) -> Result<(), ConfigError> {
         ("pricing.bandwidth_limit_gb_per_hour", pricing.bandwidth_limit_gb_per_hour, 0, PRICE_SATS_MAX),
         ("pricing.bandwidth_overage_sats_per_gb", pricing.bandwidth_overage_sats_per_gb, 0, PRICE_SATS_MAX),
         ("pricing.archive_recovery_sats", pricing.archive_recovery_sats, 0, PRICE_SATS_MAX),
+        ("pricing.clip_sats", pricing.clip_sats, 0, PRICE_SATS_MAX),
         ("billing.initial_credit_sats", config.billing.initial_credit_sats, 0, SATS_MAX),
         ("billing.low_balance_sats", config.billing.low_balance_sats, 0, SATS_MAX),
         ("limits.destinations_per_stream", limits.destinations_per_stream, 1, CAP_MAX),
         ("limits.streams_per_account", limits.streams_per_account, 1, CAP_MAX),
         ("limits.webhooks_per_account", limits.webhooks_per_account, 1, CAP_MAX),
         ("limits.keys_per_account", limits.keys_per_account, 1, CAP_MAX),
+        ("limits.clips_per_account", limits.clips_per_account, 1, CAP_MAX),
     ] {
         if !(min..=max).contains(&value) {
             return refuse(format!("{name} is {value}; use {min} to {max}"));

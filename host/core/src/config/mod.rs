@@ -213,6 +213,8 @@ pub struct Pricing {
     pub bandwidth_overage_sats_per_gb: i64,
     /// Per attempt to upload a failed recording again.
     pub archive_recovery_sats: i64,
+    /// Per clip, charged when it is ready.
+    pub clip_sats: i64,
 }
 
 /// `[billing]`
@@ -294,6 +296,8 @@ pub struct Limits {
     pub webhooks_per_account: i64,
     /// API keys of one account.
     pub keys_per_account: i64,
+    /// Clips of one account.
+    pub clips_per_account: i64,
 }
 
 /// `[log]`
@@ -406,6 +410,16 @@ impl Config {
             BillingMode::Off => Msat(0),
             BillingMode::Credit | BillingMode::Wallet => {
                 Sats(self.billing.low_balance_sats).to_msat().unwrap_or(Msat(0))
+            }
+        }
+    }
+
+    /// Price of a clip; zero when the service is free of charge.
+    pub fn clip_price(&self) -> Msat {
+        match self.billing.mode {
+            BillingMode::Off => Msat(0),
+            BillingMode::Credit | BillingMode::Wallet => {
+                Sats(self.pricing.clip_sats).to_msat().unwrap_or(Msat(0))
             }
         }
     }

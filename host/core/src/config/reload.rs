@@ -47,7 +47,7 @@ macro_rules! keys {
 }
 
 /// Keys of tables that are taken over.
-const APPLIED: [Key; 16] = keys![
+const APPLIED: [Key; 18] = keys![
     drivers.dir,
     drivers.enabled,
     accounts.open_registration,
@@ -56,11 +56,13 @@ const APPLIED: [Key; 16] = keys![
     pricing.bandwidth_limit_gb_per_hour,
     pricing.bandwidth_overage_sats_per_gb,
     pricing.archive_recovery_sats,
+    pricing.clip_sats,
     billing.initial_credit_sats,
     limits.destinations_per_stream,
     limits.streams_per_account,
     limits.webhooks_per_account,
     limits.keys_per_account,
+    limits.clips_per_account,
     ingest.reconnect_window_secs,
     ingest.refuse_quiet_secs,
     log.level,

@@ -219,11 +219,13 @@ fn every_range_is_checked_at_both_ends() {
         ("pricing.bandwidth_limit_gb_per_hour", Some(0), 1_000_000_000),
         ("pricing.bandwidth_overage_sats_per_gb", Some(0), 1_000_000_000),
         ("pricing.archive_recovery_sats", Some(0), 1_000_000_000),
+        ("pricing.clip_sats", Some(0), 1_000_000_000),
         ("billing.initial_credit_sats", Some(0), 2_100_000_000_000_000_i64),
         ("billing.low_balance_sats", Some(0), 2_100_000_000_000_000_i64),
         ("limits.destinations_per_stream", Some(1), 100_000),
         ("limits.streams_per_account", Some(1), 100_000),
         ("limits.webhooks_per_account", Some(1), 100_000),
+        ("limits.clips_per_account", Some(1), 100_000),
         ("limits.keys_per_account", Some(1), 100_000),
     ] {
         from(&format!("{key} = {high}"), &[]).unwrap();

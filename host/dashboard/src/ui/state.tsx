@@ -25,6 +25,7 @@ const LOOKS = {
   disabled: ['off', 'idle'],
   recording: ['good', 'live'],
   uploading: ['busy', 'wait'],
+  making: ['busy', 'wait'],
   ready: ['good', 'good'],
   pending: ['busy', 'wait'],
   delivered: ['good', 'good'],

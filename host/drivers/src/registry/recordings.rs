@@ -1,11 +1,14 @@
 //! Calls to drivers about the recordings that outlive their sessions.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use satcast_plugin_api::host::{BytesDone, Done, Listing, checked_range, read_index};
-use satcast_plugin_api::recording::{INDEX_FRAGMENTS_MAX, PROBE_SECS, READ_SECS, RecordingIndex};
+use satcast_plugin_api::recording::{
+    FinishedFile, INDEX_FRAGMENTS_MAX, PROBE_SECS, READ_SECS, RecordingIndex,
+};
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -223,6 +226,52 @@ impl Drivers {
         let Some(entry) = self.registry().kind(kind) else { return false };
         let keeps = |backend: &Backend| backend.recordings().is_some();
         entry.driver.control.call(limit(), keeps, drop).await.unwrap_or(true)
+    }
+
+    /// The driver of a type, if it keeps recordings.
+    pub async fn recorder(&self, kind: &str) -> Option<String> {
+        let entry = self.registry().kind(kind)?;
+        let keeps = |backend: &Backend| backend.recordings().is_some();
+        let keeps = entry.driver.control.call(limit(), keeps, drop).await.unwrap_or(false);
+        keeps.then(|| entry.driver.services.driver().to_owned())
+    }
+
+    /// The folder of a driver, in which the host puts files for it.
+    ///
+    /// # Errors
+    /// The driver is not loaded, or the folder cannot be made.
+    pub fn data_dir(&self, driver: &str) -> Result<PathBuf, RecordingsError> {
+        let folder = self.keeper_of(driver)?.services.folder();
+        folder.map_err(|error| RecordingsError::Unavailable(error.message))
+    }
+
+    /// Gives a finished file to a driver, which keeps it as a recording that is uploaded. `kind` and `config` are those of
+    /// its destination. Waits at most `wait`. A repeat after success changes nothing.
+    ///
+    /// # Errors
+    /// The driver may still take the file when it did not answer in time.
+    pub async fn keep_file(
+        &self,
+        driver: &str,
+        kind: &str,
+        config: &Value,
+        file: &FinishedFile,
+        wait: Duration,
+    ) -> Result<(), RecordingsError> {
+        let loaded = self.keeper_of(driver)?;
+        let entry = self.registry().kind(kind);
+        let secrets = entry.map(|entry| entry.schema.secrets(config)).unwrap_or_default();
+        let redactor = loaded.services.redactor(secrets);
+        let (kind, config, file) = (kind.to_owned(), config.to_string(), file.clone());
+        match ask_of(&loaded, wait, move |kept, done| kept.keep(&kind, &config, &file, done)).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(keeps_none(driver)),
+            Err(RecordingsError::Refused(mut error)) => {
+                error.message = redactor.clean(&error.message);
+                Err(RecordingsError::Refused(error))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Lets the driver of a type check whether a configuration can record; a driver without recordings accepts

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use satcast_plugin_api::host::{BytesDone, Done, Driver, Instance, Listing, MediaSource, Recordings};
+use satcast_plugin_api::recording::FinishedFile;
 use satcast_plugin_api::{Error, HttpRequest};
 use tokio::sync::oneshot;
 
@@ -325,6 +326,16 @@ impl Kept<'_> {
         match self {
             Kept::Thread(recordings) => recordings.index(file_name, first, most, done),
             Kept::Process(remote) => remote.index_recording(file_name.to_owned(), first, most, done),
+        }
+    }
+
+    /// Gives it a finished file; `done` gets the outcome.
+    pub(crate) fn keep(&self, kind: &str, config: &str, file: &FinishedFile, done: Done) {
+        match self {
+            Kept::Thread(recordings) => recordings.keep(kind, config, file, done),
+            Kept::Process(remote) => {
+                remote.keep_file(kind.to_owned(), config.to_owned(), file.clone(), done);
+            }
         }
     }
 

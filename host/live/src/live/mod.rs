@@ -235,6 +235,11 @@ impl Live {
         self.inner.openings.open(destination)
     }
 
+    /// The opening of a session with the longest DVR window; `None` when it has no window.
+    pub fn window(&self, session: &SessionId) -> Option<Arc<Opening>> {
+        self.inner.openings.longest_window(session)
+    }
+
     /// The opening that published the asset `name` in a session, also for `KEPT_AFTER_END` after its end.
     pub fn opening_of(&self, destination: DestinationId, session: &str, name: &str) -> Option<Arc<Opening>> {
         self.inner.openings.of(destination, session, name, self.inner.clock.monotonic())

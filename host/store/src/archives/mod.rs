@@ -1,5 +1,6 @@
 //! Recordings in the cloud archive, as their driver last reported them.
 
+pub(crate) mod clips;
 mod expiry;
 pub(crate) mod recoveries;
 pub(crate) mod state;
@@ -74,6 +75,8 @@ pub struct ArchiveRecord {
     pub recovering: bool,
     /// The data folder that has its file; empty if a service that was alone recorded it.
     pub holder: String,
+    /// The clip that the file is; `None` for a recording.
+    pub clip: Option<i64>,
 }
 
 impl ArchiveRecord {
@@ -138,8 +141,9 @@ const FIND: &str =
     "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms, holder, expires_ms, told_ms
     FROM archives WHERE account_id = $1 AND file_name = $2";
 const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
-    changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms, holder)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING id";
+    changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms, holder,
+    clip_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) RETURNING id";
 const UPDATE: &str =
     "UPDATE archives SET state = $1, size_bytes = $2, uploaded_bytes = $3, duration_ms = $4, error = $5,
     error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10, trouble = $11 WHERE id = $12";
@@ -167,18 +171,20 @@ macro_rules! select_archives {
         concat!(
             "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
             "a.uploaded_bytes, a.duration_ms, COALESCE(a.error, a.trouble) AS error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
-            "a.attempt_opened, a.holder, a.expires_ms, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
+            "a.attempt_opened, a.holder, a.clip_id, a.expires_ms, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
             "AND r.state IN ('asked', 'opened')) AS recovering FROM archives a WHERE ",
             $condition
         )
     };
 }
 
-const SELECT_PAGE: &str =
-    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.id < $2 ORDER BY a.id DESC LIMIT $3");
-const SELECT_OWN: &str = select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.id = $2");
+const SELECT_PAGE: &str = select_archives!(
+    "a.account_id = $1 AND a.deleted_ms IS NULL AND a.clip_id IS NULL AND a.id < $2 ORDER BY a.id DESC LIMIT $3"
+);
+const SELECT_OWN: &str =
+    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.clip_id IS NULL AND a.id = $2");
 const SELECT_BY_NAME: &str =
-    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.file_name = $2");
+    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.clip_id IS NULL AND a.file_name = $2");
 const SELECT_BY_ID: &str = select_archives!("a.id = $1 AND a.deleted_ms IS NULL");
 const CONFIGURED: &str = "SELECT uid, kind, config_sealed, deleted_ms FROM destinations WHERE id = $1";
 const RECORDED: &str = "SELECT DISTINCT destination_id FROM archives
@@ -259,7 +265,10 @@ impl Store {
         let owner: Option<(i64, String)> = owner.fetch_optional(&mut tx).await.map_err(&failed)?;
         let (account, kind) = owner.ok_or(StoreError::NotFound("destination with that session"))?;
         let before = Before::find(&mut tx, account, &report.file_name).await?;
-        if !before.as_ref().is_some_and(|before| before.is_own(&report)) && !may_report(&kind) {
+        // A driver keeps a clip on request, perhaps for a destination of a type that it does not serve.
+        let clip = clips::of_file(&mut tx, account, &report.driver, &report.file_name).await?;
+        let is_known = clip.is_some() || before.as_ref().is_some_and(|before| before.is_own(&report));
+        if !is_known && !may_report(&kind) {
             return Ok(Recorded::Foreign { kind });
         }
         let (id, has_new_state) = match &before {
@@ -280,12 +289,17 @@ impl Store {
                     .bind(&report.file_name)
                     .bind(&report.driver)
                     .bind(report.started_at.0)
-                    .bind(self.node().holder);
+                    .bind(self.node().holder)
+                    .bind(clip);
                 let row = insert.fetch_one(&mut tx).await.map_err(&failed)?;
                 (row.try_get("id").map_err(&failed)?, true)
             }
         };
         recoveries::settle(&mut tx, id, false, now).await?;
+        if let Some(clip) = clip {
+            self.commit_clip_of(tx, clip, &report, now).await?;
+            return Ok(Recorded::Taken(id));
+        }
         let expiry = before.map(|before| before.expiry).unwrap_or_default();
         let is_told_now = expiry.take(&mut tx, id, &report, now).await?;
         let new_state = has_new_state.then_some((id, &report, report.changed_at));
@@ -313,6 +327,7 @@ impl Store {
             gone.fetch_optional(&mut tx).await.map_err(db("record the removal of a recording"))?;
         let Some((id, account)) = gone else { return Ok(()) };
         recoveries::end(&mut tx, id, now).await?;
+        clips::gone(&mut tx, id, now).await?;
         if report.size_bytes == 0 {
             // Nothing expired: the recording never had any media.
             return tx.commit().await;
@@ -389,8 +404,12 @@ impl Store {
             return Ok(false);
         };
         let row = engine::query(SELECT_BY_ID).bind(id).fetch_one(&mut tx).await.map_err(&failed)?;
-        let report = record(&row)?.report;
+        let ArchiveRecord { report, clip, .. } = record(&row)?;
         recoveries::settle(&mut tx, id, true, now).await?;
+        if let Some(clip) = clip {
+            self.commit_clip_of(tx, clip, &report, now).await?;
+            return Ok(true);
+        }
         self.commit_state(tx, AccountId(account), Some((id, &report, now)), now).await?;
         Ok(true)
     }
@@ -405,6 +424,7 @@ impl Store {
         let name: Option<String> = deleted.fetch_optional(&mut tx).await.map_err(db("delete a recording"))?;
         let name = name.ok_or(StoreError::NotFound("recording"))?;
         recoveries::end(&mut tx, id, actor.now).await?;
+        clips::gone(&mut tx, id, actor.now).await?;
         let detail = json!({"fileName": name, "remote": remote});
         let noted =
             audit::record(&mut tx, actor, Change::new("archive.deleted", "archive", id, detail)).await?;
@@ -461,6 +481,32 @@ impl Store {
         let row = engine::query(SELECT_BY_NAME).bind(account.0).bind(file_name);
         let row = row.fetch_optional(&self.0.readers).await;
         row.map_err(db("read a recording"))?.as_ref().map(record).transpose()
+    }
+
+    /// The file of a clip.
+    pub async fn clip_archive(&self, id: i64) -> Result<Option<ArchiveRecord>> {
+        let row = engine::query(SELECT_BY_ID).bind(id).fetch_optional(&self.0.readers).await;
+        let found = row.map_err(db("read the file of a clip"))?.as_ref().map(record).transpose()?;
+        Ok(found.filter(|archive| archive.clip.is_some()))
+    }
+
+    /// Commits a report about the file of a clip, with the state that the clip has by it.
+    async fn commit_clip_of(
+        &self,
+        mut tx: Tx,
+        clip: i64,
+        report: &ArchiveReport,
+        now: UnixMillis,
+    ) -> Result<()> {
+        let told = clips::Told {
+            state: report.state,
+            error: report.error.as_deref(),
+            size_bytes: report.size_bytes,
+            duration_ms: report.duration_ms,
+            url: report.url.as_deref(),
+        };
+        let settled = clips::settle(&mut tx, clip, &told, self.0.low_balance, now).await?;
+        self.commit_clip(tx, settled, now).await
     }
 
     /// Commits a report. If the state changed, webhooks are notified in the same transaction, and the account's event
@@ -540,7 +586,8 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
         notice: None,
     };
     let recovering = row.try_get::<i64>("recovering")? > 0;
-    Ok(ArchiveRecord { id: row.try_get("id")?, report, recovering, holder: row.try_get("holder")? })
+    let (id, holder, clip) = (row.try_get("id")?, row.try_get("holder")?, row.try_get("clip_id")?);
+    Ok(ArchiveRecord { id, report, recovering, holder, clip })
 }
 
 /// Emits the event of a recording's new state; only end states have one.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use futures_util::TryStreamExt as _;
 
-use crate::archives::recoveries;
+use crate::archives::{clips, recoveries};
 use crate::charges::overage::KIND_OVERAGE;
 use crate::engine::{self, Pool, Sql, Tx};
 use crate::error::{Result, db};
@@ -23,6 +23,7 @@ use crate::wallets::invoices;
 ///   transfers;
 /// - every paid invoice has its transfer, and every transfer of the receiving wallet its invoice;
 /// - every paid retry of an upload has its charge, and its refund if its end requires one;
+/// - every clip that was charged has its transfer, and every charge for a clip its clip;
 /// - the triggers that prevent changes of transfers exist.
 ///
 /// It cannot prove that the transfers are the original ones: anyone with write access to the file can change an amount
@@ -146,6 +147,9 @@ pub(crate) async fn check_in(tx: &mut Tx) -> Result<LedgerReport> {
         fault(&mut report, LedgerFault::Rule(text));
     }
     for text in recoveries::faults(tx).await? {
+        fault(&mut report, LedgerFault::Rule(text));
+    }
+    for text in clips::faults(tx).await? {
         fault(&mut report, LedgerFault::Rule(text));
     }
     let triggers: Vec<String> = engine::query_scalar(TRIGGERS).fetch_all(&mut *tx).await.map_err(&failed)?;

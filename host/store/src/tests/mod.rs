@@ -4,6 +4,7 @@ mod accounts;
 mod archives;
 mod audit;
 mod charges;
+mod clips;
 mod commands;
 mod copy;
 mod files;

@@ -45,11 +45,15 @@ pub enum EventType {
     RecordingFailed,
     /// A recording will be deleted by a rule of its destination.
     RecordingExpiring,
+    /// A clip is in its store.
+    ClipReady,
+    /// A clip could not be made or uploaded.
+    ClipFailed,
 }
 
 impl EventType {
     /// Every type, in the order of declaration.
-    pub const ALL: [EventType; 13] = [
+    pub const ALL: [EventType; 15] = [
         EventType::StreamStarted,
         EventType::StreamEnded,
         EventType::RecordingReady,
@@ -63,6 +67,8 @@ impl EventType {
         EventType::StreamHealth,
         EventType::RecordingFailed,
         EventType::RecordingExpiring,
+        EventType::ClipReady,
+        EventType::ClipFailed,
     ];
 
     /// The name in the API, in the body and in the database.
@@ -81,6 +87,8 @@ impl EventType {
             EventType::StreamHealth => "stream.health",
             EventType::RecordingFailed => "recording.failed",
             EventType::RecordingExpiring => "recording.expiring",
+            EventType::ClipReady => "clip.ready",
+            EventType::ClipFailed => "clip.failed",
         }
     }
 

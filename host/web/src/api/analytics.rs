@@ -293,6 +293,7 @@ mod tests {
             bandwidth_limit_gb_per_hour: 10,
             bandwidth_overage_sats_per_gb: 5,
             archive_recovery_sats: 360,
+            clip_sats: 0,
         };
         let usage = |bytes: &[u64]| {
             let hours: Vec<_> = bytes.iter().map(|bytes| (UnixMillis(0), *bytes)).collect();

@@ -67,6 +67,7 @@ mod tests {
         bandwidth_limit_gb_per_hour: 10,
         bandwidth_overage_sats_per_gb: 5,
         archive_recovery_sats: 360,
+        clip_sats: 0,
     };
 
     fn shown(used_bytes: u64) -> (String, String, String, i64) {

@@ -75,7 +75,8 @@ impl EventsApi {
     /// Server-sent events (`text/event-stream`) of the account: every entry that this service writes to the account's audit
     /// log, named by its action; `stream.started`, `stream.reconnecting`, `stream.reconnected`, `stream.health` and
     /// `stream.ended`; `destination.state` (`state`, `error`, `attempt`, `nextRetryAt`, `liveSince` and `stateSince` as in the
-    /// stream's details); `destination.event` (reported by the driver, with `name` and `data`); and `recording.state`.
+    /// stream's details); `destination.event` (reported by the driver, with `name` and `data`); `recording.state`; and
+    /// `clip.state`.
     /// `data` is a JSON object with `at` in Unix milliseconds. The stream starts with `ready`, or with `reset` if events were
     /// missed; `reset` may also come later. After `reset`, read all resources again. `Last-Event-ID` resumes after that event.
     /// While there are no events, a comment is sent every 15 seconds. Changes by commands of the operator are only in the audit

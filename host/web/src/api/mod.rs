@@ -11,6 +11,7 @@ mod audit;
 mod bandwidth;
 mod body;
 mod caller;
+mod clips;
 mod cost;
 mod destinations;
 mod document;

@@ -38,6 +38,8 @@ pub(super) struct Pricing {
 pub(super) struct PublicFees {
     /// Sats per attempt to upload a failed recording again; 0 when the service is free of charge.
     archive_recovery_sats: i64,
+    /// Sats for a clip, charged when it is ready; 0 when the service is free of charge.
+    clip_sats: i64,
 }
 
 /// Servers for encoders: their addresses without a stream key.
@@ -67,6 +69,8 @@ pub(super) struct PublicLimits {
     webhooks_per_account: i64,
     /// Most API keys of one account; revoked keys do not count.
     keys_per_account: i64,
+    /// Most clips of one account.
+    clips_per_account: i64,
     /// Management reads per minute, for each key or login session.
     reads_per_minute: u64,
     /// Management writes per minute, for each key or login session.
@@ -121,7 +125,10 @@ impl PublicApi {
                 cost_per_platform: pricing.cost_per_platform,
                 free_platforms: pricing.free_platforms,
             },
-            fees: PublicFees { archive_recovery_sats: settings.recovery_fee().to_sats_floor().0 },
+            fees: PublicFees {
+                archive_recovery_sats: settings.recovery_fee().to_sats_floor().0,
+                clip_sats: settings.clip_price().to_sats_floor().0,
+            },
             ingest: (&app.ingest).into(),
             limits: limits(&app),
             version: VERSION.to_owned(),
@@ -139,6 +146,7 @@ fn limits(app: &App) -> PublicLimits {
         streams_per_account,
         webhooks_per_account: app.config().limits.webhooks_per_account,
         keys_per_account,
+        clips_per_account: app.config().limits.clips_per_account,
         reads_per_minute: count(auth::RATE_READS.max),
         writes_per_minute: count(auth::RATE_WRITES.max),
         status_per_minute: count(auth::RATE_STATUS.max),

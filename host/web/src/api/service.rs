@@ -4,8 +4,8 @@ use poem_openapi::{OpenApi, OpenApiService};
 
 use super::app::VERSION;
 use super::{
-    accounts, analytics, archives, audit, cost, destinations, drivers, edits, events, keys, login, public,
-    status, streams, wallet, webhooks,
+    accounts, analytics, archives, audit, clips, cost, destinations, drivers, edits, events, keys, login,
+    public, status, streams, wallet, webhooks,
 };
 
 /// Every group of operations.
@@ -19,7 +19,7 @@ pub(super) fn service() -> OpenApiService<impl OpenApi, ()> {
         keys::KeysApi,
         webhooks::WebhooksApi,
         (wallet::WalletApi, wallet::connection::ConnectionApi, wallet::topup::TopUpApi),
-        archives::ArchivesApi,
+        (archives::ArchivesApi, clips::ClipsApi),
         analytics::AnalyticsApi,
         audit::AuditApi,
         events::EventsApi,

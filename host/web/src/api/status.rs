@@ -389,6 +389,7 @@ pub(super) fn examples() -> Value {
         bandwidth_limit_gb_per_hour: 10,
         bandwidth_overage_sats_per_gb: 5,
         archive_recovery_sats: 360,
+        clip_sats: 0,
     };
     let (started_at, now) = (UnixMillis(1_799_998_765_432), UnixMillis(1_800_000_000_000));
     let offline = StreamStatus::offline("Sunday service".to_owned(), now, &pricing);

@@ -457,7 +457,7 @@ impl StreamsApi {
 }
 
 /// The caller's stream, or 404.
-async fn owned(app: &App, caller: &Caller, id: i64) -> std::result::Result<StreamView, ApiError> {
+pub(super) async fn owned(app: &App, caller: &Caller, id: i64) -> std::result::Result<StreamView, ApiError> {
     let view = app.store.stream_of(caller.account, StreamId(id)).await?;
     view.ok_or_else(|| ApiError::not_found("stream"))
 }

@@ -213,6 +213,21 @@ codes! {
     ArchiveLost "archive_lost":
         "The driver no longer knows the recording.",
         "Delete it from the list.";
+    ClipRangeRefused "clip_range_refused":
+        "The range of a clip is missing, too long, or not a range.",
+        "Send `lastSeconds`, or `from` and `to`, within the limit that the text names.";
+    ClipNoMedia "clip_no_media":
+        "The service has no media of this range: the stream is not live, has no DVR window, or the window does not reach so far.",
+        "Choose a range in the DVR window of a live stream; give a self-hosted destination `dvrSeconds`.";
+    ClipNoStore "clip_no_store":
+        "The stream has no place for a clip.",
+        "Add a destination of type `cloud-archive` to the stream, or ask the operator for a store for all.";
+    ClipElsewhere "clip_elsewhere":
+        "The stream is live at another node, which has its DVR window.",
+        "Send the request to that node.";
+    ClipsBusy "clips_busy":
+        "So many clips are being made that no other one can begin.",
+        "Wait until some are ready, then try again.";
     ArchiveUnavailable "archive_unavailable":
         "The driver of the recording or its store does not respond.",
         "Try again later; check the store's address and keys.";

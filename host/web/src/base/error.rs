@@ -215,6 +215,12 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, text)
     }
 
+    /// 503: too many clips of all accounts are being made.
+    pub fn clips_busy() -> Self {
+        let text = "Too many clips are being made; try again in a few seconds";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, text)
+    }
+
     /// 503: too many webhook tests at once.
     pub fn tests_busy() -> Self {
         let text = "Too many webhook tests are running; try again in a few seconds";

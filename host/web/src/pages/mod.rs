@@ -29,7 +29,7 @@ use files::{File, Files, PLAIN_TEXT};
 /// Name of the folder beside the binary.
 const FOLDER_NAME: &str = "web";
 /// Paths of the dashboard: one page, whose script shows what belongs to the path. `host/dashboard/src/routes.ts` has the same.
-pub(crate) const DASHBOARD_PATHS: [&str; 13] = [
+pub(crate) const DASHBOARD_PATHS: [&str; 14] = [
     "/login",
     "/setup",
     "/",
@@ -38,6 +38,7 @@ pub(crate) const DASHBOARD_PATHS: [&str; 13] = [
     "/webhooks/:id",
     "/keys",
     "/recordings",
+    "/clips",
     "/analytics",
     "/wallet",
     "/drivers",

@@ -2,13 +2,14 @@
 //!
 //! [`TrackConfig`] turns a codec configuration into a sample entry and the track details for playlists,
 //! [`init_segment`] writes `ftyp` and `moov`, [`media_segment`] one `styp`, `moof` and `mdat`. [`AudioClock`]
-//! counts samples, [`Reach`] finds the end of a file of such segments, and [`Reader`] reads their packets back. The rules of
-//! playlists and keyframes are not here but in [`crate::segment`].
+//! counts samples, [`Reach`] finds the end of a file of such segments, and [`Reader`] reads their packets back. [`ClipSource`]
+//! cuts an ordinary MP4 out of such segments. The rules of playlists and keyframes are not here but in [`crate::segment`].
 //!
-//! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. There is no edit list: with B-frames
+//! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. Segments have no edit list: with B-frames
 //! the first frame is presented a few frames after decode time 0, and Opus pre-skip is only announced in
 //! `dOps`.
 
+mod clip;
 mod clock;
 mod fragment;
 mod init;
@@ -17,6 +18,7 @@ mod read;
 mod scan;
 mod track;
 
+pub use clip::{CLIP_BYTES_MAX, CLIP_SAMPLES_MAX, Clip, ClipPiece, ClipSource, MOOF_BYTES_MAX};
 pub use clock::{AudioClock, Placed, opus_samples};
 pub use clock::{nanos_to_ticks, ticks_to_nanos};
 pub use fragment::{Sample, TrackRun, media_segment, write_fragment};
@@ -70,6 +72,14 @@ pub enum Fmp4Error {
         /// Payload bytes of all tracks.
         bytes: usize,
     },
+    /// No sample lies in the range of a clip, or no keyframe before its end.
+    #[error("there is no media with a keyframe in this range; choose another range")]
+    NoMedia,
+    /// More than [`CLIP_SAMPLES_MAX`] samples or [`CLIP_BYTES_MAX`] bytes.
+    #[error(
+        "the clip is over the limit of {CLIP_SAMPLES_MAX} samples or {CLIP_BYTES_MAX} bytes; choose a shorter range"
+    )]
+    ClipTooLarge,
     /// A box cannot be written or read.
     #[error("mp4 box cannot be written or read: {0}")]
     Box(String),

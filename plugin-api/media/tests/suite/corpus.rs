@@ -142,6 +142,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             b"\x01\x95\x01Opus\x00abc".to_vec(),
         ],
         "read" => vec![fragmented(false), fragmented(true)],
+        "clip" => vec![with_byte(0xf0, &fragmented(false)), with_byte(0x42, &fragmented(true))],
         "ts" => vec![
             transport_stream([fuzz::RECORDS[0], fuzz::RECORDS[2]]),
             transport_stream([fuzz::RECORDS[1], fuzz::RECORDS[4]]),

@@ -104,6 +104,7 @@ impl Table {
     /// Takes over a recording of an earlier process; returns it if there is work to do.
     fn resume(&self, mut entry: Entry) -> Option<Arc<Item>> {
         let path = self.path(&entry.file_name);
+        self.fetch_given(&mut entry, &path);
         match &mut entry.state {
             State::Done { .. } => {
                 // The journal said so first; the copy may have stayed.
@@ -180,6 +181,38 @@ impl Table {
         let item = Arc::new(Item::holding(entry, true, Some(Held { slot, bytes })));
         items.insert(name, item.clone());
         Ok(item)
+    }
+
+    /// Adds a whole recording that has its name; `None` if it is known.
+    ///
+    /// # Errors
+    /// `Internal`: there is no space for another one.
+    pub(crate) fn enter_whole(&self, entry: Entry) -> Result<Option<Arc<Item>>, Error> {
+        let owner = entry.owner();
+        let bytes = self.spooled.try_take(owner, entry.bytes).map_err(|_| Error::internal(SPOOL_FULL))?;
+        let slot = self.known.try_take(owner, 1).map_err(|_| Error::internal(TOO_MANY))?;
+        let mut items = self.items();
+        if items.contains_key(&entry.file_name) {
+            return Ok(None);
+        }
+        let item = Arc::new(Item::holding(entry, false, Some(Held { slot, bytes })));
+        items.insert(item.file_name.clone(), item.clone());
+        Ok(Some(item))
+    }
+
+    /// Moves a finished file to the spool, if a crash came before that.
+    fn fetch_given(&self, entry: &mut Entry, path: &Path) {
+        let Some(given) = entry.given.take() else { return };
+        let moved = if is_file(path) { Ok(()) } else { std::fs::rename(self.folder.join(given), path) };
+        // Without the file the upload fails, which says so.
+        if let Err(error) = moved.and_then(|()| self.journal.save(entry)) {
+            tracing::warn!(recording = entry.file_name, %error, "a finished file cannot be moved to the spool");
+        }
+    }
+
+    /// The driver's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// All recordings, sorted by name.

@@ -7,6 +7,7 @@ mod failures;
 mod fair;
 mod follow;
 mod full;
+mod kept;
 mod killed;
 pub(crate) mod kit;
 mod limits;

@@ -24,6 +24,7 @@ import {
   toast,
 } from '../../ui';
 import { ffmpegLine, ffmpegShown, recentRefusal } from '../../ingest';
+import { ClipDialog } from './clip';
 import { Cost } from './cost';
 import { Destinations } from './destinations';
 import { Health } from './health';
@@ -92,7 +93,7 @@ function Parts({ stream, reload }: Props) {
   );
 }
 
-type Question = 'stop' | 'edit' | 'delete';
+type Question = 'stop' | 'edit' | 'delete' | 'clip';
 
 function Actions({ stream, reload }: Props) {
   const texts = t().stream;
@@ -114,11 +115,13 @@ function Actions({ stream, reload }: Props) {
     <>
       <Button onClick={() => ask('edit')}>{texts.edit}</Button>
       <Button onClick={() => ask('delete')}>{texts.delete}</Button>
+      {stream.status === 'active' && <Button onClick={() => ask('clip')}>{t().clips.make}</Button>}
       {stream.status === 'active' && (
         <Button kind="danger" icon="stop" onClick={() => ask('stop')}>
           {texts.stop}
         </Button>
       )}
+      {question === 'clip' && <ClipDialog stream={stream} onClose={close} />}
       {question === 'edit' && <Edit stream={stream} reload={reload} onClose={close} />}
       {question === 'stop' && (
         <Confirm title={texts.stopTitle(label)} action={texts.stop} work={stop} onClose={close}>

@@ -21,7 +21,7 @@ export const EVENTS: readonly (readonly [keyof ReturnType<typeof t>['webhooks'][
   ['streams', ['stream.started', 'stream.ended', 'stream.health']],
   ['destinations', ['destination.connected', 'destination.failed', 'destination.recovered']],
   ['money', ['limit.warning', 'limit.reached', 'balance.low']],
-  ['recordings', ['recording.ready', 'recording.failed', 'recording.expiring']],
+  ['recordings', ['recording.ready', 'recording.failed', 'recording.expiring', 'clip.ready', 'clip.failed']],
 ];
 
 export function useWebhooks(): Resource<Listed<Webhook>> {

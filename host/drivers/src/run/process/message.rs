@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Listing, LogLine};
-use satcast_plugin_api::recording::{About, Recording};
+use satcast_plugin_api::recording::{About, FinishedFile, Recording};
 use satcast_plugin_api::{Asset, Error, HttpRequest, HttpResponse, Packet, Playback};
 use serde::{Deserialize, Serialize};
 
@@ -153,6 +153,13 @@ pub(super) enum Ask {
         file_name: String,
         first: u64,
         most: u32,
+    },
+    /// A finished file that is to be kept. Answered and reported like [`Ask::Retry`].
+    Keep {
+        request: u64,
+        kind: String,
+        config: String,
+        file: FinishedFile,
     },
     /// The current configuration of a destination; `None` = it was deleted.
     Configured {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::host::{BytesDone, Done, Listing};
+use satcast_plugin_api::recording::FinishedFile;
 use satcast_plugin_api::{Error, HttpRequest};
 
 use super::message::{Ask, Reply};
@@ -53,6 +54,10 @@ impl Remote {
 
     pub(crate) fn probe_recordings(&self, kind: String, config: String, done: Done) {
         self.ask_about(done, |request| Ask::Probe { request, kind, config });
+    }
+
+    pub(crate) fn keep_file(&self, kind: String, config: String, file: FinishedFile, done: Done) {
+        self.ask_about(done, |request| Ask::Keep { request, kind, config, file });
     }
 
     pub(crate) fn configured(

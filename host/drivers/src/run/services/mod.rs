@@ -220,6 +220,17 @@ impl DriverServices {
         printable(&text.hide(ranges))
     }
 
+    pub(crate) fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// Its data folder, which exists then.
+    pub(crate) fn folder(&self) -> Result<PathBuf, Error> {
+        std::fs::create_dir_all(&self.data_dir).map(|()| self.data_dir.clone()).map_err(|error| {
+            Error::internal(format!("cannot make the folder of driver {}: {error}", self.driver))
+        })
+    }
+
     /// Cleans a text that is about none of its openings.
     pub(crate) fn clean_text(&self, text: &str) -> String {
         shortened(&self.clean(None, text), ERROR_TEXT_BYTES_MAX)
@@ -462,9 +473,7 @@ impl Services for DriverServices {
     }
 
     fn data_dir(&self) -> Result<PathBuf, Error> {
-        std::fs::create_dir_all(&self.data_dir).map(|()| self.data_dir.clone()).map_err(|error| {
-            Error::internal(format!("cannot make the folder of driver {}: {error}", self.driver))
-        })
+        self.folder()
     }
 
     fn settings(&self) -> String {

@@ -19,6 +19,8 @@ const MORE: &[(&str, &str, &str)] = &[
     ("recoverArchive", "402", "InsufficientFunds"),
     ("recoverArchive", "404", "NotFound"),
     ("deleteArchive", "409", "Conflict"),
+    ("createClip", "402", "InsufficientFunds"),
+    ("createClip", "503", "Busy"),
     // No wallet to receive payments.
     ("connectWallet", "409", "Conflict"),
     ("getWalletBalance", "503", "WalletSilent"),

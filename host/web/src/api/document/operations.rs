@@ -51,6 +51,9 @@ const LINKS: &[(&str, &str, Sources)] = &[
         &[("id", "$request.path.id"), ("deliveryId", "$response.body#/0/id")],
     ),
     ("listArchives", "deleteArchive", FIRST_LISTED),
+    ("createClip", "getClip", ANSWERED),
+    ("createClip", "changeClip", ANSWERED),
+    ("createClip", "deleteClip", ANSWERED),
     ("createAccount", "changeAccount", ANSWERED),
     ("createTopUp", "getTopUp", &[("id", "$response.body#/invoiceId")]),
 ];

@@ -55,6 +55,11 @@ const EVENTS: &[Event] = &[
         "A recording will be deleted at its store by `retentionDays` or `maxGigabytes` of its destination. Sent once, at least a day before.",
         &["fileName", "sizeBytes", "durationSeconds", "destinationId", "url", "expiresAt"],
     ),
+        "clip.ready",
+        "A clip was made and uploaded.",
+        &["clipId", "title", "sizeBytes", "durationSeconds", "url", "costSats"],
+    ),
+    ("clip.failed", "A clip could not be made or uploaded; it costs nothing.", &["clipId", "title", "error"]),
 ];
 
 /// Events that do not belong to a session.
@@ -136,7 +141,7 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
     let (mut properties, mut example) = (Map::new(), Map::new());
     for field in &names {
         let (schema, value) = match (*name, *field) {
-            ("recording.ready" | "recording.expiring", "durationSeconds") => recorded_seconds(),
+            ("recording.ready" | "recording.expiring" | "clip.ready", "durationSeconds") => recorded_seconds(),
             (_, field) => data_field(field),
         };
         properties.insert((*field).to_owned(), schema);
@@ -198,6 +203,9 @@ fn data_field(name: &str) -> (Value, Value) {
             "Location of the recording in the store.",
             json!(format!("s3://recordings/{RECORDING}")),
         ),
+        "clipId" => field("integer", "Clip identifier.", json!(5)),
+        "title" => field("string", "Title of the clip.", json!("The goal")),
+        "costSats" => field("integer", "Sats charged.", json!(0)),
         "webhookId" => field("integer", "Webhook identifier.", json!(3)),
         "platform" => field("string", "Platform name of the destination.", json!("rtmp")),
         "error" => field("string", "Error text.", json!("the server closed the connection")),

@@ -93,12 +93,12 @@ async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
             answer.ok(),
             json!({"pricing": {"BANDWIDTH_LIMIT_GB_PER_HOUR": 10, "BANDWIDTH_OVERAGE_SATS_PER_GB": 5,
                                "COST_PER_PLATFORM": 7, "FREE_PLATFORMS": 1},
-                   "fees": {"archiveRecoverySats": 360},
+                   "fees": {"archiveRecoverySats": 360, "clipSats": 0},
                    "ingest": {"rtmp": "rtmp://127.0.0.1:1935/live", "rtmps": null},
                    "limits": {"destinationsPerStream": 50, "streamsPerAccount": 1000, "webhooksPerAccount": 20,
                               "keysPerAccount": 70, "readsPerMinute": 300, "writesPerMinute": 60, "statusPerMinute": 60,
                               "loginsPerMinute": 20, "ingestConnectionsPerNetwork": 1024,
-                              "httpConnectionsPerNetwork": 512, "lowBalanceSats": 100},
+                              "httpConnectionsPerNetwork": 512, "lowBalanceSats": 100, "clipsPerAccount": 1_000},
                    "version": crate::api::VERSION, "timestamp": 1_800_000_000_000_i64})
         );
     }

@@ -5,6 +5,7 @@ mod analytics;
 mod archives;
 mod audit;
 mod bodies;
+mod clips;
 pub(crate) mod contract;
 mod cost;
 mod deliveries;

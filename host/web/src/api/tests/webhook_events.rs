@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use satcast_plugin_api::recording::RecordingState;
 
-use super::{Rig, archives};
+use super::{Rig, archives, clips};
 use crate::api::document::testing::{Unknown, bundled, first_fault};
 use satcast_core::ids::{DestinationId, EndReason, Msat, Sats, SessionId, StreamId};
 use satcast_store::{
@@ -75,6 +75,7 @@ async fn every_event_that_is_written_has_the_documented_form() {
     archives::record(&rig, "ready.mp4", RecordingState::Ready).await;
     archives::record(&rig, "failed.mp4", RecordingState::Failed).await;
     archives::expiring(&rig, "expiring.mp4").await;
+    clips::ready_and_failed(&rig).await;
     nearly_all_credit(&rig).await;
     rig.ask(Method::POST, &format!("/api/webhooks/{id}/test"), None).await;
     let document = bundled();

@@ -61,9 +61,15 @@ pub(super) enum Event {
     /// A recording will be deleted at its store by a rule of its destination.
     #[oai(rename = "recording.expiring")]
     RecordingExpiring,
+    /// A clip was made and uploaded.
+    #[oai(rename = "clip.ready")]
+    ClipReady,
+    /// A clip could not be made or uploaded.
+    #[oai(rename = "clip.failed")]
+    ClipFailed,
 }
 
-const EVENTS: [(Event, EventType); 13] = [
+const EVENTS: [(Event, EventType); 15] = [
     (Event::StreamStarted, EventType::StreamStarted),
     (Event::StreamEnded, EventType::StreamEnded),
     (Event::RecordingReady, EventType::RecordingReady),
@@ -77,6 +83,8 @@ const EVENTS: [(Event, EventType); 13] = [
     (Event::StreamHealth, EventType::StreamHealth),
     (Event::RecordingFailed, EventType::RecordingFailed),
     (Event::RecordingExpiring, EventType::RecordingExpiring),
+    (Event::ClipReady, EventType::ClipReady),
+    (Event::ClipFailed, EventType::ClipFailed),
 ];
 
 impl From<EventType> for Event {

@@ -54,17 +54,7 @@ impl Reader {
     /// # Errors
     /// [`Fmp4Error::Tracks`] for no track, too many or unknown ones, [`Fmp4Error::Box`] for bytes that cannot be read.
     pub fn new(init: &[u8]) -> Result<Self, Fmp4Error> {
-        if init.len() > INIT_BYTES_MAX {
-            return Err(Fmp4Error::Box(format!("an initialization segment of {} bytes", init.len())));
-        }
-        let moov = boxes(init).find(|(kind, ..)| kind == b"moov").ok_or(Fmp4Error::Tracks)?;
-        let moov = &init[moov.1..moov.2];
-        refuse_unknown_boxes(moov, NESTED_MAX)?;
-        let moov = Moov::decode(&mut &moov[..])?;
-        if moov.trak.is_empty() || moov.trak.len() > TRACKS_MAX {
-            return Err(Fmp4Error::Tracks);
-        }
-        let tracks = moov.trak.into_iter().map(|mut trak| {
+        let tracks = read_moov(init)?.trak.into_iter().map(|mut trak| {
             let entry = trak.mdia.minf.stbl.stsd.codecs.pop().ok_or(Fmp4Error::Tracks)?;
             let (codec, record) = record(&entry)?;
             let timescale = trak.mdia.mdhd.timescale;
@@ -105,8 +95,7 @@ impl Reader {
         }
         let mut read = ReadSegment { packets: Vec::new(), start_ns: i64::MAX, end_ns: i64::MIN };
         for (_, from, to) in boxes(bytes).filter(|(kind, ..)| kind == b"moof") {
-            refuse_unknown_boxes(&bytes[from..to], NESTED_MAX)?;
-            let moof = Moof::decode(&mut &bytes[from..to])?;
+            let moof = read_moof(&bytes[from..to])?;
             for traf in &moof.traf {
                 let track = self.tracks.iter().find(|track| track.id == traf.tfhd.track_id);
                 self.run(track.ok_or(Fmp4Error::Tracks)?, traf, from, bytes, offset_ns, &mut read)?;
@@ -154,17 +143,38 @@ impl Reader {
     }
 }
 
+/// The `moov` of an initialization segment.
+pub(super) fn read_moov(init: &[u8]) -> Result<Moov, Fmp4Error> {
+    if init.len() > INIT_BYTES_MAX {
+        return Err(Fmp4Error::Box(format!("an initialization segment of {} bytes", init.len())));
+    }
+    let moov = boxes(init).find(|(kind, ..)| kind == b"moov").ok_or(Fmp4Error::Tracks)?;
+    let moov = &init[moov.1..moov.2];
+    refuse_unknown_boxes(moov, NESTED_MAX)?;
+    let moov = Moov::decode(&mut &moov[..])?;
+    if moov.trak.is_empty() || moov.trak.len() > TRACKS_MAX {
+        return Err(Fmp4Error::Tracks);
+    }
+    Ok(moov)
+}
+
+/// A complete `moof`.
+pub(super) fn read_moof(moof: &[u8]) -> Result<Moof, Fmp4Error> {
+    refuse_unknown_boxes(moof, NESTED_MAX)?;
+    Ok(Moof::decode(&mut &moof[..])?)
+}
+
 /// One sample, with the defaults of its fragment applied.
-struct Entry {
-    duration: u64,
-    length: usize,
-    keyframe: bool,
+pub(super) struct Entry {
+    pub(super) duration: u64,
+    pub(super) length: usize,
+    pub(super) keyframe: bool,
     /// Presentation minus decode time in ticks.
-    composition: i64,
+    pub(super) composition: i64,
 }
 
 impl Entry {
-    fn of(entry: &TrunEntry, usual: &Tfhd) -> Self {
+    pub(super) fn of(entry: &TrunEntry, usual: &Tfhd) -> Self {
         let or = |own: Option<u32>, usual: Option<u32>| own.or(usual).unwrap_or(0);
         Entry {
             duration: u64::from(or(entry.duration, usual.default_sample_duration)),
@@ -227,7 +237,7 @@ fn refuse_unknown_boxes(bytes: &[u8], depth: usize) -> Result<(), Fmp4Error> {
 }
 
 /// The codec configuration from which a sample entry was made.
-fn record(entry: &SampleEntry) -> Result<(Codec, Bytes), Fmp4Error> {
+pub(super) fn record(entry: &SampleEntry) -> Result<(Codec, Bytes), Fmp4Error> {
     let mut body = Vec::new();
     let codec = match entry {
         SampleEntry::Avc1(entry) => entry.avcc.encode_body(&mut body).map(|()| Codec::H264)?,
@@ -267,4 +277,4 @@ fn opus_head(dops: &Dops, head: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -26,7 +26,7 @@ fn unit(codec: Codec, at_ms: i64, apart_ms: i64, keyframe: bool, fill: u8) -> Pa
 
 /// Six seconds of video with frames of 40 ms and GOPs of one second, presented 80 ms after decode time, and audio packets of 20 ms
 /// or 1024 samples.
-fn programme(video: (Codec, &[u8]), audio: (Codec, &[u8]), start_ms: i64) -> Vec<Packet> {
+pub(crate) fn programme(video: (Codec, &[u8]), audio: (Codec, &[u8]), start_ms: i64) -> Vec<Packet> {
     let mut all = vec![config(video.0, video.1), config(audio.0, audio.1)];
     let mut media = Vec::new();
     for number in 0..150i64 {
@@ -42,12 +42,12 @@ fn programme(video: (Codec, &[u8]), audio: (Codec, &[u8]), start_ms: i64) -> Vec
     all
 }
 
-struct Written {
-    init: Bytes,
-    segments: Vec<(Bytes, i64)>,
+pub(crate) struct Written {
+    pub(crate) init: Bytes,
+    pub(crate) segments: Vec<(Bytes, i64)>,
 }
 
-fn segments(packets: &[Packet], parts: bool) -> Written {
+pub(crate) fn segments(packets: &[Packet], parts: bool) -> Written {
     let mut segmenter = Segmenter::new(1);
     if parts {
         segmenter = segmenter.with_parts(500 * NANOS_PER_MILLI);

@@ -1,6 +1,7 @@
 //! Packaging real streams: ffmpeg encodes, the segmenter packages, and ffmpeg and ffprobe read the result.
 
 mod check;
+mod clips;
 mod codecs;
 mod files;
 mod random;

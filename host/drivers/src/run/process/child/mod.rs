@@ -214,6 +214,10 @@ fn answer(
             recordings(driver)?.index(&file_name, first, most, bytes_reporter(link, request));
             Ok(Reply::Taken(true))
         }
+        Ask::Keep { request, kind, config, file } => {
+            recordings(driver)?.keep(&kind, &config, &file, done_reporter(link, request));
+            Ok(Reply::Taken(true))
+        }
         Ask::Configured { destination_id, kind, config } => {
             recordings(driver)?.configured(destination_id, &kind, config.as_deref()).map(taken)
         }

@@ -13,6 +13,7 @@ const FILES: &[&str] = &[
     include_str!("analytics.json"),
     include_str!("archives.json"),
     include_str!("audit.json"),
+    include_str!("clips.json"),
     include_str!("destinations.json"),
     include_str!("keys.json"),
     include_str!("public.json"),

@@ -45,6 +45,9 @@ pub(super) enum About {
     Invite,
     /// A recording whose upload failed.
     Archive,
+    Clip,
+    /// A live stream with a DVR window.
+    Live,
     /// An invoice that buys credit.
     TopUp,
     /// A resource of the service, for operators.
@@ -81,8 +84,10 @@ impl Row {
     }
 }
 
-use About::{All, Archive, Delivery, Destination, DestinationOfStream, Hosted, Invite, Key, Login, Password};
-use About::{Operated, Stream, TopUp, Webhook};
+use About::{
+    All, Archive, Clip, Delivery, Destination, DestinationOfStream, Hosted, Invite, Key, Login, Password,
+};
+use About::{Live, Operated, Stream, TopUp, Webhook};
 use Takes::{Account, Anything, Nothing, PublicKey, Session, Webhooks};
 
 pub(super) const ROWS: &[Row] = &[
@@ -97,6 +102,15 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("listArchives", Account, All),
     Row::of("recoverArchive", Account, Archive).body(|it| json!({"fileName": it.name})),
     Row::of("deleteArchive", Account, Archive),
+    Row::of("createClip", Account, Live)
+        .body(|_| json!({"lastSeconds": 5, "title": "The goal"}))
+        .refused(|_| json!({"lastSeconds": 0})),
+    Row::of("listClips", Account, All),
+    Row::of("getClip", Account, Clip),
+    Row::of("changeClip", Account, Clip)
+        .body(|_| json!({"title": "The save", "public": true}))
+        .refused(|_| json!({"title": "x".repeat(129)})),
+    Row::of("deleteClip", Account, Clip),
     Row::of("getAuditLog", Account, All),
     Row::of("logIn", Nothing, Password).body(|_| json!({"name": "owner", "password": PASSWORD})),
     Row::of("logOut", Session, All),

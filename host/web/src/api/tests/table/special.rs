@@ -16,6 +16,7 @@ use crate::api::Subject;
 use crate::api::archives::too_little;
 use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
 use crate::base::error::INVALID_PUBLIC_KEY_TEXT;
+use satcast_archive::CLIPS_WAITING_MAX;
 use satcast_core::feed::{WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
 use satcast_core::ids::{AccountId, Msat};
 use satcast_core::secret::new_invite_token;
@@ -41,6 +42,7 @@ impl World {
             "createWebhook" => self.cap(operation, row, "webhooks_per_account = 1").await,
             "redeliverWebhookDelivery" => self.disabled_webhook(operation, row).await,
             "testWebhook" => self.busy_tests(operation, row).await,
+            "createClip" => self.clips(operation, row).await,
             "recoverArchive" | "deleteArchive" => self.archives(operation, row).await,
             "connectWallet" | "createTopUp" | "getWalletBalance" => self.wallets(operation, row).await,
             "followEvents" => self.watchers(operation, row).await,
@@ -194,6 +196,24 @@ impl World {
         }
         let text = call().await.error(429, "rate_limited");
         assert_eq!(text, "Rate limit exceeded. Maximum 10 requests per minute.");
+    }
+
+    /// The price of a clip, the clips in the making, and all slots taken.
+    async fn clips(&self, operation: &Operation, row: &Row) {
+        let dear = World::with_config("[pricing]\nclip_sats = 20000").await;
+        dear.send(dear.one(operation, row).await).await.error(402, "insufficient_funds");
+        self.absorb(&dear);
+        let name = |number: usize| format!("clips/{number}.mp4");
+        let call = self.one(operation, row).await;
+        let slots: Vec<_> = (0..CLIPS_WAITING_MAX)
+            .map_while(|number| self.rig.app.archive.clip_slot(&name(number)))
+            .collect();
+        self.send(call).await.error(503, "busy");
+        drop(slots);
+        let world = World::with_config("[limits]\nclips_per_account = 1").await;
+        world.send(world.one(operation, row).await).await.ok();
+        world.send(world.one(operation, row).await).await.error(409, "cap_reached");
+        self.absorb(&world);
     }
 
     /// Failing wallets, and a service that does not sell credit.

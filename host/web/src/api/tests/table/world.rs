@@ -14,11 +14,13 @@ use serde_json::{Value, json};
 use super::operation::Operation;
 use super::rows::{About, Row, Takes, rtmp};
 use crate::api::tests::archives::record;
+use crate::api::tests::clips::{clip, live_with_window};
 use crate::api::tests::login::PASSWORD;
 use crate::api::tests::{Answer, Rig, contract};
 use crate::auth::password;
 use satcast_core::ids::{AccountId, LoginId, Sats, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_invite_token, new_login_token};
+use satcast_live::Publisher;
 use satcast_store::{Actor, NewLogin, Scopes};
 
 /// Limits that are large enough for all requests of one operation.
@@ -36,6 +38,8 @@ pub(super) struct World {
     /// Permanent key of another account.
     stranger: String,
     seen: Mutex<BTreeSet<u16>>,
+    /// Of live streams.
+    publishers: Mutex<Vec<Publisher>>,
 }
 
 /// Credential of a request.
@@ -147,7 +151,8 @@ impl World {
         let rig = Rig::with_config(toml).await;
         let public = rig.hosted().await.key;
         let stranger = rig.account("stranger").await.1;
-        let world = Self { rig, public, stranger, seen: Mutex::default() };
+        let (seen, publishers) = (Mutex::default(), Mutex::default());
+        let world = Self { rig, public, stranger, seen, publishers };
         world.rig.app.store.credit(&world.actor(), Sats(10_000), "table".into()).await.unwrap();
         world
     }
@@ -232,6 +237,12 @@ impl World {
                 let (origin, until) = (rig.origin(), UnixMillis(now + 3_600_000));
                 app.store.create_invite(&origin, &key_hash(&resource.name), false, until).await.unwrap();
                 resource
+            }
+            About::Clip => Resource::new(clip(rig).await),
+            About::Live => {
+                let (stream, publisher) = live_with_window(rig).await;
+                self.publishers.lock().push(publisher);
+                Resource::new(stream)
             }
             About::Archive => self.archive("", RecordingState::Failed).await,
             About::TopUp => {

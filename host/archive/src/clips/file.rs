@@ -1,0 +1,182 @@
+//! Writes the file of a clip: reads the headers of its segments, then copies their media. Blocking.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use rustix::fs::{Mode, OFlags};
+use satcast_drivers::published::Published;
+use satcast_media::fmp4::{
+    BOX_HEADER_BYTES, BoxHeader, Clip, ClipSource, INIT_BYTES_MAX, MOOF_BYTES_MAX, READ_BYTES_MAX,
+};
+use satcast_plugin_api::{AssetBody, Error, NANOS_PER_MILLI};
+
+use super::window::ClipPlan;
+
+/// Bytes that are copied at one time.
+const BLOCK_BYTES: usize = 1024 * 1024;
+/// Bytes that stay free on the disk, for recordings.
+const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+
+/// A finished file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Time of its first frame, in milliseconds since 1970.
+    pub(super) started_at_ms: i64,
+    pub(super) duration_ms: u64,
+    pub(super) bytes: u64,
+}
+
+/// A segment or an initialization segment.
+enum Media {
+    Memory(Bytes),
+    File { file: File, offset: u64, len: u64 },
+}
+
+/// Writes a clip to `target`, which is whole and on the disk when it has that name.
+///
+/// # Errors
+/// `Config` for a range without media, `Internal` for media that cannot be read and for the disk.
+pub(super) fn write(plan: &ClipPlan, target: &Path) -> Result<Written, Error> {
+    let init = Media::of(&plan.init).map_err(unreadable)?;
+    if init.len() > INIT_BYTES_MAX as u64 {
+        return Err(unreadable(io::Error::other("the initialization segment is too long")));
+    }
+    let init = init.bytes(0, init.len() as usize).map_err(unreadable)?;
+    let mut source = ClipSource::new(&init).map_err(not_cut)?;
+    let segments = plan.segments.iter().map(|asset| Media::of(asset));
+    let segments: Vec<Media> = segments.collect::<io::Result<_>>().map_err(unreadable)?;
+    for (segment, number) in segments.iter().zip(0..) {
+        add(&mut source, segment, number)?;
+    }
+    let first_ns = source.first_ns().unwrap_or(0);
+    let on_timeline =
+        |wall_ms: i64| first_ns.saturating_add((wall_ms - plan.first_ms).saturating_mul(NANOS_PER_MILLI));
+    let clip = source.cut(on_timeline(plan.from_ms), on_timeline(plan.to_ms)).map_err(not_cut)?;
+    copy(&clip, &segments, target).map_err(|error| {
+        Error::internal(format!("the clip cannot be written to the disk of the service: {error}"))
+    })?;
+    Ok(Written {
+        started_at_ms: plan.first_ms + (clip.start_ns - first_ns) / NANOS_PER_MILLI,
+        duration_ms: u64::try_from(clip.duration_ns / NANOS_PER_MILLI).unwrap_or(0),
+        bytes: clip.bytes(),
+    })
+}
+
+/// The name of the file until it is whole.
+pub(super) fn part(target: &Path) -> PathBuf {
+    target.with_extension("part")
+}
+
+fn unreadable(error: io::Error) -> Error {
+    Error::internal(format!("a segment of the clip cannot be read: {error}"))
+}
+
+fn not_cut(error: satcast_media::fmp4::Fmp4Error) -> Error {
+    Error::config(format!("the clip cannot be cut: {error}"))
+}
+
+/// Adds the fragments of a segment.
+fn add(source: &mut ClipSource, segment: &Media, number: u32) -> Result<(), Error> {
+    let (mut at, len) = (0, segment.len());
+    while at < len {
+        let head = segment.bytes(at, BOX_HEADER_BYTES.min((len - at) as usize)).map_err(unreadable)?;
+        let header = BoxHeader::parse(&head).filter(|header| header.bytes <= len - at);
+        let header = header.ok_or_else(|| unreadable(io::Error::other("a box is not whole")))?;
+        if &header.kind == b"moof" {
+            if header.bytes > MOOF_BYTES_MAX as u64 {
+                return Err(unreadable(io::Error::other("a fragment header is too long")));
+            }
+            let moof = segment.bytes(at, header.bytes as usize).map_err(unreadable)?;
+            source.push(&moof, number, at, len).map_err(not_cut)?;
+        }
+        at += header.bytes;
+    }
+    Ok(())
+}
+
+/// Writes under another name, syncs and renames: the target is whole or not there.
+fn copy(clip: &Clip, segments: &[Media], target: &Path) -> io::Result<()> {
+    let folder = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let stat = rustix::fs::statvfs(folder)?;
+    if stat.f_bavail.saturating_mul(stat.f_frsize) < clip.bytes().saturating_add(FREE_BYTES_MIN) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    let unfinished = part(target);
+    let written = fill(clip, segments, &unfinished)
+        .and_then(|()| fs::rename(&unfinished, target))
+        .and_then(|()| File::open(folder)?.sync_all());
+    if written.is_err() {
+        // The first error is the one that is told.
+        let _ = fs::remove_file(&unfinished);
+        let _ = fs::remove_file(target);
+    }
+    written
+}
+
+fn fill(clip: &Clip, segments: &[Media], path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(&clip.head)?;
+    let mut block = vec![0; BLOCK_BYTES];
+    for piece in &clip.pieces {
+        let segment = segments.get(piece.source as usize).ok_or(io::ErrorKind::InvalidData)?;
+        let (mut at, mut left) = (piece.offset, piece.bytes);
+        while left > 0 {
+            let count = left.min(BLOCK_BYTES as u64) as usize;
+            segment.read(&mut block[..count], at)?;
+            file.write_all(&block[..count])?;
+            (at, left) = (at + count as u64, left - count as u64);
+        }
+    }
+    file.sync_all()
+}
+
+impl Media {
+    fn of(asset: &Published) -> io::Result<Self> {
+        match &asset.body {
+            AssetBody::Memory(bytes) => Ok(Self::Memory(bytes.clone())),
+            AssetBody::File { path, offset, len, .. } if *len <= READ_BYTES_MAX as u64 => {
+                // As for viewers: does not follow a link in the last name, and does not block.
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+                let file = rustix::fs::open(path, flags, Mode::empty())?.into();
+                Ok(Self::File { file, offset: *offset, len: *len })
+            }
+            AssetBody::File { .. } | AssetBody::Open { .. } | AssetBody::Parts(_) => {
+                Err(io::Error::other("the asset is not a segment in memory or in a file"))
+            }
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    fn bytes(&self, at: u64, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        self.read(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    /// Fills `into` from byte `at` on.
+    fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        match self {
+            Self::Memory(bytes) => {
+                let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..)?.get(..into.len()));
+                into.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+                Ok(())
+            }
+            Self::File { file, offset, len } => {
+                let end = at.checked_add(into.len() as u64).filter(|end| end <= len);
+                end.ok_or(io::ErrorKind::UnexpectedEof)?;
+                file.read_exact_at(into, offset.saturating_add(at))
+            }
+        }
+    }
+}

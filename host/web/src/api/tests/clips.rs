@@ -1,0 +1,158 @@
+//! Clips: from the DVR window of a live stream to a ready file, and the requests that are refused.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{LINKED_DRIVER, Rig};
+use satcast_archive::testing::{self, WINDOW_SECS, fill_window, reports};
+use satcast_core::ids::{DestinationId, Msat, SessionId, StreamId};
+use satcast_live::Publisher;
+use satcast_store::{ArchiveReport, ArchiveState, ClipBegun, ClipCaps, NewClip, NewSession, Terms};
+
+/// Looks for a clip that is cut soon.
+const LOOKS_MAX: usize = 500;
+
+/// A clip in the making that nobody makes.
+pub(super) async fn clip(rig: &Rig) -> i64 {
+    let hosted = rig.hosted().await;
+    let (stream, now) = (StreamId(hosted.stream), rig.app.clock.now());
+    let session = SessionId(format!("ses_clip{}", hosted.stream));
+    let new = NewSession { id: session.clone(), stream_id: stream, started_at: now, terms: Terms::default() };
+    rig.app.store.begin_session(new).await.unwrap();
+    let new = NewClip {
+        stream,
+        session,
+        destination: DestinationId(hosted.destination),
+        driver: LINKED_DRIVER.into(),
+        file_name: format!("clips/of-{}.mp4", hosted.stream),
+        title: String::new(),
+        price: Msat(0),
+        caps: ClipCaps { clips: 1_000, making: 1_000 },
+    };
+    let actor = satcast_store::Actor::command(rig.account, now);
+    let begun = rig.app.store.begin_clip(&actor, &new).await.unwrap();
+    let ClipBegun::Begun(id) = begun else { panic!("{begun:?}") };
+    id
+}
+
+/// Two clips: one is ready, one has failed.
+pub(super) async fn ready_and_failed(rig: &Rig) {
+    let (store, now) = (&rig.app.store, rig.app.clock.now());
+    store.fail_clip(clip(rig).await, "it broke", now).await.unwrap();
+    let ready = store.clip(rig.account, clip(rig).await).await.unwrap().unwrap();
+    let file_name = format!("clips/of-{}.mp4", ready.stream);
+    let report = ArchiveReport {
+        driver: LINKED_DRIVER.into(),
+        destination_id: ready.destination,
+        session_id: ready.session,
+        url: Some(format!("s3://bucket/{file_name}")),
+        file_name,
+        state: ArchiveState::Ready,
+        size_bytes: 5,
+        uploaded_bytes: 5,
+        duration_ms: 1_500,
+        error: None,
+        error_class: None,
+        started_at: now,
+        changed_at: now,
+        attempt: 0,
+        attempt_opened: false,
+    };
+    store.record_archive(report, &|_| true, now).await.unwrap();
+}
+
+/// A live stream with a DVR window that begins now.
+pub(super) async fn live_with_window(rig: &Rig) -> (i64, Publisher) {
+    let hosted = rig.hosted().await;
+    let (publisher, opening) = rig.go_live(&hosted).await;
+    fill_window(&opening, rig.app.clock.now().0, rig.folder.path());
+    (hosted.stream, publisher)
+}
+
+impl Rig {
+    async fn until_cut(&self, id: i64) -> Value {
+        for _ in 0..LOOKS_MAX {
+            let clip = self.get(&format!("/api/clips/{id}")).await.ok();
+            if clip["sizeBytes"].is_number() || clip["state"] == "failed" {
+                return clip;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the clip is not cut");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clip_of_a_live_stream_is_made_shown_changed_and_deleted() {
+    let mut rig = Rig::new().await;
+    assert_eq!(rig.get("/api/clips").await.ok(), json!([]));
+    let (stream, _publisher) = live_with_window(&rig).await;
+    let path = format!("/api/streams/{stream}/clips");
+    let begin = rig.app.clock.now().0;
+    let wanted = json!({"from": begin + 2_500, "to": begin + 4_000, "title": " Goal "});
+    let made = rig.post(&path, &wanted).await.ok();
+    let id = made["id"].as_i64().unwrap();
+    assert_eq!(made, json!({"success": true, "id": id, "state": "making", "costSats": 0}));
+    let clip = rig.until_cut(id).await;
+    assert_eq!(
+        (&clip["state"], &clip["title"], &clip["error"]),
+        (&json!("making"), &json!("Goal"), &Value::Null)
+    );
+    assert_eq!((&clip["startedAt"], &clip["streamKeyId"]), (&json!(begin + 2_000), &json!(stream)));
+    let name = testing::files().pop().unwrap();
+    reports().put(LINKED_DRIVER, testing::finish(&name));
+    rig.app.archive.save_reports().await;
+    let clips = rig.get("/api/clips?sign=true").await.ok();
+    assert_eq!((&clips[0]["state"], &clips[0]["id"]), (&json!("ready"), &json!(id)));
+    assert!(clips[0]["url"].as_str().unwrap().starts_with("https://store.example/clips/"), "{clips}");
+    let plain = rig.get(&format!("/api/clips/{id}")).await.ok();
+    assert_eq!(plain["url"], format!("s3://bucket/{name}"));
+    assert_eq!(rig.get("/api/archives").await.ok(), json!([]), "it is no recording");
+    let change = json!({"public": true, "title": "Save"}).to_string();
+    rig.ask(poem::http::Method::PATCH, &format!("/api/clips/{id}"), Some(&change)).await.ok();
+    let changed = rig.get(&format!("/api/clips/{id}")).await.ok();
+    assert_eq!((&changed["public"], &changed["title"]), (&json!(true), &json!("Save")));
+    let owner = std::mem::replace(&mut rig.key, String::new());
+    rig.key = rig.account("stranger").await.1;
+    assert_eq!(rig.get("/api/clips").await.ok(), json!([]));
+    rig.key = owner;
+    rig.delete(&format!("/api/clips/{id}")).await.ok();
+    rig.get(&format!("/api/clips/{id}")).await.error(404, "not_found");
+    assert!(testing::journal(&name).is_none());
+}
+
+#[tokio::test]
+async fn ranges_that_no_clip_can_have_are_refused() {
+    let rig = Rig::new().await;
+    let (stream, _publisher) = live_with_window(&rig).await;
+    let path = format!("/api/streams/{stream}/clips");
+    let begin = rig.app.clock.now().0;
+    for body in [
+        json!({}),
+        json!({"title": "x"}),
+        json!({"lastSeconds": 0}),
+        json!({"lastSeconds": 601}),
+        json!({"lastSeconds": 5, "from": begin}),
+        json!({"from": begin}),
+        json!({"from": begin, "to": begin}),
+        json!({"from": begin, "to": begin + 600_001}),
+        json!({"from": -1, "to": 5}),
+        json!({"from": i64::MIN, "to": i64::MAX}),
+    ] {
+        rig.post(&path, &body).await.error(422, "clip_range_refused");
+    }
+    rig.post(&path, &json!({"lastSeconds": 1.5})).await.error(400, "malformed_field");
+    rig.post(&path, &json!({"lastSeconds": 5, "title": "x".repeat(129)})).await.error(422, "label_refused");
+    let behind = begin + WINDOW_SECS * 1_000;
+    for (from, to) in [(begin - 5_000, begin - 1), (behind, behind + 5_000)] {
+        rig.post(&path, &json!({"from": from, "to": to})).await.error(409, "clip_no_media");
+    }
+    let idle = rig.hosted().await.stream;
+    let path = format!("/api/streams/{idle}/clips");
+    rig.post(&path, &json!({"lastSeconds": 5})).await.error(409, "clip_no_media");
+    let hosted = rig.hosted().await;
+    let (_publisher, _opening) = rig.go_live(&hosted).await;
+    let path = format!("/api/streams/{}/clips", hosted.stream);
+    rig.post(&path, &json!({"lastSeconds": 5})).await.error(409, "clip_no_media");
+}

@@ -1,0 +1,202 @@
+//! Clips of a live stream: the frames of their range as an ordinary file, many at one time, and a kill while they are made.
+
+use std::path::Path;
+
+use satcast_tests::api::{Api, Stream};
+use satcast_tests::encoder::Publish;
+use satcast_tests::hosted::{Hosted, now_secs};
+use satcast_tests::probe::{assert_plays, hashes_of_file, packets_of_file};
+use satcast_tests::receiver::Receiver;
+use satcast_tests::record::Track;
+use satcast_tests::s3::Store;
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::source::Source;
+use satcast_tests::wait::{seconds, until, until_api};
+use serde_json::{Value, json};
+
+use crate::archive::{end, key_of, wait_for};
+
+/// Seconds in the window before the first clip.
+const WINDOW_SECS: i64 = 16;
+/// Clips that are asked for at one time.
+const CLIPS: i64 = 20;
+/// Largest distance between the starts of audio and video, in seconds.
+const APART_MAX: f64 = 0.040;
+const PRICE: i64 = 7;
+const CREDIT: i64 = 1_000;
+
+fn service() -> Service {
+    Setup::default()
+        .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
+        .set("SATCAST_BILLING__INITIAL_CREDIT_SATS", &CREDIT.to_string())
+        .set("SATCAST_PRICING__COST_PER_PLATFORM", "0")
+        .set("SATCAST_PRICING__CLIP_SATS", &PRICE.to_string())
+        .start()
+}
+
+/// A stream with a DVR window, whose recordings are in a store.
+fn stream_with_window(service: &Service, store: &Store) -> Hosted {
+    let hosted = Hosted::new(service, "clips");
+    let path = format!("/api/streams/{}/destinations", hosted.stream.id);
+    let _ = service.api().post(&path, &json!({ "type": "cloud-archive", "config": store.config() })).ok();
+    hosted
+}
+
+fn wait_for_window(hosted: &Hosted) {
+    let _ = hosted.status_when("a window", seconds(60), |status| {
+        status["dvr"]["windowSeconds"].as_i64().is_some_and(|window| window >= WINDOW_SECS)
+    });
+}
+
+fn clips(api: &Api) -> Vec<Value> {
+    api.get("/api/clips").ok().as_array().cloned().expect("a list")
+}
+
+fn make(api: &Api, stream: &Stream, wanted: &Value) -> Value {
+    api.post(&format!("/api/streams/{}/clips", stream.id), wanted).ok()
+}
+
+/// Waits until no clip is being made.
+fn settled(api: &Api) -> Vec<Value> {
+    until_api("all clips", seconds(120), || match clips(api) {
+        all if all.iter().all(|clip| clip["state"] != "making") => Ok(all),
+        all => Err(json!(all).to_string()),
+    })
+}
+
+fn object_of(clip: &Value, store: &Store) -> std::path::PathBuf {
+    let url = clip["url"].as_str().expect("a location");
+    store.file(url.strip_prefix("s3://recordings/").expect("in the bucket of the test"))
+}
+
+fn seconds_of(clip: &Value) -> f64 {
+    clip["durationSeconds"].as_f64().expect("a length")
+}
+
+/// Expects that a file has the packets of its range: from a keyframe on, in order, audio with the video.
+fn assert_cut(clip: &Value, file: &Path, sent: &[String]) {
+    let packets = packets_of_file(file);
+    let of = |track| packets.iter().filter(move |packet| packet.track == track && packet.pts >= -0.001);
+    let first = of(Track::Video).next().expect("video");
+    assert!(first.keyframe && first.pts.abs() < 0.001, "{clip} begins with {first:?}");
+    let audio = of(Track::Audio).next().expect("audio");
+    assert!((audio.pts - first.pts).abs() <= APART_MAX, "{clip}: {first:?} {audio:?}");
+    let got = hashes_of_file(file, Track::Video);
+    let begin = sent.iter().position(|hash| *hash == got[0]).expect("a frame that was sent");
+    assert!(sent[begin..].starts_with(&got), "{clip}: {} frames from {begin}", got.len());
+    let boxes = std::fs::read(file).expect("the file");
+    let at = |kind: &[u8]| boxes.windows(4).position(|bytes| bytes == kind).expect("a box");
+    assert!(at(b"moov") < at(b"mdat") && boxes.windows(4).all(|bytes| bytes != b"moof"), "an ordinary file");
+}
+
+#[test]
+fn many_clips_of_a_live_stream_have_their_frames_and_the_stream_loses_nothing() {
+    let (source, store, receiver) = (Source::shared(), Store::start(), Receiver::start(None));
+    let mut service = service();
+    let api = service.api();
+    let _ = api.post("/api/webhooks", &json!({ "url": receiver.url(), "events": ["clip.ready"] })).ok();
+    let hosted = stream_with_window(&service, &store);
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
+    wait_for_window(&hosted);
+    let now_ms = now_secs() * 1_000;
+    let mut wanted = vec![(json!({ "lastSeconds": 5, "title": "newest" }), None)];
+    for number in 1..CLIPS {
+        let from = now_ms - 15_000 + number * 450;
+        let to = from + 1_500 + (number % 5) * 700;
+        wanted.push((json!({ "from": from, "to": to }), Some((from, to))));
+    }
+    let ids: Vec<i64> = wanted
+        .iter()
+        .map(|(wanted, _)| make(&api, &hosted.stream, wanted)["id"].as_i64().expect("an id"))
+        .collect();
+    let made = settled(&api);
+    encoder.finish(seconds(60));
+    end(&api, &hosted.stream);
+
+    let sent = hashes_of_file(source.path(), Track::Video);
+    for (id, (_, range)) in ids.iter().zip(&wanted) {
+        let clip = made.iter().find(|clip| clip["id"] == *id).expect("each clip is listed");
+        assert_eq!(clip["state"], "ready", "{clip}");
+        let file = object_of(clip, &store);
+        assert_cut(clip, &file, &sent);
+        let started = clip["startedAt"].as_i64().expect("a start");
+        if let Some((from, to)) = range {
+            // The source has a keyframe every two seconds.
+            assert!((from - 2_100..=from + 50).contains(&started), "{clip} {from}");
+            let length = seconds_of(clip) * 1_000.0;
+            assert!((length - (to - started) as f64).abs() < 250.0, "{clip} {to}");
+        } else {
+            assert!((4.9..7.2).contains(&seconds_of(clip)), "{clip}");
+            assert!(assert_plays(file.to_str().expect("UTF-8"), 60) > 100);
+        }
+    }
+    // The recording beside them has everything.
+    let ready = wait_for(&api, "ready", seconds(60));
+    assert!(hashes_of_file(&store.file(&key_of(&ready)), Track::Video) == sent, "a frame is missing");
+    let events = receiver.wait_for(CLIPS as usize, seconds(30));
+    assert!(events.iter().all(|event| event.json()["data"]["costSats"] == PRICE));
+    let balance = api.get("/api/wallet/balance").ok()["balance"].clone();
+    assert_eq!(balance, CREDIT - CLIPS * PRICE);
+
+    let signed = api.get(&format!("/api/clips/{}?sign=true", ids[0])).ok()["url"].clone();
+    let fetched = reqwest::blocking::get(signed.as_str().expect("an address")).expect("an answer");
+    assert!(fetched.status().is_success(), "{}", fetched.status());
+    let objects = store.keys().len();
+    let _ = api.delete(&format!("/api/clips/{}", ids[0])).ok();
+    assert_eq!((store.keys().len(), clips(&api).len() as i64), (objects - 1, CLIPS - 1));
+    let _ = service.run(&["ledger", "check"]);
+    service.assert_running();
+}
+
+#[test]
+fn a_kill_leaves_whole_clips_or_failed_ones_and_charges_only_the_whole() {
+    let (source, store) = (Source::shared(), Store::start());
+    let mut service = service();
+    let hosted = stream_with_window(&service, &store);
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
+    wait_for_window(&hosted);
+    let api = service.api();
+    for number in 0..12 {
+        let wanted = json!({ "lastSeconds": 4 + number, "title": number.to_string() });
+        let _ = make(&api, &hosted.stream, &wanted);
+    }
+    service.kill();
+    let _ = encoder.stop();
+    service.start();
+    let api = service.api();
+    let all = settled(&api);
+    assert_eq!(all.len(), 12);
+    let sent = hashes_of_file(source.path(), Track::Video);
+    let mut ready = 0;
+    for clip in &all {
+        if clip["state"] == "ready" {
+            assert_cut(clip, &object_of(clip, &store), &sent);
+            ready += 1;
+        } else {
+            assert_eq!((&clip["state"], &clip["costSats"]), (&json!("failed"), &json!(0)), "{clip}");
+            assert!(clip["url"].is_null() && clip["error"].is_string(), "{clip}");
+        }
+    }
+    let balance = api.get("/api/wallet/balance").ok()["balance"].clone();
+    assert_eq!(balance, CREDIT - ready * PRICE, "{ready} of 12 are ready");
+    let objects = store.keys().into_iter().filter(|key| key.contains("/clips/")).count() as i64;
+    assert_eq!(objects, ready, "{:?}", store.keys());
+    let folder = service.folder().join("data/drivers/archive/clips");
+    until("no half file", seconds(30), || {
+        let left = std::fs::read_dir(&folder).map_or(0, Iterator::count);
+        if left == 0 { Ok(()) } else { Err(format!("{left} files")) }
+    });
+    let _ = service.run(&["ledger", "check"]);
+}
+
+#[test]
+fn a_stream_without_a_store_has_no_clips() {
+    let source = Source::shared();
+    let service = service();
+    let hosted = Hosted::new(&service, "storeless");
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
+    wait_for_window(&hosted);
+    let path = format!("/api/streams/{}/clips", hosted.stream.id);
+    service.api().post(&path, &json!({ "lastSeconds": 5 })).assert_error(409, Some("clip_no_store"));
+    let _ = encoder.stop();
+}
