@@ -39,3 +39,46 @@ fn new_span(report: &ArchiveReport) -> Span {
         destination = %report.destination_id, file_name = report.file_name, state = Empty, bytes = Empty
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
+
+    fn report(number: usize, state: ArchiveState) -> ArchiveReport {
+        ArchiveReport {
+            driver: "archive".into(),
+            destination_id: DestinationId(1),
+            session_id: SessionId("s".into()),
+            state,
+            file_name: format!("{number}.mp4"),
+            size_bytes: 1,
+            uploaded_bytes: 1,
+            duration_ms: 1,
+            error: None,
+            error_class: None,
+            url: None,
+            started_at: UnixMillis(0),
+            changed_at: UnixMillis(0),
+            attempt: 1,
+            attempt_opened: true,
+        }
+    }
+
+    #[test]
+    fn spans_of_uploads_are_limited_and_end_with_their_upload() {
+        let uploads = Uploads::default();
+        let running = || uploads.0.lock().len();
+        uploads.span(&report(0, ArchiveState::Recording), false);
+        assert_eq!(running(), 0);
+        for number in 0..=SPANS_MAX {
+            uploads.span(&report(number, ArchiveState::Uploading), false);
+            uploads.span(&report(number, ArchiveState::Uploading), false);
+        }
+        assert_eq!(running(), SPANS_MAX);
+        uploads.span(&report(0, ArchiveState::Ready), false);
+        uploads.span(&report(1, ArchiveState::Failed), false);
+        uploads.span(&report(2, ArchiveState::Uploading), true);
+        assert_eq!(running(), SPANS_MAX - 3);
+    }
+}

@@ -51,7 +51,7 @@ impl Session {
                 Some(poster)
             }
             Err(error) => {
-                tracing::debug!(session = %self.id, %error, "cannot make a poster");
+                tracing::debug!(session = %self.id, stream = %self.stream.id, %error, "cannot make a poster");
                 None
             }
         }
