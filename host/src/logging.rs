@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, JsonFields, Writer};
-use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::fmt::time::{FormatTime as _, time};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
@@ -77,7 +77,7 @@ where
         }
         fields.entry("target").or_insert_with(|| event.metadata().target().into());
         writer.write_str("{\"timestamp\":\"")?;
-        SystemTime.format_time(&mut writer)?;
+        time().format_time(&mut writer)?;
         write!(writer, "\",\"level\":\"{}\"", event.metadata().level())?;
         for (name, value) in &fields {
             write!(writer, ",{}:{value}", Value::from(name.as_str()))?;

@@ -226,6 +226,8 @@ impl Recordings for Kept {
             attempt_opened: false,
             has_copy: true,
             gone: false,
+            expires_at_ms: None,
+            asks_notice: false,
         };
         FILES.lock().insert(file.file_name, bytes);
         put(recording.clone());

@@ -7,7 +7,7 @@ use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
 
 use crate::{Live, Publisher, Via};
-use satcast_core::ids::{AccountId, StreamId};
+use satcast_core::ids::{AccountId, SessionId, StreamId};
 use satcast_core::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
 use satcast_store::{Store, StreamRecord};
 
@@ -43,6 +43,11 @@ pub trait Admission: Send + Sync + 'static {
 
 /// Takes the packets of one encoder. Dropping it means that the encoder has left.
 pub trait PacketSink: Send + Sync + 'static {
+    /// The session that gets the packets, for log lines.
+    fn session(&self) -> Option<&SessionId> {
+        None
+    }
+
     /// Drains the vector in order. Never waits.
     fn push(&mut self, packets: &mut Vec<Packet>);
 
@@ -67,6 +72,10 @@ impl Admission for Live {
 }
 
 impl PacketSink for Publisher {
+    fn session(&self) -> Option<&SessionId> {
+        Some(self.session_id())
+    }
+
     fn push(&mut self, packets: &mut Vec<Packet>) {
         Publisher::push(self, packets);
     }

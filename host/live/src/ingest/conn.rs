@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
+use tracing::field::display;
 use tracing::{debug, info, warn};
 
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
@@ -102,11 +103,12 @@ pub(super) async fn serve<A: Admission>(
             connection.stranger = None;
             connection.wire.admit();
             let _known = KnownNetwork::note(&connection.shared, peer);
-            let session = publisher.session_id().clone();
-            info!(peer = %peer, account = %account, stream = %stream, %session, "encoder publishes");
+            let session = publisher.session().cloned();
+            let session = session.as_ref().map(display);
+            info!(peer = %peer, account = %account, stream = %stream, session, "encoder publishes");
             let end = connection.relay(publisher).await;
             let bytes_in = connection.wire.bytes_in();
-            info!(peer = %peer, account = %account, stream = %stream, %session, bytes_in, "encoder disconnected: {end}");
+            info!(peer = %peer, account = %account, stream = %stream, session, bytes_in, "encoder disconnected: {end}");
             end
         }
         Err(end) => end,
