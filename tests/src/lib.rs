@@ -14,6 +14,7 @@
 //! * [`lnbits`], [`nwc`]: third-party wallets; [`s3`] (with `checksums`): an object store
 //! * [`clients`]: third-party tools and generated clients for the committed API document
 //! * [`reader`]: pastes the shell blocks of the documents; [`release`] and [`machine`]: packages, and a system to install them in
+//! * [`network`]: hosts in network namespaces, which lose packets when they are told to
 //! * [`scene`], [`author`]: hostile drivers next to a stream that must lose nothing; the steps of a driver's author
 //! * [`source`], [`flv`], [`record`]: the media, and the comparison of two copies
 //! * [`crowd`], [`load`], [`node_media_server`], [`peer`], [`figures`]: tools of the benchmarks (viewers; publishers and servers with
@@ -46,6 +47,7 @@ pub mod load;
 pub mod lowlatency;
 pub mod machine;
 pub mod moved;
+pub mod network;
 pub mod nginx;
 pub mod node_media_server;
 pub mod nwc;

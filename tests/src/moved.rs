@@ -1,4 +1,4 @@
-//! A service with a manipulated clock: days pass in seconds.
+//! A service with a manipulated clock: days pass in seconds, or the wall clock is wrong.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,8 @@ const LOOK_EVERY_SECS: &str = "1";
 #[derive(Debug)]
 pub struct MovedClock {
     folder: TempDir,
-    moved: Duration,
+    /// Seconds before (negative) or after the true time.
+    moved: i64,
 }
 
 impl MovedClock {
@@ -26,7 +27,7 @@ impl MovedClock {
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder for the clock");
-        let clock = Self { folder, moved: Duration::ZERO };
+        let clock = Self { folder, moved: 0 };
         clock.write();
         clock
     }
@@ -44,12 +45,30 @@ impl MovedClock {
             .set("FAKETIME_CACHE_DURATION", LOOK_EVERY_SECS)
     }
 
+    /// Makes a service use this clock as its wall clock alone, as a correction of the system's clock does.
+    ///
+    /// # Panics
+    /// When faketime is not installed.
+    #[must_use]
+    pub fn set_wall(&self, setup: Setup) -> Setup {
+        self.set(setup).set("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+    }
+
     /// Moves the clocks forward.
     ///
     /// # Panics
     /// When its file cannot be written.
     pub fn pass(&mut self, time: Duration) {
-        self.moved += time;
+        self.turn(self.moved + i64::try_from(time.as_secs()).expect("a time of this age"));
+    }
+
+    /// Sets the clocks so many seconds after the true time, or before it. For [`MovedClock::set_wall`], because no monotonic clock goes
+    /// back.
+    ///
+    /// # Panics
+    /// When its file cannot be written.
+    pub fn turn(&mut self, seconds: i64) {
+        self.moved = seconds;
         self.write();
     }
 
@@ -60,7 +79,7 @@ impl MovedClock {
     fn write(&self) {
         // Renamed into place, because the service may read at any moment.
         let new = self.folder.path().join("new");
-        std::fs::write(&new, format!("+{}\n", self.moved.as_secs())).expect("the clock's file");
+        std::fs::write(&new, format!("{:+}\n", self.moved)).expect("the clock's file");
         std::fs::rename(new, self.file()).expect("the clock's file");
     }
 }

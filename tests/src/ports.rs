@@ -15,6 +15,7 @@ static NEXT: AtomicU16 = AtomicU16::new(0);
 /// One port, reserved for the test until this is dropped, whether something listens on it or not.
 #[derive(Debug)]
 pub struct Port {
+    host: Ipv4Addr,
     number: u16,
     _lock: File,
 }
@@ -36,7 +37,7 @@ impl Port {
             let lock = File::create(folder.join(number.to_string())).expect("a lease can be written");
             match lock.try_lock() {
                 Ok(()) if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() => {
-                    return Self { number, _lock: lock };
+                    return Self { host: Ipv4Addr::LOCALHOST, number, _lock: lock };
                 }
                 Ok(()) | Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => panic!("cannot lock a port's lease: {error}"),
@@ -45,9 +46,15 @@ impl Port {
         panic!("no port is free between {FIRST_PORT} and {}", FIRST_PORT + PORTS);
     }
 
+    /// The same port of another host of the test: it is free there too, because no other test has its number.
+    #[must_use]
+    pub fn at(self, host: Ipv4Addr) -> Self {
+        Self { host, ..self }
+    }
+
     /// The port with its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.number))
+        SocketAddr::from((self.host, self.number))
     }
 }

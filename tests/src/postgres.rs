@@ -1,15 +1,18 @@
 //! A PostgreSQL server for tests: in a new folder, at its own port, with a password and TLS, and mostly without protection against
 //! power loss. It always ends with the thread that started it.
 
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 
+use crate::network::{Host, NETWORK};
 use crate::ports::Port;
 use crate::process::{Process, read_lossy};
 use crate::wait::{seconds, until};
@@ -35,6 +38,8 @@ pub struct Postgres {
     folder: TempDir,
     port: Port,
     durable: bool,
+    /// Where it runs, if not here.
+    host: Option<Host>,
 }
 
 impl Postgres {
@@ -44,7 +49,7 @@ impl Postgres {
     /// When PostgreSQL is not installed (`cargo xtask setup` says how) or does not start.
     #[must_use]
     pub fn start() -> Self {
-        Self::new(false)
+        Self::new(false, None)
     }
 
     /// The same, with commits that survive power loss.
@@ -53,17 +58,26 @@ impl Postgres {
     /// As [`Postgres::start`].
     #[must_use]
     pub fn durable() -> Self {
-        Self::new(true)
+        Self::new(true, None)
     }
 
-    fn new(durable: bool) -> Self {
+    /// The same as [`Postgres::start`], on a host of the test's network.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn start_at(host: &Host) -> Self {
+        Self::new(false, Some(host.clone()))
+    }
+
+    fn new(durable: bool, host: Option<Host>) -> Self {
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix("satcast-postgres-");
         let made = if durable || !has_room(MEMORY) { builder.tempdir() } else { builder.tempdir_in(MEMORY) };
         let folder = made.expect("a folder for PostgreSQL");
         // The server's own user must have access to its files.
         mode(folder.path(), 0o755);
-        let mut server = Self { process: None, folder, port: Port::lease(), durable };
+        let mut server = Self { process: None, folder, port: Port::lease(), durable, host };
         server.make();
         server.start_again();
         server
@@ -79,7 +93,9 @@ impl Postgres {
     /// The address up to the name of a database, without TLS.
     #[must_use]
     pub fn server(&self) -> String {
-        format!("postgres://{ROLE}:{PASSWORD}@localhost:{}", self.port.address().port())
+        let host =
+            self.host.as_ref().map_or_else(|| "localhost".to_owned(), |host| host.address().to_string());
+        format!("postgres://{ROLE}:{PASSWORD}@{host}:{}", self.port.address().port())
     }
 
     /// The certificate that signed the server's.
@@ -110,6 +126,15 @@ impl Postgres {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
+    /// CPU time that the server has used so far.
+    ///
+    /// # Panics
+    /// When it is not running.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        self.process.as_ref().expect("a running PostgreSQL").cpu()
+    }
+
     /// Stops the server at once, like a crash.
     ///
     /// # Panics
@@ -126,10 +151,11 @@ impl Postgres {
     /// When it does not start.
     pub fn start_again(&mut self) {
         let (data, log) = (self.data(), self.folder.path().join("log"));
-        let mut command = as_account("QUIT");
+        let mut command = as_account("QUIT", self.host.as_ref());
+        let address = self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address);
         command.arg(programs().join("postgres")).arg("-D").arg(&data).stdin(Stdio::null());
         for setting in [
-            "listen_addresses=127.0.0.1".to_owned(),
+            format!("listen_addresses={address}"),
             format!("port={}", self.port.address().port()),
             "unix_socket_directories=".to_owned(),
             "max_connections=300".to_owned(),
@@ -167,12 +193,18 @@ impl Postgres {
             let status = Command::new("chown").arg(ACCOUNT).args(owned).status().expect("chown starts");
             assert!(status.success(), "chown: {status}");
         }
-        let mut command = as_account("KILL");
+        let mut command = as_account("KILL", None);
         command.arg(programs().join("initdb")).arg("-D").arg(&data);
         command.args(["--username", ROLE, "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C"]);
         command.arg("--no-sync").arg("--pwfile").arg(&password);
         let output = command.output().expect("initdb starts");
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        if self.host.is_some() {
+            let rules = data.join("pg_hba.conf");
+            let known = std::fs::read_to_string(&rules).expect("the rules of access");
+            let more = format!("{known}host all all {NETWORK} scram-sha-256\n");
+            std::fs::write(&rules, more).expect("rules of access");
+        }
     }
 
     /// A certificate for `localhost`, and the certificate of its authority.
@@ -215,7 +247,7 @@ impl Drop for Postgres {
                 if process.ended().is_some() {
                     break;
                 }
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
             }
         }
     }
@@ -236,8 +268,9 @@ fn quit(id: u32) {
 }
 
 /// A command that runs as an account the server accepts, and ends with our thread by `signal`.
-fn as_account(signal: &str) -> Command {
-    let mut command = Command::new("setpriv");
+fn as_account(signal: &str, host: Option<&Host>) -> Command {
+    let program = Path::new("setpriv");
+    let mut command = host.map_or_else(|| Command::new(program), |host| host.command(program));
     if is_root() {
         command.args(["--reuid", ACCOUNT, "--regid", "nogroup", "--clear-groups"]);
     }

@@ -1,6 +1,6 @@
 //! The service under test: the built binary with a data folder, a configuration and ports of its own.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::api::Api;
+use crate::network::Host;
 use crate::ports::Port;
 use crate::process::{Process, guarded, read_lossy};
 use crate::source::target_dir;
@@ -39,12 +40,13 @@ pub struct Setup {
     settings: Vec<(String, String)>,
     with_tls: bool,
     https: bool,
+    host: Option<Host>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         // All peers run on this machine, which the outbound guard refuses unless it is listed.
-        Self { settings: Vec::new(), with_tls: false, https: false }
+        Self { settings: Vec::new(), with_tls: false, https: false, host: None }
             .set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
     }
 }
@@ -77,6 +79,21 @@ impl Setup {
         Self { with_tls: true, https: true, ..setup }
     }
 
+    /// Makes it the node `name` of those that share a database.
+    #[must_use]
+    pub fn node(self, name: &str, database: &str) -> Self {
+        self.set("SATCAST_DATABASE__URL", database)
+            .set("SATCAST_SECRET_KEY", &"0a".repeat(32))
+            .set("SATCAST_CLUSTER__NODE", name)
+            .set("SATCAST_CLUSTER__SECRET", &"0b".repeat(32))
+    }
+
+    /// Runs it on a host of the test's network.
+    #[must_use]
+    pub fn at(self, host: &Host) -> Self {
+        Self { host: Some(host.clone()), ..self }
+    }
+
     /// Gives it a folder and ports, without starting it.
     ///
     /// # Panics
@@ -85,11 +102,13 @@ impl Setup {
     pub fn stopped(self) -> Service {
         let folder =
             tempfile::Builder::new().prefix("satcast-e2e-").tempdir().expect("a folder for the service");
-        let (http, rtmp) = (Port::lease(), Port::lease());
-        let Self { mut settings, with_tls, https } =
+        let place = self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address);
+        let lease = || Port::lease().at(place);
+        let (http, rtmp) = (lease(), lease());
+        let Self { mut settings, with_tls, https, host } =
             self.default("SATCAST_HTTP__LISTEN", &http.address().to_string());
         settings.push(("SATCAST_INGEST__RTMP_LISTEN".into(), rtmp.address().to_string()));
-        let rtmps = with_tls.then(Port::lease);
+        let rtmps = with_tls.then(lease);
         if let Some(rtmps) = &rtmps {
             settings.push(("SATCAST_INGEST__RTMPS_LISTEN".into(), rtmps.address().to_string()));
         }
@@ -99,7 +118,7 @@ impl Setup {
             settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("{scheme}://{}", http.address())));
         }
         settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
-        Service { process: None, folder, http, rtmp, rtmps, https, settings, key: None }
+        Service { process: None, folder, host, http, rtmp, rtmps, https, settings, key: None }
     }
 
     /// Starts it, waits until it is ready, and makes an account with a permanent key.
@@ -129,6 +148,7 @@ impl Setup {
 pub struct Service {
     process: Option<Process>,
     folder: TempDir,
+    host: Option<Host>,
     http: Port,
     rtmp: Port,
     rtmps: Option<Port>,
@@ -144,7 +164,7 @@ impl Service {
     /// When it ends or does not get ready.
     #[track_caller]
     pub fn start(&mut self) {
-        let mut command = guarded(&binary());
+        let mut command = self.program(&binary());
         command.arg("run");
         self.environment(&mut command);
         let mut process = Process::start("satcast", command, &self.log_path());
@@ -185,7 +205,11 @@ impl Service {
         TcpStream::connect(self.rtmp.address()).map(|_| ()).map_err(|error| format!("RTMP: {error}"))
     }
 
-    fn make_account(&mut self) {
+    /// Makes an account with a permanent key, as [`Setup::start`] does.
+    ///
+    /// # Panics
+    /// When there is one already.
+    pub fn make_account(&mut self) {
         self.run(&["account", "create", ACCOUNT]);
         let key = self.run(&["key", "create", "--account", ACCOUNT, "--type", "permanent"]);
         self.key = Some(key.trim().to_owned());
@@ -233,7 +257,7 @@ impl Service {
     /// When it cannot be started.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Output {
-        let mut command = guarded(&binary());
+        let mut command = self.program(&binary());
         command.args(arguments);
         self.environment(&mut command);
         command.output().expect("the binary can be started")
@@ -242,7 +266,7 @@ impl Service {
     /// A shell command line with the same configuration, to be started by the test.
     #[must_use]
     pub fn shell(&self, line: &str) -> Command {
-        let mut command = guarded(Path::new("/bin/sh"));
+        let mut command = self.program(Path::new("/bin/sh"));
         command.args(["-ec", line]);
         self.environment(&mut command);
         command
@@ -370,6 +394,10 @@ impl Service {
 
     fn log_path(&self) -> PathBuf {
         self.folder.path().join("satcast.log")
+    }
+
+    fn program(&self, program: &Path) -> Command {
+        self.host.as_ref().map_or_else(|| guarded(program), |host| host.guarded(program))
     }
 
     fn environment(&self, command: &mut Command) {

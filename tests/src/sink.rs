@@ -1,7 +1,7 @@
 //! An RTMP server of the tests that records the received media and can imitate failures of real servers.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -96,12 +96,25 @@ impl Sink {
         Self::start(Behaviour::Record)
     }
 
+    /// A sink that records, at an address of this host.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    #[must_use]
+    pub fn recording_at(host: Ipv4Addr) -> Self {
+        Self::listen(Port::lease().at(host), Behaviour::Record)
+    }
+
     /// A sink with this behaviour.
     ///
     /// # Panics
     /// When it cannot listen.
     #[must_use]
     pub fn start(behaviour: Behaviour) -> Self {
+        Self::listen(Port::lease(), behaviour)
+    }
+
+    fn listen(port: Port, behaviour: Behaviour) -> Self {
         let shared = Shared {
             behaviour,
             arrivals: Mutex::default(),
@@ -111,7 +124,7 @@ impl Sink {
             open: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
         };
-        let mut sink = Self { port: Port::lease(), shared: Arc::new(shared), running: None };
+        let mut sink = Self { port, shared: Arc::new(shared), running: None };
         sink.restart();
         sink
     }
@@ -164,6 +177,12 @@ impl Sink {
     #[must_use]
     pub fn arrivals(&self) -> Vec<Arrival> {
         self.shared.arrivals.lock().clone()
+    }
+
+    /// The packets since the last call, in order, which it forgets: for runs of hours.
+    #[must_use]
+    pub fn take_arrivals(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.shared.arrivals.lock())
     }
 
     /// The packets of one accepted publish, counted from 1, in order.

@@ -4,6 +4,7 @@
 //! [`Clock::monotonic`] never goes back and is for intervals, deadlines and rate windows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -11,15 +12,25 @@ use tokio::sync::watch;
 
 use crate::ids::UnixMillis;
 
-/// A source of time, cheap to clone: the system's clocks, or a manual clock of a test.
+/// A source of time, cheap to clone: the system's clocks, or a manual clock of a test. The wall clock of a node is that of the
+/// database ([`Clock::follow`]).
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    System { start: Instant },
+    System(Arc<System>),
     Manual(Arc<Manual>),
 }
+
+#[derive(Debug)]
+struct System {
+    start: Instant,
+    /// The followed wall clock at `start` in Unix milliseconds; [`ALONE`] if none is followed.
+    followed_ms: AtomicI64,
+}
+
+const ALONE: i64 = i64::MIN;
 
 #[derive(Debug)]
 struct Manual {
@@ -37,7 +48,8 @@ struct ManualTime {
 impl Clock {
     /// The system's clocks; the monotonic time starts at zero here.
     pub fn system() -> Self {
-        Self(Source::System { start: Instant::now() })
+        let (start, followed_ms) = (Instant::now(), AtomicI64::new(ALONE));
+        Self(Source::System(Arc::new(System { start, followed_ms })))
     }
 
     /// A clock that stays at `wall` until [`Clock::advance`] moves it.
@@ -49,18 +61,28 @@ impl Clock {
     /// The wall clock in Unix milliseconds; zero when the system's clock is before 1970.
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
-            Source::System { .. } => {
-                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
-            }
+            Source::System(system) => match system.followed_ms.load(Ordering::Relaxed) {
+                ALONE => UnixMillis(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())),
+                start => UnixMillis(start.saturating_add(millis(system.start.elapsed()))),
+            },
             Source::Manual(manual) => manual.time.lock().wall,
+        }
+    }
+
+    /// Follows another wall clock, which showed `wall` within the last `within`: from now on the wall clock is that time and the
+    /// monotonic time since, whatever happens to the system's. It moves no more than it must. Does nothing to a manual clock.
+    pub fn follow(&self, wall: UnixMillis, within: Duration) {
+        if let Source::System(system) = &self.0 {
+            let latest = wall.0.saturating_add(millis(within));
+            let now = self.now().0.clamp(wall.0, latest);
+            system.followed_ms.store(now.saturating_sub(millis(system.start.elapsed())), Ordering::Relaxed);
         }
     }
 
     /// As [`Clock::now`] in Unix nanoseconds, for traces: a request may take less than a millisecond.
     pub fn now_nanos(&self) -> u64 {
         let since_epoch = match &self.0 {
-            Source::System { .. } => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             Source::Manual(manual) => {
                 Duration::from_millis(manual.time.lock().wall.0.try_into().unwrap_or(0))
             }
@@ -71,7 +93,7 @@ impl Clock {
     /// Time since this clock was made; never goes back.
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
-            Source::System { start } => start.elapsed(),
+            Source::System(system) => system.start.elapsed(),
             Source::Manual(manual) => manual.time.lock().elapsed,
         }
     }
@@ -80,7 +102,7 @@ impl Clock {
     pub fn advance(&self, by: Duration) {
         if let Source::Manual(manual) = &self.0 {
             let mut time = manual.time.lock();
-            time.wall.0 = time.wall.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
+            time.wall.0 = time.wall.0.saturating_add(millis(by));
             time.elapsed = time.elapsed.saturating_add(by);
             drop(time);
             manual.moved.send_replace(());
@@ -98,7 +120,7 @@ impl Clock {
     /// Waits until the monotonic time is `at` or later. With a manual clock it waits until a test moves the clock.
     pub async fn sleep_until(&self, at: Duration) {
         match &self.0 {
-            Source::System { start } => match start.checked_add(at) {
+            Source::System(system) => match system.start.checked_add(at) {
                 Some(end) => tokio::time::sleep_until(end.into()).await,
                 None => std::future::pending().await,
             },
@@ -142,6 +164,10 @@ impl Clock {
     }
 }
 
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +209,25 @@ mod tests {
         assert_eq!(clock.passing(second, limited).await, None);
         assert!(clock.monotonic() >= second * 60);
         assert_eq!(Clock::system().timeout(Duration::ZERO, std::future::pending::<()>()).await, None);
+    }
+
+    #[test]
+    fn a_followed_clock_counts_for_the_wall_clock_alone_and_moves_it_no_more_than_it_must() {
+        let (clock, hour, second) = (Clock::system(), Duration::from_secs(3_600), Duration::from_secs(1));
+        let twin = clock.clone();
+        for wall in [clock.now().0 + 3_600_000, clock.now().0 - 3_600_000] {
+            clock.follow(UnixMillis(wall), Duration::ZERO);
+            assert!((wall..wall + 60_000).contains(&twin.now().0), "{} after {wall}", twin.now().0);
+        }
+        let before = clock.now().0;
+        clock.follow(UnixMillis(before - 1_000), second + hour);
+        assert!((before..before + 60_000).contains(&clock.now().0), "the time was right already");
+        clock.follow(UnixMillis(before - 3_600_000), second);
+        assert!((before - 3_599_000..before).contains(&clock.now().0), "the latest time that it can be");
+        assert!(clock.monotonic() < hour);
+        let manual = Clock::manual(UnixMillis(7));
+        manual.follow(UnixMillis(0), Duration::ZERO);
+        assert_eq!(manual.now(), UnixMillis(7));
     }
 
     #[test]

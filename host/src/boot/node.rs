@@ -1,4 +1,5 @@
-//! The lease of a node: taken at the start, renewed while it runs, and taken again after it was lost.
+//! The lease of a node: taken at the start, renewed while it runs, and taken again after it was lost. And its wall clock, which follows
+//! that of the database: what it writes must be in order with what other nodes write.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -15,7 +16,7 @@ use satcast_core::config::Config;
 use satcast_core::ids::EndReason;
 use satcast_core::secret::new_uid;
 use satcast_live::{Admits, LEASE_MARGIN, Live};
-use satcast_store::{NewNode, Store};
+use satcast_store::{NewNode, Store, StoreError};
 use satcast_web::api;
 
 /// Name of the file in the data folder that tells two data folders apart.
@@ -45,6 +46,7 @@ impl Node {
     ) -> Result<Option<Self>, BootError> {
         let cluster = &config.cluster;
         let Some(name) = cluster.node.clone() else { return Ok(None) };
+        follow(clock, store).await?;
         let new = NewNode {
             name,
             holder: folder_id(&config.data_dir)?,
@@ -79,6 +81,16 @@ impl Node {
     async fn hold(mut self, live: Live) {
         loop {
             while self.renew(&live).await {
+                match timeout(self.patience(), follow(&self.clock, &self.store)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => {
+                        tracing::warn!(node = self.new.name, %error, "the clock of the database cannot be read; retrying")
+                    }
+                    Err(_) => tracing::warn!(
+                        node = self.new.name,
+                        "the clock of the database has no answer; retrying"
+                    ),
+                }
                 sleep(self.pause()).await;
             }
             let node = &self.new.name;
@@ -144,6 +156,13 @@ impl Node {
             sleep(RETRY).await;
         }
     }
+}
+
+/// Sets the wall clock by that of the database.
+async fn follow(clock: &Clock, store: &Store) -> Result<(), StoreError> {
+    let asked = Instant::now();
+    clock.follow(store.time().await?, asked.elapsed());
+    Ok(())
 }
 
 /// Ends the sessions of lost nodes again and again, each time for `limit` at most. A cut loses nothing: each session has a transaction

@@ -112,6 +112,7 @@ const RENEW: Sql = timed!(
     " RETURNING draining, moves_at_ms - ",
     ""
 );
+const TIME: Sql = timed!("SELECT ", "");
 const RELEASE: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE name = $1 AND epoch = $2";
 const RELEASE_ALL: &str = "UPDATE nodes SET lease_until_ms = 0 WHERE lease_until_ms > 0";
 /// A node that was renamed has a row for each name.
@@ -174,6 +175,12 @@ impl Store {
         tx.commit().await?;
         *self.0.node.write() = Node { name: node.name.clone(), holder: node.holder.clone(), epoch };
         Ok(())
+    }
+
+    /// The clock of the database.
+    pub async fn time(&self) -> Result<UnixMillis> {
+        let time = engine::query_scalar(TIME).fetch_one(&self.0.readers).await;
+        time.map(UnixMillis).map_err(db("read the clock of the database"))
     }
 
     /// Renews the lease, which then lasts for `lease` from now on; `None` when it is over or was taken away.

@@ -57,6 +57,12 @@ const PACKAGES: &[Package] = &[
         purpose: "ends test processes with their test",
         required: true,
     },
+    Package {
+        name: "iproute2",
+        file: "/usr/sbin/ip",
+        purpose: "makes networks of hosts that lose packets",
+        required: true,
+    },
     Package { name: "curl", file: "/usr/bin/curl", purpose: "the commands of the documents", required: true },
     Package {
         name: "jq",

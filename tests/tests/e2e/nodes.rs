@@ -31,11 +31,8 @@ fn server() -> Postgres {
 
 fn node(name: &str, url: &str) -> Setup {
     Setup::default()
-        .set("SATCAST_DATABASE__URL", url)
-        .set("SATCAST_SECRET_KEY", &"0a".repeat(32))
+        .node(name, url)
         .set("SATCAST_BILLING__INITIAL_CREDIT_SATS", "1000")
-        .set("SATCAST_CLUSTER__NODE", name)
-        .set("SATCAST_CLUSTER__SECRET", &"0b".repeat(32))
         .set("SATCAST_CLUSTER__LEASE_SECS", &LEASE_SECS.to_string())
         .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
 }

@@ -14,9 +14,10 @@ use satcast_core::ids::{AccountId, DestinationId, StreamId};
 use satcast_drivers::published::{Opening, PlaybackFacts, Published};
 
 impl Playback {
-    /// The relay for a destination that is not live at this node; `None` for a service that is alone.
+    /// The relay for a destination that has published nothing at this node yet; `None` for a service that is alone.
     pub(super) fn relay_for(&self, destination: DestinationId) -> Option<&Arc<Relay>> {
-        self.relay.as_ref().filter(|_| self.live.opening(destination).is_none())
+        let has_published = |opening: Arc<Opening>| opening.assets().playback().is_some();
+        self.relay.as_ref().filter(|_| !self.live.opening(destination).is_some_and(has_published))
     }
 
     /// Content of the owner of a session; `None` if the session belongs to this node or to none.

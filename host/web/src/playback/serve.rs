@@ -303,8 +303,8 @@ impl Playback {
         Ok((access, readers, Content { opening, asset, max_age_secs, waited }))
     }
 
-    /// The same from the owner of the session; `None` if the session belongs to this node, or to none, or if only this node has the
-    /// asset, from the time when the session was here.
+    /// The same from the owner of the session, or from the node before; `None` if the session belongs to this node, or to none, or if
+    /// only this node has the asset, from the time when the session was here.
     async fn relayed_asset(
         &self,
         request: &Request,
@@ -321,6 +321,7 @@ impl Playback {
         let resource = self.asset_resource(&access, &ticket.session, name, query, request.headers());
         let here = || self.live.opening_of(ticket.destination, &ticket.session, name);
         match self.relayed(access.account, &resource).await {
+            Ok(Some(content)) if content.asset.is_none() && here().is_some() => Ok(None),
             Ok(content) => Ok(content.map(|content| (access, readers, content))),
             Err(error) if error.http_status() == StatusCode::NOT_FOUND && here().is_some() => Ok(None),
             Err(error) => Err(error),

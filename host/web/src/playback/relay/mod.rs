@@ -149,8 +149,8 @@ impl Relay {
         Arc::new(Self { owners, clock, copies, requests, folder, sessions, remote_players })
     }
 
-    /// Content from the owner of the session, which counts for `account`; `viewers` are the players at this node. `None` if no other
-    /// node has the session, or had it a moment ago.
+    /// Content from the owner of the session, or else from the node that had it a moment ago, which counts for `account`; `viewers`
+    /// are the players at this node. `None` if there is no such node.
     ///
     /// # Errors
     /// As the owner answered; 503 if it does not answer. Cancel safe: a request goes on for the viewers that wait for it.
@@ -160,30 +160,44 @@ impl Relay {
         account: AccountId,
         viewers: u64,
     ) -> Result<Option<Content>, ApiError> {
-        let Some(source) = self.source(resource).await else { return Ok(None) };
+        let mut first = None;
+        for Source { peer, is_owner } in self.sources(resource).await {
+            let outcome = match self.fetch_from(peer, resource, account, viewers).await {
+                Ok(content) if content.asset.is_some() => return Ok(Some(content)),
+                Ok(content) => Ok(content),
+                Err(Failure::Refused(error)) => Err(error),
+                // Its session has ended.
+                Err(Failure::Silent) if !is_owner => continue,
+                Err(Failure::Silent) => return Err(ApiError::node_silent()),
+            };
+            first.get_or_insert(outcome);
+        }
+        first.transpose()
+    }
+
+    async fn fetch_from(
+        self: &Arc<Self>,
+        peer: Peer,
+        resource: &Resource<'_>,
+        account: AccountId,
+        viewers: u64,
+    ) -> Result<Content, Failure> {
         let address = resource.address();
         let mut outcome = match self.copies.find(&address, self.clock.monotonic()) {
-            Step::Have(content) => return Ok(Some(content)),
-            Step::Full => return Err(ApiError::relay_full()),
+            Step::Have(content) => return Ok(content),
+            Step::Full => return Err(Failure::Refused(ApiError::relay_full())),
             Step::Wait(outcome) => outcome,
             Step::Fetch(sender) => {
                 let outcome = sender.subscribe();
                 let report =
                     Report { viewers: Some((self.owners.name().to_owned(), viewers)), ..Report::default() };
-                let (peer, destination) = (source.peer, resource.destination);
-                tokio::spawn(self.clone().run(peer, destination, address, report, account, sender));
+                tokio::spawn(self.clone().run(peer, resource.destination, address, report, account, sender));
                 outcome
             }
         };
         // An error: the request panicked.
         let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-        match outcome {
-            Some(Ok(content)) => Ok(Some(Content { waited: true, ..content })),
-            Some(Err(Failure::Refused(error))) => Err(error),
-            // Its session has ended.
-            Some(Err(Failure::Silent)) if !source.is_owner => Ok(None),
-            Some(Err(Failure::Silent)) | None => Err(ApiError::node_silent()),
-        }
+        outcome.unwrap_or(Err(Failure::Silent)).map(|content| Content { waited: true, ..content })
     }
 
     /// The answer of the driver at the owner of the session, and an opening for it; `None` if no other node has the session.
@@ -195,7 +209,7 @@ impl Relay {
         resource: &Resource<'_>,
         account: AccountId,
     ) -> Result<Option<(Arc<Opening>, Answer)>, ApiError> {
-        let Some(source) = self.source(resource).await else { return Ok(None) };
+        let Some(source) = self.sources(resource).await.into_iter().next() else { return Ok(None) };
         match self.driver_of(&source.peer, resource, account).await {
             Ok(answer) => Ok(Some(answer)),
             Err(Failure::Refused(error)) => Err(error),
@@ -220,16 +234,23 @@ impl Relay {
         sessions.get(&(destination, session.to_owned())).is_some_and(|session| session.opening.has_begun())
     }
 
-    /// The owner of the session, or the node that had it a moment ago: players may fetch what they know until some time after the end.
-    async fn source(&self, resource: &Resource<'_>) -> Option<Source> {
-        if let Some(peer) = self.owners.owner(resource.stream).await {
-            return Some(Source { peer, is_owner: true });
-        }
+    /// The owner of the session, then the node that had it a moment ago: players may fetch what they know until some time after the
+    /// end, and an owner that goes on with a session has nothing of it at first.
+    async fn sources(&self, resource: &Resource<'_>) -> Vec<Source> {
+        let owner = self.owners.owner(resource.stream).await;
+        let is_other = |former: &Peer| owner.as_ref().is_none_or(|owner| owner.name != former.name);
+        let former = self.former(resource).filter(is_other);
+        let former = former.map(|peer| Source { peer, is_owner: false });
+        let owner = owner.map(|peer| Source { peer, is_owner: true });
+        owner.into_iter().chain(former).collect()
+    }
+
+    fn former(&self, resource: &Resource<'_>) -> Option<Peer> {
         let key = (resource.destination, resource.session?.to_owned());
         let now = self.clock.monotonic();
         let session = self.sessions.lock().get(&key).cloned()?;
         let is_recent = now.saturating_sub(session.seen_at) < KEPT_AFTER_END;
-        is_recent.then_some(Source { peer: session.peer, is_owner: false })
+        is_recent.then_some(session.peer)
     }
 
     /// Makes one request for all viewers that wait for it.
@@ -271,9 +292,10 @@ impl Relay {
                 }
                 return Err(Failure::Refused(ApiError::not_in_time()));
             }
-            let opening = self.opening(peer, destination, answer.headers())?;
+            let is_published = answer.status() != NOT_PUBLISHED;
+            let opening = self.opening(peer, destination, answer.headers(), is_published)?;
             let content = Content { opening, asset: None, max_age_secs: None, waited: true };
-            if answer.status() == NOT_PUBLISHED {
+            if !is_published {
                 return Ok(content);
             }
             let asset = Some(self.asset(answer, account).await?);
@@ -289,7 +311,7 @@ impl Relay {
     ) -> Result<(Arc<Opening>, Answer), Failure> {
         let _place = self.place(account).await?;
         let answer = self.ask(peer, &resource.address(), DRIVER_WAIT).await?;
-        let opening = self.opening(peer, resource.destination, answer.headers())?;
+        let opening = self.opening(peer, resource.destination, answer.headers(), true)?;
         let status = answer.status().as_u16();
         let own = |(name, value): (&HeaderName, &HeaderValue)| {
             Some((name.as_str().strip_prefix(DRIVER)?.to_owned(), value.to_str().ok()?.to_owned()))
@@ -350,12 +372,14 @@ impl Relay {
         }))
     }
 
-    /// Takes what the owner says of its session; gives the opening that stands for it here.
+    /// Takes what a node says of its session; gives the opening that stands for it here. The node that had the session before is
+    /// remembered until the next one has published something.
     fn opening(
         &self,
         peer: &Peer,
         destination: DestinationId,
         headers: &HeaderMap,
+        is_published: bool,
     ) -> Result<Arc<Opening>, Failure> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let session = text(SESSION).ok_or(Failure::Silent)?.to_owned();
@@ -368,13 +392,15 @@ impl Relay {
             sessions.retain(|_, session| now.saturating_sub(session.seen_at) < KEPT_AFTER_END);
         }
         let key = (destination, session);
-        let known = sessions.get(&key).map(|known| known.opening.clone());
+        let known = sessions.get(&key);
+        let is_new = known.is_none_or(|known| is_published || known.peer.name == peer.name);
         let opening = known
+            .map(|known| known.opening.clone())
             .unwrap_or_else(|| Arc::new(Opening::new(destination, SessionId(key.1.clone()), UnixMillis(0))));
         if headers.contains_key(BEGUN) {
             opening.set_begun();
         }
-        if sessions.len() < SESSIONS_MAX || sessions.contains_key(&key) {
+        if is_new && (sessions.len() < SESSIONS_MAX || sessions.contains_key(&key)) {
             sessions.insert(key, Session { peer: peer.clone(), opening: opening.clone(), seen_at: now });
         }
         Ok(opening)
