@@ -62,6 +62,8 @@ mod tests {
             changed_at: UnixMillis(0),
             attempt: 1,
             attempt_opened: true,
+            expires_at: None,
+            notice: None,
         }
     }
 

@@ -45,6 +45,9 @@ pub(crate) struct Entry {
     /// Where a finished file of the host is, below the driver's folder, until it is moved to the spool.
     #[serde(default)]
     pub(crate) given: Option<String>,
+    /// A finished file of the host, such as a clip: its owner deletes it, and no rule does.
+    #[serde(default)]
+    pub(crate) is_finished: bool,
     pub(crate) state: State,
 }
 
@@ -186,6 +189,7 @@ impl Entry {
             attempt: 0,
             attempt_opened: false,
             given: None,
+            is_finished: false,
             state: State::Recording { trouble: None },
         }
     }

@@ -33,17 +33,14 @@ async fn keep_now(core: &Arc<Core>, file: FinishedFile, config: &Config) -> Resu
     if core.table.find(&file.file_name).is_some() {
         return Ok(());
     }
-    let own = follow::own(core, config)?;
-    if own.is_none() {
-        core.operator()?;
-    }
+    let own = follow::said(core, config)?.own;
     let from = core.table.folder().join(&file.path);
     let read = from.clone();
     let (bytes, crcs) = blocking(move || sums(&read)).await?;
     let mut entry = Entry::new(file.file_name, file.started_at_ms);
     (entry.about, entry.duration_ms) = (file.about, file.duration_ms);
     (entry.bytes, entry.crcs, entry.given) = (bytes, crcs, Some(file.path));
-    (entry.bucket, entry.retention_days) = (core.bucket(&own), config.retention_days);
+    (entry.bucket, entry.is_finished) = (core.bucket(&own), true);
     entry.state = State::Uploading { trouble: None, failing_ms: 0 };
     let Some(item) = core.table.enter_whole(entry)? else { return Ok(()) };
     if let Err(error) = take_over(core, &item, &from).await {

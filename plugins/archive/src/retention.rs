@@ -76,7 +76,7 @@ enum Stage {
     Confirmed,
     /// It is recorded or uploaded.
     Coming,
-    /// It does not count: it failed, or is deleted.
+    /// It does not count: it failed, is deleted, or only its owner deletes it.
     Other,
 }
 
@@ -154,11 +154,12 @@ async fn due(core: &Arc<Core>, group: &Group) -> Vec<Arc<Item>> {
             let entry = &item.data().entry;
             let rules = rules(core, entry);
             let stage = match entry.state {
+                _ if entry.is_finished => Stage::Other,
                 State::Done { .. } => Stage::Confirmed,
                 State::Recording { .. } | State::Uploading { .. } => Stage::Coming,
                 State::Failed { .. } | State::Deleting { .. } | State::Gone { .. } => Stage::Other,
             };
-            if !matches!(entry.state, State::Gone { .. }) {
+            if !entry.is_finished && !matches!(entry.state, State::Gone { .. }) {
                 // The newest one has the newest configuration.
                 gigabytes = rules.gigabytes;
             }

@@ -55,6 +55,7 @@ const EVENTS: &[Event] = &[
         "A recording will be deleted at its store by `retentionDays` or `maxGigabytes` of its destination. Sent once, at least a day before.",
         &["fileName", "sizeBytes", "durationSeconds", "destinationId", "url", "expiresAt"],
     ),
+    (
         "clip.ready",
         "A clip was made and uploaded.",
         &["clipId", "title", "sizeBytes", "durationSeconds", "url", "costSats"],

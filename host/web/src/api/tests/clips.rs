@@ -58,6 +58,8 @@ pub(super) async fn ready_and_failed(rig: &Rig) {
         changed_at: now,
         attempt: 0,
         attempt_opened: false,
+        expires_at: None,
+        notice: None,
     };
     store.record_archive(report, &|_| true, now).await.unwrap();
 }

@@ -159,7 +159,7 @@ impl Owners for Moved {
 #[tokio::test]
 async fn while_the_next_owner_has_nothing_of_a_session_the_one_before_is_asked() {
     let clock = Clock::manual(UnixMillis(0));
-    let relay = Relay::new(Arc::new(Moved), clock.clone());
+    let relay = Relay::new(Arc::new(Moved), clock.clone(), PathBuf::new());
     let what = What::Asset { name: "media.m3u8", query: "", player: false };
     let resource = |session| Resource {
         stream: StreamId(1),
