@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::clips::Making;
+use super::making::Making;
 use super::uploads::Uploads;
 use satcast_core::clock::Clock;
 use satcast_core::ids::DestinationId;

@@ -6,6 +6,7 @@
 
 mod account;
 mod clips;
+mod making;
 mod mirror;
 mod notify;
 mod objections;
@@ -17,7 +18,6 @@ mod tests;
 mod uploads;
 
 pub use account::{Archive, DELETE_LIMIT, DeleteError, OPEN_LIMIT, SIGNED_FOR};
-pub use clips::{
-    CLIP_SECS_MAX, CLIPS_AT_ONCE, CLIPS_WAITING_MAX, ClipOrder, ClipPlan, ClipRange, ClipSlot, NoClip,
-};
+pub use clips::{CLIP_SECS_MAX, CLIPS_WAITING_MAX, ClipOrder, ClipPlan, ClipRange, ClipSlot, NoClip};
+pub use making::CLIPS_AT_ONCE;
 pub use recovery::RecoveryError;

@@ -101,7 +101,7 @@ fn many_clips_of_a_live_stream_have_their_frames_and_the_stream_loses_nothing() 
     let now_ms = now_secs() * 1_000;
     let mut wanted = vec![(json!({ "lastSeconds": 5, "title": "newest" }), None)];
     for number in 1..CLIPS {
-        let from = now_ms - 15_000 + number * 450;
+        let from = now_ms - 15_000 + number * 350;
         let to = from + 1_500 + (number % 5) * 700;
         wanted.push((json!({ "from": from, "to": to }), Some((from, to))));
     }

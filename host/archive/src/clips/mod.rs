@@ -11,10 +11,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use satcast_plugin_api::recording::{FinishedFile, KEEP_SECS};
 use satcast_plugin_api::{Class, Error};
-use satcast_quota::Quota;
 use serde_json::Value;
 
 use super::account::{Archive, Asking};
@@ -29,10 +27,6 @@ use crate::DeleteError;
 
 /// Longest clip in seconds.
 pub const CLIP_SECS_MAX: i64 = 600;
-/// Most clips that are cut at one time; others wait in order.
-pub const CLIPS_AT_ONCE: u64 = 2;
-/// Most clips of one account that are cut at one time.
-const CLIPS_AT_ONCE_OF_ACCOUNT: u64 = 1;
 /// Most clips that are cut or wait for it; each holds its segments.
 pub const CLIPS_WAITING_MAX: usize = 200;
 /// Longest wait for a driver to take a file over. It reads the whole file for its checksums.
@@ -45,19 +39,6 @@ const FOLDER: &str = "clips";
 /// Error of a clip that its process did not finish.
 const INTERRUPTED: &str = "the service ended while the clip was made; make the clip again";
 const DELETED: &str = "the clip was deleted";
-
-/// Clips in the making.
-pub(super) struct Making {
-    at_once: Quota<AccountId>,
-    /// Names of the files that this process makes.
-    names: Mutex<HashSet<String>>,
-}
-
-impl Default for Making {
-    fn default() -> Self {
-        Self { at_once: Quota::new(CLIPS_AT_ONCE, CLIPS_AT_ONCE_OF_ACCOUNT), names: Mutex::default() }
-    }
-}
 
 /// A clip to be made. Not for `Debug`: the configuration holds secrets.
 pub struct ClipOrder {

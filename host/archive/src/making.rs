@@ -1,0 +1,25 @@
+//! Clips in the making.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+use satcast_core::ids::AccountId;
+use satcast_quota::Quota;
+
+/// Most clips that are cut at one time; others wait in order.
+pub const CLIPS_AT_ONCE: u64 = 2;
+/// Most clips of one account that are cut at one time.
+const CLIPS_AT_ONCE_OF_ACCOUNT: u64 = 1;
+
+/// Clips in the making.
+pub(super) struct Making {
+    pub(super) at_once: Quota<AccountId>,
+    /// Names of the files that this process makes.
+    pub(super) names: Mutex<HashSet<String>>,
+}
+
+impl Default for Making {
+    fn default() -> Self {
+        Self { at_once: Quota::new(CLIPS_AT_ONCE, CLIPS_AT_ONCE_OF_ACCOUNT), names: Mutex::default() }
+    }
+}
