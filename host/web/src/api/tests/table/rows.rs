@@ -96,6 +96,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("getOwnAccount", Account, All),
     Row::of("listArchives", Account, All),
     Row::of("recoverArchive", Account, Archive).body(|it| json!({"fileName": it.name})),
+    Row::of("getArchive", Account, Archive),
+    Row::of("changeArchive", Account, Archive).body(|_| json!({"public": true})),
     Row::of("deleteArchive", Account, Archive),
     Row::of("getAuditLog", Account, All),
     Row::of("logIn", Nothing, Password).body(|_| json!({"name": "owner", "password": PASSWORD})),
