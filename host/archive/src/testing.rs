@@ -51,6 +51,14 @@ pub fn byte_at(offset: u64) -> u8 {
     (offset % 251) as u8
 }
 
+/// Media of recordings that have other bytes: an initialization segment and one fragment.
+static MEDIA: Mutex<BTreeMap<String, [Vec<u8>; 2]>> = Mutex::new(BTreeMap::new());
+
+/// Gives a recording this media.
+pub fn fill(file_name: &str, init: &[u8], fragment: &[u8]) {
+    MEDIA.lock().insert(file_name.to_owned(), [init.to_vec(), fragment.to_vec()]);
+}
+
 /// Puts a recording into the journal without a report.
 pub fn put(recording: Recording) {
     JOURNAL.lock().insert(recording.file_name.clone(), recording);
@@ -158,6 +166,12 @@ impl Recordings for Kept {
     }
 
     fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
+        if let Some(media) = MEDIA.lock().get(file_name) {
+            let (all, from) = (media.concat(), offset as usize);
+            let part = all.get(from..from.saturating_add(bytes as usize));
+            let part = part.ok_or_else(|| Error::config("no such range"));
+            return answer.give(part.map(|part| part.to_vec().into()));
+        }
         let size = journal(file_name).map_or(0, |recording| recording.size_bytes);
         let end = offset.saturating_add(u64::from(bytes));
         answer.give(match file_name {
@@ -171,6 +185,26 @@ impl Recordings for Kept {
         let Some(recording) = journal(file_name).filter(|recording| !recording.gone) else {
             return answer.give(Err(Error::config("no such recording")));
         };
+        if let Some([init, fragment]) = MEDIA.lock().get(file_name) {
+            let (init_bytes, bytes) = (init.len() as u64, fragment.len() as u32);
+            let only = Fragment {
+                offset: init_bytes,
+                bytes,
+                start_us: 0,
+                duration_us: 1_000_000,
+                is_keyframe: true,
+            };
+            let bytes = init_bytes + u64::from(bytes);
+            let fragments = vec![only];
+            return answer.give(Ok(RecordingIndex {
+                init_bytes,
+                bytes,
+                count: 1,
+                is_complete: true,
+                first,
+                fragments,
+            }));
+        }
         let count = recording.size_bytes.saturating_sub(INIT_BYTES) / FRAGMENT_BYTES;
         let fragment = |number: u64| Fragment {
             offset: INIT_BYTES + number * FRAGMENT_BYTES,

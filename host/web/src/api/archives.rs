@@ -80,6 +80,9 @@ pub(super) struct Archive {
     /// nothing to play. It works for a day without a key: give viewers the same address with `apiKey` instead of `token`, for a
     /// public recording.
     playback_url: Null<String>,
+    /// Address of the first keyframe as an MP4 with one frame, which works like `playbackUrl`; null while there is nothing to play.
+    /// It answers 404 for a recording without video.
+    poster_url: Null<String>,
     /// Whether viewers with a public key of the stream may watch it.
     public: bool,
     /// Time of the first media, Unix milliseconds.
@@ -91,8 +94,9 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    fn new(record: ArchiveRecord, playback_url: Option<String>) -> Self {
+    fn new(record: ArchiveRecord, urls: Option<[String; 2]>) -> Self {
         let report = record.report;
+        let (playback_url, poster_url) = urls.map(|[playback, poster]| (playback, poster)).unzip();
         Self {
             id: record.id,
             file_name: report.file_name,
@@ -106,6 +110,7 @@ impl Archive {
             error: report.error.into(),
             url: report.url.into(),
             playback_url: playback_url.into(),
+            poster_url: poster_url.into(),
             public: record.public,
             started_at: report.started_at.0,
             updated_at: report.changed_at.0,
@@ -128,8 +133,9 @@ async fn shown(app: &App, records: Vec<ArchiveRecord>) -> Vec<Archive> {
     let config = app.config();
     let base = config.public_base();
     let shown = records.into_iter().map(|record| {
-        let path = app.playback.recording_path(&record).filter(|_| players.contains(&record.report.driver));
-        Archive::new(record, path.map(|path| format!("{base}{path}")))
+        let paths = app.playback.recording_paths(&record);
+        let paths = paths.filter(|_| players.contains(&record.report.driver));
+        Archive::new(record, paths.map(|paths| paths.map(|path| format!("{base}{path}"))))
     });
     shown.collect()
 }

@@ -45,6 +45,7 @@ pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::{FLUSH_INTERVAL, HourUse};
 pub use recordings::index::{INDEXES_MAX, SEGMENTS_MAX};
+pub use recordings::poster::{POSTERS_BYTES_MAX, POSTERS_MAX};
 pub(crate) use recordings::state::PREFIX as VOD_PREFIX;
 pub use recordings::state::{
     READ_BYTES, RESPONSES_MAX as RECORDING_RESPONSES_MAX,

@@ -33,6 +33,7 @@ pub(super) fn describe(document: &mut Value) {
     document["paths"][format!("{PREFIX}/t/{{token}}/{{name}}")] = json!({ "get": below() });
     let vod = "/vod/{id}";
     document["paths"][format!("{vod}/index.m3u8")] = json!({ "get": recording(&security) });
+    document["paths"][format!("{vod}/poster.mp4")] = json!({ "get": recording_poster(&security) });
     document["paths"][format!("{vod}/t/{{token}}/media.mp4")] = json!({ "get": recording_media() });
     let responses = &mut document["components"]["responses"];
     responses["NotPlayable"] = not_playable();
@@ -124,10 +125,33 @@ fn recording(security: &Value) -> Value {
             destination of the same stream. Recordings of one session and destination are one playlist with discontinuities, which \
             begins at the recording that was asked for. While the session goes on it is an event that grows.",
         "security": security,
-        "parameters": [recording_id(), {
-            "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
-            "description": "Token of the owner, from `playbackUrl`; instead of a key."
-        }],
+        "parameters": [recording_id(), owner_token()],
+        "responses": responses
+    })
+}
+
+fn owner_token() -> Value {
+    json!({
+        "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
+        "description": "Token of the owner, from `playbackUrl`; instead of a key."
+    })
+}
+
+fn recording_poster(security: &Value) -> Value {
+    let mut responses = refusals();
+    responses["200"] = success("An MP4 with one frame, in the codec of the recording.", &["video/mp4"], "");
+    responses["206"] = success("The requested range of it.", &["video/mp4"], "");
+    responses["400"] = reference("KeyRequired");
+    responses["404"] = reference("NotFound");
+    responses["416"] = reference("OutOfRange");
+    json!({
+        "operationId": "getRecordingPoster",
+        "tags": ["Public"],
+        "summary": "Show the first keyframe of a recording",
+        "description": "The `posterUrl` of a recording, for a `<video>` without controls, with the access of its playlist. Bytes are \
+            metered. 404 for a recording without video.",
+        "security": security,
+        "parameters": [recording_id(), owner_token(), range_parameter("One byte range.")],
         "responses": responses
     })
 }

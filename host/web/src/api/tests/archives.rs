@@ -97,7 +97,7 @@ async fn recordings_are_listed_newest_first_in_pages_only_to_their_owner() {
         json!([{"id": first, "fileName": "a.mp4", "state": "failed", "destinationId": failed.destination_id,
                 "sessionId": "ses_a.mp4", "sizeBytes": 5_000_000, "uploadedBytes": 1_000_000,
                 "durationSeconds": 61.5, "error": "the store refused the upload", "url": null,
-                "playbackUrl": null, "public": false,
+                "playbackUrl": null, "posterUrl": null, "public": false,
                 "startedAt": 1_800_000_000_000_i64, "updatedAt": 1_800_000_000_000_i64, "expiresAt": null}])
     );
     rig.key = rig.account("stranger").await.1;

@@ -1,9 +1,15 @@
 //! Recordings for viewers: who may watch, ranges, metering, recordings of one session, limits.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use poem::Request;
 use poem::http::{Method, StatusCode};
 use serde_json::json;
 
+use satcast_media::Codec;
+use satcast_media::fmp4::{Sample, TrackConfig, TrackRun, VIDEO_TRACK_ID, init_segment, write_fragment};
+use satcast_media::fuzz::RECORDS;
 use satcast_plugin_api::recording::{Recording, RecordingState};
 
 use super::archives::{recording, tell};
@@ -90,6 +96,53 @@ async fn public_key(rig: &Rig, stream: i64) -> String {
     let target = json!({"type": "self-hosted", "config": {}});
     let made = rig.post(&format!("/api/streams/{stream}/destinations"), &target).await.ok();
     rig.key(rig.account, KeyKind::Public, Scopes::ALL, made["id"].as_i64()).await
+}
+
+/// A recording of three frames, the second of which is the only keyframe.
+async fn filmed(rig: &Rig, name: &str) -> (Recording, i64) {
+    let (_, record) = RECORDS.into_iter().find(|(codec, _)| *codec == Codec::H264).unwrap();
+    let track = TrackConfig::parse(Codec::H264, &Bytes::from_static(record)).unwrap();
+    let frame = |sync, byte: u8| {
+        let payload = Bytes::from(vec![byte; 1_000]);
+        Sample { duration: 3_000, composition: 0, sync, payload }
+    };
+    let samples = vec![frame(false, 1), frame(true, 2), frame(false, 3)];
+    let mut fragment = Vec::new();
+    write_fragment(&mut fragment, 1, &[TrackRun { track_id: VIDEO_TRACK_ID, decode_time: 0, samples }])
+        .unwrap();
+    testing::fill(name, &init_segment(&[&track]).unwrap(), &fragment);
+    made(rig, name, RecordingState::Ready, 9).await
+}
+
+#[tokio::test]
+async fn a_poster_is_the_first_keyframe_with_the_access_of_the_playlist() {
+    let rig = Rig::new().await;
+    let (_, id) = filmed(&rig, "filmed.mp4").await;
+    let url = rig.get(&format!("/api/archives/{id}")).await.ok()["posterUrl"].as_str().unwrap().to_owned();
+    let address = &url[url.find("/vod/").unwrap()..];
+    let poster = play(&rig, address).await;
+    assert_eq!((poster.answer.status, poster.answer.header("content-type")), (StatusCode::OK, "video/mp4"));
+    assert!(poster.bytes.ends_with(&[2; 1_000]) && poster.bytes.len() < 3_000, "one frame");
+    assert_eq!(poster.answer.header("cache-control"), "private, no-store");
+    assert_eq!(used(&rig).await, poster.bytes.len() as u64);
+    let part = ask(&rig, Method::GET, address, &[("Range", "bytes=0-9")]).await;
+    assert_eq!((part.answer.status, &part.bytes[..]), (StatusCode::PARTIAL_CONTENT, &poster.bytes[..10]));
+    // It is kept: the driver is not asked again.
+    testing::fill("filmed.mp4", &[], &[]);
+    assert_eq!(play(&rig, address).await.bytes, poster.bytes);
+    let path = format!("/vod/{id}/poster.mp4");
+    play(&rig, &path).await.answer.error(400, "key_required");
+    play(&rig, &format!("{path}?token=x")).await.answer.error(401, "invalid_key");
+    let key = public_key(&rig, stream_of(&rig, id).await).await;
+    play(&rig, &format!("{path}?apiKey={key}")).await.answer.error(404, "not_found");
+    rig.ask(Method::PATCH, &format!("/api/archives/{id}"), Some(r#"{"public":true}"#)).await.ok();
+    rig.app.clock.advance(Duration::from_secs(2));
+    let public = play(&rig, &format!("{path}?apiKey={key}")).await;
+    assert_eq!((public.answer.status, &public.bytes), (StatusCode::OK, &poster.bytes));
+    // Bytes that are no video.
+    let (_, other) = made(&rig, "a.mp4", RecordingState::Ready, 9).await;
+    let index = self::address(&rig, other).await;
+    play(&rig, &index.replace("index.m3u8", "poster.mp4")).await.answer.error(404, "not_found");
 }
 
 async fn stream_of(rig: &Rig, id: i64) -> i64 {

@@ -9,7 +9,7 @@ use super::super::headers::{Keep, Readers};
 use super::super::serve::{preview_token, readers};
 use super::super::token::{Grant, Mint, Ticket};
 use super::super::{Admission, Playback};
-use super::state::{Group, INDEX, PREFIX, nothing_to_play, token_path};
+use super::state::{Group, INDEX, POSTER, PREFIX, nothing_to_play, token_path};
 use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::{DestinationId, KeyId, UnixMillis};
@@ -79,13 +79,14 @@ fn owner_until(ticket: &Ticket, destination: DestinationId, now: UnixMillis) -> 
 }
 
 impl Playback {
-    /// The address at which the owner watches a recording, below the address of the service; `None` while there is nothing to play.
-    pub(crate) fn recording_path(&self, record: &ArchiveRecord) -> Option<String> {
+    /// The addresses of the playlist and the poster of a recording for its owner, below the address of the service; `None` while
+    /// there is nothing to play.
+    pub(crate) fn recording_paths(&self, record: &ArchiveRecord) -> Option<[String; 2]> {
         let can_play = record.report.size_bytes > 0 && record.report.state != ArchiveState::Failed;
         let hour = self.clock.now().0.div_euclid(HOUR_MS);
         let until = UnixMillis(hour.saturating_add(1 + OWNER_HOURS).saturating_mul(HOUR_MS));
         let token = can_play.then(|| owner_token(&self.mint, record, until))?;
-        Some(format!("{}{}/{}?token={token}", PREFIX, record.id, INDEX))
+        Some([INDEX, POSTER].map(|name| format!("{PREFIX}{}/{name}?token={token}", record.id)))
     }
 
     /// Checks that the key or token of a request opens a recording, for the player page.

@@ -1,5 +1,5 @@
 //! Recordings for viewers: `/vod/<id>/index.m3u8` is the playlist of a recording, with byte ranges into
-//! `/vod/<id>/t/<token>/media.mp4`.
+//! `/vod/<id>/t/<token>/media.mp4`; `/vod/<id>/poster.mp4` is its first keyframe ([`poster`]).
 //!
 //! Nothing is copied or coded again: the driver that keeps a recording says where its fragments are ([`index`]) and gives their bytes
 //! ([`body`]), from its local copy or from the store. Recordings of one session and destination are one playlist ([`playlist`]). The
@@ -10,6 +10,7 @@ mod access;
 mod body;
 pub(super) mod index;
 mod playlist;
+pub(super) mod poster;
 pub(super) mod state;
 
 use std::time::Duration;
@@ -54,6 +55,7 @@ impl Playback {
     ) -> Answer {
         match wanted {
             Wanted::Index { id } => self.recording_index(request, context, id).await,
+            Wanted::Poster { id } => self.recording_poster(request, context, id).await,
             Wanted::Media { id, token } => self.recording_media(request, id, token).await,
         }
     }

@@ -9,6 +9,7 @@ use satcast_plugin_api::Class;
 use satcast_quota::Quota;
 
 use super::index::{Indexed, Indexes};
+use super::poster::Posters;
 use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::AccountId;
@@ -19,6 +20,8 @@ use satcast_store::{Store, WatchedArchive};
 pub(crate) const PREFIX: &str = "/vod/";
 /// File name of the playlist in the URL.
 pub(super) const INDEX: &str = "index.m3u8";
+/// File name of the poster in the URL.
+pub(super) const POSTER: &str = "poster.mp4";
 /// File name of the recording in the URL.
 pub(super) const MEDIA: &str = "media.mp4";
 /// Bytes that are read from a driver at a time, and that a slow viewer holds.
@@ -41,6 +44,7 @@ pub(in crate::playback) struct Recordings {
     clock: Clock,
     groups: Mutex<HashMap<i64, (Group, Duration)>>,
     indexes: Indexes,
+    pub(super) posters: Posters,
     pub(super) responses: Quota<AccountId>,
     /// Viewers get the bytes of uploaded recordings from the store, by signed addresses.
     pub(super) signs: bool,
@@ -50,6 +54,7 @@ pub(in crate::playback) struct Recordings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::playback) enum Wanted<'a> {
     Index { id: i64 },
+    Poster { id: i64 },
     Media { id: i64, token: &'a str },
 }
 
@@ -60,6 +65,9 @@ impl<'a> Wanted<'a> {
         let id = id.parse().ok().filter(|_| is_number)?;
         if rest == INDEX {
             return Some(Wanted::Index { id });
+        }
+        if rest == POSTER {
+            return Some(Wanted::Poster { id });
         }
         let token = rest.strip_prefix("t/")?.strip_suffix(MEDIA)?.strip_suffix('/')?;
         (!token.is_empty() && !token.contains('/')).then_some(Wanted::Media { id, token })
@@ -74,8 +82,8 @@ pub(super) fn token_path(id: i64) -> String {
 impl Recordings {
     pub(in crate::playback) fn new(store: Store, drivers: Drivers, clock: Clock, signs: bool) -> Self {
         let responses = Quota::new(RESPONSES_MAX, RESPONSES_PER_ACCOUNT_MAX);
-        let (groups, indexes) = (Mutex::default(), Indexes::default());
-        Self { store, drivers, clock, groups, indexes, responses, signs }
+        let (groups, indexes, posters) = (Mutex::default(), Indexes::default(), Posters::default());
+        Self { store, drivers, clock, groups, indexes, posters, responses, signs }
     }
 
     /// The recording and all that play with it; empty if there is none.
@@ -97,9 +105,14 @@ impl Recordings {
         Ok(group)
     }
 
+    /// Whether this node has the file of a recording.
+    pub(super) fn is_here(&self, watched: &WatchedArchive) -> bool {
+        self.store.has_file_of(&watched.record)
+    }
+
     /// The index of a recording of this node.
     pub(super) async fn index(&self, watched: &WatchedArchive) -> Result<Arc<Indexed>, ApiError> {
-        if !self.store.has_file_of(&watched.record) {
+        if !self.is_here(watched) {
             return Err(ApiError::recording_elsewhere());
         }
         let found = self.indexes.of(&self.drivers, &watched.record, self.clock.monotonic()).await;
@@ -127,8 +140,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_two_url_forms_are_parsed() {
+    fn only_the_three_url_forms_are_parsed() {
         assert_eq!(Wanted::parse("/vod/7/index.m3u8"), Some(Wanted::Index { id: 7 }));
+        assert_eq!(Wanted::parse("/vod/7/poster.mp4"), Some(Wanted::Poster { id: 7 }));
         assert_eq!(Wanted::parse("/vod/7/t/T/media.mp4"), Some(Wanted::Media { id: 7, token: "T" }));
         for other in [
             "/vod/",
