@@ -9,7 +9,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_media::fuzz::RECORDS;
 use satcast_media::segment::{Event, Segmenter};
-use satcast_plugin_api::driver::{Answer, Config, FinishedFile, Host, Recording, RecordingState, Recordings};
+use satcast_plugin_api::driver::{
+    Answer, BytesAnswer, Config, FinishedFile, Fragment, Host, IndexAnswer, Recording, RecordingIndex, RecordingState,
+    Recordings,
+};
 use satcast_plugin_api::{
     Asset, AssetBody, Audience, Class, Codec, Error, Followed, NANOS_PER_MILLI, Packet, Playback,
     SegmentPosition,
@@ -55,9 +58,27 @@ pub fn reports() -> Reports {
 }
 
 /// Recordings of the test driver. The name decides the behaviour: `refused-` and `silent-` are not uploaded again,
-/// `stuck-` are not deleted, `unsigned-` have no address, `deaf-` take no notice, `there-` turn out to be in their store, `vanishing-` lose
+/// `stuck-` are not deleted, `unread-` cannot be read, `unsigned-` have no address, `deaf-` take no notice, `there-` turn
+/// out to be in their store, `vanishing-` lose
 /// their copy, `unlisted` makes the list fail.
 pub struct Kept(pub Host);
+
+/// Bytes of the initialization segment, and of each fragment, which is a second long. Every second one begins with a keyframe.
+pub const INIT_BYTES: u64 = 700;
+pub const FRAGMENT_BYTES: u64 = 1_000;
+
+/// A byte of every recording.
+pub fn byte_at(offset: u64) -> u8 {
+    (offset % 251) as u8
+}
+
+/// Media of recordings that have other bytes: an initialization segment and one fragment.
+static MEDIA: Mutex<BTreeMap<String, [Vec<u8>; 2]>> = Mutex::new(BTreeMap::new());
+
+/// Gives a recording this media.
+pub fn fill(file_name: &str, init: &[u8], fragment: &[u8]) {
+    MEDIA.lock().insert(file_name.to_owned(), [init.to_vec(), fragment.to_vec()]);
+}
 
 /// Puts a recording into the journal without a report.
 pub fn put(recording: Recording) {
@@ -163,6 +184,64 @@ impl Recordings for Kept {
             return Err(Error::internal("the journal is damaged"));
         }
         Ok(journal.values().cloned().collect())
+    }
+
+    fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
+        if let Some(media) = MEDIA.lock().get(file_name) {
+            let (all, from) = (media.concat(), offset as usize);
+            let part = all.get(from..from.saturating_add(bytes as usize));
+            let part = part.ok_or_else(|| Error::config("no such range"));
+            return answer.give(part.map(|part| part.to_vec().into()));
+        }
+        let size = journal(file_name).map_or(0, |recording| recording.size_bytes);
+        let end = offset.saturating_add(u64::from(bytes));
+        answer.give(match file_name {
+            _ if end > size => Err(Error::config("no such range")),
+            _ if file_name.starts_with("unread-") => Err(Error::network(DOWN)),
+            _ => Ok((offset..end).map(byte_at).collect()),
+        });
+    }
+
+    fn index(&self, file_name: &str, first: u64, most: u32, answer: IndexAnswer) {
+        let Some(recording) = journal(file_name).filter(|recording| !recording.gone) else {
+            return answer.give(Err(Error::config("no such recording")));
+        };
+        if let Some([init, fragment]) = MEDIA.lock().get(file_name) {
+            let (init_bytes, bytes) = (init.len() as u64, fragment.len() as u32);
+            let only = Fragment {
+                offset: init_bytes,
+                bytes,
+                start_us: 0,
+                duration_us: 1_000_000,
+                is_keyframe: true,
+            };
+            let bytes = init_bytes + u64::from(bytes);
+            let fragments = vec![only];
+            return answer.give(Ok(RecordingIndex {
+                init_bytes,
+                bytes,
+                count: 1,
+                is_complete: true,
+                first,
+                fragments,
+            }));
+        }
+        let count = recording.size_bytes.saturating_sub(INIT_BYTES) / FRAGMENT_BYTES;
+        let fragment = |number: u64| Fragment {
+            offset: INIT_BYTES + number * FRAGMENT_BYTES,
+            bytes: FRAGMENT_BYTES as u32,
+            start_us: number * 1_000_000,
+            duration_us: 1_000_000,
+            is_keyframe: number % 2 == 0,
+        };
+        answer.give(Ok(RecordingIndex {
+            init_bytes: INIT_BYTES,
+            bytes: INIT_BYTES + count * FRAGMENT_BYTES,
+            count,
+            is_complete: recording.state != RecordingState::Recording,
+            first,
+            fragments: (first..count).take(most as usize).map(fragment).collect(),
+        }));
     }
 
     fn retry(&self, file_name: &str, answer: Answer) {
