@@ -1,9 +1,9 @@
-//! How CPU, memory and p99 grow with streams, destinations, viewers, the DVR window, webhooks and the history; the law of each is
-//! printed.
+//! How CPU, memory and p99 grow with streams, destinations, nodes, viewers, the DVR window, webhooks and the history; the law of each
+//! is printed.
 //!
-//! `cargo xtask bench growth [streams] [destinations] [viewers] [window] [webhooks] [history] [--repeats N] [--seconds S]`. Figures are
-//! those of the whole service, so that twice as much work may cost twice as much. Frames are counted as in `bench relay`, and an answer
-//! that is not 200 ends the run.
+//! `cargo xtask bench growth [streams] [destinations] [nodes] [viewers] [window] [webhooks] [history] [--repeats N] [--seconds S]`.
+//! Figures are those of the whole service, so that twice as much work may cost twice as much. Frames are counted as in `bench relay`,
+//! and an answer that is not 200 ends the run.
 
 mod history;
 mod playback;
@@ -16,10 +16,12 @@ use satcast_tests::usage::allow_many_files;
 
 const REPEATS: usize = 1;
 const WINDOW_SECONDS: u64 = 10;
-/// The growing cases. Steps of a case grow by four times and more, since the two largest tell the law.
-const PARTS: [(&str, Run); 6] = [
+/// The growing cases. The two largest steps tell the law, so they are four times apart and more; a second node
+/// does twice the work.
+const PARTS: [(&str, Run); 7] = [
     ("streams", relay::streams),
     ("destinations", relay::destinations),
+    ("nodes", relay::nodes),
     ("viewers", playback::viewers),
     ("window", playback::window),
     ("webhooks", webhooks),
@@ -44,7 +46,13 @@ fn main() {
 }
 
 /// Notes the figures of one step.
-fn note(results: &mut Results, row: &str, step: u64, repeat: usize, figures: [(&str, f64); 3]) {
+fn note<const N: usize>(
+    results: &mut Results,
+    row: &str,
+    step: u64,
+    repeat: usize,
+    figures: [(&str, f64); N],
+) {
     for (figure, value) in figures {
         println!("{row} {step}, repeat {}: {figure} {value:.3}", repeat + 1);
         results.note_step(row, step, figure, repeat, value);

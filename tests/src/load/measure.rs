@@ -8,6 +8,8 @@ use super::publishers::Publishers;
 use super::servers::{Kind, Load, Running};
 use super::sinks::{Sinks, Tally};
 use crate::figures::median;
+use crate::figures::results::OURS;
+use crate::process::Process;
 use crate::wait::{self, seconds};
 
 /// Time from the first frame on the last route to the beginning of the window.
@@ -23,6 +25,8 @@ const SILENCE_MAX: Duration = seconds(2);
 pub struct Figures {
     /// CPU seconds of the server for each stream-minute.
     pub cpu: f64,
+    /// The same of the database of nodes.
+    pub database_cpu: f64,
     /// The same of the load: publishers, sinks and all.
     pub own_cpu: f64,
     /// Latency from sending to the sink, half of the frames.
@@ -44,7 +48,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// All of them with their names in the results.
+    /// Those that every server has, with their names in the results.
     #[must_use]
     pub fn named(&self) -> [(&'static str, f64); 10] {
         [
@@ -71,7 +75,7 @@ pub fn measure(kind: Kind, load: Load, window: Duration) -> Figures {
     let clock = Instant::now();
     let sinks = Sinks::start(clock, load.streams, load.destinations);
     let running = Running::start(kind, load, &sinks);
-    let resident_before = running.process().resident_kib();
+    let resident_before = resident_kib(&running);
     let publishers = Publishers::start(clock, running.ingests.clone());
     wait::until("a frame over every route", BEGIN_LIMIT, || match (publishers.frames(), sinks.silent()) {
         (_, 0) => Ok(()),
@@ -83,21 +87,22 @@ pub fn measure(kind: Kind, load: Load, window: Duration) -> Figures {
     let (before, began) = (Reading::of(&running, &publishers, &sinks), Instant::now());
     std::thread::sleep(window);
     let (after, took) = (Reading::of(&running, &publishers, &sinks), began.elapsed());
-    let (resident, gop_bytes) = (running.process().resident_kib(), publishers.gop_bytes());
+    let (resident, gop_bytes) = (resident_kib(&running), publishers.gop_bytes());
 
     let sent = (after.sent - before.sent) as f64 * load.destinations as f64;
     let got = (after.got - before.got) as f64;
     let name = kind.name();
     assert!(got >= SERVED_SHARE_MIN * sent, "{name} did not keep up: {got} of {sent} frames came");
     let (tally, stopped) = (sinks.tally(), sinks.stopped(SILENCE_MAX));
-    assert!(kind != Kind::Satcast || stopped == 0, "{name} sent nothing more on {stopped} routes");
-    assert!(kind != Kind::Satcast || tally.wrong() == 0, "{name} was wrong: {}", Wrong(&tally));
+    assert!(name != OURS || stopped == 0, "{name} sent nothing more on {stopped} routes");
+    assert!(name != OURS || tally.wrong() == 0, "{name} was wrong: {}", Wrong(&tally));
     let first = first(load, &publishers, &sinks);
     let minutes = took.as_secs_f64() / 60.0 * load.streams as f64;
     let resident_kib = resident.saturating_sub(resident_before) as f64 / load.streams as f64;
     let [p50_ms, p99_ms] = latencies(tally.latencies.clone());
     Figures {
         cpu: (after.cpu - before.cpu).as_secs_f64() / minutes,
+        database_cpu: (after.database_cpu - before.database_cpu).as_secs_f64() / minutes,
         own_cpu: (after.own_cpu - before.own_cpu).as_secs_f64() / minutes,
         p50_ms,
         p99_ms,
@@ -110,9 +115,14 @@ pub fn measure(kind: Kind, load: Load, window: Duration) -> Figures {
     }
 }
 
+fn resident_kib(running: &Running) -> u64 {
+    running.processes().into_iter().map(Process::resident_kib).sum()
+}
+
 /// All counters at one time.
 struct Reading {
     cpu: Duration,
+    database_cpu: Duration,
     own_cpu: Duration,
     sent: u64,
     got: u64,
@@ -125,8 +135,9 @@ impl Reading {
             own.tv_sec().try_into().unwrap_or_default(),
             own.tv_nsec().try_into().unwrap_or_default(),
         );
-        let cpu = running.process().cpu();
-        Self { cpu, own_cpu, sent: publishers.frames(), got: sinks.frames() }
+        let cpu = running.processes().into_iter().map(Process::cpu).sum();
+        let database_cpu = running.database_cpu();
+        Self { cpu, database_cpu, own_cpu, sent: publishers.frames(), got: sinks.frames() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The servers, each set to relay every stream to the same name at each sink.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -10,11 +11,13 @@ use crate::api::stream_of;
 use crate::figures::results::OURS;
 use crate::nginx::Nginx;
 use crate::node_media_server::NodeMediaServer;
+use crate::postgres::Postgres;
 use crate::process::Process;
 use crate::service::{ACCOUNT, Service, Setup};
 
 /// Streams made with one API key: each may write 60 times a minute.
 const STREAMS_PER_KEY: usize = 50;
+const DATABASE: &str = "satcast";
 
 /// How many streams go to how many destinations each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct Load {
 pub enum Kind {
     /// The service under test.
     Satcast,
+    /// So many nodes of it on one PostgreSQL, which take turns in the list of streams.
+    Nodes(usize),
     /// nginx with its RTMP module.
     Nginx,
     /// node-media-server.
@@ -39,14 +44,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Single servers.
     pub const ALL: [Self; 3] = [Self::Satcast, Self::Nginx, Self::NodeMediaServer];
 
     /// Its name in the results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Satcast => OURS,
+            Self::Satcast | Self::Nodes(_) => OURS,
             Self::Nginx => "nginx-rtmp",
             Self::NodeMediaServer => "node-media-server",
         }
@@ -63,7 +68,8 @@ pub struct Running {
 
 #[derive(Debug)]
 enum Server {
-    Satcast(Box<Service>),
+    /// With the database of nodes.
+    Satcast(Vec<Service>, Option<Postgres>),
     Nginx(Nginx),
     NodeMediaServer(NodeMediaServer),
 }
@@ -76,7 +82,12 @@ impl Running {
     #[must_use]
     pub fn start(kind: Kind, load: Load, sinks: &Sinks) -> Self {
         match kind {
-            Kind::Satcast => satcast(load, sinks),
+            Kind::Satcast => satcast(vec![setup(load).start()], None, load, sinks),
+            Kind::Nodes(count) => {
+                let database = Postgres::start();
+                database.make_database(DATABASE);
+                satcast(nodes(count, load, &database), Some(database), load, sinks)
+            }
             Kind::Nginx => {
                 let nginx = Nginx::relaying(&sinks.urls());
                 let ingests = named(load, nginx.address());
@@ -90,13 +101,22 @@ impl Running {
         }
     }
 
-    /// The process, to measure it.
+    /// The processes, to measure them.
     #[must_use]
-    pub fn process(&self) -> &Process {
+    pub fn processes(&self) -> Vec<&Process> {
         match &self.server {
-            Server::Satcast(service) => service.process(),
-            Server::Nginx(nginx) => nginx.process(),
-            Server::NodeMediaServer(server) => server.process(),
+            Server::Satcast(services, _) => services.iter().map(Service::process).collect(),
+            Server::Nginx(nginx) => vec![nginx.process()],
+            Server::NodeMediaServer(server) => vec![server.process()],
+        }
+    }
+
+    /// CPU time of the database of nodes.
+    #[must_use]
+    pub fn database_cpu(&self) -> Duration {
+        match &self.server {
+            Server::Satcast(_, Some(database)) => database.cpu(),
+            _ => Duration::ZERO,
         }
     }
 }
@@ -107,12 +127,29 @@ fn named(load: Load, address: SocketAddr) -> Vec<Ingest> {
     (0..load.streams).map(ingest).collect()
 }
 
-fn satcast(load: Load, sinks: &Sinks) -> Running {
-    let mut setup = Setup::default();
-    if let Some(wait) = load.read_batch_ms {
-        setup = setup.set("SATCAST_INGEST__READ_BATCH_MS", &wait.to_string());
+fn setup(load: Load) -> Setup {
+    let setup = Setup::default();
+    match load.read_batch_ms {
+        Some(wait) => setup.set("SATCAST_INGEST__READ_BATCH_MS", &wait.to_string()),
+        None => setup,
     }
-    let service = setup.start();
+}
+
+/// The first one has the account.
+fn nodes(count: usize, load: Load, database: &Postgres) -> Vec<Service> {
+    let node = |number| {
+        let mut service = setup(load).node(&format!("n{number}"), &database.url(DATABASE)).stopped();
+        service.start();
+        if number == 0 {
+            service.make_account();
+        }
+        service
+    };
+    (0..count).map(node).collect()
+}
+
+fn satcast(services: Vec<Service>, database: Option<Postgres>, load: Load, sinks: &Sinks) -> Running {
+    let service = &services[0];
     let mut api = service.api();
     let mut ingests = Vec::new();
     for stream in 0..load.streams {
@@ -128,10 +165,10 @@ fn satcast(load: Load, sinks: &Sinks) -> Running {
             .collect();
         let body = api.post("/api/streams", &json!({ "label": name, "destinations": destinations })).ok();
         ingests.push(Ingest {
-            address: service.rtmp_address(),
+            address: services[stream % services.len()].rtmp_address(),
             app: "live".into(),
             name: stream_of(&body).key,
         });
     }
-    Running { server: Server::Satcast(Box::new(service)), ingests }
+    Running { server: Server::Satcast(services, database), ingests }
 }
