@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use satcast_media::fuzz::RECORDS;
 use satcast_media::segment::{Event, Segmenter};
 use satcast_plugin_api::driver::{
-    Answer, BytesAnswer, Config, FinishedFile, Fragment, Host, IndexAnswer, Recording, RecordingIndex, RecordingState,
-    Recordings,
+    Answer, BytesAnswer, Config, FinishedFile, Fragment, Host, IndexAnswer, Recording, RecordingIndex,
+    RecordingState, Recordings,
 };
 use satcast_plugin_api::{
     Asset, AssetBody, Audience, Class, Codec, Error, Followed, NANOS_PER_MILLI, Packet, Playback,

@@ -142,7 +142,9 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
     let (mut properties, mut example) = (Map::new(), Map::new());
     for field in &names {
         let (schema, value) = match (*name, *field) {
-            ("recording.ready" | "recording.expiring" | "clip.ready", "durationSeconds") => recorded_seconds(),
+            ("recording.ready" | "recording.expiring" | "clip.ready", "durationSeconds") => {
+                recorded_seconds()
+            }
             (_, field) => data_field(field),
         };
         properties.insert((*field).to_owned(), schema);
