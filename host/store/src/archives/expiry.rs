@@ -1,19 +1,14 @@
-//! The deletion of a recording by a rule of its destination: its owner is told once, in the transaction of the report.
+//! The deletion of a recording by a rule of its destination, as the row of the recording has it.
 
-use serde_json::json;
-
-use super::{ArchiveReport, describe};
 use crate::engine::{self, Tx};
 use crate::error::{Result, db};
 use crate::store::Store;
-use crate::webhooks::EventType;
-use crate::webhooks::events::emit_of_session;
 use satcast_core::ids::UnixMillis;
 
 const SET: &str = "UPDATE archives SET expires_ms = $2, told_ms = $3 WHERE id = $1";
 const TOLD: &str = "SELECT told_ms FROM archives WHERE id = $1";
 
-/// The deletion as the row of a recording has it.
+/// The deletion of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expiry {
     /// When it is deleted.
@@ -23,32 +18,23 @@ pub(super) struct Expiry {
 }
 
 impl Expiry {
-    /// Takes a report, and writes the event if the driver asks for the notice and the owner was not told before; true
-    /// if it did. The recording is never deleted before the time that its owner was told.
+    /// Takes the times of a report: of the deletion, and the one to tell the owner if the driver asks for that. Returns
+    /// the time to tell now, if the owner was not told before. The recording is never deleted before the time told.
     pub(super) async fn take(
         self,
         tx: &mut Tx,
         id: i64,
-        report: &ArchiveReport,
-        now: UnixMillis,
-    ) -> Result<bool> {
-        let told_ms = self.told_ms.or(report.notice.map(|at| at.0));
-        let expires_ms = report.expires_at.map(|at| at.0.max(told_ms.unwrap_or(at.0)));
-        let next = Self { expires_ms, told_ms };
-        if next == self {
-            return Ok(false);
+        expires_at: Option<UnixMillis>,
+        notice: Option<UnixMillis>,
+    ) -> Result<Option<UnixMillis>> {
+        let told_ms = self.told_ms.or(notice.map(|at| at.0));
+        let expires_ms = expires_at.map(|at| at.0.max(told_ms.unwrap_or(at.0)));
+        if (Self { expires_ms, told_ms }) == self {
+            return Ok(None);
         }
         let set = engine::query(SET).bind(id).bind(expires_ms).bind(told_ms).execute(&mut *tx).await;
         set.map_err(db("record the deletion of a recording"))?;
-        if next.told_ms == self.told_ms {
-            return Ok(false);
-        }
-        let mut data = json!({
-            "fileName": report.file_name, "destinationId": report.destination_id.0, "expiresAt": told_ms,
-        });
-        describe(&mut data, report);
-        emit_of_session(tx, &report.session_id, EventType::RecordingExpiring, data, (now, now)).await?;
-        Ok(true)
+        Ok(told_ms.filter(|_| self.told_ms.is_none()).map(UnixMillis))
     }
 }
 

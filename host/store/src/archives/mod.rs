@@ -312,10 +312,13 @@ impl Store {
             return Ok(Recorded::Taken(id));
         }
         let expiry = before.map(|before| before.expiry).unwrap_or_default();
-        let is_told_now = expiry.take(&mut tx, id, &report, now).await?;
+        let told = expiry.take(&mut tx, id, report.expires_at, report.notice).await?;
+        if let Some(at) = told {
+            emit_expiring(&mut tx, &report, at, now).await?;
+        }
         let new_state = has_new_state.then_some((id, &report, report.changed_at));
         self.commit_state(tx, AccountId(account), new_state, now).await?;
-        if is_told_now {
+        if told.is_some() {
             self.wake_outbox();
         }
         Ok(Recorded::Taken(id))
@@ -616,6 +619,14 @@ async fn emit_state(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: Un
         describe(&mut data, report);
     }
     emit_of_session(tx, &report.session_id, event, data, (at, now)).await
+}
+
+/// Emits the event of a coming deletion at `at`.
+async fn emit_expiring(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: UnixMillis) -> Result<()> {
+    let (name, destination) = (&report.file_name, report.destination_id.0);
+    let mut data = json!({"fileName": name, "destinationId": destination, "expiresAt": at.0});
+    describe(&mut data, report);
+    emit_of_session(tx, &report.session_id, EventType::RecordingExpiring, data, (now, now)).await
 }
 
 /// Adds the facts of an uploaded recording to the data of an event.

@@ -97,7 +97,15 @@ const CRATES: [Crate; 11] = [
         folder: "host/web",
         order: &["base", "auth", "playback", "nodes", "pages", "watch", "api", "site"],
         circles: &[(
-            &["playback", "playback::serve"],
+            &[
+                "playback",
+                "playback::recordings",
+                "playback::recordings::access",
+                "playback::recordings::body",
+                "playback::recordings::poster",
+                "playback::recordings::state",
+                "playback::serve",
+            ],
             "Playback is one state, and these files hold the methods that serve from it",
         )],
     },

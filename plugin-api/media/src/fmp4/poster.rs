@@ -69,7 +69,7 @@ mod tests {
         let (video, audio) = (track(Codec::H264), track(Codec::Aac));
         let init = init_segment(&[&video, &audio]).expect("two tracks");
         let frames = [(false, &b"first"[..]), (true, b"second"), (true, b"third")];
-        let both = fragment(&[run(VIDEO_TRACK_ID, &frames), run(AUDIO_TRACK_ID, &[(true, b"sound")])]);
+        let both = fragment(&[run(VIDEO_TRACK_ID, &frames), run(AUDIO_TRACK_ID, &[(true, b"audio")])]);
         let made = first_poster(&init, &both).expect("readable").expect("a keyframe");
         assert!(made.ends_with(b"mdatsecond"));
         // It is a whole file: read again it gives the same.
@@ -78,9 +78,9 @@ mod tests {
         assert_eq!(again, Some(made));
         let none = fragment(&[run(VIDEO_TRACK_ID, &[(false, b"first")])]);
         assert_eq!(first_poster(&init, &none), Ok(None));
-        let sound = init_segment(&[&audio]).expect("one track");
-        let only = fragment(&[run(AUDIO_TRACK_ID, &[(true, b"sound")])]);
-        assert_eq!(first_poster(&sound, &only), Ok(None));
+        let alone = init_segment(&[&audio]).expect("one track");
+        let only = fragment(&[run(AUDIO_TRACK_ID, &[(true, b"audio")])]);
+        assert_eq!(first_poster(&alone, &only), Ok(None));
         assert!(first_poster(&init, &Bytes::from_static(b"\0\0\0\x09moofx")).is_err());
         assert!(first_poster(b"", &both).is_err());
     }
