@@ -147,7 +147,7 @@ impl Archive {
         let why = match store.node_on(&archive.holder).await {
             Ok(Some((node, true))) => format!("node {node} has the recording; ask that node"),
             Ok(Some((node, false))) => format!(
-                "node {node} has the recording and does not run; start that node, or remove it with: satcast node remove {node}"
+                "node {node} has the recording and does not run; ask the operator of the service to start or remove that node"
             ),
             _ => "another node has the recording; ask that node".to_owned(),
         };

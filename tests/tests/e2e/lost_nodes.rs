@@ -1,6 +1,5 @@
 //! Nodes that die at a bad moment, or for good: what they had begun is carried out or settled by others.
 
-use satcast_tests::api::{Api, send};
 use satcast_tests::s3::Store;
 use satcast_tests::wait::{seconds, until, until_api};
 use serde_json::{Value, json};
@@ -23,7 +22,7 @@ fn a_node_that_dies_after_a_change_has_told_the_owner_of_the_session() {
     let hash = format!("SELECT encode(key_hash, 'hex') FROM streams WHERE id = {}", stream.id);
     let before = nodes.server.ask(DATABASE, &hash);
     let path = format!("/api/streams/{}/rotate", stream.id);
-    let request = Api::new(&nodes.b.base(), Some(nodes.a.key())).request("POST", &path).json(&json!({}));
+    let request = nodes.api_b.request("POST", &path).bearer_auth(nodes.a.key()).json(&json!({}));
     // It gets no answer.
     let caller = std::thread::spawn(move || drop(request.send()));
     until("the new key", seconds(30), || {
@@ -85,7 +84,7 @@ fn a_node_that_never_comes_back_is_removed_and_its_recordings_fail_once() {
     let told: Vec<Value> =
         ["recording.failed", "recording.ready"].iter().flat_map(|event| nodes.told(event)).collect();
     assert_eq!(told.len(), 1, "{told:?}");
-    let _ = send(nodes.api_b.request("DELETE", &path)).ok();
+    let _ = nodes.api_b.delete(&path).ok();
     assert!(archives(&nodes.api_a).is_empty());
     let _ = nodes.b.run(&["ledger", "check"]);
 }
