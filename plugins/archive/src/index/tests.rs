@@ -6,7 +6,7 @@ fn fragment(number: u64) -> Fragment {
         bytes: 10,
         start_us: 5 * number,
         duration_us: 5,
-        is_keyframe: number % 2 == 0,
+        is_keyframe: number.is_multiple_of(2),
     }
 }
 

@@ -14,6 +14,7 @@ use satcast_plugin_api::recording::{Recording, RecordingState};
 
 use super::archives::{recording, tell};
 use super::{Answer, Rig, contract};
+use crate::base::Code;
 use crate::playback::RECORDING_RESPONSES_PER_ACCOUNT_MAX;
 use satcast_archive::testing::{self, FRAGMENT_BYTES, INIT_BYTES, byte_at};
 use satcast_core::ids::{EndReason, SessionId};
@@ -315,7 +316,7 @@ async fn failing_stores_and_too_many_viewers_are_told_to_try_again() {
     let rig = Rig::new().await;
     let (_, id) = made(&rig, "unread-a.mp4", RecordingState::Ready, 6).await;
     let text = play(&rig, &address(&rig, id).await).await.ok().to_owned();
-    play(&rig, &media(&text, id)).await.answer.error(503, "piece_unreadable");
+    play(&rig, &media(&text, id)).await.answer.error(503, Code::AssetUnreadable.as_str());
     let (_, id) = made(&rig, "b.mp4", RecordingState::Ready, 6).await;
     let file = media(play(&rig, &address(&rig, id).await).await.ok(), id);
     let mut held = Vec::new();
