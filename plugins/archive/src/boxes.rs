@@ -221,11 +221,11 @@ mod tests {
     }
 
     /// The fragments of a file in memory, as the recorder and the store's objects are read.
-    fn fragments(bytes: &[u8], piece: usize) -> Vec<Fragment> {
+    fn fragments(bytes: &[u8], given: usize) -> Vec<Fragment> {
         let (mut walk, mut found, mut needed) = (Walk::default(), Vec::new(), 0);
         while walk.at() < bytes.len() as u64 {
             let rest = &bytes[walk.at() as usize..];
-            let given = piece.max(needed).min(rest.len());
+            let given = given.max(needed).min(rest.len());
             needed = 0;
             match walk.take_from(&rest[..given]).unwrap() {
                 Taken::Init => {}

@@ -245,7 +245,7 @@ impl Open {
         let written = blocking(move || {
             check_disk(task_core.table.spool(), task_core.limits.free_min, bytes.len() as u64)?;
             task_core.outside.write_at(&file, &bytes, at)?;
-            // Before the bytes count as written: whoever sees them finds them in the index.
+            // Before the bytes count as written: a viewer who sees them finds them in the index.
             index.add(&bytes);
             let completed = crcs.add(&bytes);
             Ok((crcs, completed, index))

@@ -1,4 +1,4 @@
-//! The body of a response with bytes of a recording: they are read from the driver piece by piece, as the viewer takes them.
+//! The body of a response with bytes of a recording: they are read from the driver chunk by chunk, as the viewer takes them.
 
 use std::io;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ pub(super) struct RecordingBody {
 }
 
 impl RecordingBody {
-    /// `len` bytes from `first`, of which the first piece is read now.
+    /// `len` bytes from `first`, of which the first chunk is read now.
     ///
     /// # Errors
     /// The first read failed.
@@ -48,9 +48,9 @@ impl RecordingBody {
     ) -> Result<Self, RecordingsError> {
         let (driver, file_name) = (report.driver.clone(), report.file_name.clone());
         let drivers = drivers.clone();
-        let piece = piece(len);
-        let ready = drivers.read_recording(&driver, &file_name, first, piece).await?;
-        let at = first + u64::from(piece);
+        let chunk = chunk(len);
+        let ready = drivers.read_recording(&driver, &file_name, first, chunk).await?;
+        let at = first + u64::from(chunk);
         Ok(Self { drivers, driver, file_name, at, left: len, ready, reading: None, count, _permit: permit })
     }
 
@@ -62,21 +62,21 @@ impl RecordingBody {
 
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         while self.ready.is_empty() {
-            let piece = piece(self.left);
+            let chunk = chunk(self.left);
             if self.reading.is_none() {
-                self.reading = Some(self.read(piece));
+                self.reading = Some(self.read(chunk));
             }
             let Some(reading) = &mut self.reading else { continue };
             let outcome = ready!(Pin::new(reading).poll(context));
             self.reading = None;
             self.ready = outcome.map_err(io::Error::other)?.map_err(io::Error::other)?;
-            self.at += u64::from(piece);
+            self.at += u64::from(chunk);
         }
         Poll::Ready(Ok(self.ready.split_to(self.ready.len().min(MEMORY_FRAME_BYTES_MAX))))
     }
 }
 
-fn piece(left: u64) -> u32 {
+fn chunk(left: u64) -> u32 {
     u32::try_from(left).unwrap_or(u32::MAX).min(READ_BYTES)
 }
 
