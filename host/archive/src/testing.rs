@@ -211,7 +211,7 @@ impl Recordings for Kept {
             bytes: FRAGMENT_BYTES as u32,
             start_us: number * 1_000_000,
             duration_us: 1_000_000,
-            is_keyframe: number % 2 == 0,
+            is_keyframe: number.is_multiple_of(2),
         };
         answer.give(Ok(RecordingIndex {
             init_bytes: INIT_BYTES,
