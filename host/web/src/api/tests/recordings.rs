@@ -315,7 +315,7 @@ async fn failing_stores_and_too_many_viewers_are_told_to_try_again() {
     let rig = Rig::new().await;
     let (_, id) = made(&rig, "unread-a.mp4", RecordingState::Ready, 6).await;
     let text = play(&rig, &address(&rig, id).await).await.ok().to_owned();
-    play(&rig, &media(&text, id)).await.answer.error(503, "part_unreadable");
+    play(&rig, &media(&text, id)).await.answer.error(503, "piece_unreadable");
     let (_, id) = made(&rig, "b.mp4", RecordingState::Ready, 6).await;
     let file = media(play(&rig, &address(&rig, id).await).await.ok(), id);
     let mut held = Vec::new();
