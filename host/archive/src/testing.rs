@@ -373,8 +373,8 @@ fn packets() -> Vec<Packet> {
     };
     let frames =
         (0..WINDOW_SECS * 25).map(|number| media(Codec::H264, number % 25 == 0, number * 40_000, 900));
-    let sounds = (0..WINDOW_SECS * 46).map(|number| media(Codec::Aac, false, number * 21_333, 90));
-    let mut all: Vec<Packet> = frames.chain(sounds).collect();
+    let audio = (0..WINDOW_SECS * 46).map(|number| media(Codec::Aac, false, number * 21_333, 90));
+    let mut all: Vec<Packet> = frames.chain(audio).collect();
     all.sort_by_key(|packet| packet.dts_ns);
     [config(0), config(2)].into_iter().chain(all).collect()
 }

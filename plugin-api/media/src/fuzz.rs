@@ -204,7 +204,7 @@ pub fn read(data: &[u8]) {
     assert!(largest <= bytes.len() && segment.start_ns <= segment.end_ns);
 }
 
-/// Clips: byte 0 chooses the range; the rest is an initialization segment with fragments. The pieces of a clip lie within the
+/// Clips: byte 0 chooses the range; the rest is an initialization segment with fragments. The ranges of a clip lie within the
 /// bytes, and the samples of its tables are those bytes.
 pub fn clip(data: &[u8]) {
     let [range, rest @ ..] = data else { return };
@@ -224,7 +224,7 @@ pub fn clip(data: &[u8]) {
     else {
         return;
     };
-    assert!(clip.pieces.iter().all(|piece| piece.offset + piece.bytes <= rest.len() as u64));
+    assert!(clip.ranges.iter().all(|range| range.offset + range.bytes <= rest.len() as u64));
     assert!(clip.bytes() <= u64::from(u32::MAX) && clip.duration_ns >= 0);
 }
 

@@ -122,9 +122,9 @@ fn fill(clip: &Clip, segments: &[Media], path: &Path) -> io::Result<()> {
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(&clip.head)?;
     let mut block = vec![0; BLOCK_BYTES];
-    for piece in &clip.pieces {
-        let segment = segments.get(piece.source as usize).ok_or(io::ErrorKind::InvalidData)?;
-        let (mut at, mut left) = (piece.offset, piece.bytes);
+    for range in &clip.ranges {
+        let segment = segments.get(range.source as usize).ok_or(io::ErrorKind::InvalidData)?;
+        let (mut at, mut left) = (range.offset, range.bytes);
         while left > 0 {
             let count = left.min(BLOCK_BYTES as u64) as usize;
             segment.read(&mut block[..count], at)?;

@@ -15,18 +15,15 @@ use satcast_plugin_api::recording::{FinishedFile, KEEP_SECS};
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 
-use super::account::{Archive, Asking};
+use super::account::{Archive, Asking, DeleteError};
 use super::mirror::ASKED_MAX;
 use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_drivers::RecordingsError;
 use satcast_store::{Actor, ClipRecord, ClipState, MakingClip, StoreError};
 
 use self::file::Written;
-pub use self::window::{ClipPlan, ClipRange, NoClip};
-use crate::DeleteError;
+pub use self::window::{CLIP_SECS_MAX, ClipPlan, ClipRange, NoClip};
 
-/// Longest clip in seconds.
-pub const CLIP_SECS_MAX: i64 = 600;
 /// Most clips that are cut or wait for it; each holds its segments.
 pub const CLIPS_WAITING_MAX: usize = 200;
 /// Longest wait for a driver to take a file over. It reads the whole file for its checksums.

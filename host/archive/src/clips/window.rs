@@ -5,8 +5,8 @@ use std::sync::Arc;
 use satcast_drivers::published::{Opening, Published};
 use satcast_plugin_api::SegmentPosition;
 
-use super::CLIP_SECS_MAX;
-
+/// Longest clip in seconds.
+pub const CLIP_SECS_MAX: i64 = 600;
 /// Segments before the range that are searched for a keyframe.
 const BEFORE: usize = 3;
 /// Longest last segment, in milliseconds; its end is not published.

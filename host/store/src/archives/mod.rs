@@ -1,6 +1,7 @@
 //! Recordings in the cloud archive, as their driver last reported them.
 
 pub(crate) mod clips;
+mod events;
 mod expiry;
 pub(crate) mod recoveries;
 pub(crate) mod state;
@@ -14,13 +15,10 @@ use crate::audit::{self, Actor, By, Change};
 use crate::engine::{self, Query, Row, Sql, Tx, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Page, Store};
-use crate::webhooks::EventType;
-use crate::webhooks::events::{EVENT_ERROR_CHARS_MAX, emit_of_session};
 use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
 
 /// Longest name of a recording in characters. S3 allows keys of 1024 bytes; names made here are ASCII.
 pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
-const MS_PER_SEC: f64 = 1_000.0;
 
 /// Stands for the data folder of a node that was removed: no folder has this name.
 pub(crate) const REMOVED: &str = "removed";
@@ -314,7 +312,7 @@ impl Store {
         let expiry = before.map(|before| before.expiry).unwrap_or_default();
         let told = expiry.take(&mut tx, id, report.expires_at, report.notice).await?;
         if let Some(at) = told {
-            emit_expiring(&mut tx, &report, at, now).await?;
+            events::emit_expiring(&mut tx, &report, at, now).await?;
         }
         let new_state = has_new_state.then_some((id, &report, report.changed_at));
         self.commit_state(tx, AccountId(account), new_state, now).await?;
@@ -533,7 +531,7 @@ impl Store {
         now: UnixMillis,
     ) -> Result<()> {
         let Some((id, report, at)) = new_state else { return tx.commit().await };
-        emit_state(&mut tx, report, at, now).await?;
+        events::emit_state(&mut tx, report, at, now).await?;
         tx.commit().await?;
         self.wake_outbox();
         let data = json!({
@@ -603,36 +601,4 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
     let (id, holder, clip) = (row.try_get("id")?, row.try_get("holder")?, row.try_get("clip_id")?);
     let public = row.try_get::<i64>("is_public")? != 0;
     Ok(ArchiveRecord { id, report, recovering, holder, clip, public })
-}
-
-/// Emits the event of a recording's new state; only end states have one.
-async fn emit_state(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: UnixMillis) -> Result<()> {
-    let event = match report.state {
-        ArchiveState::Ready => EventType::RecordingReady,
-        ArchiveState::Failed => EventType::RecordingFailed,
-        ArchiveState::Recording | ArchiveState::Uploading => return Ok(()),
-    };
-    let mut data = json!({"fileName": report.file_name, "destinationId": report.destination_id.0});
-    if let Some(error) = &report.error {
-        data["error"] = json!(error.chars().take(EVENT_ERROR_CHARS_MAX).collect::<String>());
-    } else {
-        describe(&mut data, report);
-    }
-    emit_of_session(tx, &report.session_id, event, data, (at, now)).await
-}
-
-/// Emits the event of a coming deletion at `at`.
-async fn emit_expiring(tx: &mut Tx, report: &ArchiveReport, at: UnixMillis, now: UnixMillis) -> Result<()> {
-    let (name, destination) = (&report.file_name, report.destination_id.0);
-    let mut data = json!({"fileName": name, "destinationId": destination, "expiresAt": at.0});
-    describe(&mut data, report);
-    emit_of_session(tx, &report.session_id, EventType::RecordingExpiring, data, (now, now)).await
-}
-
-/// Adds the facts of an uploaded recording to the data of an event.
-fn describe(data: &mut Value, report: &ArchiveReport) {
-    data["sizeBytes"] = json!(report.size_bytes);
-    // Milliseconds of a recording are far below the largest integer that a double holds exactly.
-    data["durationSeconds"] = json!(report.duration_ms as f64 / MS_PER_SEC);
-    data["url"] = json!(report.url);
 }

@@ -18,7 +18,7 @@ mod read;
 mod scan;
 mod track;
 
-pub use clip::{CLIP_BYTES_MAX, CLIP_SAMPLES_MAX, Clip, ClipPiece, ClipSource, MOOF_BYTES_MAX};
+pub use clip::{CLIP_BYTES_MAX, CLIP_SAMPLES_MAX, Clip, ClipSource, MOOF_BYTES_MAX, SourceRange};
 pub use clock::{AudioClock, Placed, opus_samples};
 pub use clock::{nanos_to_ticks, ticks_to_nanos};
 pub use fragment::{Sample, TrackRun, media_segment, write_fragment};

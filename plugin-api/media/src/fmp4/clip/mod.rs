@@ -1,7 +1,7 @@
 //! Clips: an ordinary MP4 (`moov` before the media, no fragments) cut out of fragments at a keyframe, without re-encoding.
 //!
 //! [`ClipSource`] reads an initialization segment and the `moof`s that follow it, and keeps only a table of samples.
-//! [`ClipSource::cut`] gives the head of the file and the pieces of the source that follow it; the caller copies them.
+//! [`ClipSource::cut`] gives the head of the file and the ranges of the source that follow it; the caller copies them.
 
 mod write;
 
@@ -35,7 +35,7 @@ pub struct Clip {
     /// The file up to its first media byte.
     pub head: Bytes,
     /// The rest of the file.
-    pub pieces: Vec<ClipPiece>,
+    pub ranges: Vec<SourceRange>,
     /// Presentation time of the first frame in the source, in nanoseconds.
     pub start_ns: i64,
     /// Length in nanoseconds.
@@ -44,7 +44,7 @@ pub struct Clip {
 
 /// Bytes of the source that a clip has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClipPiece {
+pub struct SourceRange {
     /// Number of the source, as given to [`ClipSource::push`].
     pub source: u32,
     /// First byte in it.
@@ -77,7 +77,7 @@ struct Sample {
 impl Clip {
     /// Bytes of the whole file.
     pub fn bytes(&self) -> u64 {
-        self.head.len() as u64 + self.pieces.iter().map(|piece| piece.bytes).sum::<u64>()
+        self.head.len() as u64 + self.ranges.iter().map(|range| range.bytes).sum::<u64>()
     }
 }
 
@@ -234,7 +234,7 @@ impl Track {
         self.samples.get(begin..begin + count)
     }
 
-    /// The samples that sound between two times.
+    /// The samples between two times.
     fn between(&self, start_ns: i64, end_ns: i64) -> &[Sample] {
         let end = |sample: &Sample| self.nanos(sample.dts.saturating_add(sample.duration.into()));
         let begin =

@@ -32,9 +32,9 @@ fn source(written: &Written) -> ClipSource {
 /// The whole file of a clip.
 fn file(clip: &Clip, written: &Written) -> Vec<u8> {
     let mut file = clip.head.to_vec();
-    for piece in &clip.pieces {
-        let from = &written.segments[piece.source as usize].0;
-        file.extend_from_slice(&from[piece.offset as usize..(piece.offset + piece.bytes) as usize]);
+    for range in &clip.ranges {
+        let from = &written.segments[range.source as usize].0;
+        file.extend_from_slice(&from[range.offset as usize..(range.offset + range.bytes) as usize]);
     }
     assert_eq!(file.len() as u64, clip.bytes());
     file

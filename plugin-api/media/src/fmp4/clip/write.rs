@@ -6,7 +6,7 @@ use mp4_atom::{
     Stss, Stsz, StszSamples, Stts, SttsEntry, Trak,
 };
 
-use super::{CLIP_BYTES_MAX, Clip, ClipPiece, ROUNDING_NANOS, Run, Sample};
+use super::{CLIP_BYTES_MAX, Clip, ROUNDING_NANOS, Run, Sample, SourceRange};
 use crate::Kind;
 use crate::fmp4::{AUDIO_TRACK_ID, Fmp4Error, VIDEO_TIMESCALE};
 
@@ -22,13 +22,13 @@ struct Chunk {
     run: usize,
     /// Samples in it.
     count: u32,
-    piece: ClipPiece,
+    range: SourceRange,
 }
 
 /// The clip of these runs, which begins at `start_ns`.
 pub(super) fn write(moov: &Moov, runs: &[Run<'_>], start_ns: i64) -> Result<Clip, Fmp4Error> {
     let chunks = chunks(runs)?;
-    let media_bytes: u64 = chunks.iter().map(|chunk| chunk.piece.bytes).sum();
+    let media_bytes: u64 = chunks.iter().map(|chunk| chunk.range.bytes).sum();
     let mut head = Vec::with_capacity(64 * 1024);
     Ftyp {
         major_brand: FourCC::new(b"isom"),
@@ -50,7 +50,7 @@ pub(super) fn write(moov: &Moov, runs: &[Run<'_>], start_ns: i64) -> Result<Clip
     let duration = i128::from(written.mvhd.duration) * NANOS_PER_SECOND / i128::from(MOVIE_TIMESCALE);
     Ok(Clip {
         head: Bytes::from(head),
-        pieces: joined(&chunks),
+        ranges: joined(&chunks),
         start_ns,
         duration_ns: i64::try_from(duration).unwrap_or(i64::MAX),
     })
@@ -66,15 +66,15 @@ fn chunks(runs: &[Run<'_>]) -> Result<Vec<Chunk>, Fmp4Error> {
             let bytes = u64::from(bytes);
             total = total.saturating_add(bytes);
             let open = chunks[first..].last_mut().filter(|chunk| {
-                let piece = &chunk.piece;
-                (piece.source, piece.offset.saturating_add(piece.bytes)) == (source, offset)
+                let range = &chunk.range;
+                (range.source, range.offset.saturating_add(range.bytes)) == (source, offset)
             });
             match open {
                 Some(chunk) => {
                     chunk.count += 1;
-                    chunk.piece.bytes += bytes;
+                    chunk.range.bytes += bytes;
                 }
-                None => chunks.push(Chunk { run, count: 1, piece: ClipPiece { source, offset, bytes } }),
+                None => chunks.push(Chunk { run, count: 1, range: SourceRange { source, offset, bytes } }),
             }
         }
     }
@@ -89,21 +89,21 @@ fn chunks(runs: &[Run<'_>]) -> Result<Vec<Chunk>, Fmp4Error> {
 }
 
 fn place(chunk: &Chunk) -> (u32, u64) {
-    (chunk.piece.source, chunk.piece.offset)
+    (chunk.range.source, chunk.range.offset)
 }
 
-/// Pieces that follow each other in the source are one.
-fn joined(chunks: &[Chunk]) -> Vec<ClipPiece> {
-    let mut pieces: Vec<ClipPiece> = Vec::new();
-    for piece in chunks.iter().map(|chunk| chunk.piece) {
-        match pieces.last_mut() {
-            Some(last) if (last.source, last.offset + last.bytes) == (piece.source, piece.offset) => {
-                last.bytes += piece.bytes;
+/// Ranges that follow each other in the source are one.
+fn joined(chunks: &[Chunk]) -> Vec<SourceRange> {
+    let mut ranges: Vec<SourceRange> = Vec::new();
+    for range in chunks.iter().map(|chunk| chunk.range) {
+        match ranges.last_mut() {
+            Some(last) if (last.source, last.offset + last.bytes) == (range.source, range.offset) => {
+                last.bytes += range.bytes;
             }
-            _ => pieces.push(piece),
+            _ => ranges.push(range),
         }
     }
-    pieces
+    ranges
 }
 
 /// The `moov` of a file whose media begins at byte `first`.
@@ -139,7 +139,7 @@ fn of_run(run: usize, chunks: &[Chunk], first: u64) -> Result<Vec<(u32, u32)>, F
         if chunk.run == run {
             own.push((u32::try_from(at).map_err(|_| Fmp4Error::ClipTooLarge)?, chunk.count));
         }
-        at += chunk.piece.bytes;
+        at += chunk.range.bytes;
     }
     Ok(own)
 }

@@ -63,9 +63,9 @@ fn source(packaged: &Packaged) -> ClipSource {
 
 fn file(clip: &Clip, packaged: &Packaged) -> Vec<u8> {
     let mut file = clip.head.to_vec();
-    for piece in &clip.pieces {
-        let from = &packaged.segments[piece.source as usize].bytes;
-        file.extend_from_slice(&from[piece.offset as usize..(piece.offset + piece.bytes) as usize]);
+    for range in &clip.ranges {
+        let from = &packaged.segments[range.source as usize].bytes;
+        file.extend_from_slice(&from[range.offset as usize..(range.offset + range.bytes) as usize]);
     }
     file
 }

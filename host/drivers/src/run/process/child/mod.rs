@@ -39,7 +39,7 @@ const BLOCK_BYTES: usize = 1024 * 1024;
 
 /// A job of the control thread.
 enum Job {
-    Call(u64, Ask),
+    Call(u64, Box<Ask>),
     End,
 }
 
@@ -96,7 +96,7 @@ fn read(link: &Arc<Link>, mut receiver: Receiver, jobs: &mpsc::Sender<Job>) -> E
         };
         let Message { content, bytes, descriptor, .. } = message;
         let job = match content {
-            ToChild::Call { call, ask } => Job::Call(call, ask),
+            ToChild::Call { call, ask } => Job::Call(call, Box::new(ask)),
             ToChild::End => Job::End,
             ToChild::Media { dest, packets } => {
                 link.take_media(dest, packets, bytes);
@@ -132,7 +132,7 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &mpsc::Receiver<Job>) {
     };
     let mut instances = HashMap::new();
     while let Ok(Job::Call(call, ask)) = jobs.recv() {
-        let outcome = answer(link, &driver, &mut instances, ask);
+        let outcome = answer(link, &driver, &mut instances, *ask);
         link.send(&ToHost::Answer { call, outcome });
     }
     driver.shut_down();
