@@ -44,9 +44,17 @@ test('every reason has a headline and advice', async () => {
 test('options are read from the URL, and the key is sent only with the index', async () => {
   const { options } = await load('options');
   const at = (search) => options({ pathname: '/watch/4GyTq0', search });
-  assert.deepEqual(at('?apiKey=pk_a'), { key: 'pk_a', index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a', autoplay: true, muted: false, viewers: '' });
+  assert.deepEqual(at('?apiKey=pk_a'), {
+    key: 'pk_a',
+    recording: false,
+    index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a',
+    autoplay: true,
+    muted: false,
+    viewers: '',
+  });
   assert.deepEqual(at('?key=pk_a%26b&autoplay=0&muted=1'), {
     key: 'pk_a&b',
+    recording: false,
     index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a%26b',
     autoplay: false,
     muted: true,
@@ -54,6 +62,11 @@ test('options are read from the URL, and the key is sent only with the index', a
   });
   assert.equal(at('?apiKey=pk_a&viewers=1').viewers, '/watch/4GyTq0/viewers?apiKey=pk_a');
   assert.equal(at('').key, '');
+  assert.equal(at('?token=T').key, '', 'only recordings have owners with a token');
+  const of = (search) => options({ pathname: '/watch/vod/7', search });
+  assert.deepEqual([of('?token=T').recording, of('?token=T').index], [true, '/vod/7/index.m3u8?token=T']);
+  assert.equal(of('?token=T&apiKey=pk_a&viewers=1').index, '/vod/7/index.m3u8?apiKey=pk_a');
+  assert.equal(of('?apiKey=pk_a&viewers=1').viewers, '');
 });
 
 test('stored audio settings are validated', async () => {

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_media::fuzz::RECORDS;
 use satcast_media::segment::{Event, Segmenter};
-use satcast_plugin_api::driver::{Answer, Config, FinishedFile, Host, Recording, RecordingState, Recordings};
+use satcast_plugin_api::driver::{
+    Answer, BytesAnswer, Config, FinishedFile, Fragment, Host, IndexAnswer, Recording, RecordingIndex,
+    RecordingState, Recordings,
+};
 use satcast_plugin_api::{
     Asset, AssetBody, Audience, Class, Codec, Error, Followed, NANOS_PER_MILLI, Packet, Playback,
     SegmentPosition,
@@ -53,9 +56,18 @@ pub fn reports() -> Reports {
 }
 
 /// Recordings of the test driver. The name decides the behaviour: `refused-` and `silent-` are not uploaded again,
-/// `stuck-` are not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose
+/// `stuck-` are not deleted, `unread-` cannot be read, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose
 /// their copy, `unlisted` makes the list fail.
 pub struct Kept(pub Host);
+
+/// Bytes of the initialization segment, and of each fragment, which is a second long. Every second one begins with a keyframe.
+pub const INIT_BYTES: u64 = 700;
+pub const FRAGMENT_BYTES: u64 = 1_000;
+
+/// A byte of every recording.
+pub fn byte_at(offset: u64) -> u8 {
+    (offset % 251) as u8
+}
 
 /// Puts a recording into the journal without a report.
 pub fn put(recording: Recording) {
@@ -144,6 +156,44 @@ impl Recordings for Kept {
             return Err(Error::internal("the journal is damaged"));
         }
         Ok(journal.values().cloned().collect())
+    }
+
+    fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
+        if let Some(file) = file(file_name) {
+            let range = usize::try_from(offset).unwrap_or(usize::MAX);
+            let found =
+                file.get(range..).and_then(|rest| rest.get(..bytes as usize)).map(Bytes::copy_from_slice);
+            return answer.give(found.ok_or_else(|| Error::config("no such range")));
+        }
+        let size = journal(file_name).map_or(0, |recording| recording.size_bytes);
+        let end = offset.saturating_add(u64::from(bytes));
+        answer.give(match file_name {
+            _ if end > size => Err(Error::config("no such range")),
+            _ if file_name.starts_with("unread-") => Err(Error::network(DOWN)),
+            _ => Ok((offset..end).map(byte_at).collect()),
+        });
+    }
+
+    fn index(&self, file_name: &str, first: u64, most: u32, answer: IndexAnswer) {
+        let Some(recording) = journal(file_name).filter(|recording| !recording.gone) else {
+            return answer.give(Err(Error::config("no such recording")));
+        };
+        let count = recording.size_bytes.saturating_sub(INIT_BYTES) / FRAGMENT_BYTES;
+        let fragment = |number: u64| Fragment {
+            offset: INIT_BYTES + number * FRAGMENT_BYTES,
+            bytes: FRAGMENT_BYTES as u32,
+            start_us: number * 1_000_000,
+            duration_us: 1_000_000,
+            is_keyframe: number % 2 == 0,
+        };
+        answer.give(Ok(RecordingIndex {
+            init_bytes: INIT_BYTES,
+            bytes: INIT_BYTES + count * FRAGMENT_BYTES,
+            count,
+            is_complete: recording.state != RecordingState::Recording,
+            first,
+            fragments: (first..count).take(most as usize).map(fragment).collect(),
+        }));
     }
 
     fn retry(&self, file_name: &str, answer: Answer) {

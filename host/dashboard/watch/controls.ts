@@ -27,6 +27,9 @@ const SIGNALS: Record<Signal, { word: string; label: string; go: string; said: s
 };
 
 const { video, seek } = page;
+/** Positions count from the beginning, and there is no live edge. */
+const isRecording = (): boolean => page.player.dataset['kind'] === 'recording';
+
 let engine: Engine | null = null;
 let signal: Signal = 'on';
 let dragging = false;
@@ -102,7 +105,7 @@ function tip(value: number): void {
   const most = Number(seek.max);
   const share = most > 0 ? value / most : 1;
   const behind = most - value;
-  page.tip.textContent = behind < LIVE_SLACK_SECS ? 'Live' : `−${clock(behind)}`;
+  page.tip.textContent = isRecording() ? clock(value) : behind < LIVE_SLACK_SECS ? 'Live' : `−${clock(behind)}`;
   page.tip.style.left = `clamp(2rem, ${share * 100}%, 100% - 2rem)`;
   page.tip.dataset['shown'] = 'yes';
 }
@@ -217,10 +220,15 @@ function to(place: number): void {
   if (!timeline) {
     return;
   }
-  const oldest = Math.min(timeline.start + OLDEST_MARGIN_SECS, timeline.live);
+  const margin = isRecording() ? 0 : OLDEST_MARGIN_SECS;
+  const oldest = Math.min(timeline.start + margin, timeline.live);
   video.currentTime = Math.min(Math.max(place, oldest), timeline.live);
   const behind = timeline.live - video.currentTime;
-  say(behind < LIVE_SLACK_SECS ? SIGNALS[signal].label : `${spoken(behind)} behind live`);
+  if (isRecording()) {
+    say(`${spoken(video.currentTime - timeline.start)} of ${spoken(timeline.live - timeline.start)}`);
+  } else {
+    say(behind < LIVE_SLACK_SECS ? SIGNALS[signal].label : `${spoken(behind)} behind live`);
+  }
   refresh();
   wake();
 }
@@ -296,7 +304,7 @@ function refresh(): void {
 
 /** Shows whether the encoder sends media, and announces changes. */
 function showSignal(now: Signal): void {
-  if (now !== signal) {
+  if (now !== signal && !isRecording()) {
     signal = now;
     page.player.dataset['signal'] = now;
     say(SIGNALS[now].said);
@@ -305,6 +313,10 @@ function showSignal(now: Signal): void {
 
 /** Shows the position of the viewer. Without a DVR window (as in Chrome's native player) it is live. */
 function place({ start, live }: Timeline): void {
+  if (isRecording()) {
+    placeRecording({ start, live });
+    return;
+  }
   const span = Math.max(live - start, 0);
   const behind = Math.max(live - video.currentTime, 0);
   const isLive = behind < LIVE_SLACK_SECS;
@@ -324,6 +336,23 @@ function place({ start, live }: Timeline): void {
   seek.max = String(Math.round(span));
   seek.value = String(isLive ? Math.round(span) : Math.round(Math.max(span - behind, 0)));
   seek.setAttribute('aria-valuetext', isLive ? 'Live' : `${spoken(behind)} behind live`);
+  fill(seek);
+}
+
+/** The same in a recording. */
+function placeRecording({ start, live }: Timeline): void {
+  const span = Math.max(live - start, 0);
+  const at = Math.min(Math.max(video.currentTime - start, 0), span);
+  page.bar.hidden = span <= 0;
+  page.live.hidden = true;
+  page.player.dataset['edge'] = 'behind';
+  page.behind.textContent = `${clock(at)} / ${clock(span)}`;
+  if (dragging) {
+    return;
+  }
+  seek.max = String(Math.round(span));
+  seek.value = String(Math.round(at));
+  seek.setAttribute('aria-valuetext', `${spoken(at)} of ${spoken(span)}`);
   fill(seek);
 }
 

@@ -167,7 +167,7 @@ async function run(settings: Options): Promise<void> {
     const began = performance.now();
     const { end, paused } = await play(settings);
     // After a pause by the viewer, the next stream starts only on request.
-    wanted = !(end === 'over' && paused);
+    wanted = !(end === 'over' && (paused || settings.recording));
     // The reason is not known yet: the index is fetched next.
     show(end === 'lost' ? 'starting' : end);
     tries = performance.now() - began > SHORT_LIFE_MS ? 0 : tries + 1;
@@ -181,6 +181,7 @@ async function run(settings: Options): Promise<void> {
 
 page.retry.addEventListener('click', () => location.reload());
 const settings = options(location);
+page.player.dataset['kind'] = settings.recording ? 'recording' : 'stream';
 begin(settings.muted);
 wake();
 // The service has already shown what is wrong with the URL.

@@ -1,8 +1,10 @@
 // Options from the URL, and settings stored in this browser.
 
 export interface Options {
-  /** Public key; empty if the URL has none. */
+  /** Public key, or token of a recording's owner; empty if the URL has none. */
   key: string;
+  /** The page shows a recording. */
+  recording: boolean;
   /** The index playlist, key included. */
   index: string;
   /** Starts without a click (`autoplay=0` turns this off). */
@@ -13,17 +15,22 @@ export interface Options {
   viewers: string;
 }
 
-/** Reads `/watch/<path>?apiKey=...&autoplay=0&muted=1&viewers=1`. */
+/** Reads `/watch/<path>?apiKey=...&autoplay=0&muted=1&viewers=1`, or `/watch/vod/<id>?token=...` of a recording. */
 export function options(address: Location): Options {
   const query = new URLSearchParams(address.search);
-  const key = query.get('apiKey') || query.get('key') || '';
-  const path = address.pathname.split('/').filter(Boolean).at(-1) ?? '';
+  const publicKey = query.get('apiKey') || query.get('key') || '';
+  const [path = '', folder] = address.pathname.split('/').filter(Boolean).reverse();
+  const recording = folder === 'vod';
+  const token = recording && publicKey === '' ? (query.get('token') ?? '') : '';
+  const key = publicKey || token;
+  const credential = `${token === '' ? 'apiKey' : 'token'}=${encodeURIComponent(key)}`;
   return {
     key,
-    index: `/hls/${path}/index.m3u8?apiKey=${encodeURIComponent(key)}`,
+    recording,
+    index: `/${recording ? 'vod' : 'hls'}/${path}/index.m3u8?${credential}`,
     autoplay: query.get('autoplay') !== '0',
     muted: query.get('muted') === '1',
-    viewers: query.get('viewers') === '1' ? `/watch/${path}/viewers?apiKey=${encodeURIComponent(key)}` : '',
+    viewers: query.get('viewers') === '1' && !recording ? `/watch/${path}/viewers?apiKey=${encodeURIComponent(key)}` : '',
   };
 }
 

@@ -1,6 +1,6 @@
 // The page's elements and the display of its state.
 
-import { NOTICES, type Reason } from './text';
+import { NOTICES, OF_RECORDING, type Reason } from './text';
 
 function element<T extends HTMLElement>(id: string, kind: new () => T): T {
   const found = document.getElementById(id);
@@ -53,7 +53,8 @@ const LOOKS: Record<Reason, string> = {
 
 /** Shows why nothing plays. */
 export function notice(reason: Reason): void {
-  const { headline, advice } = NOTICES[reason];
+  const special = page.player.dataset['kind'] === 'recording' ? OF_RECORDING[reason] : undefined;
+  const { headline, advice } = special ?? NOTICES[reason];
   page.headline.textContent = headline;
   page.advice.textContent = advice;
   page.player.dataset['state'] = LOOKS[reason];

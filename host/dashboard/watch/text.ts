@@ -44,6 +44,17 @@ export type Reason =
   | 'broken'
   | 'unsupported';
 
+/** Other texts for a recording. */
+export const OF_RECORDING: Partial<Record<Reason, Notice>> = {
+  ready: { headline: 'Recording', advice: '' },
+  offline: { headline: 'The recording is not here', advice: 'It was deleted, or its owner made it private.' },
+  over: { headline: 'The end of the recording', advice: '' },
+  refused: {
+    headline: 'This key does not open the recording now',
+    advice: 'The key was revoked, or the address is too old. Ask the person who gave you the address for a new one.',
+  },
+};
+
 export const NOTICES: Record<Reason, Notice> = {
   starting: { headline: 'Loading…', advice: '' },
   ready: { headline: 'Live now', advice: '' },

@@ -42,6 +42,7 @@ pub use address::{Address, Server};
 pub use archives::clips::{ClipBegun, ClipCaps, ClipChange, ClipRecord, ClipState, MakingClip, NewClip};
 pub use archives::recoveries::{AskedRecovery, OpenedRecovery, RecoveryBegun};
 pub use archives::state::ArchiveState;
+pub use archives::watched::{WATCHED_TOGETHER_MAX, WatchedArchive};
 pub use archives::{
     ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, KnownArchive, Recorded, RecordedDestination,
 };

@@ -1,4 +1,4 @@
-//! Everything the HTTP port serves: playback below `/hls/`; everywhere else, inside the middleware, the API and the pages.
+//! Everything the HTTP port serves: playback below `/hls/` and `/vod/`; everywhere else, inside the middleware, the API and the pages.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::api::{self, App};
 use crate::base::{ApiError, Middleware};
 use crate::nodes::{COUNT_PREFIX, EVENTS_PATH, Nodes};
 use crate::pages::{DASHBOARD_PATHS, Pages};
-use crate::playback::{NODE_PREFIX, PREFIX, Playback};
-use crate::watch::{self, Watch};
+use crate::playback::{NODE_PREFIX, PREFIX, Playback, VOD_PREFIX};
+use crate::watch::{self, Shown, Watch};
 
 /// The endpoint of the HTTP port.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ impl Site {
     pub fn new(app: Arc<App>, pages: Arc<Pages>) -> Self {
         let (playback, nodes) = (app.playback.clone(), app.nodes.clone());
         let (watch, watched, counted) = (Arc::new(Watch::of(&pages)), playback.clone(), playback.clone());
+        let (shown, played) = (watch.clone(), playback.clone());
         let (assets, reference, texts, others) = (pages.clone(), pages.clone(), pages.clone(), pages.clone());
         let dashboard = DASHBOARD_PATHS.iter().fold(Route::new(), |routes, path| {
             let pages = pages.clone();
@@ -34,6 +35,10 @@ impl Site {
         });
         let routes = dashboard
             .at("/watch/:path", poem::get(make(move |request| page(watch.clone(), watched.clone(), request))))
+            .at(
+                "/watch/vod/:id",
+                poem::get(make(move |request| recording(shown.clone(), played.clone(), request))),
+            )
             .at("/watch/:path/viewers", poem::get(make(move |request| viewers(counted.clone(), request))))
             .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))))
             .at("/docs", poem::get(make(move |request| documentation(reference.clone(), request))))
@@ -52,14 +57,19 @@ impl Endpoint for Site {
     async fn call(&self, request: Request) -> poem::Result<Response> {
         if let Some(response) = self.for_node(&request).await {
             Ok(response)
-        } else if request.uri().path().starts_with(PREFIX) {
+        } else if let Some(route) = playback_route(request.uri().path()) {
             let response = self.playback.answer(request).await;
-            self.middleware.requests().count(PREFIX, response.status());
+            self.middleware.requests().count(route, response.status());
             Ok(response)
         } else {
             Ok(self.middleware.answer(request).await)
         }
     }
+}
+
+/// The route of a path that playback answers.
+fn playback_route(path: &str) -> Option<&'static str> {
+    [PREFIX, VOD_PREFIX].into_iter().find(|route| path.starts_with(route))
 }
 
 impl Site {
@@ -84,7 +94,14 @@ impl Site {
 /// The player page of a self-hosted destination.
 async fn page(watch: Arc<Watch>, playback: Arc<Playback>, request: Request) -> poem::Result<Response> {
     let path = request.raw_path_param("path").unwrap_or_default();
-    Ok(watch.answer(&playback, &request, path).await?)
+    Ok(watch.answer(&playback, &request, Shown::Stream(path)).await?)
+}
+
+/// The player page of a recording.
+async fn recording(watch: Arc<Watch>, playback: Arc<Playback>, request: Request) -> poem::Result<Response> {
+    let id = request.raw_path_param("id").and_then(|id| id.parse().ok());
+    let id = id.ok_or_else(|| ApiError::not_found("recording"))?;
+    Ok(watch.answer(&playback, &request, Shown::Recording(id)).await?)
 }
 
 /// Number of viewers, for the player page.

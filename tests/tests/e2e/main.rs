@@ -8,6 +8,7 @@ mod archive_backfill;
 mod archive_isolated;
 mod archive_later;
 mod archive_store;
+mod archive_watched;
 mod attacks;
 mod authors;
 mod billing;

@@ -280,6 +280,18 @@ pub struct Archive {
     pub prefix: String,
     /// Bucket in the path, as most stores expect, instead of in the host name.
     pub force_path_style: bool,
+    /// Where viewers get uploaded recordings from.
+    pub playback: ArchivePlayback,
+}
+
+/// `[archive] playback`
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ArchivePlayback {
+    /// From this service, which reads the store.
+    Service,
+    /// From the store, by signed addresses.
+    Signed,
 }
 
 /// `[limits]`, 1 to 100,000 each

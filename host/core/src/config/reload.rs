@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::{Billing, Config, Http, Ingest, Log};
+use super::{Archive, Billing, Config, Http, Ingest, Log};
 
 /// The configuration in use; cheap to clone. A reload replaces it as a whole, and current readers keep the old one.
 #[derive(Clone, Debug)]
@@ -114,7 +114,8 @@ const OTHERS_APPLIED: [Key; 2] = [
     ("driver", |old, new| old.driver != new.driver),
     ("archive", |old, new| old.driver_settings("").archive != new.driver_settings("").archive),
 ];
-const OTHERS_WAITING: [Key; 4] = [
+const OTHERS_WAITING: [Key; 5] = [
+    ("archive.playback", |old, new| old.archive.playback != new.archive.playback),
     ("public_url", |old, new| old.public_url != new.public_url),
     ("data_dir", |old, new| old.data_dir != new.data_dir),
     ("secret_key", |old, new| old.secret_key != new.secret_key),
@@ -154,7 +155,7 @@ impl Config {
         Self {
             drivers: new.drivers,
             driver: new.driver,
-            archive: new.archive,
+            archive: Archive { playback: old.archive.playback, ..new.archive },
             accounts: new.accounts,
             pricing: new.pricing,
             limits: new.limits,
@@ -206,6 +207,7 @@ mod tests {
             };
             known.push(match table.as_str() {
                 "" => key.to_owned(),
+                "archive" if key == "playback" => "archive.playback".to_owned(),
                 "driver" | "archive" => table.clone(),
                 table => format!("{table}.{key}"),
             });

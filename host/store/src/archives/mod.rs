@@ -3,6 +3,7 @@
 pub(crate) mod clips;
 pub(crate) mod recoveries;
 pub(crate) mod state;
+pub(crate) mod watched;
 
 use serde_json::{Value, json};
 
@@ -66,6 +67,8 @@ pub struct ArchiveRecord {
     pub holder: String,
     /// The clip that the file is; `None` for a recording.
     pub clip: Option<i64>,
+    /// Viewers with a public key of the stream may watch it.
+    pub public: bool,
 }
 
 /// Result of recording a report.
@@ -131,18 +134,26 @@ const DELETE: &str =
     "UPDATE archives SET deleted_ms = $3 WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL
     RETURNING file_name";
 
-/// The columns of a recording; a condition that finds it follows.
+/// The columns of a recording; a condition that finds it follows, or more columns, joined tables and the condition.
 macro_rules! select_archives {
     ($condition:literal) => {
+        select_archives!("", "", $condition)
+    };
+    ($columns:literal, $tables:literal, $condition:literal) => {
         concat!(
             "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
             "a.uploaded_bytes, a.duration_ms, COALESCE(a.error, a.trouble) AS error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
-            "a.attempt_opened, a.holder, a.clip_id, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
-            "AND r.state IN ('asked', 'opened')) AS recovering FROM archives a WHERE ",
+            "a.attempt_opened, a.holder, a.clip_id, a.is_public, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
+            "AND r.state IN ('asked', 'opened')) AS recovering",
+            $columns,
+            " FROM archives a",
+            $tables,
+            " WHERE ",
             $condition
         )
     };
 }
+use select_archives;
 
 const SELECT_PAGE: &str = select_archives!(
     "a.account_id = $1 AND a.deleted_ms IS NULL AND a.clip_id IS NULL AND a.id < $2 ORDER BY a.id DESC LIMIT $3"
@@ -258,6 +269,9 @@ impl Store {
         };
         recoveries::settle(&mut tx, id, false, now).await?;
         if let Some(clip) = clip {
+            if before.is_none() {
+                clips::publish(&mut tx, clip).await?;
+            }
             self.commit_clip_of(tx, clip, &report, now).await?;
             return Ok(Recorded::Taken(id));
         }
@@ -512,7 +526,8 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
     };
     let recovering = row.try_get::<i64>("recovering")? > 0;
     let (id, holder, clip) = (row.try_get("id")?, row.try_get("holder")?, row.try_get("clip_id")?);
-    Ok(ArchiveRecord { id, report, recovering, holder, clip })
+    let public = row.try_get::<i64>("is_public")? != 0;
+    Ok(ArchiveRecord { id, report, recovering, holder, clip, public })
 }
 
 /// Emits the event of a recording's new state; only end states have one.

@@ -47,6 +47,7 @@ const STEPS: &[Step] = steps! {
     19, "key check", "0019_key_check";
     20, "node commands", "0020_node_commands";
     21, "handovers", "0021_handovers";
+    22, "public recordings", "0022_public_recordings";
     23, "clips", "0023_clips";
 };
 

@@ -2,7 +2,7 @@
 
 use super::recoveries::running_report;
 use super::*;
-use crate::{ArchiveReport, Recorded};
+use crate::{AccountChange, ArchiveReport, Recorded};
 
 #[tokio::test]
 async fn a_report_counts_only_for_the_drivers_types_and_names() {
@@ -32,4 +32,56 @@ async fn a_report_counts_only_for_the_drivers_types_and_names() {
     rig.store.delete_archive(&by(account), id, false).await.unwrap();
     assert_eq!(tell(&later, &kind).await, Recorded::Late, "a deleted recording does not come back");
     assert_eq!(tell(&other, &kind).await, Recorded::NameTaken { driver: "archive".into() });
+}
+
+#[tokio::test]
+async fn recordings_of_a_session_are_watched_together_until_they_or_their_account_go() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (stream_id, destinations) = rig.stream(account, 2).await.unwrap();
+    let mut ids = Vec::new();
+    let sessions = [new_session_id(), new_session_id()];
+    for (session, at) in sessions.iter().zip([0, 100_000]) {
+        let started_at = UnixMillis(NOW.0 + at);
+        let new = NewSession { id: session.clone(), stream_id, started_at, terms: Terms::default() };
+        rig.store.begin_session(new).await.unwrap();
+        for (number, destination, later) in [(1, 0, 9), (2, 0, 3), (3, 1, 5)] {
+            let report = ArchiveReport {
+                file_name: format!("{at}-{number}.mp4"),
+                started_at: UnixMillis(NOW.0 + at + later),
+                ..running_report(destinations[destination], session.clone())
+            };
+            let Recorded::Taken(id) = rig.store.record_archive(report, &|_| true, NOW).await.unwrap() else {
+                panic!("it is new")
+            };
+            ids.push(id);
+        }
+        rig.store.end_session(session, started_at, EndReason::Stopped).await.unwrap();
+    }
+    let together = |id| {
+        let store = &rig.store;
+        async move {
+            let found = store.archives_together(id).await.unwrap();
+            assert!(found.iter().all(|one| (one.account, one.stream) == (account, stream_id)));
+            found.into_iter().map(|one| (one.record.id, one.record.public)).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(together(ids[0]).await, [(ids[1], false), (ids[0], false)], "in the order of their start");
+    assert_eq!(together(ids[1]).await, together(ids[0]).await);
+    assert_eq!(together(ids[5]).await, [(ids[5], false)]);
+    assert_eq!(together(-1).await, []);
+    rig.store.set_archive_public(&by(account), ids[1], true).await.unwrap();
+    assert_eq!(together(ids[0]).await, [(ids[1], true), (ids[0], false)]);
+    assert!(rig.store.archive(account, ids[1]).await.unwrap().unwrap().public);
+    let stranger = rig.account("other", 0).await.unwrap();
+    let refused = rig.store.set_archive_public(&by(stranger), ids[0], true).await;
+    assert!(matches!(refused, Err(StoreError::NotFound(_))));
+    rig.store.delete_archive(&by(account), ids[1], false).await.unwrap();
+    assert_eq!(together(ids[0]).await, [(ids[0], false)]);
+    assert_eq!(together(ids[1]).await, []);
+    let refused = rig.store.set_archive_public(&by(account), ids[1], false).await;
+    assert!(matches!(refused, Err(StoreError::NotFound(_))));
+    let change = AccountChange { disabled: Some(true), ..AccountChange::default() };
+    rig.store.change_account(&by(account), change).await.unwrap();
+    assert_eq!(together(ids[0]).await, []);
 }

@@ -1,7 +1,8 @@
-//! Recordings in the cloud archive: list, delete, recover a failed upload.
+//! Recordings in the cloud archive: list, change, delete, recover a failed upload.
 //!
 //! The rows hold what drivers reported; operations on a recording are done by the driver that made it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use poem::web::Data;
@@ -11,7 +12,7 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 
 use super::app::{App, Tag};
-use super::body::{Body, Kind, body, checked_text};
+use super::body::{Body, Kind, body, checked_text, flag};
 use super::caller::Caller;
 use super::destinations::Done;
 use super::null::Null;
@@ -75,14 +76,20 @@ pub(super) struct Archive {
     /// Location in the store (`s3://bucket/key`), or with `sign` an address that works for one hour; null before the upload is
     /// complete.
     url: Null<String>,
+    /// Address of a playlist that plays the recording, together with those of the same session and destination; null while there is
+    /// nothing to play. It works for a day without a key: give viewers the same address with `apiKey` instead of `token`, for a
+    /// public recording.
+    playback_url: Null<String>,
+    /// Whether viewers with a public key of the stream may watch it.
+    public: bool,
     /// Time of the first media, Unix milliseconds.
     started_at: i64,
     /// Time of the last change, Unix milliseconds.
     updated_at: i64,
 }
 
-impl From<ArchiveRecord> for Archive {
-    fn from(record: ArchiveRecord) -> Self {
+impl Archive {
+    fn new(record: ArchiveRecord, playback_url: Option<String>) -> Self {
         let report = record.report;
         Self {
             id: record.id,
@@ -96,9 +103,39 @@ impl From<ArchiveRecord> for Archive {
             duration_seconds: report.duration_ms as f64 / 1_000.0,
             error: report.error.into(),
             url: report.url.into(),
+            playback_url: playback_url.into(),
+            public: record.public,
             started_at: report.started_at.0,
             updated_at: report.changed_at.0,
         }
+    }
+}
+
+/// Recordings as they are shown, with the addresses at which their owner watches them.
+async fn shown(app: &App, records: Vec<ArchiveRecord>) -> Vec<Archive> {
+    let mut drivers: Vec<&str> = records.iter().map(|record| record.report.driver.as_str()).collect();
+    drivers.sort_unstable();
+    drivers.dedup();
+    let mut players = HashSet::new();
+    for driver in drivers {
+        if app.playback.can_play(driver).await {
+            players.insert(driver.to_owned());
+        }
+    }
+    let config = app.config();
+    let base = config.public_base();
+    let shown = records.into_iter().map(|record| {
+        let path = app.playback.recording_path(&record).filter(|_| players.contains(&record.report.driver));
+        Archive::new(record, path.map(|path| format!("{base}{path}")))
+    });
+    shown.collect()
+}
+
+body! {
+    /// Changes of a recording.
+    pub(super) struct ArchiveChangeInput: "ArchiveChange" {
+        /// Whether viewers with a public key of the stream may watch it.
+        public: bool = flag(),
     }
 }
 
@@ -158,7 +195,49 @@ impl ArchivesApi {
         if sign.0 == Some(true) {
             app.archive.sign(&mut records).await;
         }
-        Ok(with_link(Json(records.into_iter().map(Archive::from).collect()), link))
+        Ok(with_link(Json(shown(&app, records).await), link))
+    }
+
+    /// Read a recording
+    #[oai(path = "/:id", method = "get", operation_id = "getArchive")]
+    async fn get(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Recording identifier.
+        id: Path<i64>,
+        /// If `true`, `url` of an uploaded recording is an address that anyone can download from for one hour.
+        sign: Query<Option<bool>>,
+    ) -> Result<Json<Archive>> {
+        let found = app.store.archive(caller.account, id.0).await.map_err(ApiError::from)?;
+        let mut records = vec![found.ok_or_else(|| ApiError::not_found("recording"))?];
+        if sign.0 == Some(true) {
+            app.archive.sign(&mut records).await;
+        }
+        let archive = shown(&app, records).await.pop();
+        Ok(Json(archive.ok_or_else(ApiError::internal)?))
+    }
+
+    /// Change a recording
+    ///
+    /// Recordings are private at first: only their owner can watch them. Viewers of a public recording use a public key of any
+    /// self-hosted destination of the same stream.
+    #[oai(path = "/:id", method = "patch", operation_id = "changeArchive")]
+    async fn change(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Recording identifier.
+        id: Path<i64>,
+        body: Body<ArchiveChangeInput>,
+    ) -> Result<Json<Done>> {
+        let (app, public) = (Arc::clone(&app), body.0.public);
+        App::to_the_end(async move {
+            app.store.set_archive_public(&caller.actor(&app), id.0, public).await?;
+            Ok(())
+        })
+        .await?;
+        Ok(Json(Done::new()))
     }
 
     /// Delete a recording

@@ -53,13 +53,14 @@ use self::document::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware, Requests};
 use crate::nodes::{COUNT_PREFIX, EVENTS_PATH};
-use crate::playback::{NODE_PREFIX, PREFIX};
+use crate::playback::{NODE_PREFIX, PREFIX, VOD_PREFIX};
 use satcast_drivers::State;
 use satcast_live::Admits;
 
 /// Routes that are counted beside those of the document; `/hls/` is all playback, those below `/node/` are for other nodes.
-const BESIDE: [&str; 13] = [
+const BESIDE: [&str; 15] = [
     PREFIX,
+    VOD_PREFIX,
     NODE_PREFIX,
     COUNT_PREFIX,
     EVENTS_PATH,
@@ -69,6 +70,7 @@ const BESIDE: [&str; 13] = [
     "/readyz",
     "/docs",
     "/watch/{path}",
+    "/watch/vod/{id}",
     "/watch/{path}/viewers",
     "/assets/{name}",
     "/licenses",
@@ -79,8 +81,9 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     let document = document(&app.drivers.schemas());
     let documents = Documents::new(&app.drivers);
     let methods = document::methods_by_path(&document);
-    let named =
-        methods.keys().map(String::as_str).filter(|path| !BESIDE.contains(path) && !path.starts_with(PREFIX));
+    let named = methods.keys().map(String::as_str).filter(|path| {
+        !BESIDE.contains(path) && ![PREFIX, VOD_PREFIX].iter().any(|prefix| path.starts_with(prefix))
+    });
     let requests = Arc::new(Requests::new(named.chain(BESIDE)));
     let (measured, counted) = (app.clone(), requests.clone());
     let routes = beside

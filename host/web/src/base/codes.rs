@@ -345,6 +345,12 @@ codes! {
     NodeSilent "node_silent":
         "The stream is at another node of the service, which does not answer.",
         "Try again; after the lease of a lost node the stream is offline until its encoder comes back.";
+    RecordingElsewhere "recording_elsewhere":
+        "The recording is on the disk of another node of the service.",
+        "Try again; a proxy before the nodes may send the next request to that node.";
+    TooManyReaders "too_many_readers":
+        "The service, or the account, reads recordings for as many viewers as it can at a time.",
+        "Try again in a second, as players do by themselves.";
     RelayFull "relay_full":
         "This node plays too many streams of other nodes.",
         "Try again; if it lasts, tell the operator.";

@@ -276,6 +276,19 @@ impl ApiError {
         Self::retry_soon(Code::NodeSilent, text)
     }
 
+    /// 503: another node has the file of a recording.
+    pub fn recording_elsewhere() -> Self {
+        let text =
+            "Another node of the service has this recording; try again, the next request may reach that node";
+        Self::retry_soon(Code::RecordingElsewhere, text)
+    }
+
+    /// 503: too many viewers are reading recordings.
+    pub fn too_many_readers() -> Self {
+        let text = "Too many viewers are watching recordings at this moment; try again in a second";
+        Self::retry_soon(Code::TooManyReaders, text)
+    }
+
     /// 503: this node relays as much from other nodes as its memory allows.
     pub fn relay_full() -> Self {
         let text = "Too many streams of other nodes are played at this node; try again";

@@ -144,12 +144,12 @@ pub(super) enum Span {
 }
 
 impl Span {
-    /// The bytes for a GET with these headers of an asset of `size` bytes. Several ranges, other units and unreadable ranges get the
-    /// whole asset, which the standard allows; so do conditional ranges, because assets have no validators.
-    pub(super) fn asked(headers: &HeaderMap, size: u64) -> Self {
+    /// The bytes for a GET with these headers of `size` bytes. Several ranges, other units and unreadable ranges get the whole, which
+    /// the standard allows; so do conditional ranges of anything but `etag`. Assets have no such validator.
+    pub(super) fn asked(headers: &HeaderMap, size: u64, etag: Option<&HeaderValue>) -> Self {
         let mut lines = headers.get_all(RANGE).iter();
         let (Some(line), None) = (lines.next(), lines.next()) else { return Span::Whole };
-        if headers.contains_key(IF_RANGE) {
+        if headers.get(IF_RANGE).is_some_and(|asked| Some(asked) != etag) {
             return Span::Whole;
         }
         line.to_str().ok().and_then(|line| Self::parse(line, size)).unwrap_or(Span::Whole)
@@ -270,7 +270,7 @@ mod tests {
 
     fn asked(range: &str, size: u64) -> Span {
         let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_str(range).unwrap())]);
-        Span::asked(&headers, size)
+        Span::asked(&headers, size, None)
     }
 
     fn part(first: u64, len: u64) -> Span {
@@ -316,10 +316,14 @@ mod tests {
         }
         let mut headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-1"))]);
         headers.insert(IF_RANGE, HeaderValue::from_static("\"etag\""));
-        assert_eq!(Span::asked(&headers, 100), Span::Whole);
+        assert_eq!(Span::asked(&headers, 100, None), Span::Whole);
+        let etag = HeaderValue::from_static("\"etag\"");
+        assert_eq!(Span::asked(&headers, 100, Some(&etag)), part(0, 2));
+        let other = HeaderValue::from_static("\"other\"");
+        assert_eq!(Span::asked(&headers, 100, Some(&other)), Span::Whole);
         headers.remove(IF_RANGE);
         headers.append(RANGE, HeaderValue::from_static("bytes=2-3"));
-        assert_eq!(Span::asked(&headers, 100), Span::Whole);
-        assert_eq!(Span::asked(&HeaderMap::new(), 100), Span::Whole);
+        assert_eq!(Span::asked(&headers, 100, None), Span::Whole);
+        assert_eq!(Span::asked(&HeaderMap::new(), 100, None), Span::Whole);
     }
 }

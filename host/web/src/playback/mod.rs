@@ -6,6 +6,8 @@
 //! published them ([`serve`], [`body`]), and sent bytes are counted ([`meter`]). A segment costs a MAC, two look-ups and a reference:
 //! no store query and no rendering.
 //!
+//! Recordings are below `/vod/` ([`recordings`]), with the same keys, headers and metering.
+//!
 //! A session at another node is relayed from there ([`relay`]); [`origin`] is the other side.
 
 mod access;
@@ -18,6 +20,7 @@ mod headers;
 mod latency;
 mod meter;
 mod origin;
+mod recordings;
 mod relay;
 mod route;
 mod serve;
@@ -41,6 +44,12 @@ pub use access::{ANSWERS_MAX, FRESH, KNOWN};
 pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::{FLUSH_INTERVAL, HourUse};
+pub use recordings::index::{INDEXES_MAX, SEGMENTS_MAX};
+pub(crate) use recordings::state::PREFIX as VOD_PREFIX;
+pub use recordings::state::{
+    READ_BYTES, RESPONSES_MAX as RECORDING_RESPONSES_MAX,
+    RESPONSES_PER_ACCOUNT_MAX as RECORDING_RESPONSES_PER_ACCOUNT_MAX,
+};
 pub use relay::{Answered, COPIES_BYTES_MAX, COPIES_MAX, Owners, Peer};
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
@@ -52,9 +61,10 @@ use crate::base::{ApiError, RequestContext};
 use access::Accesses;
 use headers::Readers;
 use meter::Meter;
+use recordings::state::Recordings;
 use relay::Relay;
 use satcast_core::clock::Clock;
-use satcast_core::config::Config;
+use satcast_core::config::{ArchivePlayback, Config};
 use satcast_core::ids::{AccountId, DestinationId};
 use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
@@ -99,6 +109,7 @@ pub struct Playback {
     invalid_keys: Arc<RateLimiter<Network>>,
     /// Content of sessions at other nodes; `None` for a service that is alone.
     relay: Option<Arc<Relay>>,
+    recordings: Recordings,
     /// Limits log lines about unreadable files.
     unreadable: LogLimit,
 }
@@ -121,6 +132,8 @@ impl Playback {
         owners: Option<Arc<dyn Owners>>,
     ) -> Arc<Self> {
         let drivers = live.drivers().clone();
+        let signs = config.archive.playback == ArchivePlayback::Signed;
+        let recordings = Recordings::new(store.clone(), drivers.clone(), clock.clone(), signs);
         Arc::new(Self {
             live,
             trusted_proxies: config.http.trusted_proxies.clone(),
@@ -132,12 +145,13 @@ impl Playback {
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,
             relay: owners.map(|owners| Relay::new(owners, clock.clone())),
+            recordings,
             unreadable: LogLimit::per_second(1),
             clock,
         })
     }
 
-    /// Answers a request below `/hls/`. It never fails: errors and panics become responses.
+    /// Answers a request below `/hls/` or `/vod/`. It never fails: errors and panics become responses.
     pub async fn answer(&self, request: Request) -> Response {
         let started = self.clock.monotonic();
         let context = RequestContext::begin(&request, &self.trusted_proxies);

@@ -20,6 +20,7 @@ use super::body::{Chain, ResponseBody, Slice};
 use super::entry::{self, text};
 use super::follow::{Asked, Current, follow};
 use super::headers::{self, Keep, Readers, Span};
+use super::recordings::state as recording;
 use super::relay::{Content, What};
 use super::token::{Grant, Ticket};
 use super::{PREFIX, Playback, RATE_PREVIEW};
@@ -53,7 +54,7 @@ impl Refused {
         response
     }
 
-    fn out_of_bounds(size: u64) -> Self {
+    pub(super) fn out_of_bounds(size: u64) -> Self {
         let range = HeaderValue::try_from(format!("bytes */{size}")).ok();
         Self {
             error: ApiError::range_not_satisfiable(),
@@ -121,7 +122,12 @@ pub(super) struct Found {
 impl Playback {
     /// The response, and the origins that may read it.
     pub(super) async fn route(&self, request: &Request, context: &RequestContext) -> Answer {
-        let wanted = Wanted::parse(request.uri().path()).ok_or_else(|| ApiError::not_found("path"))?;
+        let path = request.uri().path();
+        let recording = recording::Wanted::parse(path);
+        let wanted = Wanted::parse(path);
+        if recording.is_none() && wanted.is_none() {
+            return Err(ApiError::not_found("path").into());
+        }
         match *request.method() {
             Method::GET | Method::HEAD => {}
             Method::OPTIONS => return Ok((preflight(), Readers::All)),
@@ -130,7 +136,10 @@ impl Playback {
                 return Err(Refused { error: ApiError::method_not_allowed(), header });
             }
         }
-        match wanted {
+        if let Some(recording) = recording {
+            return self.recording(request, context, recording).await;
+        }
+        match wanted.ok_or_else(|| ApiError::not_found("path"))? {
             Wanted::Asset { path, token, name } => self.asset(request, context, path, token, name).await,
             Wanted::Asked { path, rest } => {
                 let key = presented_key(request).ok_or_else(|| ApiError::not_found("path"))?;
@@ -375,6 +384,17 @@ impl Playback {
         path: &str,
         key: &Redacted<String>,
     ) -> Result<(Arc<Access>, KeyId), ApiError> {
+        let (access, key) = self.key_access(context, key).await?;
+        let is_its = access.path == path && access.enabled;
+        if is_its { Ok((access, key)) } else { Err(ApiError::invalid_public_key()) }
+    }
+
+    /// The access of a public key, whose destination may be disabled.
+    pub(super) async fn key_access(
+        &self,
+        context: &RequestContext,
+        key: &Redacted<String>,
+    ) -> Result<(Arc<Access>, KeyId), ApiError> {
         let access = match api_key_kind(key.expose()) {
             Some(KeyKind::Public) => {
                 self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
@@ -385,8 +405,7 @@ impl Playback {
             context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
             return Err(ApiError::invalid_public_key());
         };
-        let key = access.key.filter(|_| access.path == path && access.enabled);
-        let key = key.ok_or_else(ApiError::invalid_public_key)?;
+        let key = access.key.ok_or_else(ApiError::invalid_public_key)?;
         Ok((access, key))
     }
 
@@ -429,7 +448,7 @@ impl Playback {
         let chain = Chain::of(&found.opening, &asset).ok_or_else(|| ApiError::not_found("asset"))?;
         let is_media = !asset.is_playlist();
         let span = match *request.method() {
-            Method::GET if is_media => Span::asked(headers, chain.size),
+            Method::GET if is_media => Span::asked(headers, chain.size, None),
             _ => Span::Whole,
         };
         let (first, len) = match span {
@@ -493,7 +512,7 @@ fn preflight() -> Response {
 /// Query parameter of a preview token.
 const TOKEN_PARAMETER: &str = "token";
 
-fn preview_token(request: &Request) -> Option<String> {
+pub(super) fn preview_token(request: &Request) -> Option<String> {
     let mut pairs = form_urlencoded::parse(request.uri().query()?.as_bytes());
     pairs
         .find(|(name, value)| name == TOKEN_PARAMETER && !value.is_empty())

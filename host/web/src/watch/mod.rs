@@ -1,4 +1,5 @@
-//! The player page: `GET /watch/<playback_path>?apiKey=...`, to be opened or embedded in a frame of a website.
+//! The player page: `GET /watch/<playback_path>?apiKey=...`, to be opened or embedded in a frame of a website, and
+//! `GET /watch/vod/<id>?apiKey=...` for a recording, or with the `token` of its owner.
 //!
 //! The page is one of the built [`crate::pages`]. Only four slots of it differ between viewers ([`template`]), and none of them
 //! holds the key. The page's script takes the key from the page's URL and sends it only with the index playlist; the policies below prevent requests to
@@ -37,6 +38,15 @@ pub(crate) const WRONG_KEY: &str = "This key does not open this stream";
 pub(crate) const TOO_MANY_KEYS: &str = "Too many wrong keys came from your network";
 pub(crate) const NO_LOOK_UP: &str = "The service cannot look this stream up at present";
 
+/// What a player page shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'a> {
+    /// The stream of a self-hosted destination, by its playback path.
+    Stream(&'a str),
+    /// A recording, by its id.
+    Recording(i64),
+}
+
 /// The player page; `None` if it was not built.
 #[derive(Debug)]
 pub struct Watch(Option<Template>);
@@ -51,7 +61,7 @@ impl Watch {
         Self(page.unwrap_or_default())
     }
 
-    /// The player page of a playback path for viewers with its key; without a valid key, the page shows the error.
+    /// The player page for viewers with a key of it; without a valid key, the page shows the error.
     ///
     /// # Errors
     /// 503 without the page.
@@ -59,13 +69,14 @@ impl Watch {
         &self,
         playback: &Playback,
         request: &Request,
-        path: &str,
+        shown: Shown<'_>,
     ) -> Result<Response, ApiError> {
         let page = self.0.as_ref().ok_or_else(ApiError::pages_not_built)?;
         let context = RequestContext::of(request);
-        let admitted = match presented_key(request) {
-            Some(key) => playback.admit(&context, path, &key).await,
-            None => Err(ApiError::public_key_required()),
+        let admitted = match (shown, presented_key(request)) {
+            (Shown::Stream(path), Some(key)) => playback.admit(&context, path, &key).await,
+            (Shown::Stream(_), None) => Err(ApiError::public_key_required()),
+            (Shown::Recording(id), _) => playback.admit_recording(request, &context, id).await,
         };
         let (status, view) = match admitted {
             Ok(admission) => (StatusCode::OK, View::player(admission)),

@@ -4,8 +4,9 @@ import { t } from '../../i18n';
 import { Button, Empty, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
 import { useRecordings, type Recording } from './data';
 import { DeleteDialog, DownloadDialog, RecoverDialog } from './dialogs';
+import { WatchDialog } from './watch';
 
-type Action = 'download' | 'recover' | 'delete';
+type Action = 'watch' | 'download' | 'recover' | 'delete';
 
 export default function View() {
   const texts = t().recordings;
@@ -33,6 +34,7 @@ export default function View() {
         }
       </Loaded>
       <Pager of={recordings} />
+      {asked?.action === 'watch' && <WatchDialog recording={asked.recording} reload={reload} onClose={close} />}
       {asked?.action === 'download' && <DownloadDialog recording={asked.recording} onClose={close} />}
       {asked?.action === 'recover' && <RecoverDialog recording={asked.recording} reload={reload} onClose={close} />}
       {asked?.action === 'delete' && <DeleteDialog recording={asked.recording} reload={reload} onClose={close} />}
@@ -41,7 +43,12 @@ export default function View() {
 }
 
 /** The actions that a state allows. */
-function actionsOf({ state }: Recording): Action[] {
+function actionsOf({ state, playbackUrl }: Recording): Action[] {
+  const actions = storedActions(state);
+  return playbackUrl === null ? actions : ['watch', ...actions];
+}
+
+function storedActions(state: Recording['state']): Action[] {
   switch (state) {
     case 'recording':
       return [];

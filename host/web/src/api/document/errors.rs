@@ -45,7 +45,7 @@ const MORE: &[(&str, &str, &str)] = &[
 ];
 
 /// Operations that refuse no readable value.
-const TAKES_ALL: &[&str] = &["logIn", "recoverArchive"];
+const TAKES_ALL: &[&str] = &["logIn", "recoverArchive", "changeArchive"];
 
 /// Declares the error schema and the shared error responses.
 pub(super) fn declare(document: &mut Value) {

@@ -15,6 +15,11 @@ const EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n#
 const MEDIA_EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1763660700\n\
     #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI=\"i1763660700-0.mp4\"\n\
     #EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:00.000Z\n#EXTINF:2.00000,\n1763660700.m4s\n";
+/// Example of the playlist of a recording.
+const RECORDING_EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:10\n#EXT-X-MEDIA-SEQUENCE:0\n\
+    #EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI=\"../30/t/AbC123/media.mp4\",BYTERANGE=\"1324@0\"\n\
+    #EXT-X-PROGRAM-DATE-TIME:2027-01-08T08:00:00.000Z\n#EXTINF:4.000000,\n#EXT-X-BYTERANGE:2500000@1324\n\
+    ../30/t/AbC123/media.mp4\n#EXT-X-ENDLIST\n";
 /// Description of `playback_path`.
 const PATH: &str = "Identifies the self-hosted destination; part of its `url`.";
 /// A path of the service.
@@ -26,6 +31,10 @@ pub(super) fn describe(document: &mut Value) {
     document["paths"][format!("{PREFIX}/index.m3u8")] = json!({ "get": index(&security) });
     document["paths"][format!("{PREFIX}/poster.mp4")] = json!({ "get": poster(&security) });
     document["paths"][format!("{PREFIX}/t/{{token}}/{{name}}")] = json!({ "get": below() });
+    let vod = "/vod/{id}";
+    document["paths"][format!("{vod}/index.m3u8")] = json!({ "get": recording(&security) });
+    document["paths"][format!("{vod}/clip.mp4")] = json!({ "get": clip_file(&security) });
+    document["paths"][format!("{vod}/t/{{token}}/media.mp4")] = json!({ "get": recording_media() });
     let responses = &mut document["components"]["responses"];
     responses["NotPlayable"] = not_playable();
     responses["NotNow"] = with_retry(answer(
@@ -100,6 +109,82 @@ fn poster(security: &Value) -> Value {
         "security": security,
         "parameters": [path_parameter("playback_path", PATH), preview_parameter(), range_parameter("One byte range.")],
         "responses": responses
+    })
+}
+
+fn recording(security: &Value) -> Value {
+    let mut responses = refusals();
+    responses["200"] = success("A media playlist of byte ranges.", &[PLAYLIST], RECORDING_EXAMPLE);
+    responses["400"] = reference("KeyRequired");
+    responses["404"] = reference("NotFound");
+    json!({
+        "operationId": "getRecordingPlaylist",
+        "tags": ["Public"],
+        "summary": "Watch a recording",
+        "description": "The `playbackUrl` of a recording, with its token; or, for a public recording, with the key of a self-hosted \
+            destination of the same stream. Recordings of one session and destination are one playlist with discontinuities, which \
+            begins at the recording that was asked for. While the session goes on it is an event that grows.",
+        "security": security,
+        "parameters": [recording_id(), {
+            "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
+            "description": "Token of the owner, from `playbackUrl`; instead of a key."
+        }],
+        "responses": responses
+    })
+}
+
+fn recording_media() -> Value {
+    let mut responses = refusals();
+    responses["200"] = success("The whole recording, as far as it was made.", &["video/mp4"], "");
+    responses["206"] = success("The requested range of it.", &["video/mp4"], "");
+    responses["307"] = json!({
+        "description": "With `[archive] playback = \"signed\"`: the store has the bytes at the address in `Location`, for an hour",
+        "headers": {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
+    });
+    responses["404"] = reference("NotFound");
+    responses["416"] = reference("OutOfRange");
+    json!({
+        "operationId": "getRecordingMedia",
+        "tags": ["Public"],
+        "summary": "Fetch a part of a recording",
+        "description": "Players come here by the addresses in the playlist. Bytes are metered for the destination that made the \
+            recording, but for those that the store sends itself.",
+        "security": [],
+        "parameters": [
+            recording_id(),
+            path_parameter("token", "The token from the URIs in the playlist."),
+            range_parameter("One byte range."),
+            {
+                "name": "If-Range", "in": "header", "required": false, "schema": {"type": "string"},
+                "description": "The `ETag` of an earlier answer: another recording, or a longer one, is sent whole."
+            }
+        ],
+        "responses": responses
+    })
+}
+
+fn clip_file(security: &Value) -> Value {
+    let mut operation = recording_media();
+    operation["operationId"] = json!("getClipFile");
+    operation["summary"] = json!("Watch or download a clip");
+    operation["description"] = json!(
+        "The `playbackUrl` of a clip, with its token; or, for a public clip, with the key of a self-hosted destination of the same \
+        stream. Bytes are metered for the destination for which the clip is kept, but for those that the store sends itself."
+    );
+    operation["security"] = security.clone();
+    operation["responses"]["400"] = reference("KeyRequired");
+    operation["responses"]["200"]["description"] = json!("The whole clip.");
+    operation["parameters"] = json!([recording_id(), range_parameter("One byte range."), {
+        "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
+        "description": "Token of the owner, from `playbackUrl`; instead of a key."
+    }]);
+    operation
+}
+
+fn recording_id() -> Value {
+    json!({
+        "name": "id", "in": "path", "required": true, "description": "Recording identifier.",
+        "schema": {"type": "integer", "format": "int64"}
     })
 }
 

@@ -17,7 +17,7 @@ use satcast_store::{Actor, NewSession, Terms};
 const RECOVER: &str = "/api/archives/recover-pay";
 
 /// The driver's report of a recording with a new destination and session of `rig`'s account; added to the driver's journal.
-async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
+pub(super) async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
     let stream = rig.stream().await;
     let target = json!({"type": "self-hosted", "config": {}});
     let destination =
@@ -54,7 +54,7 @@ async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
 }
 
 /// Notifies the mirror.
-async fn tell(rig: &Rig, recording: Recording) -> i64 {
+pub(super) async fn tell(rig: &Rig, recording: Recording) -> i64 {
     let name = recording.file_name.clone();
     reports().put(LINKED_DRIVER, recording);
     rig.app.archive.save_reports().await;
@@ -81,6 +81,7 @@ async fn recordings_are_listed_newest_first_in_pages_only_to_their_owner() {
         json!([{"id": first, "fileName": "a.mp4", "state": "failed", "destinationId": failed.destination_id,
                 "sessionId": "ses_a.mp4", "sizeBytes": 5_000_000, "uploadedBytes": 1_000_000,
                 "durationSeconds": 61.5, "error": "the store refused the upload", "url": null,
+                "playbackUrl": null, "public": false,
                 "startedAt": 1_800_000_000_000_i64, "updatedAt": 1_800_000_000_000_i64}])
     );
     rig.key = rig.account("stranger").await.1;
@@ -218,4 +219,39 @@ async fn recordings_unknown_to_the_driver_are_not_recovered() {
     testing::lose("a.mp4");
     rig.post(RECOVER, &json!({"fileName": "a.mp4"})).await.error(409, "archive_lost");
     assert_eq!(rig.get("/api/wallet/ledger").await.ok(), json!([]));
+}
+
+#[tokio::test]
+async fn a_recording_has_an_address_to_watch_it_and_a_public_switch() {
+    let mut rig = Rig::new().await;
+    let mut empty = recording(&rig, "empty.mp4", RecordingState::Recording).await;
+    (empty.size_bytes, empty.uploaded_bytes) = (0, 0);
+    let empty = tell(&rig, empty).await;
+    let running = record(&rig, "a.mp4", RecordingState::Recording).await;
+    let ready = record(&rig, "b.mp4", RecordingState::Ready).await;
+    let failed = record(&rig, "c.mp4", RecordingState::Failed).await;
+    for (id, can_play) in [(empty, false), (running, true), (ready, true), (failed, false)] {
+        let shown = rig.get(&format!("/api/archives/{id}")).await.ok();
+        assert_eq!(shown["id"], id);
+        assert_eq!(shown["playbackUrl"].is_string(), can_play, "{shown}");
+        let all = rig.get("/api/archives").await.ok();
+        assert!(all.as_array().unwrap().contains(&shown), "{all}");
+        let address = shown["playbackUrl"].as_str().unwrap_or_default();
+        assert!(!can_play || address.contains(&format!("/vod/{id}/index.m3u8?token=")), "{address}");
+    }
+    let path = format!("/api/archives/{ready}");
+    assert_eq!(
+        rig.get(&format!("{path}?sign=true")).await.ok()["url"],
+        "https://store.example/b.mp4?valid=3600"
+    );
+    for public in [true, true, false] {
+        rig.ask(Method::PATCH, &path, Some(&json!({"public": public}).to_string())).await.ok();
+        assert_eq!(rig.get(&path).await.ok()["public"], public);
+    }
+    for wrong in ["{}", "{\"public\": 1}", "{\"public\": null}"] {
+        rig.ask(Method::PATCH, &path, Some(wrong)).await.error(400, "malformed_field");
+    }
+    rig.key = rig.account("stranger").await.1;
+    rig.get(&path).await.error(404, "not_found");
+    rig.ask(Method::PATCH, &path, Some("{\"public\": true}")).await.error(404, "not_found");
 }

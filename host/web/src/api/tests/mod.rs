@@ -20,6 +20,7 @@ mod lists;
 mod login;
 mod metrics;
 mod poster;
+mod recordings;
 mod status;
 mod streams;
 mod table;

@@ -101,6 +101,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("getOwnAccount", Account, All),
     Row::of("listArchives", Account, All),
     Row::of("recoverArchive", Account, Archive).body(|it| json!({"fileName": it.name})),
+    Row::of("getArchive", Account, Archive),
+    Row::of("changeArchive", Account, Archive).body(|_| json!({"public": true})),
     Row::of("deleteArchive", Account, Archive),
     Row::of("createClip", Account, Live)
         .body(|_| json!({"lastSeconds": 5, "title": "The goal"}))

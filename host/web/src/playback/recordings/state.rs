@@ -1,0 +1,165 @@
+//! The recordings that somebody watches: their rows, their indexes, and the permits of their responses; and the URLs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use satcast_plugin_api::Class;
+use satcast_quota::Quota;
+
+use super::index::{Indexed, Indexes};
+use crate::base::ApiError;
+use satcast_core::clock::Clock;
+use satcast_core::ids::AccountId;
+use satcast_drivers::{Drivers, RecordingsError};
+use satcast_store::{Store, WatchedArchive};
+
+/// Path prefix of recordings.
+pub(crate) const PREFIX: &str = "/vod/";
+/// File name of the playlist in the URL.
+pub(super) const INDEX: &str = "index.m3u8";
+/// File name of a clip in the URL.
+pub(super) const CLIP: &str = "clip.mp4";
+/// File name of the recording in the URL.
+pub(super) const MEDIA: &str = "media.mp4";
+/// Bytes that are read from a driver at a time, and that a slow viewer holds.
+pub const READ_BYTES: u32 = 512 * 1024;
+/// Most responses with bytes of recordings at a time, and those of one account.
+pub const RESPONSES_MAX: u64 = 512;
+pub const RESPONSES_PER_ACCOUNT_MAX: u64 = 256;
+/// How long an answer of the store about a recording is used.
+const FRESH: Duration = Duration::from_secs(1);
+/// Most such answers that are kept.
+const GROUPS_MAX: usize = 4_096;
+
+/// The recordings of a session and destination, in the order of their start.
+pub(super) type Group = Arc<Vec<WatchedArchive>>;
+
+/// The recordings of all accounts.
+pub(in crate::playback) struct Recordings {
+    store: Store,
+    pub(super) drivers: Drivers,
+    clock: Clock,
+    groups: Mutex<HashMap<i64, (Group, Duration)>>,
+    indexes: Indexes,
+    pub(super) responses: Quota<AccountId>,
+    /// Viewers get the bytes of uploaded recordings from the store, by signed addresses.
+    pub(super) signs: bool,
+}
+
+/// The target of a URL below [`PREFIX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::playback) enum Wanted<'a> {
+    Index { id: i64 },
+    Clip { id: i64 },
+    Media { id: i64, token: &'a str },
+}
+
+impl<'a> Wanted<'a> {
+    pub(in crate::playback) fn parse(path: &'a str) -> Option<Self> {
+        let (id, rest) = path.strip_prefix(PREFIX)?.split_once('/')?;
+        let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        let id = id.parse().ok().filter(|_| is_number)?;
+        if rest == INDEX {
+            return Some(Wanted::Index { id });
+        }
+        if rest == CLIP {
+            return Some(Wanted::Clip { id });
+        }
+        let token = rest.strip_prefix("t/")?.strip_suffix(MEDIA)?.strip_suffix('/')?;
+        (!token.is_empty() && !token.contains('/')).then_some(Wanted::Media { id, token })
+    }
+}
+
+/// The part of a token that binds it to a recording. No playback path has a slash.
+pub(super) fn token_path(id: i64) -> String {
+    format!("vod/{id}")
+}
+
+impl Recordings {
+    pub(in crate::playback) fn new(store: Store, drivers: Drivers, clock: Clock, signs: bool) -> Self {
+        let responses = Quota::new(RESPONSES_MAX, RESPONSES_PER_ACCOUNT_MAX);
+        let (groups, indexes) = (Mutex::default(), Indexes::default());
+        Self { store, drivers, clock, groups, indexes, responses, signs }
+    }
+
+    /// The recording and all that play with it; empty if there is none.
+    pub(super) async fn group(&self, id: i64) -> Result<Group, ApiError> {
+        let now = self.clock.monotonic();
+        if let Some((group, said_at)) = self.groups.lock().get(&id)
+            && now.saturating_sub(*said_at) < FRESH
+        {
+            return Ok(group.clone());
+        }
+        let group: Group = Arc::new(self.store.archives_together(id).await?);
+        let mut groups = self.groups.lock();
+        if groups.len() >= GROUPS_MAX {
+            groups.retain(|_, (_, said_at)| now.saturating_sub(*said_at) < FRESH);
+        }
+        if groups.len() < GROUPS_MAX {
+            groups.insert(id, (group.clone(), now));
+        }
+        Ok(group)
+    }
+
+    /// Whether this node has the file.
+    ///
+    /// # Errors
+    /// Another node has it.
+    pub(super) fn check_here(&self, watched: &WatchedArchive) -> Result<(), ApiError> {
+        let is_here = self.store.has_file_of(&watched.record);
+        is_here.then_some(()).ok_or_else(ApiError::recording_elsewhere)
+    }
+
+    /// The index of a recording of this node.
+    pub(super) async fn index(&self, watched: &WatchedArchive) -> Result<Arc<Indexed>, ApiError> {
+        self.check_here(watched)?;
+        let found = self.indexes.of(&self.drivers, &watched.record, self.clock.monotonic()).await;
+        found.map_err(|error| failure(&error))
+    }
+}
+
+/// The error for a viewer: 404 for a recording that cannot be played at all.
+pub(super) fn failure(error: &RecordingsError) -> ApiError {
+    match error {
+        RecordingsError::Refused(error) if error.class == Class::Config => ApiError::not_found("recording"),
+        _ => {
+            tracing::debug!(%error, "a recording cannot be read");
+            ApiError::asset_unreadable()
+        }
+    }
+}
+
+pub(super) fn nothing_to_play() -> ApiError {
+    ApiError::not_found("recording")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_three_url_forms_are_parsed() {
+        assert_eq!(Wanted::parse("/vod/7/clip.mp4"), Some(Wanted::Clip { id: 7 }));
+        assert_eq!(Wanted::parse("/vod/7/index.m3u8"), Some(Wanted::Index { id: 7 }));
+        assert_eq!(Wanted::parse("/vod/7/t/T/media.mp4"), Some(Wanted::Media { id: 7, token: "T" }));
+        for other in [
+            "/vod/",
+            "/vod/7",
+            "/vod/7/",
+            "/vod/x/index.m3u8",
+            "/vod/-7/index.m3u8",
+            "/vod/+7/index.m3u8",
+            "/vod/99999999999999999999/index.m3u8",
+            "/vod//index.m3u8",
+            "/vod/7/index.m3u8/",
+            "/vod/7/t//media.mp4",
+            "/vod/7/t/a/b/media.mp4",
+            "/vod/7/media.mp4",
+            "/hls/7/index.m3u8",
+        ] {
+            assert_eq!(Wanted::parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Recordings that people watch: while they are made, from the local copies and from the store, in ffmpeg and in a browser.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use reqwest::Url;
+use reqwest::blocking::Client;
+use satcast_tests::api::Api;
+use satcast_tests::encoder::Publish;
+use satcast_tests::player::{Engine, Player, assert_moves, assert_valid_playlists};
+use satcast_tests::probe::hashes_of_file;
+use satcast_tests::record::Track;
+use satcast_tests::s3::Store;
+use satcast_tests::service::Service;
+use satcast_tests::source::{Recipe, Source};
+use satcast_tests::wait::{seconds, until_api};
+use serde_json::{Value, json};
+
+use crate::archive::{archived, archives, end, seconds_of, service};
+
+/// Where the viewer seeks to, in the first recording and in the second one, in seconds.
+const SEEKS: [f64; 3] = [12.0, 45.0, 3.0];
+/// How far from it the browser may show a frame.
+const SEEK_SECONDS: f64 = 5.0;
+
+fn text(url: &str) -> String {
+    let answer = Client::new().get(url).send().expect("an answer");
+    assert_eq!(answer.status(), 200, "{url}");
+    answer.text().expect("a playlist")
+}
+
+/// The address at which the owner watches a recording.
+fn address(archive: &Value) -> String {
+    archive["playbackUrl"].as_str().unwrap_or_else(|| panic!("nothing to play: {archive}")).to_owned()
+}
+
+/// What a viewer fetches, with the initialization segment of each recording before its segments.
+fn fetched(url: &str, playlist: &str) -> Vec<Vec<u8>> {
+    let (client, base) = (Client::new(), Url::parse(url).expect("an address"));
+    let bytes = |uri: &str, range: &str| {
+        let (len, first) = range.split_once('@').expect("a range");
+        let (len, first): (u64, u64) = (len.parse().expect("a length"), first.parse().expect("an offset"));
+        let asked = client.get(base.join(uri).expect("an address"));
+        let asked = asked.header("Range", format!("bytes={first}-{}", first + len - 1));
+        let answer = asked.send().expect("an answer");
+        assert_eq!(answer.status(), 206, "{range}");
+        let bytes = answer.bytes().expect("bytes").to_vec();
+        assert_eq!(bytes.len() as u64, len);
+        bytes
+    };
+    let (mut files, mut range): (Vec<Vec<u8>>, _) = (Vec::new(), "");
+    for line in playlist.lines() {
+        if let Some(map) = line.strip_prefix("#EXT-X-MAP:URI=\"") {
+            let (uri, rest) = map.split_once("\",BYTERANGE=\"").expect("a range of the map");
+            files.push(bytes(uri, rest.trim_end_matches('"')));
+        } else if let Some(rest) = line.strip_prefix("#EXT-X-BYTERANGE:") {
+            range = rest;
+        } else if !line.starts_with('#') {
+            files.last_mut().expect("a map").extend(bytes(line, range));
+        }
+    }
+    files
+}
+
+fn hashes(file: &[u8], track: Track) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file.mp4");
+    fs::write(&path, file).expect("a file");
+    hashes_of_file(&path, track)
+}
+
+/// The packets of the video that ffmpeg reads from the whole playlist.
+fn hashes_of_playlist(url: &str) -> Vec<String> {
+    let entries =
+        ["-select_streams", "v:0", "-show_entries", "packet=data_hash", "-show_data_hash", "sha256"];
+    let mut ffprobe = Command::new("ffprobe");
+    let output =
+        ffprobe.args(["-v", "error"]).args(entries).args(["-of", "json"]).arg(url).output().expect("ffprobe");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packets = read["packets"].as_array().expect("packets");
+    packets.iter().map(|packet| packet["data_hash"].as_str().expect("a hash").to_owned()).collect()
+}
+
+/// Plays the whole playlist in hls.js, with jumps into both recordings.
+fn watch_and_seek(url: &str) {
+    let (mut player, _) = Player::start(Engine::HlsJs, url);
+    assert_moves(&player.step("wait 2"));
+    for wanted in SEEKS {
+        let here = player.step("state")["position"].as_f64().expect("a position");
+        player.step(&format!("back {}", here - wanted));
+        let state = player.step("wait 2");
+        assert_moves(&state);
+        let shown = state["position"].as_f64().expect("a position");
+        assert!((shown - wanted).abs() < SEEK_SECONDS, "{shown} instead of {wanted}: {state}");
+    }
+    player.finish();
+}
+
+/// Both recordings of the session, oldest first, once they have this state.
+fn both(api: &Api, state: &str) -> Vec<Value> {
+    until_api(&format!("two recordings that are {state}"), seconds(120), || {
+        let mut all = archives(api);
+        all.reverse();
+        let is_so = all.len() == 2 && all.iter().all(|archive| archive["state"] == state);
+        if is_so { Ok(all) } else { Err(json!(all).to_string()) }
+    })
+}
+
+fn assert_same_media(url: &str, sources: &[&Source]) {
+    let playlist = text(url);
+    assert!(
+        playlist.contains("#EXT-X-PLAYLIST-TYPE:VOD\n") && playlist.ends_with("#EXT-X-ENDLIST\n"),
+        "{playlist}"
+    );
+    assert_eq!(playlist.matches("#EXT-X-DISCONTINUITY\n").count(), sources.len() - 1, "{playlist}");
+    assert_valid_playlists(&[&playlist]);
+    let files = fetched(url, &playlist);
+    assert_eq!(files.len(), sources.len());
+    for (file, source) in files.iter().zip(sources) {
+        assert_eq!(hashes(file, Track::Video), hashes_of_file(source.path(), Track::Video));
+        let (heard, sent) = (hashes(file, Track::Audio), hashes_of_file(source.path(), Track::Audio));
+        assert!(
+            sent.windows(heard.len()).any(|run| run == heard) && heard.len() + 5 > sent.len(),
+            "{} of {}",
+            heard.len(),
+            sent.len()
+        );
+    }
+}
+
+fn files_in(service: &Service, folder: &str) -> usize {
+    fs::read_dir(service.folder().join("data/drivers/archive").join(folder)).map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_session_with_an_encoder_restart_is_watched_while_it_is_made_and_after() {
+    let (small, screen, store) = (Source::of(Recipe::SMALL), Source::of(Recipe::SCREEN), Store::start());
+    let service = service();
+    let api = service.api();
+    store.vanish();
+    let (stream, _) = archived(&api, "watched", &store);
+    let ingest = service.ingest_url(&stream.key);
+    Publish::of(&small).faster(4).to(&ingest).finish(seconds(60));
+
+    // While it is being recorded.
+    let running = until_api("most of the recording", seconds(30), || match archives(&api).as_slice() {
+        [one] if one["state"] == "recording" && seconds_of(one) >= 15.0 => Ok(one.clone()),
+        others => Err(json!(others).to_string()),
+    });
+    let playlist = text(&address(&running));
+    assert!(playlist.contains("#EXT-X-PLAYLIST-TYPE:EVENT\n") && !playlist.contains("ENDLIST"), "{playlist}");
+    let seen = hashes(&fetched(&address(&running), &playlist)[0], Track::Video);
+    let sent = hashes_of_file(small.path(), Track::Video);
+    assert!(sent.starts_with(&seen) && seen.len() > sent.len() / 2, "{} of {}", seen.len(), sent.len());
+
+    // The encoder returns with other settings, so another file begins.
+    Publish::of(&screen).faster(4).to(&ingest).finish(seconds(60));
+    end(&api, &stream);
+    let local = both(&api, "uploading");
+    assert_eq!(local[0]["sessionId"], local[1]["sessionId"]);
+    for archive in &local {
+        assert_same_media(&address(archive), &[&small, &screen]);
+    }
+    let all = [sent, hashes_of_file(screen.path(), Track::Video)].concat();
+    assert_eq!(hashes_of_playlist(&address(&local[0])), all);
+    watch_and_seek(&address(&local[0]));
+
+    // From the store, by signed requests, with the kept index and with one that is made again.
+    store.recover();
+    let ready = both(&api, "ready");
+    until_api("the end of the local copies", seconds(20), || match files_in(&service, "spool") {
+        0 => Ok(()),
+        left => Err(left.to_string()),
+    });
+    assert_eq!(files_in(&service, "index"), 2);
+    assert_same_media(&address(&ready[0]), &[&small, &screen]);
+    assert_eq!(hashes_of_playlist(&address(&ready[1])), all);
+    watch_and_seek(&address(&ready[0]));
+    let _ = api.delete(&format!("/api/archives/{}?remote=true", ready[0]["id"])).ok();
+    assert_eq!(files_in(&service, "index"), 1);
+    until_api("the other one alone", seconds(10), || {
+        let playlist = text(&address(&ready[1]));
+        if playlist.contains("#EXT-X-DISCONTINUITY") { Err(playlist) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn recordings_of_an_earlier_version_get_their_index_once() {
+    let (small, store) = (Source::of(Recipe::SMALL), Store::start());
+    let mut service = service();
+    let (stream, _) = archived(&service.api(), "earlier", &store);
+    Publish::of(&small).faster(4).to(&service.ingest_url(&stream.key)).finish(seconds(60));
+    end(&service.api(), &stream);
+    let ready = crate::archive::wait_for(&service.api(), "ready", seconds(60));
+    let _ = service.stop();
+    // What the earlier version did not keep.
+    let index = service.folder().join("data/drivers/archive/index");
+    let of = |folder: &Path| {
+        fs::read_dir(folder).expect("a folder").next().expect("an index").expect("a file").path()
+    };
+    let before = fs::read(of(&index)).expect("an index");
+    fs::remove_dir_all(&index).expect("no index");
+    service.start();
+    let api = service.api();
+    let again = until_api("the recording", seconds(20), || {
+        let shown = api.get(&format!("/api/archives/{}", ready["id"])).ok();
+        if shown["playbackUrl"].is_string() { Ok(shown) } else { Err(shown.to_string()) }
+    });
+    assert_same_media(&address(&again), &[&small]);
+    assert_eq!(fs::read(of(&index)).expect("an index"), before);
+}
