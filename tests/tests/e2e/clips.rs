@@ -56,9 +56,10 @@ fn make(api: &Api, stream: &Stream, wanted: &Value) -> Value {
     api.post(&format!("/api/streams/{}/clips", stream.id), wanted).ok()
 }
 
-/// Waits until no clip is being made.
+/// Waits until no clip is being made. After a kill the store of the tests refuses uploads that it does not know, and the driver waits
+/// up to two minutes before each further try.
 fn settled(api: &Api) -> Vec<Value> {
-    until_api("all clips", seconds(120), || match clips(api) {
+    until_api("all clips", seconds(420), || match clips(api) {
         all if all.iter().all(|clip| clip["state"] != "making") => Ok(all),
         all => Err(json!(all).to_string()),
     })
