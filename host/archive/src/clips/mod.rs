@@ -15,7 +15,7 @@ use satcast_plugin_api::recording::{FinishedFile, KEEP_SECS};
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 
-use super::account::{Archive, Asking, DeleteError};
+use super::account::{Archive, Asking, DELETE_LIMIT, DeleteError};
 use super::mirror::ASKED_MAX;
 use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_drivers::RecordingsError;
@@ -155,7 +155,7 @@ impl Archive {
         Ok(folder.join(FOLDER))
     }
 
-    /// Replaces the locations of ready clips with addresses that need no login for [`SIGNED_FOR`](super::SIGNED_FOR).
+    /// Replaces the locations of ready clips with addresses that need no login for [`SIGNED_FOR`](super::account::SIGNED_FOR).
     pub async fn sign_clips(&self, clips: &mut [ClipRecord]) {
         let ready = clips.iter_mut().filter(|clip| clip.state == ClipState::Ready);
         let (mut files, mut of) = (Vec::new(), Vec::new());
@@ -207,7 +207,7 @@ impl Archive {
         for id in store.discarded_clips(driver).await? {
             let Some(file) = store.clip_archive(id).await? else { continue };
             let Some(_asking) = Asking::begin(self, id) else { continue };
-            let (name, wait) = (&file.report.file_name, super::DELETE_LIMIT);
+            let (name, wait) = (&file.report.file_name, DELETE_LIMIT);
             match self.inner.drivers.delete_recording(driver, name, true, wait).await {
                 Ok(()) => store.forget_clip_file(id, self.inner.clock.now()).await?,
                 Err(error) => {

@@ -148,6 +148,9 @@ const FORGET: &str =
 const CHARGED: &str = "UPDATE clips SET charged_msat = $2 WHERE id = $1";
 const EDIT: &str = "UPDATE clips SET title = COALESCE($3, title), public = COALESCE($4, public)
     WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING title";
+/// The file of a clip is as public as the clip.
+const PUBLISH: &str =
+    "UPDATE archives SET is_public = (SELECT c.public FROM clips c WHERE c.id = $1) WHERE clip_id = $1";
 const DELETE: &str =
     "UPDATE clips SET deleted_ms = $3 WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL
     RETURNING title";
@@ -186,7 +189,6 @@ macro_rules! select_clips {
 
 const SELECT_PAGE: &str = select_clips!("c.account_id = $1 AND c.id < $2 ORDER BY c.id DESC LIMIT $3");
 const SELECT_OWN: &str = select_clips!("c.account_id = $1 AND c.id = $2");
-const SELECT_BY_ID: &str = select_clips!("c.id = $1");
 
 /// The row of a clip whose state has changed.
 type Settling = (i64, i64, String, i64, String, i64);
@@ -210,6 +212,12 @@ pub(crate) struct Told<'a> {
 pub(crate) async fn of_file(tx: &mut Tx, account: i64, driver: &str, file_name: &str) -> Result<Option<i64>> {
     let found = engine::query_scalar(OF_FILE).bind(account).bind(file_name).bind(driver);
     found.fetch_optional(&mut *tx).await.map_err(db("find a clip"))
+}
+
+/// Lets the public watch the file of a clip, or not, as the clip says.
+pub(crate) async fn publish(tx: &mut Tx, clip: i64) -> Result<()> {
+    let published = engine::query(PUBLISH).bind(clip).execute(&mut *tx).await;
+    published.map(drop).map_err(db("publish a clip"))
 }
 
 /// The file of an archive row is no longer there: its clip is hidden.
@@ -432,12 +440,6 @@ impl Store {
         row.map_err(db("read a clip"))?.as_ref().map(clip_record).transpose()
     }
 
-    /// A clip of any account, for viewers.
-    pub async fn clip_by_id(&self, id: i64) -> Result<Option<ClipRecord>> {
-        let row = engine::query(SELECT_BY_ID).bind(id).fetch_optional(&self.0.readers).await;
-        row.map_err(db("read a clip"))?.as_ref().map(clip_record).transpose()
-    }
-
     /// Changes the title of a clip, or whether the public may watch it.
     ///
     /// # Errors
@@ -451,6 +453,7 @@ impl Store {
             .bind(change.public.map(i64::from));
         let title: Option<String> = edit.fetch_optional(&mut tx).await.map_err(db("change a clip"))?;
         let title = title.ok_or(StoreError::NotFound("clip"))?;
+        publish(&mut tx, id).await?;
         let mut detail = json!({"title": title});
         if let Some(public) = change.public {
             detail["public"] = json!(public);

@@ -1,15 +1,16 @@
 //! Recordings in the cloud archive, as their driver last reported them.
 
 pub(crate) mod clips;
-mod events;
 mod expiry;
 pub(crate) mod recoveries;
+mod report;
 pub(crate) mod state;
 pub(crate) mod watched;
 
 use serde_json::{Value, json};
 
 use crate::archives::expiry::Expiry;
+pub use crate::archives::report::ArchiveReport;
 use crate::archives::state::ArchiveState;
 use crate::audit::{self, Actor, By, Change};
 use crate::engine::{self, Query, Row, Sql, Tx, timed};
@@ -24,46 +25,6 @@ pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
 pub(crate) const REMOVED: &str = "removed";
 /// Error of a recording whose node was removed before the store had it.
 const NODE_REMOVED: &str = "the node that recorded it is gone for good, and the local copy with it";
-
-/// A driver's report about a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArchiveReport {
-    /// Id of the driver that made and keeps the recording.
-    pub driver: String,
-    /// The destination that records.
-    pub destination_id: DestinationId,
-    /// The recorded session.
-    pub session_id: SessionId,
-    /// The object's key below the prefix of its store, 1 to [`ARCHIVE_NAME_CHARS_MAX`] characters; unique in the
-    /// account.
-    pub file_name: String,
-    pub state: ArchiveState,
-    /// Bytes recorded.
-    pub size_bytes: u64,
-    /// Bytes that the store has.
-    pub uploaded_bytes: u64,
-    /// Length in milliseconds.
-    pub duration_ms: u64,
-    /// Why the recording failed, or why its upload is waiting for a retry. For a removed recording: the reason, unless
-    /// its retention time was over.
-    pub error: Option<String>,
-    /// Class of the error, in the terms of the driver contract; kept for failed recordings.
-    pub error_class: Option<String>,
-    /// `s3://bucket/key`; `None` until the store has it.
-    pub url: Option<String>,
-    /// Time of the first media.
-    pub started_at: UnixMillis,
-    /// Time of this state. A report that is older than the last one changes nothing.
-    pub changed_at: UnixMillis,
-    /// Retries that the driver has started.
-    pub attempt: u32,
-    /// The store opened the upload of the newest retry.
-    pub attempt_opened: bool,
-    /// When it is deleted at its store by a rule of its destination; `None` while it stays.
-    pub expires_at: Option<UnixMillis>,
-    /// The driver waits until the owner is told of the deletion: the time to tell. `None` in records.
-    pub notice: Option<UnixMillis>,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveRecord {
@@ -306,13 +267,16 @@ impl Store {
         };
         recoveries::settle(&mut tx, id, false, now).await?;
         if let Some(clip) = clip {
+            if before.is_none() {
+                clips::publish(&mut tx, clip).await?;
+            }
             self.commit_clip_of(tx, clip, &report, now).await?;
             return Ok(Recorded::Taken(id));
         }
         let expiry = before.map(|before| before.expiry).unwrap_or_default();
         let told = expiry.take(&mut tx, id, report.expires_at, report.notice).await?;
         if let Some(at) = told {
-            events::emit_expiring(&mut tx, &report, at, now).await?;
+            report::emit_expiring(&mut tx, &report, at, now).await?;
         }
         let new_state = has_new_state.then_some((id, &report, report.changed_at));
         self.commit_state(tx, AccountId(account), new_state, now).await?;
@@ -531,7 +495,7 @@ impl Store {
         now: UnixMillis,
     ) -> Result<()> {
         let Some((id, report, at)) = new_state else { return tx.commit().await };
-        events::emit_state(&mut tx, report, at, now).await?;
+        report::emit_state(&mut tx, report, at, now).await?;
         tx.commit().await?;
         self.wake_outbox();
         let data = json!({

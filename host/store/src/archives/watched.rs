@@ -29,11 +29,11 @@ const TOGETHER: &str = select_archives!(
     ", a.account_id, e.stream_id, s.label, CAST(CASE WHEN e.ended_ms IS NULL THEN 1 ELSE 0 END AS BIGINT) AS grows",
     " JOIN archives w ON w.session_id = a.session_id AND w.destination_id = a.destination_id \
     JOIN sessions e ON e.id = a.session_id JOIN streams s ON s.id = e.stream_id JOIN accounts c ON c.id = a.account_id",
-    "w.id = $1 AND w.deleted_ms IS NULL AND a.deleted_ms IS NULL AND w.clip_id IS NULL AND a.clip_id IS NULL AND c.disabled_ms IS NULL \
+    "w.id = $1 AND (a.id = w.id OR (a.clip_id IS NULL AND w.clip_id IS NULL)) AND w.deleted_ms IS NULL AND a.deleted_ms IS NULL AND c.disabled_ms IS NULL \
     ORDER BY a.started_ms, a.id LIMIT $2"
 );
 const SET_PUBLIC: &str = "UPDATE archives SET is_public = $3 WHERE id = $1 AND account_id = $2
-    AND deleted_ms IS NULL AND clip_id IS NULL RETURNING file_name";
+    AND clip_id IS NULL AND deleted_ms IS NULL RETURNING file_name";
 
 impl Store {
     /// The recording of this id and all others of its session and destination, in the order of their start; empty if it is

@@ -139,6 +139,9 @@ pub(super) struct Clip {
     size_bytes: Null<u64>,
     /// Location in the store (`s3://bucket/key`), or with `sign` an address that works for one hour; null before the clip is ready.
     url: Null<String>,
+    /// Address of the file at this service, to play and to download it; null before the clip is ready. It works for a day without a
+    /// key: give viewers the same address with `apiKey` instead of `token`, for a public clip.
+    playback_url: Null<String>,
     /// Whether the public keys of the stream's self-hosted destinations can watch the clip.
     public: bool,
     /// Sats that the clip costs when it is ready, or that were charged for it.
@@ -147,8 +150,11 @@ pub(super) struct Clip {
     created_at: i64,
 }
 
-impl From<ClipRecord> for Clip {
-    fn from(clip: ClipRecord) -> Self {
+impl Clip {
+    fn of(app: &App, clip: ClipRecord) -> Self {
+        let archive = clip.archive.filter(|_| clip.state == ClipState::Ready);
+        let path = archive.map(|archive| app.playback.clip_path(archive, clip.destination));
+        let playback_url = path.map(|path| format!("{}{path}", app.config().public_base()));
         Self {
             id: clip.id,
             stream_key_id: clip.stream.0,
@@ -162,6 +168,7 @@ impl From<ClipRecord> for Clip {
             duration_seconds: clip.duration_ms.map(|ms| ms as f64 / 1_000.0).into(),
             size_bytes: clip.size_bytes.into(),
             url: clip.url.into(),
+            playback_url: playback_url.into(),
             public: clip.public,
             cost_sats: clip.cost.to_sats_floor().0,
             created_at: clip.created_at.0,
@@ -249,7 +256,7 @@ impl ClipsApi {
         if sign.0 == Some(true) {
             app.archive.sign_clips(&mut records).await;
         }
-        Ok(with_link(Json(records.into_iter().map(Clip::from).collect()), link))
+        Ok(with_link(Json(records.into_iter().map(|clip| Clip::of(&app, clip)).collect()), link))
     }
 
     /// Read a clip
@@ -267,7 +274,7 @@ impl ClipsApi {
         if sign.0 == Some(true) {
             app.archive.sign_clips(&mut clips).await;
         }
-        Ok(Json(Clip::from(clips.remove(0))))
+        Ok(Json(Clip::of(&app, clips.remove(0))))
     }
 
     /// Change a clip

@@ -34,6 +34,7 @@ pub(super) fn describe(document: &mut Value) {
     let vod = "/vod/{id}";
     document["paths"][format!("{vod}/index.m3u8")] = json!({ "get": recording(&security) });
     document["paths"][format!("{vod}/poster.mp4")] = json!({ "get": recording_poster(&security) });
+    document["paths"][format!("{vod}/clip.mp4")] = json!({ "get": clip_file(&security) });
     document["paths"][format!("{vod}/t/{{token}}/media.mp4")] = json!({ "get": recording_media() });
     let responses = &mut document["components"]["responses"];
     responses["NotPlayable"] = not_playable();
@@ -184,6 +185,24 @@ fn recording_media() -> Value {
         ],
         "responses": responses
     })
+}
+
+fn clip_file(security: &Value) -> Value {
+    let mut operation = recording_media();
+    operation["operationId"] = json!("getClipFile");
+    operation["summary"] = json!("Watch or download a clip");
+    operation["description"] = json!(
+        "The `playbackUrl` of a clip, with its token; or, for a public clip, with the key of a self-hosted destination of the same \
+        stream. Bytes are metered for the destination for which the clip is kept, but for those that the store sends itself."
+    );
+    operation["security"] = security.clone();
+    operation["responses"]["400"] = reference("KeyRequired");
+    operation["responses"]["200"]["description"] = json!("The whole clip.");
+    operation["parameters"] = json!([recording_id(), range_parameter("One byte range."), {
+        "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
+        "description": "Token of the owner, from `playbackUrl`; instead of a key."
+    }]);
+    operation
 }
 
 fn recording_id() -> Value {

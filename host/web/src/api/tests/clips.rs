@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use poem::http::Method;
 use serde_json::{Value, json};
 
+use super::recordings::ask;
 use super::{LINKED_DRIVER, Rig};
 use satcast_archive::testing::{self, WINDOW_SECS, fill_window, reports};
 use satcast_core::ids::{DestinationId, Msat, SessionId, StreamId};
+use satcast_core::secret::KeyKind;
 use satcast_live::Publisher;
-use satcast_store::{ArchiveReport, ArchiveState, ClipBegun, ClipCaps, NewClip, NewSession, Terms};
+use satcast_store::{ArchiveReport, ArchiveState, ClipBegun, ClipCaps, NewClip, NewSession, Scopes, Terms};
 
 /// Looks for a clip that is cut soon.
 const LOOKS_MAX: usize = 500;
@@ -111,17 +114,59 @@ async fn a_clip_of_a_live_stream_is_made_shown_changed_and_deleted() {
     let plain = rig.get(&format!("/api/clips/{id}")).await.ok();
     assert_eq!(plain["url"], format!("s3://bucket/{name}"));
     assert_eq!(rig.get("/api/archives").await.ok(), json!([]), "it is no recording");
+    watch(&rig, stream, &plain, &name).await;
     let change = json!({"public": true, "title": "Save"}).to_string();
-    rig.ask(poem::http::Method::PATCH, &format!("/api/clips/{id}"), Some(&change)).await.ok();
+    rig.ask(Method::PATCH, &format!("/api/clips/{id}"), Some(&change)).await.ok();
     let changed = rig.get(&format!("/api/clips/{id}")).await.ok();
     assert_eq!((&changed["public"], &changed["title"]), (&json!(true), &json!("Save")));
-    let owner = std::mem::replace(&mut rig.key, String::new());
+    let owner = std::mem::take(&mut rig.key);
     rig.key = rig.account("stranger").await.1;
     assert_eq!(rig.get("/api/clips").await.ok(), json!([]));
     rig.key = owner;
     rig.delete(&format!("/api/clips/{id}")).await.ok();
     rig.get(&format!("/api/clips/{id}")).await.error(404, "not_found");
     assert!(testing::journal(&name).is_none());
+}
+
+/// The owner's address gives the file and its ranges; a key of the stream does when the clip is public, no other key ever.
+async fn watch(rig: &Rig, stream: i64, clip: &Value, name: &str) {
+    let (file, url) = (testing::file(name).unwrap(), clip["playbackUrl"].as_str().unwrap());
+    let target = &url[url.find("/vod/").unwrap()..];
+    let whole = ask(rig, Method::GET, target, &[]).await;
+    assert_eq!((whole.answer.status.as_u16(), whole.answer.header("content-type")), (200, "video/mp4"));
+    assert!(whole.bytes == file, "{} of {} bytes", whole.bytes.len(), file.len());
+    let part = ask(rig, Method::GET, target, &[("range", "bytes=4-7")]).await;
+    assert_eq!((part.answer.status.as_u16(), &part.bytes[..]), (206, &b"ftyp"[..]));
+    let head = ask(rig, Method::HEAD, target, &[]).await;
+    assert_eq!(head.answer.header("content-length"), file.len().to_string());
+    let path = target.split('?').next().unwrap();
+    let destinations = rig.get(&format!("/api/streams/{stream}/destinations")).await.ok();
+    let own = destinations[0]["id"].as_i64();
+    let own = rig.key(rig.account, KeyKind::Public, Scopes::NONE, own).await;
+    let other = rig.hosted().await.key;
+    let status = async |query: &str| {
+        ask(rig, Method::GET, &format!("{path}?{query}"), &[]).await.answer.status.as_u16()
+    };
+    let (own, other) = (format!("apiKey={own}"), format!("apiKey={other}"));
+    assert_eq!((status(&own).await, status(&other).await), (404, 404), "private");
+    assert_eq!((status("").await, status("token=x").await), (400, 401));
+    let id = clip["id"].as_i64().unwrap();
+    let set = async |public: bool| {
+        let change = json!({"public": public}).to_string();
+        rig.ask(Method::PATCH, &format!("/api/clips/{id}"), Some(&change)).await.ok();
+        // The answer of the store is used for a second.
+        rig.app.clock.advance(Duration::from_secs(2));
+    };
+    set(true).await;
+    assert_eq!((status(&own).await, status(&other).await), (200, 404), "public");
+    let playlist = format!("{}?{own}", path.replace("clip.mp4", "index.m3u8"));
+    assert_eq!(
+        ask(rig, Method::GET, &playlist, &[]).await.answer.status.as_u16(),
+        404,
+        "a clip has no playlist"
+    );
+    set(false).await;
+    assert_eq!(status(&own).await, 404);
 }
 
 #[tokio::test]

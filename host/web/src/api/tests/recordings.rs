@@ -22,9 +22,9 @@ use satcast_core::secret::KeyKind;
 use satcast_store::Scopes;
 
 /// An answer of playback.
-struct Played {
-    answer: Answer,
-    bytes: Vec<u8>,
+pub(super) struct Played {
+    pub(super) answer: Answer,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Played {
@@ -34,7 +34,7 @@ impl Played {
     }
 }
 
-async fn ask(rig: &Rig, method: Method, target: &str, headers: &[(&str, &str)]) -> Played {
+pub(super) async fn ask(rig: &Rig, method: Method, target: &str, headers: &[(&str, &str)]) -> Played {
     let path = target.split('?').next().unwrap().to_owned();
     let mut request = Request::builder().method(method.clone()).uri_str(target);
     for (name, value) in headers {

@@ -9,7 +9,7 @@ use super::super::headers::{Keep, Readers};
 use super::super::serve::{preview_token, readers};
 use super::super::token::{Grant, Mint, Ticket};
 use super::super::{Admission, Playback};
-use super::state::{Group, INDEX, POSTER, PREFIX, nothing_to_play, token_path};
+use super::state::{CLIP, Group, INDEX, POSTER, PREFIX, nothing_to_play, token_path};
 use crate::auth::presented_key;
 use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::{DestinationId, KeyId, UnixMillis};
@@ -46,7 +46,9 @@ impl Viewer {
     pub(super) fn token(&self, mint: &Mint, watched: &WatchedArchive) -> String {
         let path = token_path(watched.record.id);
         match &self.who {
-            Who::Owner(until) => owner_token(mint, &watched.record, *until),
+            Who::Owner(until) => {
+                owner_token(mint, watched.record.id, watched.record.report.destination_id, *until)
+            }
             Who::Key(key, access) => mint.token(Grant::Key(*key), access.destination, "", &path),
         }
     }
@@ -67,9 +69,8 @@ fn opens(access: &Access, watched: &WatchedArchive) -> bool {
 }
 
 /// The token is that of a preview whose session is the time of its end, so all tokens of an hour are equal.
-fn owner_token(mint: &Mint, record: &ArchiveRecord, until: UnixMillis) -> String {
-    let (destination, path) = (record.report.destination_id, token_path(record.id));
-    mint.token(Grant::Preview, destination, &until.0.to_string(), &path)
+fn owner_token(mint: &Mint, id: i64, destination: DestinationId, until: UnixMillis) -> String {
+    mint.token(Grant::Preview, destination, &until.0.to_string(), &token_path(id))
 }
 
 /// The end of the token of a recording's owner, if it is not over.
@@ -83,10 +84,21 @@ impl Playback {
     /// there is nothing to play.
     pub(crate) fn recording_paths(&self, record: &ArchiveRecord) -> Option<[String; 2]> {
         let can_play = record.report.size_bytes > 0 && record.report.state != ArchiveState::Failed;
+        can_play.then(|| {
+            [INDEX, POSTER].map(|name| self.owner_path(record.id, record.report.destination_id, name))
+        })
+    }
+
+    /// The address of the file of a ready clip, in the same way; `archive` is the row of its file.
+    pub(crate) fn clip_path(&self, archive: i64, destination: DestinationId) -> String {
+        self.owner_path(archive, destination, CLIP)
+    }
+
+    fn owner_path(&self, id: i64, destination: DestinationId, file: &str) -> String {
         let hour = self.clock.now().0.div_euclid(HOUR_MS);
         let until = UnixMillis(hour.saturating_add(1 + OWNER_HOURS).saturating_mul(HOUR_MS));
-        let token = can_play.then(|| owner_token(&self.mint, record, until))?;
-        Some([INDEX, POSTER].map(|name| format!("{PREFIX}{}/{name}?token={token}", record.id)))
+        let token = owner_token(&self.mint, id, destination, until);
+        format!("{PREFIX}{id}/{file}?token={token}")
     }
 
     /// Checks that the key or token of a request opens a recording, for the player page.

@@ -4,7 +4,7 @@
 //! Nothing is copied or coded again: the driver that keeps a recording says where its fragments are ([`index`]) and gives their bytes
 //! ([`body`]), from its local copy or from the store. Recordings of one session and destination are one playlist ([`playlist`]). The
 //! owner watches with a token of the API, everyone else with a public key of the stream, if the owner made the recording public
-//! ([`access`]). Bytes are metered like those of live playback, for the destination that made the recording.
+//! ([`access`]). A clip is an ordinary file, `/vod/<id>/clip.mp4`. Bytes are metered like those of live playback, for the destination that made the recording.
 
 mod access;
 mod body;
@@ -33,7 +33,6 @@ use super::serve::{Answer, Refused};
 use crate::base::{ApiError, RequestContext};
 use access::Viewer;
 use body::RecordingBody;
-use index::Indexed;
 use playlist::File;
 use satcast_drivers::published::Published;
 use satcast_net::http::Sent;
@@ -56,6 +55,7 @@ impl Playback {
         match wanted {
             Wanted::Index { id } => self.recording_index(request, context, id).await,
             Wanted::Poster { id } => self.recording_poster(request, context, id).await,
+            Wanted::Clip { id } => self.clip_file(request, context, id).await,
             Wanted::Media { id, token } => self.recording_media(request, id, token).await,
         }
     }
@@ -64,7 +64,7 @@ impl Playback {
     async fn recording_index(&self, request: &Request, context: &RequestContext, id: i64) -> Answer {
         let (viewer, group) = self.viewer_of_index(request, context, id).await?;
         let own = group.iter().find(|watched| watched.record.id == id).ok_or_else(nothing_to_play)?;
-        if own.record.report.size_bytes == 0 {
+        if own.record.report.size_bytes == 0 || own.record.clip.is_some() {
             return Err(nothing_to_play().into());
         }
         let mut files = Vec::new();
@@ -130,27 +130,51 @@ impl Playback {
     async fn recording_media(&self, request: &Request, id: i64, token: &str) -> Answer {
         let (viewer, group) = self.viewer_of_media(request, id, token).await?;
         let watched = group.iter().find(|watched| watched.record.id == id).ok_or_else(nothing_to_play)?;
-        let report = &watched.record.report;
-        if self.recordings.signs && report.state == ArchiveState::Ready {
-            let names = vec![report.file_name.clone()];
-            let signed = self.recordings.drivers.sign_recordings(&report.driver, names, SIGNED_FOR).await;
-            if let Some(address) = signed.ok().and_then(|signed| signed.into_iter().next().flatten()) {
-                return Ok((redirect(&address), viewer.readers));
-            }
+        if let Some(address) = self.signed(watched).await {
+            return Ok((redirect(&address), viewer.readers));
         }
         let index = self.recordings.index(watched).await?;
-        let response = self.recording_bytes(request, watched, &index, &viewer).await?;
+        let of = (index.bytes, index.is_complete);
+        let response = self.recording_bytes(request, watched, of, &viewer).await?;
         Ok((response, viewer.readers))
+    }
+
+    /// The file of a clip, or one range of it.
+    async fn clip_file(&self, request: &Request, context: &RequestContext, id: i64) -> Answer {
+        let (viewer, group) = self.viewer_of_index(request, context, id).await?;
+        let is_it = |watched: &&WatchedArchive| watched.record.id == id && watched.record.clip.is_some();
+        let watched = group.iter().find(is_it).ok_or_else(nothing_to_play)?;
+        if watched.record.report.state != ArchiveState::Ready {
+            return Err(nothing_to_play().into());
+        }
+        if let Some(address) = self.signed(watched).await {
+            return Ok((redirect(&address), viewer.readers));
+        }
+        self.recordings.check_here(watched)?;
+        let of = (watched.record.report.size_bytes, true);
+        let response = self.recording_bytes(request, watched, of, &viewer).await?;
+        Ok((response, viewer.readers))
+    }
+
+    /// A signed address of the store, if viewers get uploaded recordings from it.
+    async fn signed(&self, watched: &WatchedArchive) -> Option<String> {
+        let report = &watched.record.report;
+        if !self.recordings.signs || report.state != ArchiveState::Ready {
+            return None;
+        }
+        let names = vec![report.file_name.clone()];
+        let signed = self.recordings.drivers.sign_recordings(&report.driver, names, SIGNED_FOR).await;
+        signed.ok()?.into_iter().next().flatten()
     }
 
     async fn recording_bytes(
         &self,
         request: &Request,
         watched: &WatchedArchive,
-        index: &Indexed,
+        (size, is_complete): (u64, bool),
         viewer: &Viewer,
     ) -> Result<Response, Refused> {
-        let (size, is_get) = (index.bytes, *request.method() == Method::GET);
+        let is_get = *request.method() == Method::GET;
         let etag = HeaderValue::try_from(format!("\"{}-{size}\"", watched.record.id)).ok();
         let span = if is_get { Span::asked(request.headers(), size, etag.as_ref()) } else { Span::Whole };
         let (first, len) = match span {
@@ -163,7 +187,7 @@ impl Playback {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("video/mp4"));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        let secs = if index.is_complete { MEDIA_MAX_AGE_SECS } else { 0 };
+        let secs = if is_complete { MEDIA_MAX_AGE_SECS } else { 0 };
         headers.insert(CACHE_CONTROL, headers::cache_control(viewer.keep(secs)));
         headers.extend(etag.map(|etag| (ETAG, etag)));
         if span != Span::Whole {

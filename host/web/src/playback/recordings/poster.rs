@@ -141,9 +141,7 @@ impl Playback {
         if let Some(poster) = recordings.posters.kept(id, now) {
             return Ok(poster);
         }
-        if !recordings.is_here(watched) {
-            return Err(ApiError::recording_elsewhere());
-        }
+        recordings.check_here(watched)?;
         // Reads for a poster count like those for a viewer.
         let permit = recordings.responses.try_take(watched.account, 1);
         let _permit = permit.map_err(|_| ApiError::too_many_readers())?;

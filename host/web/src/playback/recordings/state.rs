@@ -22,6 +22,8 @@ pub(crate) const PREFIX: &str = "/vod/";
 pub(super) const INDEX: &str = "index.m3u8";
 /// File name of the poster in the URL.
 pub(super) const POSTER: &str = "poster.mp4";
+/// File name of a clip in the URL.
+pub(super) const CLIP: &str = "clip.mp4";
 /// File name of the recording in the URL.
 pub(super) const MEDIA: &str = "media.mp4";
 /// Bytes that are read from a driver at a time, and that a slow viewer holds.
@@ -55,6 +57,7 @@ pub(in crate::playback) struct Recordings {
 pub(in crate::playback) enum Wanted<'a> {
     Index { id: i64 },
     Poster { id: i64 },
+    Clip { id: i64 },
     Media { id: i64, token: &'a str },
 }
 
@@ -68,6 +71,9 @@ impl<'a> Wanted<'a> {
         }
         if rest == POSTER {
             return Some(Wanted::Poster { id });
+        }
+        if rest == CLIP {
+            return Some(Wanted::Clip { id });
         }
         let token = rest.strip_prefix("t/")?.strip_suffix(MEDIA)?.strip_suffix('/')?;
         (!token.is_empty() && !token.contains('/')).then_some(Wanted::Media { id, token })
@@ -105,16 +111,18 @@ impl Recordings {
         Ok(group)
     }
 
-    /// Whether this node has the file of a recording.
-    pub(super) fn is_here(&self, watched: &WatchedArchive) -> bool {
-        self.store.has_file_of(&watched.record)
+    /// Whether this node has the file.
+    ///
+    /// # Errors
+    /// Another node has it.
+    pub(super) fn check_here(&self, watched: &WatchedArchive) -> Result<(), ApiError> {
+        let is_here = self.store.has_file_of(&watched.record);
+        is_here.then_some(()).ok_or_else(ApiError::recording_elsewhere)
     }
 
     /// The index of a recording of this node.
     pub(super) async fn index(&self, watched: &WatchedArchive) -> Result<Arc<Indexed>, ApiError> {
-        if !self.is_here(watched) {
-            return Err(ApiError::recording_elsewhere());
-        }
+        self.check_here(watched)?;
         let found = self.indexes.of(&self.drivers, &watched.record, self.clock.monotonic()).await;
         found.map_err(|error| failure(&error))
     }
@@ -141,6 +149,7 @@ mod tests {
 
     #[test]
     fn only_the_three_url_forms_are_parsed() {
+        assert_eq!(Wanted::parse("/vod/7/clip.mp4"), Some(Wanted::Clip { id: 7 }));
         assert_eq!(Wanted::parse("/vod/7/index.m3u8"), Some(Wanted::Index { id: 7 }));
         assert_eq!(Wanted::parse("/vod/7/poster.mp4"), Some(Wanted::Poster { id: 7 }));
         assert_eq!(Wanted::parse("/vod/7/t/T/media.mp4"), Some(Wanted::Media { id: 7, token: "T" }));
