@@ -136,7 +136,7 @@ pub(super) fn check(cluster: &mut Cluster) -> Sum {
     // A session that goes on is charged later for what waited: a node that was cut off may keep the lock of the account for a minute. And
     // media may be on its way to the sinks.
     let sum = until("the charges", END_LIMIT, || {
-        cluster.tend_for(seconds(1), None);
+        cluster.tend_for(seconds(1), &[]);
         sum(&sessions(cluster))
     });
     let repeated = cluster.ask(

@@ -36,7 +36,7 @@ const DATABASE: &str = "satcast";
 const DATABASE_HOST: u8 = 2;
 const FIRST_HOST: u8 = 11;
 /// Pause between two looks at the encoders, and between two requests of a client to each node: below the rate limit of its key.
-const LOOK: Duration = Duration::from_millis(500);
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 /// Longest time until all streams are live after a fault: the server ends a transaction of a silent node after 60 s.
 const BACK_LIMIT: Duration = seconds(150);
 /// Longest time until all sessions have ended and all events have arrived.
@@ -158,12 +158,13 @@ impl Cluster {
         Nginx::before(&config.replace("server a:8080;", &servers.join(" ")).replace("server b:8080;", ""))
     }
 
-    /// Ends the encoder of a stream, which comes back to the same node after this time.
-    pub(super) fn leave(&mut self, stream: usize, time: Duration) {
-        let publisher = &mut self.publishers[stream];
-        publisher.encoder.cut();
-        publisher.away_until = Instant::now() + time;
-        publisher.node = (publisher.node + NODES - 1) % NODES;
+    /// Ends the encoders at a node, which come back to it after this time.
+    pub(super) fn leave(&mut self, node: usize, time: Duration) {
+        for publisher in self.publishers.iter_mut().filter(|publisher| publisher.node == node) {
+            publisher.encoder.cut();
+            publisher.away_until = Instant::now() + time;
+            publisher.node = (node + NODES - 1) % NODES;
+        }
     }
 
     /// Has a node give its sessions up, and waits until it has none.
@@ -172,7 +173,7 @@ impl Cluster {
         let _ = self.nodes[(node + 1) % NODES].service.run(&["node", "drain", &name]);
         let left = format!("SELECT COUNT(*) FROM sessions WHERE ended_ms IS NULL AND node = '{name}'");
         until("the sessions to leave the node", END_LIMIT, || {
-            self.tend_for(LOOK, None);
+            self.tend_for(LOOK, &[]);
             let left = self.ask(&left);
             if left == "0" { Ok(()) } else { Err(format!("{left} sessions")) }
         });
@@ -181,19 +182,19 @@ impl Cluster {
     /// Stops a node in order and starts it again.
     pub(super) fn restart(&mut self, node: usize) {
         let _ = self.nodes[node].service.stop();
-        self.tend(None);
+        self.tend(&[]);
         self.nodes[node].service.start();
         until("the node to be ready", END_LIMIT, || {
-            self.tend_for(LOOK, None);
+            self.tend_for(LOOK, &[]);
             let answer = self.nodes[node].api.try_get("/readyz")?;
             if answer.status == 200 { Ok(()) } else { Err(answer.text) }
         });
     }
 
-    /// Starts encoders that have ended, at the next node each, and those that wait for the node `given_up`.
-    pub(super) fn tend(&mut self, given_up: Option<usize>) {
+    /// Starts encoders that have ended, at the next node each, and those that wait for a node of `given_up`.
+    fn tend(&mut self, given_up: &[usize]) {
         for publisher in &mut self.publishers {
-            if given_up == Some(publisher.node) {
+            if given_up.contains(&publisher.node) {
                 publisher.encoder.cut();
             }
             if self.over || publisher.encoder.running() || Instant::now() < publisher.away_until {
@@ -208,12 +209,12 @@ impl Cluster {
     }
 
     /// Takes what came to the sinks.
-    pub(super) fn tend_sinks(&mut self) {
+    fn tend_sinks(&mut self) {
         let sinks = self.publishers.iter().flat_map(|publisher| &publisher.sinks);
         sinks.enumerate().for_each(|(number, sink)| self.seen.take(number, sink));
     }
 
-    pub(super) fn tend_for(&mut self, time: Duration, given_up: Option<usize>) {
+    pub(super) fn tend_for(&mut self, time: Duration, given_up: &[usize]) {
         let began = Instant::now();
         loop {
             self.tend(given_up);
@@ -230,7 +231,7 @@ impl Cluster {
         let began = Instant::now();
         loop {
             let before = self.bytes();
-            self.tend_for(2 * LOOK, None);
+            self.tend_for(2 * LOOK, &[]);
             let flows = self.bytes().iter().zip(&before).filter(|(after, before)| after > before).count();
             let owned = self.ask(OWNED);
             if owned == NODES.to_string() && flows == before.len() {
@@ -263,9 +264,9 @@ impl Cluster {
         self.publishers.iter().flat_map(|publisher| &publisher.sinks).map(Sink::bytes).collect()
     }
 
-    /// Counts the answers of all nodes but one from now on.
-    pub(super) fn watch_all_but(&self, node: usize) -> Watcher {
-        let others = self.nodes.iter().enumerate().filter(|(number, _)| *number != node);
+    /// Counts the answers of all nodes but these from now on.
+    pub(super) fn watch_all_but(&self, nodes: &[usize]) -> Watcher {
+        let others = self.nodes.iter().enumerate().filter(|(number, _)| !nodes.contains(number));
         self.watch(others.map(|(_, node)| node.api.clone()).collect())
     }
 
