@@ -1610,7 +1610,7 @@ SATCAST_ASSERT(offsetof(SatcastDone, done) == 8, "SatcastDone.done");
 SATCAST_ASSERT(sizeof(SatcastBytesDone) == 16, "SatcastBytesDone");
 SATCAST_ASSERT(offsetof(SatcastBytesDone, data) == 0, "SatcastBytesDone.data");
 SATCAST_ASSERT(offsetof(SatcastBytesDone, done) == 8, "SatcastBytesDone.done");
-SATCAST_ASSERT(sizeof(SatcastRecordings) == 80, "SatcastRecordings");
+SATCAST_ASSERT(sizeof(SatcastRecordings) == 88, "SatcastRecordings");
 SATCAST_ASSERT(offsetof(SatcastRecordings, size) == 0, "SatcastRecordings.size");
 SATCAST_ASSERT(offsetof(SatcastRecordings, list) == 8, "SatcastRecordings.list");
 SATCAST_ASSERT(offsetof(SatcastRecordings, retry) == 16, "SatcastRecordings.retry");

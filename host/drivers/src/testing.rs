@@ -213,7 +213,7 @@ pub fn start_with(entry: extern "C" fn(u32) -> *const SatcastDriver, recordings:
         guard: Guard::new(&[]).unwrap(),
         runtime: runtime.handle().clone(),
         clock: Clock::system(),
-        data_dir: std::env::temp_dir().join("satcast-scripted-driver"),
+        data_dir: std::env::temp_dir().join(format!("satcast-scripted-driver-{}", std::process::id())),
         recordings,
     };
     Drivers::linked(&[entry], &parts)

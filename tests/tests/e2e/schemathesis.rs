@@ -23,7 +23,17 @@ const VIEWERS: usize = 40;
 /// Operations that cannot succeed here, and why.
 const NEVER: &[(&str, &str)] = &[
     ("deleteArchive", "no driver records, so that there is no recording"),
-    ("recoverArchive", "no driver records, so that there is no recording"),
+    ("recoverArchive", "the same"),
+    ("getArchive", "the same"),
+    ("changeArchive", "the same"),
+    ("getRecordingPlaylist", "the same"),
+    ("getRecordingPoster", "the same"),
+    ("getRecordingMedia", "the same"),
+    ("createClip", "no stream is live, so that there is no clip"),
+    ("getClip", "the same"),
+    ("changeClip", "the same"),
+    ("deleteClip", "the same"),
+    ("getClipFile", "the same"),
     (
         "connectWallet",
         "the service has no wallet to receive with; the tests of wallets hold it against the document",

@@ -570,6 +570,8 @@ export const de: Messages = {
     size: 'Größe',
     state: 'Zustand',
     actions: 'Aktionen',
+    watch: 'Ansehen',
+    watchNamed: (name: string) => `${name} ansehen`,
     download: 'Herunterladen',
     downloadNamed: (name) => `${name} herunterladen`,
     downloadText: 'Mit dieser Adresse kann jeder den Clip eine Stunde lang herunterladen.',

@@ -571,6 +571,8 @@ export const en = {
     size: 'Size',
     state: 'State',
     actions: 'Actions',
+    watch: 'Watch',
+    watchNamed: (name: string) => `Watch ${name}`,
     download: 'Download',
     downloadNamed: (name: string) => `Download ${name}`,
     downloadText: 'Anyone with this address can download the clip for one hour.',

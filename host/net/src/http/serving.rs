@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ use satcast_core::networks::Network;
 pub(super) const LINGER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Longest time for that. Each connection discards one body at a time, so the cap on connections bounds them.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a service that stops waits for the first request of a connection.
+const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The two ends of a connection.
 #[derive(Clone, Copy)]
@@ -113,8 +116,10 @@ impl<E: Endpoint + 'static> Serving<E> {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (endpoint, peers) = (self.endpoint.clone(), self.peers);
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let has_asked = AtomicBool::new(false);
+        let service = service_fn(|mut request: hyper::Request<Incoming>| {
             let (endpoint, scheme) = (endpoint.clone(), scheme.clone());
+            has_asked.store(true, Ordering::Relaxed);
             request.extensions_mut().insert(sent.clone());
             async move {
                 let has_body = !request.body().is_end_stream();
@@ -138,8 +143,15 @@ impl<E: Endpoint + 'static> Serving<E> {
         let ended = tokio::select! {
             ended = &mut serving => ended,
             () = self.stopped.cancelled() => {
-                serving.as_mut().graceful_shutdown();
-                serving.await
+                // The first request of a client that has just connected is on its way.
+                let wait = if has_asked.load(Ordering::Relaxed) { Duration::ZERO } else { FIRST_REQUEST_WAIT };
+                match tokio::time::timeout(wait, &mut serving).await {
+                    Ok(ended) => ended,
+                    Err(_) => {
+                        serving.as_mut().graceful_shutdown();
+                        serving.await
+                    }
+                }
             }
         };
         report(ended);

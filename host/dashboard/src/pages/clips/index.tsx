@@ -74,6 +74,11 @@ function columnsOf(ask: (action: Action, clip: Clip) => void): Column<Clip>[] {
       quiet: true,
       cell: (clip) => (
         <span class="row-actions">
+          {clip.playbackUrl !== null && (
+            <a class="button quiet" href={clip.playbackUrl} target="_blank" rel="noreferrer" aria-label={texts.watchNamed(nameOf(clip))}>
+              <span>{texts.watch}</span>
+            </a>
+          )}
           {(clip.state === 'ready' ? (['download', 'edit', 'delete'] as const) : (['edit', 'delete'] as const)).map((action) => (
             <Button key={action} kind="quiet" label={texts[`${action}Named`](nameOf(clip))} onClick={() => ask(action, clip)}>
               {texts[action]}

@@ -209,7 +209,12 @@ async fn shutdown_lets_running_requests_finish_and_closes_idle_connections() {
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     let mut busy = send(server.address, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await;
     tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut fresh = TcpStream::connect(server.address).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
     server.stop.take().unwrap().send(()).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    fresh.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    assert!(rest(&mut fresh).await.starts_with("HTTP/1.1 200"), "it had connected before the end");
     assert!(rest(&mut busy).await.ends_with("slow"));
     assert_eq!(rest(&mut idle).await, "");
     tokio::time::timeout(WAIT_MAX, server.task).await.unwrap().unwrap();

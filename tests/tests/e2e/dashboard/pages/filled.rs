@@ -151,21 +151,27 @@ fn add(api: &Api, stream: &Stream, body: &Value) -> i64 {
     added["id"].as_i64().expect("the id of the destination")
 }
 
-/// A stream with two recordings: one is at the store, and the upload of the other failed.
+/// A stream with two recordings and a clip: one recording is at the store, and the upload of the other failed.
 fn recordings(service: &Service, api: &Api, store: &Store) -> Stream {
     let stream = api.create_stream(EVENING);
+    let hosted = add(api, &stream, &json!({ "type": "self-hosted", "config": {} }));
     let archive = add(api, &stream, &json!({ "type": "cloud-archive", "config": store.config() }));
     for state in ["ready", "failed"] {
-        let mut encoder =
-            Publish::of(&Source::of(Recipe::SMALL)).faster(4).to(&service.ingest_url(&stream.key));
+        let source = Publish::of(&Source::of(Recipe::SMALL)).faster(4);
+        let source = if state == "ready" { source.endless() } else { source };
+        let mut encoder = source.to(&service.ingest_url(&stream.key));
         let running = newest_recording(api, "recording");
         if state == "failed" {
             // Another object already has the name, and is not overwritten.
             let file = store.file(&key_of(&running));
             std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder in the bucket");
             std::fs::write(&file, "another object").expect("an object");
+            encoder.finish(seconds(60));
+        } else {
+            clip(api, &stream);
+            encoder.cut();
+            let _ = api.delete(&format!("/api/streams/{}/destinations/{hosted}", stream.id)).ok();
         }
-        encoder.finish(seconds(60));
         end(api, &stream);
         let _ = newest_recording(api, state);
         let _ = api.wait_for_stream(&stream, "idle", seconds(20));
@@ -175,6 +181,21 @@ fn recordings(service: &Service, api: &Api, store: &Store) -> Stream {
     let _ = api.patch(&path, &json!({ "enabled": false })).ok();
     add(api, &stream, &json!({ "type": "youtube", "config": { "key": "evening-show-key-0123" } }));
     stream
+}
+
+/// Makes a clip as soon as the stream has a window.
+#[track_caller]
+fn clip(api: &Api, stream: &Stream) {
+    let (path, wanted) =
+        (format!("/api/streams/{}/clips", stream.id), json!({ "lastSeconds": 5, "title": "The last song" }));
+    until_api("a clip", seconds(60), || match api.post(&path, &wanted) {
+        made if made.status == 200 => Ok(()),
+        refused => Err(refused.text),
+    });
+    until_api("a clip that is ready", seconds(90), || match &api.get("/api/clips").ok()[0] {
+        ready if ready["state"] == "ready" => Ok(()),
+        other => Err(other.to_string()),
+    });
 }
 
 #[track_caller]

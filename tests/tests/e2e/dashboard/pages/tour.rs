@@ -14,12 +14,13 @@ use super::filled::Filled;
 pub(super) const FOLDER_NAME: &str = "dashboard/";
 const THEMES: [&str; 2] = ["light", "dark"];
 /// Names and paths of the pages.
-pub(super) const PAGES: [(&str, &str); 13] = [
+pub(super) const PAGES: [(&str, &str); 14] = [
     ("setup", "/setup"),
     ("login", "/login"),
     ("streams", "/"),
     ("stream", "/streams/:id"),
     ("recordings", "/recordings"),
+    ("clips", "/clips"),
     ("analytics", "/analytics"),
     ("wallet", "/wallet"),
     ("webhooks", "/webhooks"),
