@@ -21,6 +21,9 @@ const LATER: UnixMillis = UnixMillis(9_000);
 /// Rows of nodes, which a file has none of.
 const NODES: &str = "INSERT INTO nodes (name, holder, advertise, epoch, lease_until_ms, version, started_ms)
     VALUES ('a', 'holder', 'http://127.0.0.1:1', 2, 0, '1', 1);
+    INSERT INTO clips (account_id, stream_id, session_id, destination_id, driver, holder, file_name, title, state,
+        price_msat, created_ms) SELECT 1, stream_id, id, 1, 'archive', '', 'clips/c.mp4', 'c', 'making', 0, 1
+        FROM sessions LIMIT 1;
     INSERT INTO node_commands (node, session_id, end_reason, created_ms) SELECT 'a', MIN(id), NULL, 1 FROM sessions";
 
 /// A file with rows in every table, and a new database of the server.
