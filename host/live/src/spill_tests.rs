@@ -28,6 +28,7 @@ const GROUP: u64 = 60;
 struct Hand {
     takes_nothing: AtomicBool,
     loses_all: AtomicBool,
+    writes: AtomicU64,
     failures: AtomicU64,
     overflows: AtomicU64,
     /// Held by a test while the disk hangs.
@@ -51,6 +52,7 @@ impl Disk for Plate {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.packets.extend(packets.iter().cloned());
+        self.hand.writes.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 
@@ -313,6 +315,7 @@ fn packets_lost_by_a_disk_are_counted_and_followed_by_a_keyframe() {
     let rig = Rig::new(u64::MAX);
     rig.push(&video_config(0, b"v"));
     rig.frames(0..GROUP * 15);
+    until("packets on the disk", || rig.hand.writes.load(Ordering::SeqCst) > 0);
     rig.hand.loses_all.store(true, Ordering::SeqCst);
     let mut got = take(&rig.queue).unwrap();
     until("the loss", || {
