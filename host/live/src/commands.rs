@@ -134,17 +134,20 @@ impl Live {
     }
 
     /// Carries out a command and deletes it.
-    async fn follow_command(&self, given: &GivenCommand) -> Result<(), StoreError> {
+    pub(super) async fn follow_command(&self, given: &GivenCommand) -> Result<(), StoreError> {
         // The session may have ended meanwhile, and the stream may have a new one, which the command is not for.
         let session = self.find(given.stream).filter(|session| session.id == given.session);
         match (given.command, session) {
-            (NodeCommand::Stop(reason), Some(session)) => {
-                session.command(|done| Command::Stop { reason, done }).await;
-            }
-            (NodeCommand::Stop(reason), None) => {
-                let (target, now) = (CommandTarget::Session(&given.session), self.inner.clock.now());
-                // Its next owner gets a command as well, if there is one already.
-                self.inner.store.stop_elsewhere(target, reason, now).await?;
+            (NodeCommand::Stop(reason), session) => {
+                let has_ended = match session {
+                    Some(session) => session.command(|done| Command::Stop { reason, done }).await,
+                    None => false,
+                };
+                if !has_ended {
+                    // It was given up. Its next owner gets a command as well, if there is one already.
+                    let (target, now) = (CommandTarget::Session(&given.session), self.inner.clock.now());
+                    self.inner.store.stop_elsewhere(target, reason, now).await?;
+                }
             }
             (NodeCommand::Reload, Some(_)) => self.reload(given.stream).await?,
             (NodeCommand::GiveUp, Some(session)) => {

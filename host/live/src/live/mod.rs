@@ -269,7 +269,12 @@ impl Live {
             CommandTarget::Account(account) => session.stream.account_id == account,
             CommandTarget::Session(id) => session.id == *id,
         });
-        let ends = sessions.iter().map(|session| session.command(|done| Command::Stop { reason, done }));
+        let ends = sessions.iter().map(async |session| {
+            if !session.command(|done| Command::Stop { reason, done }).await {
+                // It was given up meanwhile.
+                self.stop_elsewhere(CommandTarget::Session(&session.id), reason).await;
+            }
+        });
         tokio::join!(futures_util::future::join_all(ends), self.followed_elsewhere(target));
     }
 

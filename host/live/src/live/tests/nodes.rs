@@ -140,6 +140,36 @@ async fn a_late_stop_does_not_end_the_next_session() {
     commands.abort();
 }
 
+/// At the node that has it: once by the command of another node, once by a change there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_of_a_session_that_is_just_given_up_ends_it() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    for is_told in [true, false] {
+        let rig = Rig::new(&[], Duration::from_secs(30)).await;
+        let (other, target) = (with_other(&rig).await, CommandTarget::Stream(rig.stream.id));
+        let mut publisher = rig.publish().await.unwrap();
+        publisher.push(&mut group());
+        rig.until_session(SessionState::Live).await;
+        let session = rig.live.find(rig.stream.id).unwrap();
+        let give_up = session.command(|done| Command::GiveUp { closed: codes::moves(), done });
+        if is_told {
+            other.stop_elsewhere(target, EndReason::Stopped, UnixMillis(2)).await.unwrap();
+            let given = rig.store.commands().await.unwrap();
+            // In this order, so that the session is given up before it reads the stop.
+            let (is_given_up, followed) = tokio::join!(give_up, rig.live.follow_command(&given[0]));
+            assert!(is_given_up);
+            followed.unwrap();
+            assert!(rig.store.commands().await.unwrap().is_empty());
+        } else {
+            let (is_given_up, ()) = tokio::join!(give_up, rig.live.revoked(target, EndReason::Stopped));
+            assert!(is_given_up);
+        }
+        assert_eq!(rig.last_reason().await, Some(EndReason::Stopped), "{is_told}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_goes_on_at_the_node_that_its_encoder_comes_to() {
     if satcast_store::testing::server().is_none() {
