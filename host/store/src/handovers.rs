@@ -42,7 +42,7 @@ pub struct Returning {
 }
 
 const GIVE_UP: Sql = timed!(
-    "UPDATE sessions SET node = '', epoch = 0, heartbeat_ms = $2, began_ms = ",
+    "UPDATE sessions SET former_node = node, node = '', epoch = 0, heartbeat_ms = $2, began_ms = ",
     " - $3, timeline_zero_ms = ",
     " - $4, returns_until_ms = ",
     " + $5 WHERE id = $1 AND ended_ms IS NULL"

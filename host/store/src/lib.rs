@@ -68,7 +68,7 @@ pub use ledger::TransferKind;
 pub use ledger::check::{LedgerFault, LedgerReport};
 pub use links::{LinkRecord, NewLink};
 pub use logins::{LoginRecord, NewLogin};
-pub use nodes::{NewNode, NodeState, NodeView, SessionElsewhere, Standing};
+pub use nodes::{NewNode, NodeState, NodeView, OpenSession, SessionElsewhere, Standing};
 pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
 pub use removal::RemovedNode;

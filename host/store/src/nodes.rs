@@ -61,6 +61,16 @@ impl NodeState {
     }
 }
 
+/// A session that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSession {
+    pub id: SessionId,
+    /// Name and address of the other living node that has it; `None` while it is at this node or at none.
+    pub owner: Option<(String, String)>,
+    /// The other living node that gave it up last.
+    pub former: Option<(String, String)>,
+}
+
 /// A live session that is not at this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionElsewhere {
@@ -89,10 +99,16 @@ pub struct NodeView {
 }
 
 /// The first node after a service that was alone has the files of that service, which ended every lease.
-const ADOPT: Sql = timed!(
-    "UPDATE archives SET holder = $1 WHERE holder = '' AND NOT EXISTS (SELECT 1 FROM nodes WHERE lease_until_ms > ",
-    ")"
-);
+const ADOPT: [Sql; 2] = [
+    timed!(
+        "UPDATE archives SET holder = $1 WHERE holder = '' AND NOT EXISTS (SELECT 1 FROM nodes WHERE lease_until_ms > ",
+        ")"
+    ),
+    timed!(
+        "UPDATE clips SET holder = $1 WHERE holder = '' AND NOT EXISTS (SELECT 1 FROM nodes WHERE lease_until_ms > ",
+        ")"
+    ),
+];
 /// The first epoch of a name is a time: a process that was paused while its node was removed has none of the epochs of the
 /// next node of that name. A process that takes its lease again stays as drained as it was. An older process of the same data folder waits: both
 /// run on copies of it, and would take the lease from each other for ever.
@@ -131,10 +147,11 @@ const LIST: Sql = timed!(
 );
 
 /// The other living node that has the session of a stream.
-const OWNER: Sql = timed!(
-    "SELECT n.name, n.advertise FROM sessions e JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch
-    WHERE e.stream_id = $1 AND e.ended_ms IS NULL AND e.node <> $2 AND n.lease_until_ms > ",
-    ""
+const OPEN: Sql = timed!(
+    "SELECT e.id, n.name, n.advertise, f.name, f.advertise FROM sessions e
+    LEFT JOIN nodes n ON n.name = e.node AND n.epoch = e.epoch AND n.name <> $2 AND n.lease_until_ms > ",
+    " LEFT JOIN nodes f ON f.name = e.former_node AND f.name <> $2 AND f.lease_until_ms > ",
+    " WHERE e.stream_id = $1 AND e.ended_ms IS NULL ORDER BY n.name IS NULL, e.started_ms DESC LIMIT 1"
 );
 
 const OTHERS: Sql =
@@ -147,6 +164,8 @@ const ELSEWHERE: Sql = timed!(
     AND (n.name IS NOT NULL OR e.returns_until_ms > ",
     ") ORDER BY e.started_ms, e.id"
 );
+/// Session, and two nodes with their addresses: the owner and the one before.
+type OpenRow = (String, Option<String>, Option<String>, Option<String>, Option<String>);
 /// Stream, session, start, and the node with its address.
 type ElsewhereRow = (i64, String, i64, Option<String>, Option<String>);
 
@@ -162,7 +181,9 @@ impl Store {
     pub async fn take_node(&self, node: &NewNode) -> Result<()> {
         let failed = db("take the lease of the node");
         let mut tx = self.begin_holding(Lock::Nodes).await?;
-        engine::query(ADOPT).bind(&node.holder).execute(&mut tx).await.map_err(&failed)?;
+        for adopt in ADOPT {
+            engine::query(adopt).bind(&node.holder).execute(&mut tx).await.map_err(&failed)?;
+        }
         let take = engine::query_scalar(TAKE)
             .bind(&node.name)
             .bind(&node.holder)
@@ -209,14 +230,19 @@ impl Store {
         tx.commit().await
     }
 
-    /// Name and address of the other living node that has the live session of a stream. `None` for a service that is alone.
-    pub async fn owner_of(&self, stream: StreamId) -> Result<Option<(String, String)>> {
+    /// The session of a stream that has not ended. `None` for a service that is alone.
+    pub async fn open_session(&self, stream: StreamId) -> Result<Option<OpenSession>> {
         let node = self.node();
         if node.is_alone() {
             return Ok(None);
         }
-        let owner = engine::query_as(OWNER).bind(stream.0).bind(&node.name).fetch_optional(&self.0.readers);
-        owner.await.map_err(db("read the owner of a session"))
+        let open = engine::query_as(OPEN).bind(stream.0).bind(&node.name).fetch_optional(&self.0.readers);
+        let open: Option<OpenRow> = open.await.map_err(db("read the owner of a session"))?;
+        Ok(open.map(|(id, owner, its_address, former, address)| OpenSession {
+            id: SessionId(id),
+            owner: owner.zip(its_address),
+            former: former.zip(address),
+        }))
     }
 
     /// Name and address of each other living node. None for a service that is alone.

@@ -50,6 +50,7 @@ const STEPS: &[Step] = steps! {
     22, "public recordings", "0022_public_recordings";
     23, "clips", "0023_clips";
     24, "archive expiry", "0024_archive_expiry";
+    25, "former nodes", "0025_former_nodes";
 };
 
 /// The newest version of the schema that this release knows.

@@ -10,8 +10,8 @@ use crate::ledger::check::check;
 use crate::testing::{Intruder, inspector};
 use crate::{
     ArchiveReport, Bandwidth, Charged, CommandTarget, Commanded, EventType, Handover, HourDecision,
-    HourFacts, HourTerms, MinuteCharge, NewNode, NewWebhook, NodeCommand, NodeState, OveragePart, Recorded,
-    Slot, Standing,
+    HourFacts, HourTerms, MinuteCharge, NewNode, NewWebhook, NodeCommand, NodeState, OpenSession,
+    OveragePart, Recorded, Slot, Standing,
 };
 
 pub(super) const LEASE: Duration = Duration::from_secs(600);
@@ -123,17 +123,19 @@ async fn of_two_processes_with_copies_of_a_data_folder_the_newer_has_the_name() 
 #[tokio::test]
 async fn the_owner_of_a_session_is_another_living_node() {
     let Some(mut nodes) = Nodes::new().await else { return };
-    let owner = async |store: &Store| store.owner_of(nodes.stream).await.unwrap();
-    assert_eq!(owner(&nodes.b).await, None, "no session");
-    let session = nodes.begin(&nodes.a.store).await.unwrap();
-    assert_eq!(owner(&nodes.b).await, Some(("a".to_owned(), "http://a:8080".to_owned())));
-    assert_eq!(owner(&nodes.a.store).await, None, "it is its own");
-    nodes.a.store.end_session(&session, LATER, EndReason::Stopped).await.unwrap();
-    assert_eq!(owner(&nodes.b).await, None, "the session has ended");
-    let _ = nodes.begin(&nodes.a.store).await.unwrap();
-    assert!(owner(&nodes.b).await.is_some());
+    let open = async |store: &Store| store.open_session(nodes.stream).await.unwrap();
+    assert_eq!(open(&nodes.b).await, None, "no session");
+    let id = nodes.begin(&nodes.a.store).await.unwrap();
+    let owner = Some(("a".to_owned(), "http://a:8080".to_owned()));
+    assert_eq!(open(&nodes.b).await, Some(OpenSession { id: id.clone(), owner, former: None }));
+    let without_owner = |id: &SessionId| Some(OpenSession { id: id.clone(), owner: None, former: None });
+    assert_eq!(open(&nodes.a.store).await, without_owner(&id), "it is its own");
+    nodes.a.store.end_session(&id, LATER, EndReason::Stopped).await.unwrap();
+    assert_eq!(open(&nodes.b).await, None, "the session has ended");
+    let id = nodes.begin(&nodes.a.store).await.unwrap();
+    assert!(open(&nodes.b).await.unwrap().owner.is_some());
     nodes.intruder.end_lease("a").await;
-    assert_eq!(nodes.b.owner_of(nodes.stream).await.unwrap(), None, "its node is lost");
+    assert_eq!(nodes.b.open_session(nodes.stream).await.unwrap(), without_owner(&id), "its node is lost");
 }
 
 #[tokio::test]
@@ -417,6 +419,9 @@ async fn a_session_that_is_given_up_goes_on_at_one_other_node() {
     nodes.a.store.give_up_session(&session, HANDOVER).await.unwrap();
     nodes.a.store.command_done(asked[0]).await.unwrap();
 
+    let open = async |store: &Store| store.open_session(nodes.stream).await.unwrap().unwrap();
+    let a = || Some(("a".to_owned(), "http://a:8080".to_owned()));
+    assert_eq!(open(&nodes.b).await, OpenSession { id: session.clone(), owner: None, former: a() });
     let late = nodes.a.store.charge_minute(&nodes.charge(&session, 1)).await.unwrap();
     assert_eq!(late, Charged::NotOurs);
     assert!(!nodes.b.is_live_elsewhere(nodes.stream).await.unwrap());
@@ -429,6 +434,9 @@ async fn a_session_that_is_given_up_goes_on_at_one_other_node() {
     assert!(nodes.b.take_over_session(&returning).await.unwrap());
     assert!(!nodes.a.store.take_over_session(&returning).await.unwrap(), "the other one was first");
     assert!(nodes.a.store.is_live_elsewhere(nodes.stream).await.unwrap());
+    let (here, there) = (open(&nodes.a.store).await, open(&nodes.b).await);
+    assert_eq!((here.owner.is_some(), here.former), (true, None), "the node before is this one");
+    assert_eq!((there.owner, there.former), (None, a()));
     // The command is for the new owner.
     nodes.a.store.command_done(given[0]).await.unwrap();
     let moved = nodes.b.commands().await.unwrap();

@@ -344,7 +344,7 @@ async fn elsewhere(
         return Ok(None);
     };
     let destination = &viewer.known.destination;
-    let Some(owner) = nodes.owner(destination.stream_id).await else { return Ok(None) };
+    let Some(owner) = nodes.located(destination.stream_id).await.owner else { return Ok(None) };
     if let Some(shown) = nodes.shown(&owner, request).await {
         return Ok(Some(shown.into()));
     }

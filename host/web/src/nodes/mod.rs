@@ -24,7 +24,7 @@ use url::{Position, Url};
 pub(crate) use counts::PREFIX as COUNT_PREFIX;
 
 use crate::auth::API_KEY_HEADER;
-use crate::playback::{ACCOUNT_REQUESTS_MAX, Answered, Owners, Peer};
+use crate::playback::{ACCOUNT_REQUESTS_MAX, Answered, Located, Owners, Peer};
 use satcast_core::clock::Clock;
 use satcast_core::config::Cluster;
 use satcast_core::ids::StreamId;
@@ -32,7 +32,7 @@ use satcast_core::rate::{RateRule, RateVerdict};
 use satcast_core::secret::{Redacted, key_hash};
 use satcast_net::outbound::Guard;
 use satcast_net::outbound::http::{Answer, Client, TlsError};
-use satcast_store::Store;
+use satcast_store::{OpenSession, Store};
 
 use counts::Counts;
 
@@ -65,13 +65,19 @@ const COUNT_LIMIT: Duration = Duration::from_secs(1);
 /// How long a node that did not answer is not asked again.
 const RESTS: Duration = Duration::from_secs(1);
 
-/// The owner of a stream, as the database said.
+/// The session of a stream, as the database said.
 #[derive(Clone, Debug)]
-struct Owner {
-    peer: Option<Peer>,
+struct Found {
+    located: Located,
     /// Time of the last query. Other requests use the old answer while it runs.
     asked_at: Duration,
     said_at: Duration,
+}
+
+impl Found {
+    fn known(&self, now: Duration) -> Located {
+        if now.saturating_sub(self.said_at) < KNOWN { self.located.clone() } else { Located::default() }
+    }
 }
 
 /// The other living nodes, as the database said.
@@ -90,7 +96,7 @@ pub struct Nodes {
     store: Store,
     clock: Clock,
     client: Client,
-    owners: Mutex<HashMap<StreamId, Owner>>,
+    owners: Mutex<HashMap<StreamId, Found>>,
     living: Mutex<Option<Living>>,
     counts: Counts,
     /// Requests to each node.
@@ -152,35 +158,39 @@ impl Nodes {
         answer.head().status().is_success().then_some(body)
     }
 
-    async fn find(&self, stream: StreamId) -> Option<Peer> {
+    async fn find(&self, stream: StreamId) -> Located {
         let now = self.clock.monotonic();
         let earlier = match self.owners.lock().get_mut(&stream) {
             None => None,
             Some(owner) => {
                 if now.saturating_sub(owner.asked_at) < FRESH {
-                    return owner.peer.clone().filter(|_| now.saturating_sub(owner.said_at) < KNOWN);
+                    return owner.known(now);
                 }
                 owner.asked_at = now;
                 Some(owner.clone())
             }
         };
-        let found = match self.store.owner_of(stream).await {
+        let found = match self.store.open_session(stream).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(%stream, %error, "the owner of a session cannot be read");
-                let known = earlier.filter(|owner| now.saturating_sub(owner.said_at) < KNOWN);
-                return known.and_then(|owner| owner.peer);
+                return earlier.map(|owner| owner.known(now)).unwrap_or_default();
             }
         };
-        let peer = found.map(|(name, address)| Peer { name: name.into(), address: address.into() });
+        let peer = |(name, address): (String, String)| Peer { name: name.into(), address: address.into() };
+        let located = found.map_or_else(Located::default, |OpenSession { id, owner, former }| Located {
+            session: Some(id),
+            owner: owner.map(peer),
+            former: former.map(peer),
+        });
         let mut owners = self.owners.lock();
         if owners.len() >= OWNERS_MAX {
             owners.retain(|_, owner| now.saturating_sub(owner.asked_at) < FRESH);
         }
         if owners.len() < OWNERS_MAX || owners.contains_key(&stream) {
-            owners.insert(stream, Owner { peer: peer.clone(), asked_at: now, said_at: now });
+            owners.insert(stream, Found { located: located.clone(), asked_at: now, said_at: now });
         }
-        peer
+        located
     }
 
     /// Counts a request of `subject` over all nodes, or refuses it; `None` for a limit that each node counts for itself. While the
@@ -309,7 +319,7 @@ impl Owners for Nodes {
         given.iter().zip(own).fold(0, |differences, (given, own)| differences | (given ^ own)) == 0
     }
 
-    fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>> {
+    fn located(&self, stream: StreamId) -> BoxFuture<'_, Located> {
         Box::pin(self.find(stream))
     }
 

@@ -97,11 +97,11 @@ async fn the_remembered_owners_are_bounded() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(UnixMillis(0)));
     let nodes = nodes(&folder, &clock).await;
     for stream in 0..=OWNERS_MAX as i64 {
-        assert!(nodes.owner(StreamId(stream)).await.is_none());
+        assert!(nodes.located(StreamId(stream)).await.owner.is_none());
     }
     assert_eq!(nodes.owners.lock().len(), OWNERS_MAX);
     clock.advance(FRESH);
-    assert!(nodes.owner(StreamId(-1)).await.is_none());
+    assert!(nodes.located(StreamId(-1)).await.owner.is_none());
     assert_eq!(nodes.owners.lock().len(), 1);
 }
 
@@ -118,7 +118,7 @@ async fn only_the_secret_of_the_nodes_is_admitted() {
         assert!(!admits(other), "{other}");
     }
     assert!(!nodes.admits(&HeaderMap::new()));
-    assert_eq!(nodes.owner(StreamId(1)).await.map(|peer| peer.name), None, "a service that is alone");
+    assert_eq!(nodes.located(StreamId(1)).await.owner.map(|peer| peer.name), None, "a service that is alone");
 }
 
 /// A subject that the other node counts.

@@ -212,13 +212,19 @@ fn whole_segments(opening: &Opening) -> usize {
 }
 
 /// An asset that does not exist yet: waits for it if the playlist announces it as the next one.
+///
+/// # Errors
+/// 404 "starting" while the driver has published nothing; 503 if the media did not arrive in time or too many viewers are waiting.
 async fn coming(
     opening: &Opening,
     name: &str,
     left: impl Fn(Duration) -> Duration,
 ) -> Result<Current, ApiError> {
     let assets = opening.assets();
-    let Some(limit) = assets.coming(name) else { return Ok(Current::at_once(None)) };
+    let Some(limit) = assets.coming(name) else {
+        let has_nothing = assets.playback().is_none() && assets.handler().is_none() && !opening.ended();
+        return if has_nothing { Err(ApiError::starting()) } else { Ok(Current::at_once(None)) };
+    };
     let look = || match assets.get(name) {
         Some(asset) => Some(Some(asset)),
         None if opening.ended() || assets.coming(name).is_none() => Some(None),

@@ -53,7 +53,8 @@ pub use recordings::state::{
     RESPONSES_PER_ACCOUNT_MAX as RECORDING_RESPONSES_PER_ACCOUNT_MAX,
 };
 pub use relay::{
-    Answered, COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX, COPIES_MAX, COPIES_PLAYLISTS_BYTES_MAX, Owners, Peer,
+    Answered, COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX, COPIES_MAX, COPIES_PLAYLISTS_BYTES_MAX, Located,
+    Owners, Peer,
 };
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};

@@ -13,12 +13,13 @@ use poem::http::{Method, StatusCode};
 use poem::{Body, Request, Response};
 use satcast_plugin_api::Audience;
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use tokio::time::sleep;
 use url::form_urlencoded;
 
 use super::access::{Access, Age, Question};
 use super::body::{Chain, ResponseBody, Slice};
 use super::entry::{self, text};
-use super::follow::{Asked, Current, follow};
+use super::follow::{Asked, Current, START_WAIT, follow};
 use super::headers::{self, Keep, Readers, Span};
 use super::recordings::state as recording;
 use super::relay::{Content, What};
@@ -37,6 +38,8 @@ use satcast_net::http::Sent;
 const INDEX: &str = "index.m3u8";
 /// Longest caching of the entry, which carries a token of the session.
 const INDEX_MAX_AGE_SECS: u32 = 1;
+/// Pause between two looks for a session that is between two nodes.
+const MOVE_PAUSE: Duration = Duration::from_millis(250);
 /// Headers of most responses: room for them is made once.
 const HEADERS: usize = 14;
 
@@ -270,10 +273,7 @@ impl Playback {
         let Grant::Key(key) = ticket.grant else {
             return self.preview_asset(request, context, path, &ticket, name).await;
         };
-        let (mut access, readers, content) = match self.relayed_asset(request, &ticket, key, name).await? {
-            Some(relayed) => relayed,
-            None => self.own_asset(request, &ticket, key, name).await?,
-        };
+        let (mut access, readers, content) = self.hosted_asset(request, &ticket, key, name).await?;
         if content.waited {
             // The key may have been revoked during the wait.
             access = self.allowed(&ticket, key, Age::Fresh).await?;
@@ -289,6 +289,37 @@ impl Playback {
         };
         self.note_viewer(ticket.destination, context.client, request, &response);
         Ok((response, readers))
+    }
+
+    /// A hosted asset of this node or another one. While the session is between two nodes, neither has it, and the viewer waits: players
+    /// take 404 as the end.
+    async fn hosted_asset(
+        &self,
+        request: &Request,
+        ticket: &Ticket,
+        key: KeyId,
+        name: &str,
+    ) -> Result<(Arc<Access>, Readers, Content), ApiError> {
+        let until = self.clock.monotonic() + START_WAIT;
+        loop {
+            let found = match self.relayed_asset(request, ticket, key, name).await {
+                Ok(None) => self.own_asset(request, ticket, key, name).await,
+                Ok(Some(relayed)) => Ok(relayed),
+                Err(error) => Err(error),
+            };
+            let (Some(relay), Err(error)) = (&self.relay, &found) else { return found };
+            if error.http_status() != StatusCode::NOT_FOUND {
+                return found;
+            }
+            let access = self.allowed(ticket, key, Age::Fresh).await?;
+            if !relay.is_open(access.stream, &ticket.session).await {
+                return found;
+            }
+            if self.clock.monotonic() >= until {
+                return Err(ApiError::not_in_time());
+            }
+            sleep(MOVE_PAUSE).await;
+        }
     }
 
     /// A hosted asset of this node, with the access of the key and the origins that may read it.

@@ -86,6 +86,23 @@ pub struct Peer {
     pub address: Arc<str>,
 }
 
+/// A session, and where it is.
+#[derive(Clone, Debug, Default)]
+pub struct Located {
+    /// `None`: the stream has no session that has not ended.
+    pub session: Option<SessionId>,
+    /// The other living node that has it.
+    pub owner: Option<Peer>,
+    /// The other living node that gave it up last.
+    pub former: Option<Peer>,
+}
+
+impl Located {
+    fn is(&self, session: Option<&str>) -> bool {
+        self.session.as_ref().map(SessionId::as_str) == session
+    }
+}
+
 /// The other nodes.
 pub trait Owners: std::fmt::Debug + Send + Sync {
     /// Name of this node.
@@ -94,8 +111,8 @@ pub trait Owners: std::fmt::Debug + Send + Sync {
     /// Whether a request has the secret of the nodes.
     fn admits(&self, headers: &HeaderMap) -> bool;
 
-    /// The other living node that has the live session of a stream.
-    fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>>;
+    /// The session of a stream that has not ended, and where it is.
+    fn located(&self, stream: StreamId) -> BoxFuture<'_, Located>;
 
     /// Its answer to a GET; `None` if its head does not come within `limit`.
     fn get<'a>(
@@ -218,6 +235,11 @@ impl Relay {
         }
     }
 
+    /// Whether a session has not ended, at any node or at none.
+    pub(super) async fn is_open(&self, stream: StreamId, session: &str) -> bool {
+        self.owners.located(stream).await.is(Some(session))
+    }
+
     /// Whether a request comes from another node.
     pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
         self.owners.admits(headers)
@@ -237,9 +259,11 @@ impl Relay {
     /// The owner of the session, then the node that had it a moment ago: players may fetch what they know until some time after the
     /// end, and an owner that goes on with a session has nothing of it at first.
     async fn sources(&self, resource: &Resource<'_>) -> Vec<Source> {
-        let owner = self.owners.owner(resource.stream).await;
+        let located = self.owners.located(resource.stream).await;
+        let said = located.former.clone().filter(|_| located.is(resource.session));
+        let owner = located.owner;
         let is_other = |former: &Peer| owner.as_ref().is_none_or(|owner| owner.name != former.name);
-        let former = self.former(resource).filter(is_other);
+        let former = self.former(resource).filter(is_other).or(said.filter(is_other));
         let former = former.map(|peer| Source { peer, is_owner: false });
         let owner = owner.map(|peer| Source { peer, is_owner: true });
         owner.into_iter().chain(former).collect()
@@ -356,7 +380,10 @@ impl Relay {
         let mut copy = match room {
             Room::Playlists | Room::Memory => Copy::Memory(BytesMut::with_capacity(len)),
             Room::Files => {
-                Copy::File(tokio::fs::File::from_std(tempfile::tempfile_in(&self.folder).map_err(unwritten)?))
+                let folder = self.folder.clone();
+                let file = tokio::task::spawn_blocking(move || tempfile::tempfile_in(folder)).await;
+                let file = file.map_err(io::Error::from).flatten().map_err(unwritten)?;
+                Copy::File(tokio::fs::File::from_std(file))
             }
         };
         copy.read(body, len).await?;

@@ -22,8 +22,8 @@ impl Owners for Nobody {
         false
     }
 
-    fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
-        Box::pin(async { None })
+    fn located(&self, _: StreamId) -> BoxFuture<'_, Located> {
+        Box::pin(async { Located::default() })
     }
 
     fn get<'a>(&'a self, _: &'a Peer, _: &'a str, _: Duration) -> BoxFuture<'a, Option<Answered>> {
@@ -116,7 +116,7 @@ fn the_age_of_an_answer_is_read_from_its_headers() {
 
 /// A session that is at `b` now and was at `a`, which alone has its playlist.
 #[derive(Debug)]
-struct Moved;
+struct Moved(Option<Peer>);
 
 fn peer(name: &str) -> Peer {
     Peer { name: name.into(), address: "".into() }
@@ -142,8 +142,9 @@ impl Owners for Moved {
         false
     }
 
-    fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
-        Box::pin(async { Some(peer("b")) })
+    fn located(&self, _: StreamId) -> BoxFuture<'_, Located> {
+        let session = Some(SessionId("moved".into()));
+        Box::pin(async { Located { session, owner: Some(peer("b")), former: self.0.clone() } })
     }
 
     fn get<'a>(&'a self, peer: &'a Peer, address: &'a str, _: Duration) -> BoxFuture<'a, Option<Answered>> {
@@ -159,7 +160,7 @@ impl Owners for Moved {
 #[tokio::test]
 async fn while_the_next_owner_has_nothing_of_a_session_the_one_before_is_asked() {
     let clock = Clock::manual(UnixMillis(0));
-    let relay = Relay::new(Arc::new(Moved), clock.clone(), PathBuf::new());
+    let relay = Relay::new(Arc::new(Moved(None)), clock.clone(), PathBuf::new());
     let what = What::Asset { name: "media.m3u8", query: "", player: false };
     let resource = |session| Resource {
         stream: StreamId(1),
@@ -180,4 +181,10 @@ async fn while_the_next_owner_has_nothing_of_a_session_the_one_before_is_asked()
     clock.advance(KEPT_AFTER_END);
     let forgotten = relay.fetch(&resource("moved"), AccountId(1), 0).await.unwrap().unwrap();
     assert!(forgotten.asset.is_none(), "the next owner decides");
+    // A node that has started meanwhile remembers nothing: the database names the node before.
+    let relay = Relay::new(Arc::new(Moved(Some(peer("a")))), clock, PathBuf::new());
+    let content = relay.fetch(&resource("moved"), AccountId(1), 0).await.unwrap().unwrap();
+    assert!(content.asset.is_some());
+    let unknown = relay.fetch(&resource("other"), AccountId(1), 0).await.unwrap_err();
+    assert_eq!(unknown.http_status(), StatusCode::NOT_FOUND, "it is not asked for other sessions");
 }

@@ -23,12 +23,17 @@ struct Link {
     asked: Mutex<Vec<String>>,
     /// The other node has no session.
     gone: AtomicBool,
+    /// The session has not ended, while no node has it.
+    open: AtomicBool,
     /// It does not answer.
     silent: AtomicBool,
     /// Its answers are those of another release.
     foreign: AtomicBool,
     /// Bytes that are left out at the end of each answer.
     cut: AtomicUsize,
+    session: SessionId,
+    /// How often this node looked for the session.
+    looks: AtomicUsize,
 }
 
 impl std::fmt::Debug for Link {
@@ -46,10 +51,12 @@ impl Owners for Link {
         headers.get("satcast-node").is_some_and(|value| value == SECRET)
     }
 
-    fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
-        let peer =
-            (!self.gone.load(Ordering::Relaxed)).then(|| Peer { name: "a".into(), address: "".into() });
-        Box::pin(async move { peer })
+    fn located(&self, _: StreamId) -> BoxFuture<'_, Located> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let is_gone = self.gone.load(Ordering::Relaxed);
+        let owner = (!is_gone).then(|| Peer { name: "a".into(), address: "".into() });
+        let session = (!is_gone || self.open.load(Ordering::Relaxed)).then(|| self.session.clone());
+        Box::pin(async { Located { session, owner, former: None } })
     }
 
     fn get<'a>(&'a self, _: &'a Peer, address: &'a str, _: Duration) -> BoxFuture<'a, Option<Answered>> {
@@ -89,8 +96,8 @@ impl Owners for Alone {
         headers.get("satcast-node").is_some_and(|value| value == SECRET)
     }
 
-    fn owner(&self, _: StreamId) -> BoxFuture<'_, Option<Peer>> {
-        Box::pin(async { None })
+    fn located(&self, _: StreamId) -> BoxFuture<'_, Located> {
+        Box::pin(async { Located::default() })
     }
 
     fn get<'a>(&'a self, _: &'a Peer, _: &'a str, _: Duration) -> BoxFuture<'a, Option<Answered>> {
@@ -112,8 +119,9 @@ impl Rig {
     /// A second node on the same database, without the session.
     async fn beside(&self) -> (Rig, Arc<Link>) {
         let owner = self.playback.clone();
-        let (asked, gone, silent, foreign, cut) = Default::default();
-        let link = Arc::new(Link { owner, asked, gone, silent, foreign, cut });
+        let session = self.opening.session.clone();
+        let (asked, gone, open, silent, foreign, cut, looks) = Default::default();
+        let link = Arc::new(Link { owner, asked, gone, open, silent, foreign, cut, session, looks });
         let folder = tempfile::tempdir().unwrap();
         let app = app(self.app.store.clone(), self.app.clock.clone(), folder.path(), Some(link.clone()));
         let (address, stop) = serve(Site::new(app.clone(), crate::pages::testing::pages())).await;
@@ -283,6 +291,37 @@ async fn an_answer_that_breaks_off_is_an_error_and_is_not_kept() {
     link.gone.store(true, Ordering::Relaxed);
     b.get(&other).await.error(404, "offline");
     b.get(&b.index()).await.error(404, "offline");
+}
+
+#[tokio::test]
+async fn viewers_of_a_session_between_two_nodes_wait_for_the_next_one() {
+    let a = Rig::new().await;
+    let (b, link) = a.beside().await;
+    let media = b.asset("media.m3u8").await;
+    link.gone.store(true, Ordering::Relaxed);
+    // The node before is forgotten.
+    a.app.clock.advance(KEPT_AFTER_END);
+    b.get(&media).await.error(404, "offline");
+    link.open.store(true, Ordering::Relaxed);
+    let taken = async {
+        while link.looks.load(Ordering::Relaxed) < 9 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        link.gone.store(false, Ordering::Relaxed);
+    };
+    let (answer, ()) = tokio::join!(b.get(&media), taken);
+    assert_eq!(answer.text(), media_playlist(1..40));
+    link.gone.store(true, Ordering::Relaxed);
+    a.app.clock.advance(KEPT_AFTER_END);
+    let over = async {
+        let before = link.looks.load(Ordering::Relaxed);
+        while link.looks.load(Ordering::Relaxed) == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        a.app.clock.advance(Duration::from_secs(20));
+    };
+    let (answer, ()) = tokio::join!(b.get(&media), over);
+    answer.error(503, "not_in_time");
 }
 
 #[tokio::test]
