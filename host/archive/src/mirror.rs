@@ -38,8 +38,8 @@ impl Archive {
             let is_new = is_incomplete || seen != Some(version);
             if is_new || listed.elapsed() >= LIST_PAUSE {
                 self.compare_all().await;
-                // After the lists, so that the destinations with recordings are known.
-                if self.take_unnotified() || is_new {
+                // After the lists, so that the destinations with recordings are known. Another node tells this one of no change.
+                if self.take_unnotified() || is_new || self.inner.store.is_node() {
                     self.notify_all().await;
                 }
                 (seen, listed) = (Some(version), tokio::time::Instant::now());
@@ -236,7 +236,11 @@ impl Archive {
         }
         objections.log(&self.inner.drivers);
         self.settle_clips(driver, is_whole.then_some(&names)).await?;
-        if is_whole { self.lose(driver, &known, &names).await } else { Ok(()) }
+        if !is_whole {
+            return Ok(());
+        }
+        self.inner.uploads.keep(driver, &names);
+        self.lose(driver, &known, &names).await
     }
 
     /// Marks recordings that a driver no longer lists as lost.

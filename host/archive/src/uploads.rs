@@ -1,6 +1,6 @@
 //! The span of each upload: from the first report that it runs to the one that ends it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 use tracing::Span;
@@ -30,6 +30,11 @@ impl Uploads {
         span.record("state", if is_gone { "gone" } else { report.state.as_str() });
         span.record("bytes", report.uploaded_bytes);
         span
+    }
+
+    /// Ends the spans of a driver's uploads that it does not have any more.
+    pub(super) fn keep(&self, driver: &str, names: &HashSet<String>) {
+        self.0.lock().retain(|(of, name), _| of != driver || names.contains(name));
     }
 }
 
@@ -82,5 +87,9 @@ mod tests {
         uploads.span(&report(1, ArchiveState::Failed), false);
         uploads.span(&report(2, ArchiveState::Uploading), true);
         assert_eq!(running(), SPANS_MAX - 3);
+        let other = ArchiveReport { driver: "other".into(), ..report(3, ArchiveState::Uploading) };
+        uploads.span(&other, false);
+        uploads.keep("archive", &HashSet::from(["4.mp4".to_owned(), "never.mp4".to_owned()]));
+        assert_eq!(running(), 2, "one of each driver");
     }
 }

@@ -100,7 +100,7 @@ pub(super) async fn undrain_node(config: &Config, name: &str) -> Result<(), CliE
 
 pub(super) async fn remove_node(config: &Config, name: &str) -> Result<(), CliError> {
     let store = open_store(config).await?;
-    let removed = store.remove_node(name, Clock::system().now()).await;
+    let removed = async { store.remove_node(name, store.time().await?).await }.await;
     store.close().await;
     let RemovedNode { sessions, recordings, refunds } = removed?;
     print(&format!(

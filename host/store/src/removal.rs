@@ -34,8 +34,10 @@ const UNSETTLED: &str = "SELECT a.id FROM archives a WHERE a.holder = $1
     FROM archive_recoveries r WHERE r.archive_id = a.id AND r.state IN ('asked', 'opened'))) ORDER BY a.id";
 const FORGET: Sql = timed!("DELETE FROM nodes WHERE name = $1 AND lease_until_ms <= ", "");
 const FORGET_COMMANDS: &str = "DELETE FROM node_commands WHERE node = $1";
-/// The store has these recordings, or their upload had failed before.
-const FORGET_FILES: &str = "UPDATE archives SET holder = $2 WHERE holder = $1";
+/// The store has these recordings, or their upload had failed before. Nobody deletes them by rule any more.
+const FORGET_FILES: &str = "UPDATE archives SET holder = $2, expires_ms = NULL WHERE holder = $1";
+/// Another node fails those that are not made.
+const FORGET_CLIPS: &str = "UPDATE clips SET holder = $2 WHERE holder = $1";
 
 impl Store {
     /// Removes a node that is gone for good, with its data folder unless that has another name as well. Its sessions end,
@@ -82,8 +84,10 @@ impl Store {
             return Err(StoreError::NodeRuns(name.to_owned()));
         }
         engine::query(FORGET_COMMANDS).bind(name).execute(&mut tx).await.map_err(&failed)?;
-        let files = engine::query(FORGET_FILES).bind(folder).bind(REMOVED);
-        files.execute(&mut tx).await.map_err(&failed)?;
+        for forget in [FORGET_FILES, FORGET_CLIPS] {
+            let files = engine::query(forget).bind(folder).bind(REMOVED);
+            files.execute(&mut tx).await.map_err(&failed)?;
+        }
         tx.commit().await
     }
 }

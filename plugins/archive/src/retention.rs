@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use satcast_plugin_api::Error;
 use satcast_plugin_api::recording::EXPIRY_NOTICE_MS;
+use satcast_plugin_api::{Class, Error};
 
 use crate::core::Core;
 use crate::entry::{Bucket, Entry, State};
@@ -135,8 +135,9 @@ pub(crate) async fn keep(core: &Arc<Core>) {
             // Those of one moment stay in the order of their names.
             group.sort_by_key(|(started_at_ms, _)| *started_at_ms);
             for item in due(core, &group).await {
-                if !end_one(core, &item).await {
-                    // The store would fail for the destination's next recording, too.
+                let ended = end_one(core, &item).await;
+                if ended.is_err_and(|error| error.class == Class::Network) {
+                    // The store would not answer for the destination's next recording either.
                     return;
                 }
             }
@@ -172,7 +173,11 @@ async fn due(core: &Arc<Core>, group: &Group) -> Vec<Arc<Item>> {
     for ((before, planned), (_, item)) in kept.iter().zip(plan(&kept, bytes_max, now_ms)).zip(group) {
         let next = planned.expires_at_ms;
         if before.stage == Stage::Confirmed && before.expires_at_ms != next {
-            let changed = core.table.change(item, |data| data.entry.expires_at_ms = next).await;
+            let plans = |data: &mut Data| {
+                data.entry.expires_at_ms = next;
+                data.told_ms = data.told_ms.filter(|told_ms| is_told(*told_ms, next));
+            };
+            let changed = core.table.change(item, plans).await;
             if let Err(error) = changed {
                 tracing::warn!(recording = item.file_name, %error, "the time of a recording's deletion cannot be saved");
             }
@@ -184,6 +189,12 @@ async fn due(core: &Arc<Core>, group: &Group) -> Vec<Arc<Item>> {
     due
 }
 
+/// Whether the notice of a deletion at `told_ms` is one of the deletion at `expires_at_ms`. One that was called off, or
+/// moved by more than two days, gets a notice of its own. The host has the same rule.
+fn is_told(told_ms: i64, expires_at_ms: Option<i64>) -> bool {
+    expires_at_ms.is_some_and(|at_ms| at_ms <= told_ms.saturating_add(2 * EXPIRY_NOTICE_MS))
+}
+
 /// Whether its owner was told, its time is over, and nobody reads it.
 fn is_due(data: &Data, now_ms: i64, elapsed: Duration) -> bool {
     let (Some(expires_at_ms), Some(told_ms)) = (data.entry.expires_at_ms, data.told_ms) else { return false };
@@ -192,14 +203,17 @@ fn is_due(data: &Data, now_ms: i64, elapsed: Duration) -> bool {
     at <= now_ms && !(is_read && now_ms < at.saturating_add(millis(READ_LONGEST)))
 }
 
-/// Deletes a recording at its store if it is due; false when the store did not confirm it.
+/// Deletes a recording at its store if it is due.
+///
+/// # Errors
+/// The store did not confirm it.
 ///
 /// The state changes after the store's answer: a kill in between repeats the deletion, and the store confirms that of a
 /// missing object.
-async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> bool {
+async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
     let (now_ms, elapsed) = (core.outside.now_ms(), core.outside.elapsed());
     if !item.begin_expiry(|data| is_due(data, now_ms, elapsed)) {
-        return true;
+        return Ok(());
     }
     let ended = delete(core, item).await;
     item.keep_after_all();
@@ -212,7 +226,7 @@ async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> bool {
             tracing::warn!(recording = item.file_name, %error, "a recording whose retention is over cannot be deleted at its store; the driver tries again");
         }
     }
-    ended.is_ok()
+    ended
 }
 
 async fn delete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {

@@ -65,12 +65,32 @@ async fn the_owner_is_told_once_with_the_time() {
     assert_eq!((again, testing::announced("a.mp4")), (vec![sent[0]["id"].clone()], vec![at_ms, at_ms]));
     rig.archive.compare_all().await;
     assert_eq!(testing::announced("a.mp4").len(), 2, "it does not ask any more");
-    // It stays after all, and later it goes after all.
-    rig.deliver(testing::change("a.mp4", |recording| recording.expires_at_ms = None)).await;
-    assert_eq!(rig.expires("a.mp4").await, None);
     rig.asks("a.mp4", at_ms + HOUR_MS).await;
     assert_eq!((rig.waiting().await.len(), rig.expires("a.mp4").await), (0, Some(at_ms + HOUR_MS)));
     assert_eq!(testing::announced("a.mp4")[2], at_ms, "it may be deleted later than said, never earlier");
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_planned_again_is_told_again() {
+    let rig = Rig::new(0).await;
+    rig.webhook(&[EventType::RecordingExpiring]).await;
+    rig.ready("a.mp4").await;
+    let first_ms = rig.now() + 40 * HOUR_MS;
+    rig.asks("a.mp4", first_ms).await;
+    assert_eq!(rig.waiting().await.len(), 1);
+    // It stays after all, and later it goes after all.
+    rig.deliver(testing::change("a.mp4", |recording| recording.expires_at_ms = None)).await;
+    assert_eq!(rig.expires("a.mp4").await, None);
+    let second_ms = first_ms + HOUR_MS;
+    rig.asks("a.mp4", second_ms).await;
+    let expected = |at_ms: i64| (json!(at_ms), Some(at_ms));
+    let told = async || (rig.waiting().await[0]["data"]["expiresAt"].clone(), rig.expires("a.mp4").await);
+    assert_eq!(told().await, expected(second_ms));
+    // It is moved.
+    let third_ms = second_ms + 49 * HOUR_MS;
+    rig.asks("a.mp4", third_ms).await;
+    assert_eq!(told().await, expected(third_ms));
+    assert_eq!(testing::announced("a.mp4"), [first_ms, second_ms, third_ms]);
 }
 
 #[tokio::test]

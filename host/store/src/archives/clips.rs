@@ -160,7 +160,8 @@ const UNREPORTED: &str = "SELECT c.id, c.file_name, c.created_ms FROM clips c
     WHERE c.driver = $1 AND c.state = 'making' AND c.deleted_ms IS NULL AND c.holder = COALESCE($2, c.holder)
     AND NOT EXISTS (SELECT 1 FROM archives a WHERE a.clip_id = c.id) ORDER BY c.id";
 const ALL_UNREPORTED: &str = "SELECT c.id, c.file_name, c.created_ms FROM clips c
-    WHERE c.created_ms < $1 AND c.state = 'making' AND c.deleted_ms IS NULL AND c.holder = COALESCE($2, c.holder)
+    WHERE c.created_ms < $1 AND c.state = 'making' AND c.deleted_ms IS NULL
+    AND (c.holder = COALESCE($2, c.holder) OR c.holder = 'removed')
     AND NOT EXISTS (SELECT 1 FROM archives a WHERE a.clip_id = c.id) ORDER BY c.id";
 /// Files of clips that nobody can have any more.
 const DISCARDED: &str = "SELECT a.id FROM archives a JOIN clips c ON c.id = a.clip_id
@@ -414,7 +415,7 @@ impl Store {
         Ok(making(rows.map_err(db("read the clips"))?))
     }
 
-    /// The same for all drivers, for clips that began before a time.
+    /// The same for all drivers, for clips that began before a time; also those of removed nodes.
     pub async fn unreported_clips_before(&self, before: UnixMillis) -> Result<Vec<MakingClip>> {
         let rows = engine::query_as(ALL_UNREPORTED).bind(before.0).bind(self.node().files_of());
         let rows = rows.fetch_all(&self.0.readers).await;

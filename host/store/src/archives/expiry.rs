@@ -6,6 +6,8 @@ use crate::store::Store;
 use satcast_core::ids::UnixMillis;
 
 const SET: &str = "UPDATE archives SET expires_ms = $2, told_ms = $3 WHERE id = $1";
+/// A deletion that is moved by more than this after the time told, two days, is another one. Drivers have the same rule.
+const MOVED_MS: i64 = 48 * 3600 * 1000;
 const TOLD: &str = "SELECT told_ms FROM archives WHERE id = $1";
 
 /// The deletion of a recording.
@@ -19,7 +21,8 @@ pub(super) struct Expiry {
 
 impl Expiry {
     /// Takes the times of a report: of the deletion, and the one to tell the owner if the driver asks for that. Returns
-    /// the time to tell now, if the owner was not told before. The recording is never deleted before the time told.
+    /// the time to tell now, if the owner was not told of this deletion before: one that was called off, or moved by more
+    /// than [`MOVED_MS`], is told again. The recording is never deleted before the time told.
     pub(super) async fn take(
         self,
         tx: &mut Tx,
@@ -27,14 +30,16 @@ impl Expiry {
         expires_at: Option<UnixMillis>,
         notice: Option<UnixMillis>,
     ) -> Result<Option<UnixMillis>> {
-        let told_ms = self.told_ms.or(notice.map(|at| at.0));
+        let is_it = |told: &i64| expires_at.is_some_and(|at| at.0 <= told.saturating_add(MOVED_MS));
+        let known = self.told_ms.filter(is_it);
+        let told_ms = known.or(notice.map(|at| at.0));
         let expires_ms = expires_at.map(|at| at.0.max(told_ms.unwrap_or(at.0)));
         if (Self { expires_ms, told_ms }) == self {
             return Ok(None);
         }
         let set = engine::query(SET).bind(id).bind(expires_ms).bind(told_ms).execute(&mut *tx).await;
         set.map_err(db("record the deletion of a recording"))?;
-        Ok(told_ms.filter(|_| self.told_ms.is_none()).map(UnixMillis))
+        Ok(told_ms.filter(|_| known.is_none()).map(UnixMillis))
     }
 }
 

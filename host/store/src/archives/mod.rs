@@ -158,7 +158,7 @@ const SELECT_BY_NAME: &str =
 const SELECT_BY_ID: &str = select_archives!("a.id = $1 AND a.deleted_ms IS NULL");
 const CONFIGURED: &str = "SELECT uid, kind, config_sealed, deleted_ms FROM destinations WHERE id = $1";
 const RECORDED: &str = "SELECT DISTINCT destination_id FROM archives
-    WHERE driver = $1 AND deleted_ms IS NULL ORDER BY destination_id";
+    WHERE driver = $1 AND deleted_ms IS NULL AND holder = COALESCE($2, holder) ORDER BY destination_id";
 
 /// The stored state of a recording before a report.
 struct Before {
@@ -425,7 +425,8 @@ impl Store {
 
     /// Every destination of which a driver has recordings that are not deleted.
     pub async fn recorded_destinations(&self, driver: &str) -> Result<Vec<DestinationId>> {
-        let ids = engine::query_scalar(RECORDED).bind(driver).fetch_all(&self.0.readers).await;
+        let ids = engine::query_scalar(RECORDED).bind(driver).bind(self.node().files_of());
+        let ids = ids.fetch_all(&self.0.readers).await;
         let ids: Vec<i64> = ids.map_err(db("read the destinations of recordings"))?;
         Ok(ids.into_iter().map(DestinationId).collect())
     }

@@ -4,7 +4,9 @@ use super::nodes::{LATER, LEASE, Nodes, node};
 use super::recoveries::{failed_report, running_report};
 use super::*;
 use crate::testing::inspector;
-use crate::{ArchiveReport, ArchiveState, EventType, NewNode, Recorded, RecoveryBegun, RemovedNode};
+use crate::{
+    ArchiveReport, ArchiveState, ClipCaps, EventType, NewClip, NewNode, Recorded, RecoveryBegun, RemovedNode,
+};
 
 const FEE: Msat = Msat(360_000);
 
@@ -124,6 +126,36 @@ async fn a_node_is_removed_after_its_lease_and_settled_once() {
     let list = database.nodes().await.unwrap();
     database.close().await;
     assert_eq!(list.iter().map(|node| (node.name.as_str(), node.recordings)).collect::<Vec<_>>(), [("b", 1)]);
+}
+
+#[tokio::test]
+async fn clips_in_the_making_follow_their_data_folder_and_are_ended_without_it() {
+    if testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (stream, destinations) = rig.stream(account, 1).await.unwrap();
+    let session = new_session_id();
+    let began =
+        NewSession { id: session.clone(), stream_id: stream, started_at: NOW, terms: Terms::default() };
+    rig.store.begin_session(began).await.unwrap();
+    let (destination, driver) = (destinations[0], "archive".to_owned());
+    let caps = ClipCaps { clips: 1, making: 1 };
+    let (file_name, title) = ("1.mp4".to_owned(), String::new());
+    let new = NewClip { stream, session, destination, driver, file_name, title, price: Msat(0), caps };
+    rig.store.begin_clip(&by(account), &new).await.unwrap();
+    // The first node has the data folder of the service that was alone.
+    rig.store.take_node(&node("a", "first")).await.unwrap();
+    let b = open_at(&rig.path, 7).await;
+    b.take_node(&node("b", "second")).await.unwrap();
+    let late = UnixMillis(i64::MAX);
+    assert_eq!(rig.store.unreported_clips("archive").await.unwrap().len(), 1);
+    assert_eq!(b.unreported_clips_before(late).await.unwrap().len(), 0);
+    rig.store.release_node().await.unwrap();
+    let command = open_at(&rig.path, 7).await;
+    command.remove_node("a", LATER).await.unwrap();
+    assert_eq!(b.unreported_clips_before(late).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

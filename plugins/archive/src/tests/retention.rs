@@ -134,6 +134,8 @@ fn the_oldest_go_until_the_rest_fits() {
     let name = of(&kit, "s3").file_name;
     kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap();
     assert!(until(|| of(&kit, "s2").expires_at_ms.is_none()));
+    let item = kit.core().table.find(&of(&kit, "s2").file_name).unwrap();
+    assert_eq!(item.data().told_ms, None, "the next deletion needs a notice of its own");
     pass(&kit, EXPIRY_NOTICE_MS + 60_000);
     assert!(until(|| kit.server.objects().len() == 1));
     round(&kit);
@@ -164,6 +166,26 @@ fn a_deletion_is_repeated_until_the_store_confirms_it() {
     assert_eq!(of(&kit, "s2").state, RecordingState::Ready, "the journal does not know");
     actions::announced(kit.core(), &of(&kit, "s2").file_name, at_ms).unwrap();
     assert!(until(|| kit.recordings().is_empty()), "deleting a missing object is confirmed");
+}
+
+#[test]
+fn a_recording_that_the_store_keeps_does_not_keep_the_others() {
+    let kit = Kit::with(Limits { keep_every: Duration::from_secs(600), ..limits() });
+    for session in ["s1", "s2"] {
+        recorded(&kit, session, days(1));
+        pass(&kit, 1000);
+    }
+    pass(&kit, DAY_MS);
+    round(&kit);
+    for session in ["s1", "s2"] {
+        told(&kit, session);
+    }
+    pass(&kit, DAY_MS + 60_000);
+    // As for an object that is locked.
+    kit.server.on(Ask::Delete, 1, Act::Answer(403));
+    round(&kit);
+    assert_eq!(kit.server.objects().len(), 1);
+    assert_eq!(kit.only().session_id, "s1");
 }
 
 #[test]
