@@ -1,6 +1,7 @@
 //! Clips in the making.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use satcast_core::ids::AccountId;
@@ -16,10 +17,16 @@ pub(super) struct Making {
     pub(super) at_once: Quota<AccountId>,
     /// Names of the files that this process makes.
     pub(super) names: Mutex<HashSet<String>>,
+    /// Held while files of deleted and failed clips are removed.
+    pub(super) discarding: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Default for Making {
     fn default() -> Self {
-        Self { at_once: Quota::new(CLIPS_AT_ONCE, CLIPS_AT_ONCE_OF_ACCOUNT), names: Mutex::default() }
+        Self {
+            at_once: Quota::new(CLIPS_AT_ONCE, CLIPS_AT_ONCE_OF_ACCOUNT),
+            names: Mutex::default(),
+            discarding: Arc::default(),
+        }
     }
 }

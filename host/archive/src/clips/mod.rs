@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use satcast_plugin_api::recording::{FinishedFile, KEEP_SECS};
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
@@ -31,6 +32,8 @@ const KEEP_LIMIT: Duration = Duration::from_secs(KEEP_SECS + 5);
 /// Tries to give a file to a driver that does not answer, and the wait between two.
 const KEEP_TRIES_MAX: u32 = 5;
 const KEEP_PAUSE: Duration = Duration::from_secs(2);
+/// Most files of deleted and failed clips that are removed at a time.
+const DISCARDED_AT_ONCE: usize = 8;
 /// Folder below that of the driver.
 const FOLDER: &str = "clips";
 /// Error of a clip that its process did not finish.
@@ -172,25 +175,30 @@ impl Archive {
         }
     }
 
-    /// Deletes a clip, with its file and the object at the store if it has one.
+    /// Deletes a clip, with its file if it has one; with `remote` and a node that can do it, the object at the store too.
     ///
     /// # Errors
     /// The driver or the store failed, and the clip is still there; or the database failed.
-    pub async fn delete_clip(&self, actor: &Actor, clip: &ClipRecord) -> Result<(), DeleteError> {
+    pub async fn delete_clip(
+        &self,
+        actor: &Actor,
+        clip: &ClipRecord,
+        remote: bool,
+    ) -> Result<(), DeleteError> {
         let file = match clip.archive {
             Some(archive) => self.inner.store.clip_archive(archive).await?,
             None => None,
         };
         if let Some(file) = file {
-            self.delete(actor, &file, true).await?;
+            self.delete(actor, &file, remote && !file.is_without_node()).await?;
             // That has hidden the clip, too.
             return Ok(());
         }
         Ok(self.inner.store.delete_clip(actor, clip.id).await?)
     }
 
-    /// After a list of a driver: fails the clips that were interrupted, and removes the files of clips that were deleted
-    /// or have failed. `names`: all that it has; `None` if the list is not whole.
+    /// After a list of a driver: fails the clips that were interrupted, and begins to remove the files of clips that were
+    /// deleted or have failed. `names`: all that it has; `None` if the list is not whole.
     pub(super) async fn settle_clips(
         &self,
         driver: &str,
@@ -200,22 +208,39 @@ impl Archive {
         if let Some(names) = names {
             for clip in store.unreported_clips(driver).await? {
                 if !names.contains(&clip.file_name) {
-                    self.fail_interrupted(Some(driver), &clip).await?;
+                    self.fail_interrupted(&clip).await?;
                 }
             }
+            self.sweep(driver);
         }
-        for id in store.discarded_clips(driver).await? {
-            let Some(file) = store.clip_archive(id).await? else { continue };
-            let Some(_asking) = Asking::begin(self, id) else { continue };
-            let (name, wait) = (&file.report.file_name, DELETE_LIMIT);
-            match self.inner.drivers.delete_recording(driver, name, true, wait).await {
-                Ok(()) => store.forget_clip_file(id, self.inner.clock.now()).await?,
-                Err(error) => {
-                    tracing::debug!(driver, name, %error, "the file of a clip cannot be removed; it is tried again");
-                }
-            }
+        let discarded = store.discarded_clips(driver).await?;
+        // A store that does not answer must not hold up the reports of others, nor may rounds pile up.
+        if let (false, Ok(one)) =
+            (discarded.is_empty(), self.inner.making.discarding.clone().try_lock_owned())
+        {
+            let (archive, driver) = (self.clone(), driver.to_owned());
+            tokio::spawn(async move {
+                let _one_round = one;
+                stream::iter(discarded)
+                    .for_each_concurrent(DISCARDED_AT_ONCE, |id| archive.discard(&driver, id))
+                    .await;
+            });
         }
         Ok(())
+    }
+
+    async fn discard(&self, driver: &str, id: i64) {
+        let discarded = async {
+            let Some(file) = self.inner.store.clip_archive(id).await? else { return Ok(()) };
+            let Some(_asking) = Asking::begin(self, id) else { return Ok(()) };
+            let (name, wait) = (&file.report.file_name, DELETE_LIMIT);
+            self.inner.drivers.delete_recording(driver, name, true, wait).await?;
+            Ok(self.inner.store.forget_clip_file(id, self.inner.clock.now()).await?)
+        };
+        let discarded: Result<(), DeleteError> = discarded.await;
+        if let Err(error) = discarded {
+            tracing::debug!(driver, archive = id, %error, "the file of a clip cannot be removed; it is tried again");
+        }
     }
 
     /// Fails clips of drivers that are not loaded or cannot list, after the time that a paid retry has.
@@ -223,23 +248,30 @@ impl Archive {
         let limit = i64::try_from(ASKED_MAX.as_millis()).unwrap_or(i64::MAX);
         let before = UnixMillis(self.inner.clock.now().0.saturating_sub(limit));
         for clip in self.inner.store.unreported_clips_before(before).await? {
-            self.fail_interrupted(None, &clip).await?;
+            self.fail_interrupted(&clip).await?;
         }
         Ok(())
     }
 
-    async fn fail_interrupted(&self, driver: Option<&str>, clip: &MakingClip) -> Result<(), StoreError> {
+    async fn fail_interrupted(&self, clip: &MakingClip) -> Result<(), StoreError> {
         if self.inner.making.names.lock().contains(&clip.file_name) {
             return Ok(());
         }
-        if !self.inner.store.fail_interrupted_clip(clip.id, INTERRUPTED, self.inner.clock.now()).await? {
-            return Ok(());
-        }
-        tracing::warn!(clip = clip.id, "a clip was interrupted");
-        if let Some(folder) = driver.and_then(|driver| self.clips_folder(driver).ok()) {
-            Paths::of(&folder, clip.id).remove();
+        if self.inner.store.fail_interrupted_clip(clip.id, INTERRUPTED, self.inner.clock.now()).await? {
+            tracing::warn!(clip = clip.id, "a clip was interrupted");
         }
         Ok(())
+    }
+
+    /// Removes what interrupted clips have left, while no clip is made. The driver has moved the files that it took over.
+    fn sweep(&self, driver: &str) {
+        // Held, so that no clip begins meanwhile.
+        let names = self.inner.making.names.lock();
+        let Ok(folder) = self.clips_folder(driver) else { return };
+        let Ok(left) = std::fs::read_dir(folder) else { return };
+        if names.is_empty() {
+            left.flatten().for_each(|file| remove(&file.path()));
+        }
     }
 }
 
@@ -257,13 +289,15 @@ impl Paths {
 
     /// Removes what is left of it; files that are not there are no error.
     fn remove(&self) {
-        for path in [&self.whole, &file::part(&self.whole)] {
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(file = %path.display(), %error, "the file of a clip cannot be removed");
-                }
-                _ => {}
-            }
+        [&self.whole, &file::part(&self.whole)].into_iter().for_each(|path| remove(path));
+    }
+}
+
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(file = %path.display(), %error, "the file of a clip cannot be removed");
         }
+        _ => {}
     }
 }

@@ -173,7 +173,7 @@ const CHARGES: &str = "SELECT c.id, c.charged_msat, t.amount_msat FROM clips c
     LEFT JOIN transfers t ON t.idem = 'clip:' || CAST(c.id AS TEXT) AND t.kind = $1 AND t.debit_id = l.id
     WHERE c.charged_msat > 0 OR t.id IS NOT NULL ORDER BY c.id";
 const UNEXPLAINED: &str = "SELECT t.id, t.amount_msat FROM transfers t WHERE t.kind = $1
-    AND NOT EXISTS (SELECT 1 FROM clips c WHERE t.idem = 'clip:' || CAST(c.id AS TEXT)) ORDER BY t.id";
+    AND NOT EXISTS (SELECT 1 FROM clips c WHERE c.id = CAST(SUBSTR(t.idem, 6) AS BIGINT)) ORDER BY t.id";
 
 /// The columns of a clip; a condition follows.
 macro_rules! select_clips {

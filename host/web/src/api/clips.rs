@@ -298,8 +298,8 @@ impl ClipsApi {
 
     /// Delete a clip
     ///
-    /// Deletes the clip and its object in the store; if the store cannot be reached, nothing is deleted. A clip that is being made is
-    /// given up.
+    /// Deletes the clip and its object in the store; if the store cannot be reached, nothing is deleted. With `remote=false` the object
+    /// stays. A clip that is being made is given up.
     #[oai(path = "/clips/:id", method = "delete", operation_id = "deleteClip")]
     async fn delete(
         &self,
@@ -307,11 +307,13 @@ impl ClipsApi {
         caller: Caller,
         /// Clip identifier.
         id: Path<i64>,
+        /// If `false`, the object in the store stays.
+        remote: Query<Option<bool>>,
     ) -> Result<Json<Done>> {
         let clip = found(&app, &caller, id.0).await?;
-        let (book, actor) = (app.archive.clone(), caller.actor(&app));
+        let (book, actor, remote) = (app.archive.clone(), caller.actor(&app), remote.0.unwrap_or(true));
         App::to_the_end(async move {
-            book.delete_clip(&actor, &clip).await.map_err(|error| match error {
+            book.delete_clip(&actor, &clip, remote).await.map_err(|error| match error {
                 DeleteError::Driver(error) => ApiError::archive_unavailable(STILL_LISTED, &error),
                 DeleteError::Store(error) => error.into(),
             })
