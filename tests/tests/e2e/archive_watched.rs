@@ -24,7 +24,7 @@ const SEEKS: [f64; 3] = [12.0, 45.0, 3.0];
 /// How far from it the browser may show a frame.
 const SEEK_SECONDS: f64 = 5.0;
 
-fn text(url: &str) -> String {
+pub(crate) fn text(url: &str) -> String {
     let answer = Client::new().get(url).send().expect("an answer");
     assert_eq!(answer.status(), 200, "{url}");
     answer.text().expect("a playlist")
@@ -36,7 +36,7 @@ fn address(archive: &Value) -> String {
 }
 
 /// What a viewer fetches, with the initialization segment of each recording before its segments.
-fn fetched(url: &str, playlist: &str) -> Vec<Vec<u8>> {
+pub(crate) fn fetched(url: &str, playlist: &str) -> Vec<Vec<u8>> {
     let (client, base) = (Client::new(), Url::parse(url).expect("an address"));
     let bytes = |uri: &str, range: &str| {
         let (len, first) = range.split_once('@').expect("a range");

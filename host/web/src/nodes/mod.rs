@@ -6,6 +6,7 @@ mod counts;
 mod events;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ use satcast_core::rate::{RateRule, RateVerdict};
 use satcast_core::secret::{Redacted, key_hash};
 use satcast_net::outbound::Guard;
 use satcast_net::outbound::http::{Answer, Client, TlsError};
-use satcast_store::Store;
+use satcast_store::{Store, StoreError};
 
 use counts::Counts;
 
@@ -58,14 +59,14 @@ const _: () = assert!(ACCOUNT_REQUESTS_MAX * 2 <= REQUESTS_MAX as u64);
 const FRESH: Duration = Duration::from_secs(1);
 /// How long an old answer is used while the database fails.
 const KNOWN: Duration = Duration::from_secs(60);
-/// Most streams whose owners are remembered.
+/// Most streams whose owners are remembered, and most data folders.
 const OWNERS_MAX: usize = 16_384;
 /// Longest wait for a count by another node.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
 /// How long a node that did not answer is not asked again.
 const RESTS: Duration = Duration::from_secs(1);
 
-/// The owner of a stream, as the database said.
+/// The owner of a stream, or the node with a data folder, as the database said.
 #[derive(Clone, Debug)]
 struct Owner {
     peer: Option<Peer>,
@@ -91,6 +92,8 @@ pub struct Nodes {
     clock: Clock,
     client: Client,
     owners: Mutex<HashMap<StreamId, Owner>>,
+    /// Nodes with data folders.
+    keepers: Mutex<HashMap<String, Owner>>,
     living: Mutex<Option<Living>>,
     counts: Counts,
     /// Requests to each node.
@@ -113,6 +116,7 @@ impl Nodes {
             clock,
             client: Client::keeping(guard, CONNECT_LIMIT, REQUESTS_MAX)?,
             owners: Mutex::default(),
+            keepers: Mutex::default(),
             living: Mutex::default(),
             counts: Counts::default(),
             requests: Quota::new(u64::MAX, REQUESTS_MAX as u64),
@@ -152,9 +156,15 @@ impl Nodes {
         answer.head().status().is_success().then_some(body)
     }
 
-    async fn find(&self, stream: StreamId) -> Option<Peer> {
+    /// The node that `asked` finds for `key`, or the one that it found a moment ago.
+    async fn find<K: Hash + Eq + std::fmt::Debug>(
+        &self,
+        all: &Mutex<HashMap<K, Owner>>,
+        key: K,
+        asked: impl Future<Output = Result<Option<(String, String)>, StoreError>>,
+    ) -> Option<Peer> {
         let now = self.clock.monotonic();
-        let earlier = match self.owners.lock().get_mut(&stream) {
+        let earlier = match all.lock().get_mut(&key) {
             None => None,
             Some(owner) => {
                 if now.saturating_sub(owner.asked_at) < FRESH {
@@ -164,21 +174,21 @@ impl Nodes {
                 Some(owner.clone())
             }
         };
-        let found = match self.store.owner_of(stream).await {
+        let found = match asked.await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%stream, %error, "the owner of a session cannot be read");
+                tracing::warn!(?key, %error, "the owner of a session or recording cannot be read");
                 let known = earlier.filter(|owner| now.saturating_sub(owner.said_at) < KNOWN);
                 return known.and_then(|owner| owner.peer);
             }
         };
         let peer = found.map(|(name, address)| Peer { name: name.into(), address: address.into() });
-        let mut owners = self.owners.lock();
+        let mut owners = all.lock();
         if owners.len() >= OWNERS_MAX {
             owners.retain(|_, owner| now.saturating_sub(owner.asked_at) < FRESH);
         }
-        if owners.len() < OWNERS_MAX || owners.contains_key(&stream) {
-            owners.insert(stream, Owner { peer: peer.clone(), asked_at: now, said_at: now });
+        if owners.len() < OWNERS_MAX || owners.contains_key(&key) {
+            owners.insert(key, Owner { peer: peer.clone(), asked_at: now, said_at: now });
         }
         peer
     }
@@ -310,7 +320,11 @@ impl Owners for Nodes {
     }
 
     fn owner(&self, stream: StreamId) -> BoxFuture<'_, Option<Peer>> {
-        Box::pin(self.find(stream))
+        Box::pin(self.find(&self.owners, stream, self.store.owner_of(stream)))
+    }
+
+    fn keeper<'a>(&'a self, folder: &'a str) -> BoxFuture<'a, Option<Peer>> {
+        Box::pin(self.find(&self.keepers, folder.to_owned(), self.store.node_with(folder)))
     }
 
     fn get<'a>(
