@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use s3s::auth::SimpleAuth;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -35,6 +37,8 @@ pub struct Store {
     root: TempDir,
     address: SocketAddr,
     health: Arc<AtomicU16>,
+    /// The origin that the CORS rule of the bucket allows.
+    origin: Arc<Mutex<Option<&'static str>>>,
     _runtime: Runtime,
 }
 
@@ -72,12 +76,13 @@ impl Store {
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let (service, health) = (builder.build(), Arc::new(AtomicU16::new(WELL)));
+        let origin = Arc::default();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port for the store");
         let address = listener.local_addr().expect("the store's address");
         listener.set_nonblocking(true).expect("a socket of ours");
-        runtime.spawn(serve(listener, service, Arc::clone(&health)));
-        Self { root, address, health, _runtime: runtime }
+        runtime.spawn(serve(listener, service, Arc::clone(&health), Arc::clone(&origin)));
+        Self { root, address, health, origin, _runtime: runtime }
     }
 
     /// Its address.
@@ -93,6 +98,11 @@ impl Store {
             "endpoint": self.endpoint(), "bucket": BUCKET, "prefix": "shows",
             "accessKey": ACCESS_KEY, "secretKey": SECRET_KEY
         })
+    }
+
+    /// Gives the bucket a CORS rule that lets pages of this origin read ranges.
+    pub fn allow_origin(&self, origin: &'static str) {
+        *self.origin.lock() = Some(origin);
     }
 
     /// Works again from now on.
@@ -142,7 +152,9 @@ fn collect(bucket: &Path, folder: &Path, keys: &mut Vec<String>) {
     }
 }
 
-async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>) {
+type Rule = Arc<Mutex<Option<&'static str>>>;
+
+async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>, rule: Rule) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of ours");
     let checksums = Arc::new(Checksums::default());
     while let Ok((socket, _)) = listener.accept().await {
@@ -150,17 +162,38 @@ async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>
             continue;
         }
         let (service, health, checksums) = (service.clone(), Arc::clone(&health), Arc::clone(&checksums));
+        let rule = Arc::clone(&rule);
         let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (service, health, checksums) = (service.clone(), Arc::clone(&health), Arc::clone(&checksums));
+            let rule = Arc::clone(&rule);
             async move {
                 if health.load(Ordering::SeqCst) == GONE {
                     return Err(std::io::Error::other("gone"));
+                }
+                if request.method() == Method::OPTIONS && health.load(Ordering::SeqCst) == WELL {
+                    return Ok(preflight(&request, *rule.lock()));
                 }
                 Ok(answer(&service, &checksums, &health, request).await)
             }
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), answer));
     }
+}
+
+/// As S3 answers the question of a browser: 403 without a rule for its origin.
+fn preflight(request: &Request<hyper::body::Incoming>, allowed: Option<&'static str>) -> Response<s3s::Body> {
+    let asked = request.headers().get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let mut response = Response::new(s3s::Body::empty());
+    match allowed.filter(|allowed| *allowed == "*" || asked == Some(*allowed)) {
+        None => *response.status_mut() = StatusCode::FORBIDDEN,
+        Some(origin) => {
+            let headers = response.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static(origin));
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("range"));
+        }
+    }
+    response
 }
 
 async fn answer(

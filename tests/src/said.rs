@@ -34,6 +34,8 @@ pub const FOR_ONE_ACCOUNT: &str = "for this account";
 pub const KEEPS_RUNNING: &str = "runs on without the refused change";
 /// Log: the drivers folder is not trusted; running drivers are kept.
 pub const NOT_CHECKED: &str = "driver not checked";
+/// Log: the bucket lets browsers play nothing, or not everything.
+pub const NO_BUCKET_RULE: &str = "[archive] playback = \"signed\": ";
 /// Log: a configuration cannot be read at a reload.
 pub const RELOAD_REFUSED: &str = "the running one stays in use";
 /// Log: a reload has taken a configuration over.

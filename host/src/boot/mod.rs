@@ -1,6 +1,7 @@
 //! Start and shutdown of the service: every step in order, with its reason.
 
 mod archive;
+mod cors;
 mod database;
 mod node;
 mod reload;
@@ -25,6 +26,7 @@ use crate::first_link::{FirstLinkError, first_link};
 use crate::logging::Level;
 use crate::notify::Manager;
 use crate::telemetry::Exporter;
+pub use cors::BucketRule;
 pub use database::vault;
 use database::{DatabaseLock, open_store};
 use node::Node;
@@ -446,6 +448,8 @@ pub async fn run(
     manager.ready();
     let alive = manager.clone();
     tokio::spawn(async move { alive.keep_watchdog().await });
+    let config = host.app.current.get();
+    tokio::spawn(async move { cors::warn(&config).await });
     let reload = host.reload(level);
     let ended = async {
         tokio::select! {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use super::{CliError, drivers as command, inspect, print};
-use crate::boot;
+use crate::boot::{self, BucketRule};
 use crate::data_dir;
 use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Loaded};
@@ -55,6 +55,9 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
         findings.push(("https certificate", ordered(config)));
     } else if let Some((cert, key)) = config.http.https() {
         findings.push(("https certificate", certificate(Section::Http, cert, key)));
+    }
+    if let Some(rule) = BucketRule::of(config).await {
+        findings.push(("bucket rule", bucket(config, &rule)));
     }
     let mut bad = false;
     for (index, (name, finding)) in findings.iter().enumerate() {
@@ -212,6 +215,15 @@ async fn wallet(config: &Config) -> Finding {
             Note(format!("{kind} answers, but does not report its balance: {error}"))
         }
         Err(error) => Bad(format!("{kind}: {error}; see [wallet]")),
+    }
+}
+
+/// Whether browsers can play from the operator's bucket.
+fn bucket(config: &Config, rule: &BucketRule) -> Finding {
+    match (rule, rule.text(config)) {
+        (_, None) => Good("browsers can play from the bucket".to_owned()),
+        (BucketRule::Missing, Some(text)) => Bad(text),
+        (_, Some(text)) => Note(text),
     }
 }
 

@@ -156,6 +156,11 @@ const OPEN: Sql = timed!(
 
 const OTHERS: Sql =
     timed!("SELECT name, advertise FROM nodes WHERE name <> $1 AND lease_until_ms > ", " ORDER BY name");
+/// The other living node on a data folder.
+const WITH_FOLDER: Sql = timed!(
+    "SELECT name, advertise FROM nodes WHERE holder = $1 AND name <> $2 AND lease_until_ms > ",
+    " ORDER BY started_ms DESC, name LIMIT 1"
+);
 /// The sessions of an account at other living nodes, and those that wait for their encoder.
 const ELSEWHERE: Sql = timed!(
     "SELECT e.stream_id, e.id, e.started_ms, n.name, n.advertise FROM sessions e JOIN streams s ON s.id = e.stream_id
@@ -272,6 +277,12 @@ impl Store {
             node: node.zip(address),
         };
         Ok(rows.into_iter().map(session).collect())
+    }
+
+    /// Name and address of the other living node on a data folder.
+    pub async fn node_with(&self, holder: &str) -> Result<Option<(String, String)>> {
+        let node = engine::query_as(WITH_FOLDER).bind(holder).bind(&self.node().name);
+        node.fetch_optional(&self.0.readers).await.map_err(db("read the node with a data folder"))
     }
 
     /// The name of the newest node on a data folder, and whether it has its lease.

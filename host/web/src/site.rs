@@ -11,7 +11,7 @@ use crate::api::{self, App};
 use crate::base::{ApiError, Middleware};
 use crate::nodes::{COUNT_PREFIX, EVENTS_PATH, Nodes};
 use crate::pages::{DASHBOARD_PATHS, Pages};
-use crate::playback::{NODE_PREFIX, PREFIX, Playback, VOD_PREFIX};
+use crate::playback::{NODE_PREFIX, NODE_VOD_PREFIX, PREFIX, Playback, VOD_PREFIX};
 use crate::watch::{self, Shown, Watch};
 
 /// The endpoint of the HTTP port.
@@ -76,8 +76,8 @@ impl Site {
     /// The answer to another node; `None` for any other request.
     async fn for_node(&self, request: &Request) -> Option<Response> {
         let path = request.uri().path();
-        let route =
-            [EVENTS_PATH, COUNT_PREFIX, NODE_PREFIX].into_iter().find(|route| path.starts_with(route))?;
+        let routes = [EVENTS_PATH, COUNT_PREFIX, NODE_PREFIX, NODE_VOD_PREFIX];
+        let route = routes.into_iter().find(|route| path.starts_with(route))?;
         if !self.playback.admits(request) {
             return None;
         }

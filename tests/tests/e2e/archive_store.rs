@@ -3,7 +3,9 @@
 use satcast_tests::api::{Answer, Api, Stream};
 use satcast_tests::encoder::Publish;
 use satcast_tests::record::{Record, Track, media};
-use satcast_tests::s3::Store;
+use satcast_tests::s3::{ACCESS_KEY, BUCKET, SECRET_KEY, Store};
+use satcast_tests::said;
+use satcast_tests::service::Setup;
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until_api};
 use serde_json::{Value, json};
@@ -81,4 +83,34 @@ fn a_store_that_refuses_shows_at_once_and_recording_goes_on() {
         };
         assert_eq!(digests(&got), digests(&sent), "{track:?}");
     }
+}
+
+#[test]
+fn the_rule_of_the_bucket_is_checked_when_viewers_go_to_the_store() {
+    let store = Store::start();
+    let service = Setup::default()
+        .set("SATCAST_ARCHIVE__ENDPOINT", &store.endpoint())
+        .set("SATCAST_ARCHIVE__BUCKET", BUCKET)
+        .set("SATCAST_ARCHIVE__ACCESS_KEY", ACCESS_KEY)
+        .set("SATCAST_ARCHIVE__SECRET_KEY", SECRET_KEY)
+        .set("SATCAST_ARCHIVE__PLAYBACK", "signed")
+        .start();
+    service.wait_for_log("the missing rule", seconds(20), |log| log.contains(said::NO_BUCKET_RULE));
+    let doctor = || {
+        let output = service.command(&["doctor"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text.lines().find(|line| line.contains("] bucket rule")).map(str::to_owned);
+        let line = line.unwrap_or_else(|| panic!("no line: {text}"));
+        let mark = line.split_whitespace().nth(3).unwrap_or_default().to_owned();
+        (output.status.success(), mark)
+    };
+    assert_eq!(doctor(), (false, "BAD".to_owned()));
+    let own = service.base();
+    store.allow_origin(own.leak());
+    assert_eq!(doctor(), (true, "note".to_owned()), "players of other sites");
+    store.allow_origin("*");
+    assert_eq!(doctor(), (true, "ok".to_owned()));
+    store.vanish();
+    assert_eq!(doctor(), (true, "note".to_owned()), "it is not known");
+    service.assert_not_logged(&[("the key of the store", SECRET_KEY)]);
 }

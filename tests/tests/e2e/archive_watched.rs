@@ -1,9 +1,13 @@
 //! Recordings that people watch: while they are made, from the local copies and from the store, in ffmpeg and in a browser.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use nix::unistd::geteuid;
 use reqwest::Url;
 use reqwest::blocking::Client;
 use satcast_tests::api::Api;
@@ -13,6 +17,7 @@ use satcast_tests::probe::hashes_of_file;
 use satcast_tests::record::Track;
 use satcast_tests::s3::Store;
 use satcast_tests::service::Service;
+use satcast_tests::soak;
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until_api};
 use serde_json::{Value, json};
@@ -23,8 +28,19 @@ use crate::archive::{archived, archives, end, seconds_of, service};
 const SEEKS: [f64; 3] = [12.0, 45.0, 3.0];
 /// How far from it the browser may show a frame.
 const SEEK_SECONDS: f64 = 5.0;
+/// Seconds of media before and after the restart of the encoder; the long form has ten minutes. No multiple of the source, so that the
+/// restart shows in the packets.
+const HALF_SECONDS: u64 = 12;
+const LONG_HALF_SECONDS: u64 = 306;
+/// Frames a second of the source, and how many may be missing at the end of what an encoder sends.
+const RATE: u64 = 25;
+const MISSING_MAX: u64 = 10;
+/// How often the viewer of a recording that grows looks.
+const LOOK: Duration = Duration::from_secs(2);
+/// A user who owns nothing: VLC refuses to run as root.
+const NOBODY: u32 = 65_534;
 
-fn text(url: &str) -> String {
+pub(crate) fn text(url: &str) -> String {
     let answer = Client::new().get(url).send().expect("an answer");
     assert_eq!(answer.status(), 200, "{url}");
     answer.text().expect("a playlist")
@@ -36,7 +52,7 @@ fn address(archive: &Value) -> String {
 }
 
 /// What a viewer fetches, with the initialization segment of each recording before its segments.
-fn fetched(url: &str, playlist: &str) -> Vec<Vec<u8>> {
+pub(crate) fn fetched(url: &str, playlist: &str) -> Vec<Vec<u8>> {
     let (client, base) = (Client::new(), Url::parse(url).expect("an address"));
     let bytes = |uri: &str, range: &str| {
         let (len, first) = range.split_once('@').expect("a range");
@@ -210,4 +226,115 @@ fn recordings_of_an_earlier_version_get_their_index_once() {
     });
     assert_same_media(&address(&again), &[&small]);
     assert_eq!(fs::read(of(&index)).expect("an index"), before);
+}
+
+/// The segments of a playlist, one a line.
+fn segments(playlist: &str) -> &str {
+    playlist.split_once("#EXT-X-MAP").map_or("", |(_, rest)| rest)
+}
+
+/// Watches a recording that grows until `is_over`: the playlist only gets longer, and its newest segment can be fetched. Gives the
+/// number of versions that it saw.
+fn watch_while_it_grows(url: &str, is_over: &AtomicBool) -> usize {
+    let (mut before, mut versions) = (String::new(), 0);
+    while !is_over.load(Ordering::SeqCst) {
+        let playlist = text(url);
+        assert!(segments(&playlist).starts_with(segments(&before).trim_end()), "{before}\n{playlist}");
+        if playlist != before {
+            versions += 1;
+            let range =
+                playlist.lines().rfind(|line| line.starts_with("#EXT-X-BYTERANGE:")).expect("a range");
+            let (len, first) =
+                range.trim_start_matches("#EXT-X-BYTERANGE:").split_once('@').expect("a range");
+            let (len, first): (u64, u64) =
+                (len.parse().expect("a length"), first.parse().expect("an offset"));
+            let uri = playlist.lines().last().expect("a segment");
+            let asked =
+                Client::new().get(Url::parse(url).expect("an address").join(uri).expect("an address"));
+            let asked = asked.header("Range", format!("bytes={first}-{}", first + len - 1));
+            let bytes = asked.send().expect("an answer").bytes().expect("bytes");
+            assert_eq!(bytes.len() as u64, len, "{range}");
+        }
+        before = playlist;
+        std::thread::sleep(LOOK);
+    }
+    versions
+}
+
+/// The lengths of the runs of a repeated source, of which each begins anew.
+fn runs(all: &[String], source: &[String]) -> Vec<u64> {
+    let mut runs = vec![0_u64];
+    for (at, hash) in all.iter().enumerate() {
+        let run = *runs.last().expect("a run");
+        if *hash != source[run as usize % source.len()] {
+            assert_eq!(*hash, source[0], "packet {at} is not the next one");
+            runs.push(0);
+        }
+        *runs.last_mut().expect("a run") += 1;
+    }
+    runs
+}
+
+/// VLC plays a playlist to its end, which takes `seconds`, without an error. A machine without VLC is not asked.
+fn vlc_plays(url: &str, seconds: u64) {
+    if Command::new("cvlc").arg("--version").output().is_err() {
+        println!("there is no VLC");
+        return;
+    }
+    let (home, limit) = (tempfile::tempdir().expect("a folder"), (seconds * 2 + 30).to_string());
+    let mut vlc = Command::new("timeout");
+    vlc.args([&limit, "cvlc", "--intf", "dummy", "--vout", "dummy", "--aout", "dummy"]);
+    vlc.args(["--no-video-title-show", "--ignore-config", url, "vlc://quit"]);
+    vlc.env("HOME", home.path()).env("XDG_RUNTIME_DIR", home.path()).current_dir("/");
+    if geteuid().is_root() {
+        vlc.uid(NOBODY);
+    }
+    let began = Instant::now();
+    let output = vlc.output().expect("VLC");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // It looks for a desktop, which is not there.
+    let is_error = |line: &str| line.contains(" error: ") && !line.contains("interface");
+    assert!(output.status.success() && !said.lines().any(is_error), "{said}");
+    assert!(began.elapsed() >= Duration::from_secs(seconds), "it ended early: {said}");
+}
+
+#[test]
+fn soak_a_recording_with_an_encoder_restart_is_watched_to_its_end() {
+    let half = if soak::rounds(1) > 1 { LONG_HALF_SECONDS } else { HALF_SECONDS };
+    let (small, store) = (Source::of(Recipe::SMALL), Store::start());
+    let service = service();
+    let api = service.api();
+    let (stream, _) = archived(&api, "long", &store);
+    let publish = || {
+        let mut encoder = Publish::of(&small).endless().seconds(half).to(&service.ingest_url(&stream.key));
+        encoder.finish(seconds(half * 2 + 60));
+    };
+    let is_over = &AtomicBool::new(false);
+    let url = std::thread::scope(|scope| {
+        let encoders = scope.spawn(|| {
+            publish();
+            publish();
+        });
+        let running = until_api("the first segment", seconds(60), || match archives(&api).as_slice() {
+            [one] if one["state"] == "recording" && seconds_of(one) >= 6.0 => Ok(one.clone()),
+            others => Err(json!(others).to_string()),
+        });
+        let url = address(&running);
+        let seen = url.clone();
+        let viewer = scope.spawn(move || watch_while_it_grows(&seen, is_over));
+        encoders.join().expect("both encoders");
+        is_over.store(true, Ordering::SeqCst);
+        assert!(viewer.join().expect("the viewer") >= 3);
+        url
+    });
+    end(&api, &stream);
+    let playlist = until_api("the whole playlist", seconds(60), || match text(&url) {
+        whole if whole.ends_with("#EXT-X-ENDLIST\n") => Ok(whole),
+        growing => Err(growing),
+    });
+    assert_valid_playlists(&[&playlist]);
+    let runs = runs(&hashes_of_playlist(&url), &hashes_of_file(small.path(), Track::Video));
+    let least = half * RATE - MISSING_MAX;
+    assert!(runs.len() == 2 && runs.iter().all(|run| *run >= least), "{runs:?} of {least}");
+    vlc_plays(&url, half * 2 - 2);
 }

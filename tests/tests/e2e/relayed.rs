@@ -8,9 +8,12 @@ use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::http::{Http, split_url};
 use satcast_tests::probe;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::s3::Store;
+use satcast_tests::wait::{self, seconds, until_api};
 use serde_json::{Value, json};
 
+use super::archive::{archives, end};
+use super::archive_watched::{fetched, text};
 use super::events::Follower;
 use super::nodes::{DATABASE, Nodes};
 
@@ -336,4 +339,89 @@ fn a_stream_that_ends_is_offline_at_every_node() {
         (404, &json!("not_found")),
         "without the secret of the nodes"
     );
+}
+
+/// What a viewer gets at an address.
+fn bytes_of(url: &str) -> Vec<u8> {
+    let answer = reqwest::blocking::get(url).expect("an answer");
+    assert_eq!(answer.status(), 200, "{url}");
+    answer.bytes().expect("bytes").to_vec()
+}
+
+fn address(shown: &Value, field: &str) -> String {
+    shown[field].as_str().unwrap_or_else(|| panic!("no {field}: {shown}")).to_owned()
+}
+
+/// The recording and the clip once both are in the store.
+fn stored(nodes: &Nodes, clip: &Value) -> (Value, Value) {
+    until_api("a recording and a clip in the store", seconds(120), || {
+        // The node without the files lists them too.
+        let (all, clip) =
+            (archives(&nodes.api_b), nodes.api_b.get(&format!("/api/clips/{}", clip["id"])).ok());
+        match all.as_slice() {
+            [one] if one["state"] == "ready" && clip["state"] == "ready" => Ok((one.clone(), clip)),
+            _ => Err(json!([all, clip]).to_string()),
+        }
+    })
+}
+
+#[test]
+fn recordings_and_clips_are_watched_at_every_node() {
+    let (mut nodes, store) = (Nodes::start(), Store::start());
+    let hosted = Hosted::new(&nodes.a, "recorded");
+    let path = format!("/api/streams/{}", hosted.stream.id);
+    let archive = json!({ "type": "cloud-archive", "config": store.config() });
+    let _ = nodes.api_a.post(&format!("{path}/destinations"), &archive).ok();
+    let mut encoder = nodes.publish(&nodes.a, &hosted.stream);
+    let _ = hosted.status_when("a window", seconds(60), |status| {
+        status["dvr"]["windowSeconds"].as_i64().is_some_and(|window| window >= 8)
+    });
+    let clip = nodes.api_a.post(&format!("{path}/clips"), &json!({ "lastSeconds": 5 })).ok();
+    // While it is recorded.
+    let running = &archives(&nodes.api_b)[0];
+    let growing = text(&address(running, "playbackUrl"));
+    assert!(growing.contains("#EXT-X-PLAYLIST-TYPE:EVENT\n") && growing.contains("#EXTINF"), "{growing}");
+    let mut received = growing.len();
+    encoder.cut();
+    end(&nodes.api_a, &hosted.stream);
+
+    let (ready, clip) = stored(&nodes, &clip);
+    let at_b = address(&ready, "playbackUrl");
+    assert!(at_b.starts_with(&nodes.b.base()), "{at_b}");
+    let at = |url: &str, node: &str| url.replace(&nodes.b.base(), node);
+    let mut both = Vec::new();
+    for node in [nodes.a.base(), nodes.b.base()] {
+        // What the store says of a session is used for a second.
+        let playlist = until_api("the whole playlist", seconds(10), || {
+            let playlist = text(&at(&at_b, &node));
+            received += playlist.len();
+            if playlist.contains(END) { Ok(playlist) } else { Err(playlist) }
+        });
+        let mut all = fetched(&at(&at_b, &node), &playlist);
+        all.push(bytes_of(&at(&address(&ready, "posterUrl"), &node)));
+        all.push(bytes_of(&at(&address(&clip, "playbackUrl"), &node)));
+        received += all.iter().map(Vec::len).sum::<usize>();
+        both.push((playlist, all));
+    }
+    assert_eq!(both[0].0, both[1].0);
+    assert!(both[0].1 == both[1].1, "a file is another one at the other node");
+    wait::until("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
+        let stored = nodes.server.ask(DATABASE, "SELECT coalesce(sum(bytes), 0) FROM bandwidth");
+        if stored.trim() == received.to_string() { Ok(()) } else { Err(format!("{stored} of {received}")) }
+    });
+
+    // No path of the nodes opens anything without their secret, and a lost node is an error.
+    let (address_b, media) = split_url(&at_b);
+    let mut http = Http::new(address_b);
+    let id = &ready["id"];
+    for path in [format!("/node/vod/{id}/bytes/0/100"), format!("/node/vod/{id}/signed")] {
+        http.get(&path, &[("satcast-node", "forged")]).assert_status(404);
+    }
+    http.get(&media.replace("token=", "token=x"), &[]).assert_status(401);
+    nodes.a.kill();
+    let (_, file) = split_url(&address(&clip, "playbackUrl"));
+    wait::until("the lost node", seconds(10), || match http.get(&file, &[]) {
+        reply if reply.status == 503 => Ok(()),
+        reply => Err(reply.status.to_string()),
+    });
 }

@@ -381,6 +381,11 @@ async fn recordings_belong_to_the_data_folder_that_has_them() {
     assert_eq!(names(&renamed).await, ["a.mp4"]);
     assert_eq!(b.node_on("first").await.unwrap(), Some(("c".to_owned(), true)));
     assert_eq!(b.node_on("third").await.unwrap(), None);
+    let there = Some(("c".to_owned(), "http://c:8080".to_owned()));
+    assert_eq!(b.node_with("first").await.unwrap(), there);
+    for folder in ["second", "third"] {
+        assert_eq!(b.node_with(folder).await.unwrap(), None, "{folder}");
+    }
 
     // A service that is alone after them has all of them, and its own go to the first node after it.
     let alone = open_at(&rig.path, 7).await;

@@ -53,15 +53,16 @@ use self::document::Documents;
 use self::service::service;
 use crate::base::{ApiError, Middleware, Requests};
 use crate::nodes::{COUNT_PREFIX, EVENTS_PATH};
-use crate::playback::{NODE_PREFIX, PREFIX, VOD_PREFIX};
+use crate::playback::{NODE_PREFIX, NODE_VOD_PREFIX, PREFIX, VOD_PREFIX};
 use satcast_drivers::State;
 use satcast_live::Admits;
 
 /// Routes that are counted beside those of the document; `/hls/` is all playback, those below `/node/` are for other nodes.
-const BESIDE: [&str; 15] = [
+const BESIDE: [&str; 16] = [
     PREFIX,
     VOD_PREFIX,
     NODE_PREFIX,
+    NODE_VOD_PREFIX,
     COUNT_PREFIX,
     EVENTS_PATH,
     "/openapi.json",

@@ -343,16 +343,16 @@ codes! {
         "The encoder is not sending, so the requested media did not appear.",
         "Check the encoder; players may try again.";
     NodeSilent "node_silent":
-        "The stream is at another node of the service, which does not answer.",
+        "The stream or recording is at another node of the service, which does not answer.",
         "Try again; after the lease of a lost node the stream is offline until its encoder comes back.";
     RecordingElsewhere "recording_elsewhere":
-        "The recording is on the disk of another node of the service.",
-        "Try again; a proxy before the nodes may send the next request to that node.";
+        "Another node of the service keeps the recording, and does not run.",
+        "Try again when that node is back; the operator sees it with `satcast node list`.";
     TooManyReaders "too_many_readers":
         "The service, or the account, reads recordings for as many viewers as it can at a time.",
         "Try again in a second, as players do by themselves.";
     RelayFull "relay_full":
-        "This node plays too many streams of other nodes.",
+        "This node plays too many streams and recordings of other nodes.",
         "Try again; if it lasts, tell the operator.";
     DriverFailed "driver_failed":
         "The driver of the destination has a fault.",

@@ -270,16 +270,15 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, Code::DriverSilent, text)
     }
 
-    /// 503: the node that has the stream does not answer.
+    /// 503: the node that has the stream or recording does not answer.
     pub fn node_silent() -> Self {
-        let text = "The node of the service that has this stream does not answer; try again";
+        let text = "The node of the service that has this stream or recording does not answer; try again";
         Self::retry_soon(Code::NodeSilent, text)
     }
 
-    /// 503: another node has the file of a recording.
+    /// 503: another node has the file of a recording, and does not run.
     pub fn recording_elsewhere() -> Self {
-        let text =
-            "Another node of the service has this recording; try again, the next request may reach that node";
+        let text = "Another node of the service has this recording, and does not run; try again when that node is back";
         Self::retry_soon(Code::RecordingElsewhere, text)
     }
 
@@ -289,9 +288,9 @@ impl ApiError {
         Self::retry_soon(Code::TooManyReaders, text)
     }
 
-    /// 503: this node relays as much from other nodes as its memory allows.
+    /// 503: this node relays as much from other nodes as its limits allow.
     pub fn relay_full() -> Self {
-        let text = "Too many streams of other nodes are played at this node; try again";
+        let text = "Too many streams and recordings of other nodes are played at this node; try again";
         Self::retry_soon(Code::RelayFull, text)
     }
 

@@ -6,6 +6,7 @@ mod counts;
 mod events;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ use satcast_core::rate::{RateRule, RateVerdict};
 use satcast_core::secret::{Redacted, key_hash};
 use satcast_net::outbound::Guard;
 use satcast_net::outbound::http::{Answer, Client, TlsError};
-use satcast_store::{OpenSession, Store};
+use satcast_store::{OpenSession, Store, StoreError};
 
 use counts::Counts;
 
@@ -58,26 +59,31 @@ const _: () = assert!(ACCOUNT_REQUESTS_MAX * 2 <= REQUESTS_MAX as u64);
 const FRESH: Duration = Duration::from_secs(1);
 /// How long an old answer is used while the database fails.
 const KNOWN: Duration = Duration::from_secs(60);
-/// Most streams whose owners are remembered.
+/// Most streams whose owners are remembered, and most data folders.
 const OWNERS_MAX: usize = 16_384;
 /// Longest wait for a count by another node.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
 /// How long a node that did not answer is not asked again.
 const RESTS: Duration = Duration::from_secs(1);
 
-/// The session of a stream, as the database said.
+/// An answer of the database: the session of a stream, or the node with a data folder.
 #[derive(Clone, Debug)]
-struct Found {
-    located: Located,
+struct Found<T> {
+    what: T,
     /// Time of the last query. Other requests use the old answer while it runs.
     asked_at: Duration,
     said_at: Duration,
 }
 
-impl Found {
-    fn known(&self, now: Duration) -> Located {
-        if now.saturating_sub(self.said_at) < KNOWN { self.located.clone() } else { Located::default() }
+impl<T: Clone + Default> Found<T> {
+    fn known(&self, now: Duration) -> T {
+        if now.saturating_sub(self.said_at) < KNOWN { self.what.clone() } else { T::default() }
     }
+}
+
+/// A node of the database: its name and address.
+fn peer((name, address): (String, String)) -> Peer {
+    Peer { name: name.into(), address: address.into() }
 }
 
 /// The other living nodes, as the database said.
@@ -96,7 +102,9 @@ pub struct Nodes {
     store: Store,
     clock: Clock,
     client: Client,
-    owners: Mutex<HashMap<StreamId, Found>>,
+    owners: Mutex<HashMap<StreamId, Found<Located>>>,
+    /// Nodes with data folders.
+    keepers: Mutex<HashMap<String, Found<Option<Peer>>>>,
     living: Mutex<Option<Living>>,
     counts: Counts,
     /// Requests to each node.
@@ -119,6 +127,7 @@ impl Nodes {
             clock,
             client: Client::keeping(guard, CONNECT_LIMIT, REQUESTS_MAX)?,
             owners: Mutex::default(),
+            keepers: Mutex::default(),
             living: Mutex::default(),
             counts: Counts::default(),
             requests: Quota::new(u64::MAX, REQUESTS_MAX as u64),
@@ -158,9 +167,15 @@ impl Nodes {
         answer.head().status().is_success().then_some(body)
     }
 
-    async fn find(&self, stream: StreamId) -> Located {
+    /// What `asked` finds for `key`, or what it found a moment ago.
+    async fn find<K: Hash + Eq + std::fmt::Debug, T: Clone + Default>(
+        &self,
+        all: &Mutex<HashMap<K, Found<T>>>,
+        key: K,
+        asked: impl Future<Output = Result<T, StoreError>>,
+    ) -> T {
         let now = self.clock.monotonic();
-        let earlier = match self.owners.lock().get_mut(&stream) {
+        let earlier = match all.lock().get_mut(&key) {
             None => None,
             Some(owner) => {
                 if now.saturating_sub(owner.asked_at) < FRESH {
@@ -170,27 +185,21 @@ impl Nodes {
                 Some(owner.clone())
             }
         };
-        let found = match self.store.open_session(stream).await {
+        let what = match asked.await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%stream, %error, "the owner of a session cannot be read");
-                return earlier.map(|owner| owner.known(now)).unwrap_or_default();
+                tracing::warn!(?key, %error, "the owner of a session or recording cannot be read");
+                return earlier.map(|found| found.known(now)).unwrap_or_default();
             }
         };
-        let peer = |(name, address): (String, String)| Peer { name: name.into(), address: address.into() };
-        let located = found.map_or_else(Located::default, |OpenSession { id, owner, former }| Located {
-            session: Some(id),
-            owner: owner.map(peer),
-            former: former.map(peer),
-        });
-        let mut owners = self.owners.lock();
-        if owners.len() >= OWNERS_MAX {
-            owners.retain(|_, owner| now.saturating_sub(owner.asked_at) < FRESH);
+        let mut all = all.lock();
+        if all.len() >= OWNERS_MAX {
+            all.retain(|_, found| now.saturating_sub(found.asked_at) < FRESH);
         }
-        if owners.len() < OWNERS_MAX || owners.contains_key(&stream) {
-            owners.insert(stream, Found { located: located.clone(), asked_at: now, said_at: now });
+        if all.len() < OWNERS_MAX || all.contains_key(&key) {
+            all.insert(key, Found { what: what.clone(), asked_at: now, said_at: now });
         }
-        located
+        what
     }
 
     /// Counts a request of `subject` over all nodes, or refuses it; `None` for a limit that each node counts for itself. While the
@@ -252,8 +261,6 @@ impl Nodes {
         };
         match self.store.other_nodes().await {
             Ok(found) => {
-                let peer =
-                    |(name, address): (String, String)| Peer { name: name.into(), address: address.into() };
                 let peers: Arc<[Peer]> = found.into_iter().map(peer).collect();
                 *self.living.lock() = Some(Living { peers: peers.clone(), asked_at: now });
                 peers
@@ -320,7 +327,20 @@ impl Owners for Nodes {
     }
 
     fn located(&self, stream: StreamId) -> BoxFuture<'_, Located> {
-        Box::pin(self.find(stream))
+        let asked = async move {
+            let found = self.store.open_session(stream).await?;
+            Ok(found.map_or_else(Located::default, |OpenSession { id, owner, former }| Located {
+                session: Some(id),
+                owner: owner.map(peer),
+                former: former.map(peer),
+            }))
+        };
+        Box::pin(self.find(&self.owners, stream, asked))
+    }
+
+    fn keeper<'a>(&'a self, folder: &'a str) -> BoxFuture<'a, Option<Peer>> {
+        let asked = async move { Ok(self.store.node_with(folder).await?.map(peer)) };
+        Box::pin(self.find(&self.keepers, folder.to_owned(), asked))
     }
 
     fn get<'a>(

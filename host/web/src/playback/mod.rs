@@ -8,7 +8,7 @@
 //!
 //! Recordings are below `/vod/` ([`recordings`]), with the same keys, headers and metering.
 //!
-//! A session at another node is relayed from there ([`relay`]); [`origin`] is the other side.
+//! A session or a recording at another node is relayed from there ([`relay`]); [`origin`] is the other side.
 
 mod access;
 mod body;
@@ -59,7 +59,7 @@ pub use relay::{
 pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
-pub(crate) use relay::{ACCOUNT_REQUESTS_MAX, PREFIX as NODE_PREFIX};
+pub(crate) use relay::{ACCOUNT_REQUESTS_MAX, FILES_PREFIX as NODE_VOD_PREFIX, PREFIX as NODE_PREFIX};
 
 use crate::base::middleware::{describe, logged_path};
 use crate::base::{ApiError, RequestContext};
@@ -113,7 +113,7 @@ pub struct Playback {
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
     /// Shared with the API, so that guesses at both count together.
     invalid_keys: Arc<RateLimiter<Network>>,
-    /// Content of sessions at other nodes; `None` for a service that is alone.
+    /// Content of sessions and recordings at other nodes; `None` for a service that is alone.
     relay: Option<Arc<Relay>>,
     recordings: Recordings,
     /// Limits log lines about unreadable files.
@@ -139,7 +139,8 @@ impl Playback {
     ) -> Arc<Self> {
         let drivers = live.drivers().clone();
         let signs = config.archive.playback == ArchivePlayback::Signed;
-        let recordings = Recordings::new(store.clone(), drivers.clone(), clock.clone(), signs);
+        let relay = owners.map(|owners| Relay::new(owners, clock.clone(), config.data_dir.clone()));
+        let recordings = Recordings::new(store.clone(), drivers.clone(), clock.clone(), relay.clone(), signs);
         Arc::new(Self {
             live,
             trusted_proxies: config.http.trusted_proxies.clone(),
@@ -150,7 +151,7 @@ impl Playback {
             viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,
-            relay: owners.map(|owners| Relay::new(owners, clock.clone(), config.data_dir.clone())),
+            relay,
             recordings,
             unreadable: LogLimit::per_second(1),
             clock,

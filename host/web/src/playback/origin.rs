@@ -1,4 +1,4 @@
-//! Requests of other nodes for content of this node's sessions. Keys, metering and counting are at the node of the viewer. Nothing is
+//! Requests of other nodes for content of this node's sessions and recordings. Keys, metering and counting are at the node of the viewer. Nothing is
 //! relayed from here, so no request goes in a circle.
 
 use poem::http::header::{HeaderName, HeaderValue, RANGE};
@@ -12,7 +12,8 @@ use super::body::Chain;
 use super::follow::{Asked, Current, follow};
 use super::headers::Keep;
 use super::relay::{
-    BEGUN, Content, DRIVER, NOT_PUBLISHED, NOT_YET, OF_NODE, Report, Resource, SESSION, SLICE, VIEWERS, What,
+    BEGUN, Content, DRIVER, NOT_PUBLISHED, NOT_YET, OF_NODE, Part, Report, Resource, SESSION, SLICE, VIEWERS,
+    What,
 };
 use super::route::refused;
 use super::serve::{Found, Refused};
@@ -48,6 +49,9 @@ impl Playback {
     }
 
     async fn resource_for_node(&self, request: &Request) -> Result<Response, Refused> {
+        if let Some((id, part)) = Part::parse(request.uri().path()) {
+            return Ok(self.recording_for_node(id, part).await?);
+        }
         let query = request.uri().query().unwrap_or_default();
         let resource =
             Resource::parse(request.uri().path(), query).ok_or_else(|| ApiError::not_found("path"))?;

@@ -21,6 +21,7 @@ mod login;
 mod metrics;
 mod poster;
 mod recordings;
+mod recordings_nodes;
 mod status;
 mod streams;
 mod table;

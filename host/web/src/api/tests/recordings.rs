@@ -15,7 +15,7 @@ use satcast_plugin_api::recording::{Recording, RecordingState};
 use super::archives::{recording, tell};
 use super::{Answer, Rig, contract};
 use crate::base::Code;
-use crate::playback::RECORDING_RESPONSES_PER_ACCOUNT_MAX;
+use crate::playback::{Playback, RECORDING_RESPONSES_PER_ACCOUNT_MAX};
 use satcast_archive::testing::{self, FRAGMENT_BYTES, INIT_BYTES, byte_at};
 use satcast_core::ids::{EndReason, SessionId};
 use satcast_core::secret::KeyKind;
@@ -35,12 +35,22 @@ impl Played {
 }
 
 pub(super) async fn ask(rig: &Rig, method: Method, target: &str, headers: &[(&str, &str)]) -> Played {
+    ask_at(&rig.app.playback, method, target, headers).await
+}
+
+/// The same at a node.
+pub(super) async fn ask_at(
+    playback: &Playback,
+    method: Method,
+    target: &str,
+    headers: &[(&str, &str)],
+) -> Played {
     let path = target.split('?').next().unwrap().to_owned();
     let mut request = Request::builder().method(method.clone()).uri_str(target);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let mut response = rig.app.playback.answer(request.finish()).await;
+    let mut response = playback.answer(request.finish()).await;
     let bytes = response.take_body().into_vec().await.unwrap();
     let text = String::from_utf8_lossy(&bytes).into_owned();
     contract::check(&method, &path, response.status(), response.headers(), &text);
@@ -52,14 +62,14 @@ async fn play(rig: &Rig, target: &str) -> Played {
 }
 
 /// Path and query of the address in the list.
-async fn address(rig: &Rig, id: i64) -> String {
+pub(super) async fn address(rig: &Rig, id: i64) -> String {
     let url = rig.get(&format!("/api/archives/{id}")).await.ok()["playbackUrl"].as_str().unwrap().to_owned();
     let at = url.find("/vod/").unwrap();
     url[at..].to_owned()
 }
 
 /// A recording of so many seconds whose session has ended.
-async fn made(rig: &Rig, name: &str, state: RecordingState, secs: u64) -> (Recording, i64) {
+pub(super) async fn made(rig: &Rig, name: &str, state: RecordingState, secs: u64) -> (Recording, i64) {
     let (report, id) = begun(rig, name, state, secs).await;
     end(rig, &report).await;
     (report, id)
@@ -93,14 +103,14 @@ async fn next(rig: &Rig, before: &Recording, name: &str, state: RecordingState, 
 }
 
 /// A public key of a new self-hosted destination of the stream.
-async fn public_key(rig: &Rig, stream: i64) -> String {
+pub(super) async fn public_key(rig: &Rig, stream: i64) -> String {
     let target = json!({"type": "self-hosted", "config": {}});
     let made = rig.post(&format!("/api/streams/{stream}/destinations"), &target).await.ok();
     rig.key(rig.account, KeyKind::Public, Scopes::ALL, made["id"].as_i64()).await
 }
 
 /// A recording of three frames, the second of which is the only keyframe.
-async fn filmed(rig: &Rig, name: &str) -> (Recording, i64) {
+pub(super) async fn filmed(rig: &Rig, name: &str) -> (Recording, i64) {
     let (_, record) = RECORDS.into_iter().find(|(codec, _)| *codec == Codec::H264).unwrap();
     let track = TrackConfig::parse(Codec::H264, &Bytes::from_static(record)).unwrap();
     let frame = |sync, byte: u8| {
@@ -146,11 +156,11 @@ async fn a_poster_is_the_first_keyframe_with_the_access_of_the_playlist() {
     play(&rig, &index.replace("index.m3u8", "poster.mp4")).await.answer.error(404, "not_found");
 }
 
-async fn stream_of(rig: &Rig, id: i64) -> i64 {
+pub(super) async fn stream_of(rig: &Rig, id: i64) -> i64 {
     rig.app.store.archives_together(id).await.unwrap()[0].stream.0
 }
 
-fn media(playlist: &str, id: i64) -> String {
+pub(super) fn media(playlist: &str, id: i64) -> String {
     let line = playlist.lines().find(|line| line.starts_with(&format!("../{id}/"))).unwrap();
     line.replacen("..", "/vod", 1)
 }

@@ -11,18 +11,16 @@ use tokio::task::JoinHandle;
 
 use super::super::body::MEMORY_FRAME_BYTES_MAX;
 use super::super::meter::Count;
+use super::source::Source;
 use super::state::READ_BYTES;
+use crate::base::ApiError;
 use satcast_core::ids::AccountId;
-use satcast_drivers::{Drivers, RecordingsError};
-use satcast_store::ArchiveReport;
 
-type Reading = JoinHandle<Result<Bytes, RecordingsError>>;
+type Reading = JoinHandle<Result<Bytes, ApiError>>;
 
 /// One range of a recording. If a read fails, the body ends with an error, which closes the connection.
 pub(super) struct RecordingBody {
-    drivers: Drivers,
-    driver: String,
-    file_name: String,
+    source: Source,
     /// The next byte to read.
     at: u64,
     /// Bytes that are not handed out.
@@ -39,25 +37,21 @@ impl RecordingBody {
     /// # Errors
     /// The first read failed.
     pub(super) async fn begin(
-        drivers: &Drivers,
-        report: &ArchiveReport,
+        source: Source,
         first: u64,
         len: u64,
         count: Count,
         permit: Permit<AccountId>,
-    ) -> Result<Self, RecordingsError> {
-        let (driver, file_name) = (report.driver.clone(), report.file_name.clone());
-        let drivers = drivers.clone();
+    ) -> Result<Self, ApiError> {
         let chunk = chunk(len);
-        let ready = drivers.read_recording(&driver, &file_name, first, chunk).await?;
+        let ready = source.read(first, chunk).await?;
         let at = first + u64::from(chunk);
-        Ok(Self { drivers, driver, file_name, at, left: len, ready, reading: None, count, _permit: permit })
+        Ok(Self { source, at, left: len, ready, reading: None, count, _permit: permit })
     }
 
     fn read(&self, len: u32) -> Reading {
-        let (drivers, at) = (self.drivers.clone(), self.at);
-        let (driver, file_name) = (self.driver.clone(), self.file_name.clone());
-        tokio::spawn(async move { drivers.read_recording(&driver, &file_name, at, len).await })
+        let (source, at) = (self.source.clone(), self.at);
+        tokio::spawn(async move { source.read(at, len).await })
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {

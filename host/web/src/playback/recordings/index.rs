@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use satcast_plugin_api::recording::Fragment;
 use tokio::sync::Mutex as Shared;
 
-use satcast_drivers::{Drivers, RecordingsError};
-use satcast_store::ArchiveRecord;
+use super::source::Source;
+use crate::base::ApiError;
 
 /// A segment goes on for this long, and then to the next keyframe, in microseconds.
 const SEGMENT_US_MIN: u64 = 4_000_000;
@@ -80,17 +80,11 @@ impl Indexed {
     }
 
     /// Reads on from the driver.
-    async fn read(
-        &self,
-        drivers: &Drivers,
-        record: &ArchiveRecord,
-        now: Duration,
-    ) -> Result<Self, RecordingsError> {
-        let (driver, name) = (&record.report.driver, &record.report.file_name);
+    async fn read(&self, source: &Source, now: Duration) -> Result<Self, ApiError> {
         // Where it is complete, the driver has another one now.
         let mut next = if self.is_complete { Self::default() } else { self.clone() };
         for _ in 0..PAGES_MAX {
-            let page = drivers.index_recording(driver, name, next.count).await?;
+            let page = source.index(next.count).await?;
             if page.count < next.count || page.bytes < next.bytes {
                 // A crash of the machine took its end.
                 next = Self::default();
@@ -108,7 +102,8 @@ impl Indexed {
             }
             return Ok(next);
         }
-        Err(RecordingsError::Unavailable("the index of the recording does not end".to_owned()))
+        tracing::debug!(recording = source.id, "the index of a recording does not end");
+        Err(ApiError::asset_unreadable())
     }
 }
 
@@ -126,30 +121,30 @@ struct Entry {
 pub(super) struct Indexes(Mutex<HashMap<i64, Entry>>);
 
 impl Indexes {
-    /// The index of a recording, at most [`FRESH`] old if it grows.
+    /// The index of a recording of `size` bytes, at most [`FRESH`] old if it grows.
     ///
     /// # Errors
-    /// The driver cannot be called, or cannot read it.
+    /// As [`Source::index`].
     pub(super) async fn of(
         &self,
-        drivers: &Drivers,
-        record: &ArchiveRecord,
+        source: &Source,
+        size: u64,
         now: Duration,
-    ) -> Result<Arc<Indexed>, RecordingsError> {
-        let kept = self.entry(record.id, now);
+    ) -> Result<Arc<Indexed>, ApiError> {
+        let kept = self.entry(source.id, now);
         let mut indexed = kept.lock().await;
-        let is_known = indexed.is_complete && indexed.bytes == record.report.size_bytes;
+        let is_known = indexed.is_complete && indexed.bytes == size;
         let is_fresh =
             indexed.count > 0 && !indexed.is_complete && now.saturating_sub(indexed.read_at) < FRESH;
         if !is_known && !is_fresh {
-            match indexed.read(drivers, record, now).await {
+            match indexed.read(source, now).await {
                 Ok(next) => *indexed = Arc::new(next),
                 Err(error) => {
-                    self.0.lock().remove(&record.id);
+                    self.0.lock().remove(&source.id);
                     return Err(error);
                 }
             }
-            self.shrink(record.id, indexed.segments.len());
+            self.shrink(source.id, indexed.segments.len());
         }
         Ok(indexed.clone())
     }

@@ -2,18 +2,18 @@
 //! `/vod/<id>/t/<token>/media.mp4`; `/vod/<id>/poster.mp4` is its first keyframe ([`poster`]).
 //!
 //! Nothing is copied or coded again: the driver that keeps a recording says where its fragments are ([`index`]) and gives their bytes
-//! ([`body`]), from its local copy or from the store. Recordings of one session and destination are one playlist ([`playlist`]). The
+//! ([`body`]), from its local copy or from the store, at this node or at the one that has the file ([`source`]). Recordings of one session and destination are one playlist ([`playlist`]). The
 //! owner watches with a token of the API, everyone else with a public key of the stream, if the owner made the recording public
 //! ([`access`]). A clip is an ordinary file, `/vod/<id>/clip.mp4`. Bytes are metered like those of live playback, for the destination that made the recording.
 
 mod access;
 mod body;
+mod given;
 pub(super) mod index;
 mod playlist;
 pub(super) mod poster;
+mod source;
 pub(super) mod state;
-
-use std::time::Duration;
 
 use bytes::Bytes;
 use poem::http::header::{
@@ -37,12 +37,11 @@ use playlist::File;
 use satcast_drivers::published::Published;
 use satcast_net::http::Sent;
 use satcast_store::{ArchiveState, WatchedArchive};
-use state::{INDEX, MEDIA, Wanted, failure, nothing_to_play};
+use source::Source;
+use state::{INDEX, MEDIA, Wanted, nothing_to_play};
 
 /// Seconds for which a browser may keep a part of a public recording that no longer grows.
 const MEDIA_MAX_AGE_SECS: u32 = 3_600;
-/// How long a signed address of the store works. Each request for a part gets a new one.
-const SIGNED_FOR: Duration = Duration::from_secs(3_600);
 
 impl Playback {
     /// Answers a request for a recording.
@@ -130,12 +129,13 @@ impl Playback {
     async fn recording_media(&self, request: &Request, id: i64, token: &str) -> Answer {
         let (viewer, group) = self.viewer_of_media(request, id, token).await?;
         let watched = group.iter().find(|watched| watched.record.id == id).ok_or_else(nothing_to_play)?;
-        if let Some(address) = self.signed(watched).await {
+        let source = self.recordings.source(watched).await?;
+        if let Some(address) = self.signed(&source, watched).await {
             return Ok((redirect(&address), viewer.readers));
         }
-        let index = self.recordings.index(watched).await?;
+        let index = self.recordings.index_of(&source, watched).await?;
         let of = (index.bytes, index.is_complete);
-        let response = self.recording_bytes(request, watched, of, &viewer).await?;
+        let response = self.recording_bytes(request, source, watched, of, &viewer).await?;
         Ok((response, viewer.readers))
     }
 
@@ -147,29 +147,25 @@ impl Playback {
         if watched.record.report.state != ArchiveState::Ready {
             return Err(nothing_to_play().into());
         }
-        if let Some(address) = self.signed(watched).await {
+        let source = self.recordings.source(watched).await?;
+        if let Some(address) = self.signed(&source, watched).await {
             return Ok((redirect(&address), viewer.readers));
         }
-        self.recordings.check_here(watched)?;
         let of = (watched.record.report.size_bytes, true);
-        let response = self.recording_bytes(request, watched, of, &viewer).await?;
+        let response = self.recording_bytes(request, source, watched, of, &viewer).await?;
         Ok((response, viewer.readers))
     }
 
     /// A signed address of the store, if viewers get uploaded recordings from it.
-    async fn signed(&self, watched: &WatchedArchive) -> Option<String> {
-        let report = &watched.record.report;
-        if !self.recordings.signs || report.state != ArchiveState::Ready {
-            return None;
-        }
-        let names = vec![report.file_name.clone()];
-        let signed = self.recordings.drivers.sign_recordings(&report.driver, names, SIGNED_FOR).await;
-        signed.ok()?.into_iter().next().flatten()
+    async fn signed(&self, source: &Source, watched: &WatchedArchive) -> Option<String> {
+        let is_in_store = watched.record.report.state == ArchiveState::Ready;
+        if self.recordings.signs && is_in_store { source.sign().await } else { None }
     }
 
     async fn recording_bytes(
         &self,
         request: &Request,
+        source: Source,
         watched: &WatchedArchive,
         (size, is_complete): (u64, bool),
         viewer: &Viewer,
@@ -200,9 +196,7 @@ impl Playback {
             let permit = permit.map_err(|_| ApiError::too_many_readers())?;
             let count =
                 self.meter.count(watched.account, watched.record.report.destination_id, sent(request));
-            let (drivers, report) = (&self.recordings.drivers, &watched.record.report);
-            let body = RecordingBody::begin(drivers, report, first, len, count, permit).await;
-            let body = body.map_err(|error| failure(&error))?;
+            let body = RecordingBody::begin(source, first, len, count, permit).await?;
             response.set_body(Body::from(http_body_util::combinators::BoxBody::new(body)));
         }
         Ok(response)

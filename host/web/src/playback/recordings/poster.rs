@@ -18,10 +18,10 @@ use super::super::body::{ResponseBody, Slice};
 use super::super::headers::{self, Span};
 use super::super::serve::{Answer, Refused};
 use super::sent;
-use super::state::{failure, nothing_to_play};
+use super::source::Source;
+use super::state::nothing_to_play;
 use crate::base::{ApiError, RequestContext};
-use satcast_drivers::{Drivers, RecordingsError};
-use satcast_store::{ArchiveRecord, WatchedArchive};
+use satcast_store::WatchedArchive;
 
 /// Largest fragment that a poster is made from; a fragment has less than a second.
 const FRAGMENT_BYTES_MAX: u32 = 4 * 1024 * 1024;
@@ -65,34 +65,28 @@ impl Posters {
 /// Makes a poster; `None` while the recording has no fragment with a keyframe yet.
 ///
 /// # Errors
-/// The driver cannot be called, or cannot read the recording.
-async fn make(drivers: &Drivers, record: &ArchiveRecord) -> Result<Option<Poster>, RecordingsError> {
-    let page = drivers.index_recording(&record.report.driver, &record.report.file_name, 0).await?;
+/// As [`Source::index`].
+async fn make(source: &Source) -> Result<Option<Poster>, ApiError> {
+    let page = source.index(0).await?;
     let Some(first) = page.fragments.iter().find(|fragment| fragment.is_keyframe) else { return Ok(None) };
     let init_bytes = u32::try_from(page.init_bytes).unwrap_or(u32::MAX);
     if init_bytes as usize > INIT_BYTES_MAX || first.bytes > FRAGMENT_BYTES_MAX {
         return Ok(Some(None));
     }
-    let init = read(drivers, record, 0, init_bytes).await?;
-    let fragment = read(drivers, record, first.offset, first.bytes).await?;
+    let init = read(source, 0, init_bytes).await?;
+    let fragment = read(source, first.offset, first.bytes).await?;
     let poster = first_poster(&init, &fragment);
     Ok(Some(poster.unwrap_or_else(|error| {
-        tracing::debug!(recording = record.id, %error, "cannot make the poster of a recording");
+        tracing::debug!(recording = source.id, %error, "cannot make the poster of a recording");
         None
     })))
 }
 
-async fn read(
-    drivers: &Drivers,
-    record: &ArchiveRecord,
-    from: u64,
-    len: u32,
-) -> Result<Bytes, RecordingsError> {
-    let (driver, name) = (&record.report.driver, &record.report.file_name);
+async fn read(source: &Source, from: u64, len: u32) -> Result<Bytes, ApiError> {
     let mut bytes = BytesMut::new();
     while bytes.len() < len as usize {
         let (at, left) = (from + bytes.len() as u64, len - bytes.len() as u32);
-        bytes.extend(drivers.read_recording(driver, name, at, left.min(READ_RANGE_BYTES_MAX)).await?);
+        bytes.extend(source.read(at, left.min(READ_RANGE_BYTES_MAX)).await?);
     }
     Ok(bytes.freeze())
 }
@@ -141,12 +135,11 @@ impl Playback {
         if let Some(poster) = recordings.posters.kept(id, now) {
             return Ok(poster);
         }
-        recordings.check_here(watched)?;
+        let source = recordings.source(watched).await?;
         // Reads for a poster count like those for a viewer.
         let permit = recordings.responses.try_take(watched.account, 1);
         let _permit = permit.map_err(|_| ApiError::too_many_readers())?;
-        let made = make(&recordings.drivers, &watched.record).await.map_err(|error| failure(&error))?;
-        let poster = made.ok_or_else(ApiError::starting)?;
+        let poster = make(&source).await?.ok_or_else(ApiError::starting)?;
         recordings.posters.keep(id, poster.clone(), now);
         Ok(poster)
     }

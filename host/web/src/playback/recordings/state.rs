@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use satcast_plugin_api::Class;
 use satcast_quota::Quota;
 
+use super::super::relay::Relay;
 use super::index::{Indexed, Indexes};
 use super::poster::Posters;
+use super::source::Source;
 use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::AccountId;
-use satcast_drivers::{Drivers, RecordingsError};
+use satcast_drivers::Drivers;
 use satcast_store::{Store, WatchedArchive};
 
 /// Path prefix of recordings.
@@ -44,6 +45,8 @@ pub(in crate::playback) struct Recordings {
     store: Store,
     pub(super) drivers: Drivers,
     clock: Clock,
+    /// The other nodes; `None` for a service that is alone.
+    relay: Option<Arc<Relay>>,
     groups: Mutex<HashMap<i64, (Group, Duration)>>,
     indexes: Indexes,
     pub(super) posters: Posters,
@@ -86,10 +89,16 @@ pub(super) fn token_path(id: i64) -> String {
 }
 
 impl Recordings {
-    pub(in crate::playback) fn new(store: Store, drivers: Drivers, clock: Clock, signs: bool) -> Self {
+    pub(in crate::playback) fn new(
+        store: Store,
+        drivers: Drivers,
+        clock: Clock,
+        relay: Option<Arc<Relay>>,
+        signs: bool,
+    ) -> Self {
         let responses = Quota::new(RESPONSES_MAX, RESPONSES_PER_ACCOUNT_MAX);
         let (groups, indexes, posters) = (Mutex::default(), Indexes::default(), Posters::default());
-        Self { store, drivers, clock, groups, indexes, posters, responses, signs }
+        Self { store, drivers, clock, relay, groups, indexes, posters, responses, signs }
     }
 
     /// The recording and all that play with it; empty if there is none.
@@ -120,22 +129,32 @@ impl Recordings {
         is_here.then_some(()).ok_or_else(ApiError::recording_elsewhere)
     }
 
-    /// The index of a recording of this node.
-    pub(super) async fn index(&self, watched: &WatchedArchive) -> Result<Arc<Indexed>, ApiError> {
-        self.check_here(watched)?;
-        let found = self.indexes.of(&self.drivers, &watched.record, self.clock.monotonic()).await;
-        found.map_err(|error| failure(&error))
+    /// Where the file of a recording is read.
+    ///
+    /// # Errors
+    /// Another node has it, and does not run.
+    pub(super) async fn source(&self, watched: &WatchedArchive) -> Result<Source, ApiError> {
+        let elsewhere = match self.check_here(watched) {
+            Ok(()) => return Ok(Source::here(&self.drivers, watched)),
+            Err(elsewhere) => elsewhere,
+        };
+        let relay = self.relay.as_ref().ok_or_else(|| elsewhere.clone())?;
+        let peer = relay.keeper(&watched.record.holder).await.ok_or(elsewhere)?;
+        Ok(Source::there(relay, peer, watched))
     }
-}
 
-/// The error for a viewer: 404 for a recording that cannot be played at all.
-pub(super) fn failure(error: &RecordingsError) -> ApiError {
-    match error {
-        RecordingsError::Refused(error) if error.class == Class::Config => ApiError::not_found("recording"),
-        _ => {
-            tracing::debug!(%error, "a recording cannot be read");
-            ApiError::asset_unreadable()
-        }
+    /// The index of a recording.
+    pub(super) async fn index(&self, watched: &WatchedArchive) -> Result<Arc<Indexed>, ApiError> {
+        self.index_of(&self.source(watched).await?, watched).await
+    }
+
+    /// The index of a recording that is read there.
+    pub(super) async fn index_of(
+        &self,
+        source: &Source,
+        watched: &WatchedArchive,
+    ) -> Result<Arc<Indexed>, ApiError> {
+        self.indexes.of(source, watched.record.report.size_bytes, self.clock.monotonic()).await
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod content;
 mod copies;
+mod files;
 mod remote_players;
 mod resource;
 
@@ -32,6 +33,8 @@ use tokio::time::{Instant, timeout};
 
 pub(super) use content::Content;
 pub use copies::{COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX, COPIES_MAX, COPIES_PLAYLISTS_BYTES_MAX};
+pub(crate) use files::FILES_PREFIX;
+pub(super) use files::Part;
 pub(crate) use resource::PREFIX;
 pub(super) use resource::{Report, Resource, What};
 
@@ -39,6 +42,7 @@ use super::token::MAC_BYTES;
 use crate::base::ApiError;
 use content::Failure;
 use copies::{Copies, Outcome, Room, Step};
+use files::{PARTS_MAX, PARTS_PER_ACCOUNT_MAX};
 use remote_players::RemotePlayers;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId, UnixMillis};
@@ -114,6 +118,11 @@ pub trait Owners: std::fmt::Debug + Send + Sync {
     /// The session of a stream that has not ended, and where it is.
     fn located(&self, stream: StreamId) -> BoxFuture<'_, Located>;
 
+    /// The other living node that has the files of a data folder.
+    fn keeper<'a>(&'a self, _folder: &'a str) -> BoxFuture<'a, Option<Peer>> {
+        Box::pin(async { None })
+    }
+
     /// Its answer to a GET; `None` if its head does not come within `limit`.
     fn get<'a>(
         &'a self,
@@ -151,6 +160,8 @@ pub(super) struct Relay {
     clock: Clock,
     copies: Copies,
     requests: Quota<AccountId>,
+    /// Requests for parts of recordings.
+    parts: Quota<AccountId>,
     /// Folder on the disk that has the files of copies.
     folder: PathBuf,
     sessions: Mutex<HashMap<(DestinationId, String), Session>>,
@@ -162,8 +173,9 @@ impl Relay {
     pub(super) fn new(owners: Arc<dyn Owners>, clock: Clock, folder: PathBuf) -> Arc<Self> {
         let copies = Copies::new(COPIES_PLAYLISTS_BYTES_MAX, COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX);
         let requests = Quota::new(u64::MAX, ACCOUNT_REQUESTS_MAX);
+        let parts = Quota::new(PARTS_MAX, PARTS_PER_ACCOUNT_MAX);
         let (sessions, remote_players) = (Mutex::default(), RemotePlayers::default());
-        Arc::new(Self { owners, clock, copies, requests, folder, sessions, remote_players })
+        Arc::new(Self { owners, clock, copies, requests, parts, folder, sessions, remote_players })
     }
 
     /// Content from the owner of the session, or else from the node that had it a moment ago, which counts for `account`; `viewers`

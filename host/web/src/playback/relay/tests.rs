@@ -53,6 +53,30 @@ async fn requests_of_one_account_leave_places_for_others() {
     assert_eq!(owners.asked.load(Ordering::Relaxed), ACCOUNT_REQUESTS_MAX + 2, "the one that waited");
 }
 
+#[tokio::test(start_paused = true)]
+async fn parts_of_recordings_leave_places_for_other_accounts_and_for_live_streams() {
+    let owners = Arc::new(Nobody::default());
+    let relay = Relay::new(owners.clone(), Clock::manual(UnixMillis(0)), PathBuf::new());
+    let ask = |account: i64| {
+        let (relay, peer) = (relay.clone(), Peer { name: "a".into(), address: "".into() });
+        tokio::spawn(async move { relay.part(&peer, AccountId(account), 1, Part::Signed).await })
+    };
+    let mut all = Vec::new();
+    for (account, most) in [(1, PARTS_PER_ACCOUNT_MAX), (2, PARTS_MAX), (3, PARTS_MAX)] {
+        all.extend((0..=PARTS_PER_ACCOUNT_MAX).map(|_| ask(account)));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(owners.asked.load(Ordering::Relaxed), most);
+    }
+    let refused = ask(3).await.unwrap().unwrap_err();
+    assert_eq!(refused.to_string(), ApiError::relay_full().to_string());
+    let (live, peer) = (relay.clone(), Peer { name: "a".into(), address: "".into() });
+    let _live = tokio::spawn(async move {
+        live.load(&peer, DestinationId(1), "/", Report::default(), AccountId(1)).await
+    });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(owners.asked.load(Ordering::Relaxed), PARTS_MAX + 1);
+}
+
 #[tokio::test]
 async fn media_without_room_in_memory_is_copied_to_a_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,111 @@
+//! Where the file of a recording is read: by the driver of this node, or at the node that has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_plugin_api::Class;
+use satcast_plugin_api::host::{checked_range, is_signed_address, read_index};
+use satcast_plugin_api::recording::RecordingIndex;
+
+use super::super::relay::{Part, Peer, Relay};
+use crate::base::ApiError;
+use satcast_core::ids::AccountId;
+use satcast_drivers::{Drivers, RecordingsError};
+use satcast_store::{ArchiveReport, WatchedArchive};
+
+/// How long a signed address of the store works. Each request for a part gets a new one.
+const SIGNED_FOR: Duration = Duration::from_secs(3_600);
+
+/// The file of a recording.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) id: i64,
+    driver: String,
+    file_name: String,
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    Here(Drivers),
+    /// At another node, for the viewers of an account.
+    There(Arc<Relay>, Peer, AccountId),
+}
+
+impl Source {
+    /// Read by the driver of this node.
+    pub(super) fn here(drivers: &Drivers, watched: &WatchedArchive) -> Self {
+        Self::at(Place::Here(drivers.clone()), watched)
+    }
+
+    /// Read at another node.
+    pub(super) fn there(relay: &Arc<Relay>, peer: Peer, watched: &WatchedArchive) -> Self {
+        Self::at(Place::There(relay.clone(), peer, watched.account), watched)
+    }
+
+    fn at(place: Place, watched: &WatchedArchive) -> Self {
+        let ArchiveReport { driver, file_name, .. } = &watched.record.report;
+        Self { id: watched.record.id, driver: driver.clone(), file_name: file_name.clone(), place }
+    }
+
+    /// A page of the index, from fragment `first` on.
+    ///
+    /// # Errors
+    /// 404 for a recording that cannot be played at all, 503 if it cannot be read now.
+    pub(super) async fn index(&self, first: u64) -> Result<RecordingIndex, ApiError> {
+        match &self.place {
+            Place::Here(drivers) => {
+                let page = drivers.index_recording(&self.driver, &self.file_name, first).await;
+                page.map_err(|error| failure(&error))
+            }
+            Place::There(relay, peer, account) => {
+                let page = relay.part(peer, *account, self.id, Part::Index { first }).await?;
+                read_index(&page).map_err(|error| failure(&RecordingsError::Refused(error)))
+            }
+        }
+    }
+
+    /// `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// As [`Source::index`].
+    pub(super) async fn read(&self, offset: u64, len: u32) -> Result<Bytes, ApiError> {
+        match &self.place {
+            Place::Here(drivers) => {
+                let bytes = drivers.read_recording(&self.driver, &self.file_name, offset, len).await;
+                bytes.map_err(|error| failure(&error))
+            }
+            Place::There(relay, peer, account) => {
+                let bytes = relay.part(peer, *account, self.id, Part::Bytes { offset, len }).await?;
+                checked_range(bytes, len).map_err(|error| failure(&RecordingsError::Refused(error)))
+            }
+        }
+    }
+
+    /// A signed address of the store; `None` without one.
+    pub(super) async fn sign(&self) -> Option<String> {
+        match &self.place {
+            Place::Here(drivers) => {
+                let names = vec![self.file_name.clone()];
+                let signed = drivers.sign_recordings(&self.driver, names, SIGNED_FOR).await;
+                signed.ok()?.into_iter().next().flatten()
+            }
+            Place::There(relay, peer, account) => {
+                let signed = relay.part(peer, *account, self.id, Part::Signed).await.ok()?;
+                String::from_utf8(signed.into()).ok().filter(|address| is_signed_address(address))
+            }
+        }
+    }
+}
+
+/// The error for a viewer: 404 for a recording that cannot be played at all.
+fn failure(error: &RecordingsError) -> ApiError {
+    match error {
+        RecordingsError::Refused(error) if error.class == Class::Config => ApiError::not_found("recording"),
+        _ => {
+            tracing::debug!(%error, "a recording cannot be read");
+            ApiError::asset_unreadable()
+        }
+    }
+}
