@@ -1,10 +1,12 @@
-//! Clips: from the DVR window of a live stream to a ready file, and the requests that are refused.
+//! Clips: from the DVR window of a live stream or a recording to a ready file, and the requests that are refused.
 
 use std::time::Duration;
 
 use poem::http::Method;
+use satcast_plugin_api::recording::{Recording, RecordingState};
 use serde_json::{Value, json};
 
+use super::archives::{recording, tell};
 use super::recordings::ask;
 use super::{LINKED_DRIVER, Rig};
 use satcast_archive::testing::{self, WINDOW_SECS, fill_window, reports};
@@ -126,6 +128,70 @@ async fn a_clip_of_a_live_stream_is_made_shown_changed_and_deleted() {
     rig.delete(&format!("/api/clips/{id}")).await.ok();
     rig.get(&format!("/api/clips/{id}")).await.error(404, "not_found");
     assert!(testing::journal(&name).is_none());
+}
+
+/// A recording with the media of a window, which begins at this time; returns it and its stream.
+async fn filmed(rig: &Rig, name: &str, state: RecordingState, started_at_ms: i64) -> (Recording, i64) {
+    testing::fill_recording(name);
+    let duration_ms = WINDOW_SECS.unsigned_abs() * 1_000;
+    let report = Recording { started_at_ms, duration_ms, ..recording(rig, name, state).await };
+    testing::put(report.clone());
+    let id = tell(rig, report.clone()).await;
+    (report, rig.app.store.archives_together(id).await.unwrap()[0].stream.0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clip_of_a_recording_is_made_when_the_stream_has_ended() {
+    let rig = Rig::new().await;
+    let begin = rig.app.clock.now().0;
+    let (report, stream) = filmed(&rig, "filmed-1.mp4", RecordingState::Ready, begin).await;
+    let path = format!("/api/streams/{stream}/clips");
+    let made = rig.post(&path, &json!({"from": begin + 2_500, "to": begin + 4_000})).await.ok();
+    let clip = rig.until_cut(made["id"].as_i64().unwrap()).await;
+    assert_eq!((&clip["state"], &clip["startedAt"]), (&json!("making"), &json!(begin + 2_000)));
+    assert_eq!((&clip["sessionId"], &clip["streamKeyId"]), (&json!(report.session_id), &json!(stream)));
+    let end = begin + WINDOW_SECS * 1_000;
+    for (from, to) in [(begin - 9_000, begin), (end, end + 5_000)] {
+        rig.post(&path, &json!({"from": from, "to": to})).await.error(409, "clip_no_media");
+    }
+    // Last seconds are those of a live stream.
+    rig.post(&path, &json!({"lastSeconds": 5})).await.error(409, "clip_no_media");
+    let (_, stream) = filmed(&rig, "filmed-2.mp4", RecordingState::Failed, begin).await;
+    let path = format!("/api/streams/{stream}/clips");
+    let wanted = json!({"from": begin, "to": begin + 4_000});
+    rig.post(&path, &wanted).await.error(409, "clip_no_media");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_before_the_window_comes_from_the_recording() {
+    let rig = Rig::new().await;
+    let begin = rig.app.clock.now().0;
+    let hosted = rig.hosted().await;
+    let (_publisher, opening) = rig.go_live(&hosted).await;
+    fill_window(&opening, begin, rig.folder.path());
+    testing::fill_recording("longer.mp4");
+    let report = Recording {
+        destination_id: hosted.destination,
+        session_id: opening.session.to_string(),
+        started_at_ms: begin - 10_000,
+        duration_ms: 15_000,
+        ..recording(&rig, "longer.mp4", RecordingState::Recording).await
+    };
+    testing::put(report.clone());
+    let _ = tell(&rig, report).await;
+    let path = format!("/api/streams/{}/clips", hosted.stream);
+    for ((from, to), started) in [
+        // The window reaches the start; the recording has more; the window has more.
+        ((2_500, 60_000), 2_000),
+        ((-4_500, 3_000), -5_000),
+        ((-10_000, 12_000), -10_000),
+        ((-500, 19_000), 0),
+    ] {
+        let wanted = json!({"from": begin + from, "to": begin + to});
+        let made = rig.post(&path, &wanted).await.ok();
+        let clip = rig.until_cut(made["id"].as_i64().unwrap()).await;
+        assert_eq!(clip["startedAt"], begin + started, "{from} to {to}: {clip}");
+    }
 }
 
 /// The owner's address gives the file and its ranges; a key of the stream does when the clip is public, no other key ever.
