@@ -141,6 +141,9 @@ pub(super) struct Clip {
     /// Address of the file at this service, to play and to download it; null before the clip is ready. It works for a day without a
     /// key: give viewers the same address with `apiKey` instead of `token`, for a public clip.
     playback_url: Null<String>,
+    /// Address of the first keyframe as an MP4 with one frame, which works like `playbackUrl`; null before the clip is ready. It
+    /// answers 404 for a clip without video.
+    poster_url: Null<String>,
     /// Whether the public keys of the stream's self-hosted destinations can watch the clip.
     public: bool,
     /// Sats that the clip costs when it is ready, or that were charged for it.
@@ -152,8 +155,9 @@ pub(super) struct Clip {
 impl Clip {
     fn of(app: &App, clip: ClipRecord) -> Self {
         let archive = clip.archive.filter(|_| clip.state == ClipState::Ready);
-        let path = archive.map(|archive| app.playback.clip_path(archive, clip.destination));
-        let playback_url = path.map(|path| format!("{}{path}", app.config().public_base()));
+        let paths = archive.map(|archive| app.playback.clip_paths(archive, clip.destination));
+        let urls = paths.map(|paths| paths.map(|path| format!("{}{path}", app.config().public_base())));
+        let (playback_url, poster_url) = urls.map(|[playback, poster]| (playback, poster)).unzip();
         Self {
             id: clip.id,
             stream_key_id: clip.stream.0,
@@ -168,6 +172,7 @@ impl Clip {
             size_bytes: clip.size_bytes.into(),
             url: clip.url.into(),
             playback_url: playback_url.into(),
+            poster_url: poster_url.into(),
             public: clip.public,
             cost_sats: clip.cost.to_sats_floor().0,
             created_at: clip.created_at.0,

@@ -107,6 +107,7 @@ async fn a_clip_of_a_live_stream_is_made_shown_changed_and_deleted() {
         (&json!("making"), &json!("Goal"), &Value::Null)
     );
     assert_eq!((&clip["startedAt"], &clip["streamKeyId"]), (&json!(begin + 2_000), &json!(stream)));
+    assert!(clip["playbackUrl"].is_null() && clip["posterUrl"].is_null(), "{clip}");
     let name = testing::files().pop().unwrap();
     reports().put(LINKED_DRIVER, testing::finish(&name));
     rig.app.archive.save_reports().await;
@@ -214,6 +215,13 @@ async fn watch(rig: &Rig, stream: i64, clip: &Value, name: &str) {
         ask(rig, Method::GET, &format!("{path}?{query}"), &[]).await.answer.status.as_u16()
     };
     let (own, other) = (format!("apiKey={own}"), format!("apiKey={other}"));
+    let poster = clip["posterUrl"].as_str().unwrap();
+    let poster = ask(rig, Method::GET, &poster[poster.find("/vod/").unwrap()..], &[]).await;
+    assert_eq!((poster.answer.status.as_u16(), poster.answer.header("content-type")), (200, "video/mp4"));
+    assert!(poster.bytes.ends_with(&[7; 900]) && poster.bytes.len() < 3_000, "one frame");
+    let poster_of = format!("{}?{own}", path.replace("clip.mp4", "poster.mp4"));
+    let hidden = ask(rig, Method::GET, &poster_of, &[]).await;
+    assert_eq!(hidden.answer.status.as_u16(), 404, "private");
     assert_eq!((status(&own).await, status(&other).await), (404, 404), "private");
     assert_eq!((status("").await, status("token=x").await), (400, 401));
     let id = clip["id"].as_i64().unwrap();
@@ -225,6 +233,8 @@ async fn watch(rig: &Rig, stream: i64, clip: &Value, name: &str) {
     };
     set(true).await;
     assert_eq!((status(&own).await, status(&other).await), (200, 404), "public");
+    let shown = ask(rig, Method::GET, &poster_of, &[]).await;
+    assert!(shown.bytes == poster.bytes, "the poster is as public as the clip");
     let playlist = format!("{}?{own}", path.replace("clip.mp4", "index.m3u8"));
     assert_eq!(
         ask(rig, Method::GET, &playlist, &[]).await.answer.status.as_u16(),
