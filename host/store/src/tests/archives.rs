@@ -2,7 +2,7 @@
 
 use super::recoveries::running_report;
 use super::*;
-use crate::{AccountChange, ArchiveReport, ArchiveState, Recorded};
+use crate::{AccountChange, ArchiveReport, ArchiveState, RECORDINGS_OF_RANGE_MAX, Recorded};
 
 #[tokio::test]
 async fn a_report_counts_only_for_the_drivers_types_and_names() {
@@ -129,4 +129,12 @@ async fn the_recordings_of_a_range_are_those_of_the_stream_that_can_be_read() {
     assert!(between(account, other, 0, 40_000).await.is_empty());
     rig.store.delete_archive(&by(account), ids[0], false).await.unwrap();
     assert_eq!(between(account, stream_id, 0, 20_000).await, [ids[1]]);
+    for number in 0..=RECORDINGS_OF_RANGE_MAX {
+        let file_name = format!("many-{number}.mp4");
+        let report = ArchiveReport { file_name, ..running_report(destinations[0], session.clone()) };
+        let taken = rig.store.record_archive(report, &|_| true, NOW).await.unwrap();
+        assert!(matches!(taken, Recorded::Taken(_)));
+    }
+    let all = between(account, stream_id, i64::MIN / 2, i64::MAX / 2).await;
+    assert_eq!(all.len() as i64, RECORDINGS_OF_RANGE_MAX);
 }
