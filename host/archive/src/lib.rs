@@ -19,5 +19,5 @@ mod uploads;
 
 pub use account::{Archive, DELETE_LIMIT, DeleteError, OPEN_LIMIT, SIGNED_FOR};
 pub use clips::{CLIP_SECS_MAX, CLIPS_WAITING_MAX, ClipOrder, ClipPlan, ClipRange, ClipSlot, NoClip};
-pub use making::CLIPS_AT_ONCE;
+pub use making::{CLIPS_AT_ONCE, COPIES_AT_ONCE};
 pub use recovery::RecoveryError;

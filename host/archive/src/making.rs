@@ -12,8 +12,14 @@ pub const CLIPS_AT_ONCE: u64 = 2;
 /// Most clips of one account that are cut at one time.
 const CLIPS_AT_ONCE_OF_ACCOUNT: u64 = 1;
 
+/// Most clips whose media is copied from a recording at one time, to be cut; others wait in order. Each takes disk.
+pub const COPIES_AT_ONCE: u64 = 8;
+/// Most such clips of one account.
+const COPIES_AT_ONCE_OF_ACCOUNT: u64 = 1;
+
 /// Clips in the making.
 pub(super) struct Making {
+    pub(super) copies: Quota<AccountId>,
     pub(super) at_once: Quota<AccountId>,
     /// Names of the files that this process makes.
     pub(super) names: Mutex<HashSet<String>>,
@@ -24,6 +30,7 @@ pub(super) struct Making {
 impl Default for Making {
     fn default() -> Self {
         Self {
+            copies: Quota::new(COPIES_AT_ONCE, COPIES_AT_ONCE_OF_ACCOUNT),
             at_once: Quota::new(CLIPS_AT_ONCE, CLIPS_AT_ONCE_OF_ACCOUNT),
             names: Mutex::default(),
             discarding: Arc::default(),

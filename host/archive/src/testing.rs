@@ -72,12 +72,56 @@ pub fn byte_at(offset: u64) -> u8 {
     (offset % 251) as u8
 }
 
-/// Media of recordings that have other bytes: an initialization segment and one fragment.
-static MEDIA: Mutex<BTreeMap<String, [Vec<u8>; 2]>> = Mutex::new(BTreeMap::new());
+/// Media of recordings that have other bytes: an initialization segment, and fragments with their durations in microseconds,
+/// which begin with a keyframe.
+#[derive(Default)]
+struct Media {
+    init: Vec<u8>,
+    fragments: Vec<(Vec<u8>, u32)>,
+}
+
+static MEDIA: Mutex<BTreeMap<String, Media>> = Mutex::new(BTreeMap::new());
 
 /// Gives a recording this media.
 pub fn fill(file_name: &str, init: &[u8], fragment: &[u8]) {
-    MEDIA.lock().insert(file_name.to_owned(), [init.to_vec(), fragment.to_vec()]);
+    let media = Media { init: init.to_vec(), fragments: vec![(fragment.to_vec(), 1_000_000)] };
+    MEDIA.lock().insert(file_name.to_owned(), media);
+}
+
+/// Gives a recording the media that [`fill_window`] publishes.
+pub fn fill_recording(file_name: &str) {
+    let (mut segmenter, mut media) = (segmenter(0), Media::default());
+    while let Some(event) = segmenter.poll_event() {
+        match event {
+            Event::Init(init) => media.init = init.bytes.to_vec(),
+            Event::Segment(segment) => {
+                media.fragments.push((segment.bytes.to_vec(), (segment.duration_ns / 1_000) as u32));
+            }
+            _ => {}
+        }
+    }
+    MEDIA.lock().insert(file_name.to_owned(), media);
+}
+
+impl Media {
+    fn bytes(&self) -> Vec<u8> {
+        let fragments = self.fragments.iter().flat_map(|(bytes, _)| bytes);
+        self.init.iter().chain(fragments).copied().collect()
+    }
+
+    fn index(&self, first: u64) -> RecordingIndex {
+        let init_bytes = self.init.len() as u64;
+        let (mut offset, mut start_us, mut all) = (init_bytes, 0, Vec::new());
+        for (fragment, duration_us) in &self.fragments {
+            let (bytes, duration_us) = (fragment.len() as u32, *duration_us);
+            all.push(Fragment { offset, bytes, start_us, duration_us, is_keyframe: true });
+            offset += u64::from(bytes);
+            start_us += u64::from(duration_us);
+        }
+        let count = all.len() as u64;
+        let fragments = all.split_off(all.len().min(first as usize));
+        RecordingIndex { init_bytes, bytes: offset, count, is_complete: true, first, fragments }
+    }
 }
 
 /// Puts a recording into the journal without a report.
@@ -188,7 +232,7 @@ impl Recordings for Kept {
 
     fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
         if let Some(media) = MEDIA.lock().get(file_name) {
-            let (all, from) = (media.concat(), offset as usize);
+            let (all, from) = (media.bytes(), offset as usize);
             let part = all.get(from..from.saturating_add(bytes as usize));
             let part = part.ok_or_else(|| Error::config("no such range"));
             return answer.give(part.map(|part| part.to_vec().into()));
@@ -212,25 +256,8 @@ impl Recordings for Kept {
         let Some(recording) = journal(file_name).filter(|recording| !recording.gone) else {
             return answer.give(Err(Error::config("no such recording")));
         };
-        if let Some([init, fragment]) = MEDIA.lock().get(file_name) {
-            let (init_bytes, bytes) = (init.len() as u64, fragment.len() as u32);
-            let only = Fragment {
-                offset: init_bytes,
-                bytes,
-                start_us: 0,
-                duration_us: 1_000_000,
-                is_keyframe: true,
-            };
-            let bytes = init_bytes + u64::from(bytes);
-            let fragments = vec![only];
-            return answer.give(Ok(RecordingIndex {
-                init_bytes,
-                bytes,
-                count: 1,
-                is_complete: true,
-                first,
-                fragments,
-            }));
+        if let Some(media) = MEDIA.lock().get(file_name) {
+            return answer.give(Ok(media.index(first)));
         }
         let count = recording.size_bytes.saturating_sub(INIT_BYTES) / FRAGMENT_BYTES;
         let fragment = |number: u64| Fragment {
@@ -333,9 +360,7 @@ pub const WINDOW_SECS: i64 = 20;
 /// Publishes a DVR window that begins at `start_ms`: H.264 with a keyframe each second, and AAC. `folder` is that of the
 /// driver.
 pub fn fill_window(opening: &Opening, start_ms: i64, folder: &Path) {
-    let mut segmenter = Segmenter::new(1);
-    packets().iter().for_each(|packet| segmenter.push(packet, start_ms));
-    segmenter.finish();
+    let mut segmenter = segmenter(start_ms);
     let assets = opening.assets();
     while let Some(event) = segmenter.poll_event() {
         let asset = match event {
@@ -368,6 +393,13 @@ pub fn fill_window(opening: &Opening, start_ms: i64, folder: &Path) {
         ended: false,
     };
     assets.set_playback(facts, Duration::ZERO);
+}
+
+fn segmenter(start_ms: i64) -> Segmenter {
+    let mut segmenter = Segmenter::new(1);
+    packets().iter().for_each(|packet| segmenter.push(packet, start_ms));
+    segmenter.finish();
+    segmenter
 }
 
 /// The encoder's packets: frames of 40 ms and audio of 1024 samples at 48 kHz.

@@ -43,7 +43,7 @@ pub use address::{Address, Server};
 pub use archives::clips::{ClipBegun, ClipCaps, ClipChange, ClipRecord, ClipState, MakingClip, NewClip};
 pub use archives::recoveries::{AskedRecovery, OpenedRecovery, RecoveryBegun};
 pub use archives::state::ArchiveState;
-pub use archives::watched::{WATCHED_TOGETHER_MAX, WatchedArchive};
+pub use archives::watched::{RECORDINGS_OF_RANGE_MAX, WATCHED_TOGETHER_MAX, WatchedArchive};
 pub use archives::{
     ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, KnownArchive, Recorded, RecordedDestination,
 };

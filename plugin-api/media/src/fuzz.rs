@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 
 use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{ForeignCodec, demux, mux};
-use crate::fmp4::{BoxHeader, ClipSource, INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX};
+use crate::fmp4::{BoxHeader, ClipSource, INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX, first_frame};
 use crate::playlist::{
     Entry, MediaPlaylist, PartEntry, PartRules, PreviewPlaylist, init_name, part_name, segment_name,
 };
@@ -205,9 +205,10 @@ pub fn read(data: &[u8]) {
 }
 
 /// Clips: byte 0 chooses the range; the rest is an initialization segment with fragments. The ranges of a clip lie within the
-/// bytes, and the samples of its tables are those bytes.
+/// bytes, and the samples of its tables are those bytes. The same bytes are read as the start of a clip.
 pub fn clip(data: &[u8]) {
     let [range, rest @ ..] = data else { return };
+    let _ = first_frame(rest);
     let Ok(mut source) = ClipSource::new(&rest[..rest.len().min(INIT_BYTES_MAX)]) else { return };
     let mut at = 0;
     while let Some(header) = rest.get(at..).and_then(BoxHeader::parse) {
@@ -226,6 +227,10 @@ pub fn clip(data: &[u8]) {
     };
     assert!(clip.ranges.iter().all(|range| range.offset + range.bytes <= rest.len() as u64));
     assert!(clip.bytes() <= u64::from(u32::MAX) && clip.duration_ns >= 0);
+    if let Ok(Some(frame)) = first_frame(&clip.head) {
+        let is_media = frame.offset >= clip.head.len() as u64;
+        assert!(is_media && frame.offset + u64::from(frame.bytes) <= clip.bytes());
+    }
 }
 
 /// Transport stream: byte 0 is the block size. Media that was read survives writing and reading again.

@@ -25,6 +25,9 @@ use crate::table::Item;
 use crate::upload;
 use satcast_plugin_api::driver::About;
 
+/// Most media that may have come before a file begins: a GOP, in nanoseconds.
+const HELD_NANOS_MAX: i64 = 30_000_000_000;
+
 /// Owner and destination of a recording.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
@@ -43,6 +46,8 @@ pub(crate) struct Recorder {
     spooled: u64,
     /// The packets are backfill, from before the destination.
     is_backfill: bool,
+    /// Newest decode time of the packets, in nanoseconds.
+    newest_ns: i64,
 }
 
 impl Recorder {
@@ -55,6 +60,7 @@ impl Recorder {
             refusals: 0,
             spooled: 0,
             is_backfill: false,
+            newest_ns: i64::MIN,
         }
     }
 
@@ -73,6 +79,7 @@ impl Recorder {
     }
 
     pub(crate) fn push(&mut self, packet: Packet) {
+        self.newest_ns = self.newest_ns.max(packet.dts_ns);
         self.cutter.push(packet);
     }
 
@@ -150,12 +157,13 @@ impl Recorder {
         begun.await.map_err(|_| Error::internal("the start of a recording was interrupted"))?
     }
 
-    /// Wall time of the start of a file that begins at `base_ns`: now, or for backfill a time on the session's
-    /// timeline.
+    /// Wall time of the start of a file that begins at `base_ns`: the newest packet came now. For backfill a time on the
+    /// session's timeline.
     fn started_ms(&self, base_ns: i64) -> i64 {
         let (now_ms, session_ms) = (self.core.outside.now_ms(), self.order.about.session_started_ms);
         if !self.is_backfill || session_ms == 0 {
-            return now_ms;
+            let held_ms = self.newest_ns.saturating_sub(base_ns).clamp(0, HELD_NANOS_MAX) / 1_000_000;
+            return now_ms.saturating_sub(held_ms);
         }
         session_ms.saturating_add(base_ns / 1_000_000).min(now_ms)
     }

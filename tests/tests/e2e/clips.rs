@@ -1,16 +1,18 @@
-//! Clips of a live stream: the frames of their range as an ordinary file, many at one time, and a kill while they are made.
+//! Clips of a live stream and of a recording: the frames of their range as an ordinary file, many at one time, a kill while they
+//! are made, and a browser that plays one.
 
 use std::path::Path;
 
 use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, now_secs};
+use satcast_tests::player::{Engine, Player, assert_moves};
 use satcast_tests::probe::{assert_plays, hashes_of_file, packets_of_file};
 use satcast_tests::receiver::Receiver;
 use satcast_tests::record::Track;
 use satcast_tests::s3::Store;
 use satcast_tests::service::{Service, Setup};
-use satcast_tests::source::Source;
+use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until, until_api};
 use serde_json::{Value, json};
 
@@ -187,6 +189,55 @@ fn a_kill_leaves_whole_clips_or_failed_ones_and_charges_only_the_whole() {
         let left = std::fs::read_dir(&folder).map_or(0, Iterator::count);
         if left == 0 { Ok(()) } else { Err(format!("{left} files")) }
     });
+    let _ = service.run(&["ledger", "check"]);
+}
+
+/// Expects that the poster at an address is this frame alone, and decodes.
+fn assert_poster(address: &str, frame: &str) {
+    let poster = reqwest::blocking::get(address).expect("an answer");
+    assert!(poster.status().is_success(), "{}", poster.status());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("poster.mp4");
+    std::fs::write(&path, poster.bytes().expect("a poster")).expect("a file");
+    assert_eq!(hashes_of_file(&path, Track::Video), [frame]);
+    assert_eq!(assert_plays(path.to_str().expect("UTF-8"), 5), 1);
+}
+
+#[test]
+fn a_clip_of_a_recording_is_made_after_the_stream_and_plays_in_a_browser() {
+    let (source, store) = (Source::of(Recipe::SMALL), Store::start());
+    let service = service();
+    let api = service.api();
+    let hosted = stream_with_window(&service, &store);
+    Publish::of(&source).faster(4).to(&service.ingest_url(&hosted.stream.key)).finish(seconds(60));
+    end(&api, &hosted.stream);
+    // The local copy has gone to the store.
+    let recording = wait_for(&api, "ready", seconds(60));
+    let started = recording["startedAt"].as_i64().expect("a start");
+    let (from, to) = (started + 7_300, started + 13_900);
+    let _ = make(&api, &hosted.stream, &json!({ "from": from, "to": to, "title": "later" }));
+    let path = format!("/api/streams/{}/clips", hosted.stream.id);
+    let behind = started + 40_000;
+    let nothing = [json!({ "from": behind, "to": behind + 1 }), json!({ "lastSeconds": 5 })];
+    nothing.iter().for_each(|wanted| api.post(&path, wanted).assert_error(409, Some("clip_no_media")));
+
+    let clip = settled(&api).remove(0);
+    assert_eq!((&clip["state"], &clip["sessionId"]), (&json!("ready"), &recording["sessionId"]), "{clip}");
+    let file = object_of(&clip, &store);
+    assert_cut(&clip, &file, &hashes_of_file(source.path(), Track::Video));
+    // A keyframe every two seconds.
+    let begin = clip["startedAt"].as_i64().expect("a start");
+    assert!((from - 2_000..=from).contains(&begin), "{clip} {from}");
+    assert!((seconds_of(&clip) * 1_000.0 - (to - begin) as f64).abs() < 100.0, "{clip} {to}");
+    assert_eq!(api.get("/api/wallet/balance").ok()["balance"], CREDIT - PRICE);
+
+    assert_poster(clip["posterUrl"].as_str().expect("a poster"), &hashes_of_file(&file, Track::Video)[0]);
+    let _ = api.patch(&format!("/api/clips/{}", clip["id"]), &json!({ "public": true })).ok();
+    let owner = clip["playbackUrl"].as_str().expect("an address");
+    let (address, _) = owner.split_once('?').expect("a token");
+    let (mut player, _) = Player::start(Engine::Native, &format!("{address}?apiKey={}", hosted.key));
+    assert_moves(&player.step("wait 2"));
+    player.finish();
     let _ = service.run(&["ledger", "check"]);
 }
 

@@ -13,7 +13,7 @@ use satcast_media::fmp4::{
 };
 use satcast_plugin_api::{AssetBody, Error, NANOS_PER_MILLI};
 
-use super::window::ClipPlan;
+use super::window::HeldSegments;
 
 /// Bytes that are copied at one time.
 const BLOCK_BYTES: usize = 1024 * 1024;
@@ -29,45 +29,86 @@ pub(super) struct Written {
     pub(super) bytes: u64,
 }
 
-/// A segment or an initialization segment.
-enum Media {
+/// What a clip is cut from.
+pub(super) struct Source {
+    pub(super) init: Media,
+    pub(super) segments: Vec<Media>,
+    /// A wall time in milliseconds since 1970, and its presentation time in nanoseconds: that of the first frame if `None`.
+    pub(super) at_ms: i64,
+    pub(super) at_ns: Option<i64>,
+}
+
+/// A segment or an initialization segment, or several segments.
+pub(super) enum Media {
     Memory(Bytes),
     File { file: File, offset: u64, len: u64 },
 }
 
-/// Writes a clip to `target`, which is whole and on the disk when it has that name.
+impl Source {
+    /// The segments of a DVR window.
+    ///
+    /// # Errors
+    /// `Internal` for files that cannot be opened.
+    pub(super) fn of_window(held: &HeldSegments) -> Result<Self, Error> {
+        let segments = held.segments.iter().map(|asset| Media::of(asset));
+        let segments = segments.collect::<io::Result<_>>().map_err(unreadable)?;
+        let init = Media::of(&held.init).map_err(unreadable)?;
+        Ok(Self { init, segments, at_ms: held.first_ms, at_ns: None })
+    }
+}
+
+/// Writes the clip of a range, in milliseconds since 1970, to `target`, which is whole and on the disk when it has that
+/// name.
 ///
 /// # Errors
 /// `Config` for a range without media, `Internal` for media that cannot be read and for the disk.
-pub(super) fn write(plan: &ClipPlan, target: &Path) -> Result<Written, Error> {
-    let init = Media::of(&plan.init).map_err(unreadable)?;
+pub(super) fn write(media: &Source, (from_ms, to_ms): (i64, i64), target: &Path) -> Result<Written, Error> {
+    let Source { init, segments, at_ms, at_ns } = media;
     if init.len() > INIT_BYTES_MAX as u64 {
         return Err(unreadable(io::Error::other("the initialization segment is too long")));
     }
     let init = init.bytes(0, init.len() as usize).map_err(unreadable)?;
     let mut source = ClipSource::new(&init).map_err(not_cut)?;
-    let segments = plan.segments.iter().map(|asset| Media::of(asset));
-    let segments: Vec<Media> = segments.collect::<io::Result<_>>().map_err(unreadable)?;
     for (segment, number) in segments.iter().zip(0..) {
         add(&mut source, segment, number)?;
     }
-    let first_ns = source.first_ns().unwrap_or(0);
+    let at_ns = at_ns.or_else(|| source.first_ns()).unwrap_or(0);
     let on_timeline =
-        |wall_ms: i64| first_ns.saturating_add((wall_ms - plan.first_ms).saturating_mul(NANOS_PER_MILLI));
-    let clip = source.cut(on_timeline(plan.from_ms), on_timeline(plan.to_ms)).map_err(not_cut)?;
-    copy(&clip, &segments, target).map_err(|error| {
-        Error::internal(format!("the clip cannot be written to the disk of the service: {error}"))
-    })?;
+        |wall_ms: i64| at_ns.saturating_add(wall_ms.saturating_sub(*at_ms).saturating_mul(NANOS_PER_MILLI));
+    let clip = source.cut(on_timeline(from_ms), on_timeline(to_ms)).map_err(not_cut)?;
+    copy(&clip, segments, target).map_err(|error| not_written(&error))?;
     Ok(Written {
-        started_at_ms: plan.first_ms + (clip.start_ns - first_ns) / NANOS_PER_MILLI,
+        started_at_ms: at_ms.saturating_add(clip.start_ns.saturating_sub(at_ns) / NANOS_PER_MILLI),
         duration_ms: u64::try_from(clip.duration_ns / NANOS_PER_MILLI).unwrap_or(0),
         bytes: clip.bytes(),
     })
 }
 
+/// A file without a name, for media that is cut: it is gone when it is closed, also after a kill. `path` is its name for a
+/// moment, and it will have `bytes`.
+///
+/// # Errors
+/// The disk has no room, or failed.
+pub(super) fn unnamed(path: &Path, bytes: u64) -> io::Result<File> {
+    make_room(path, bytes)?;
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// Name of such a file of a clip.
+pub(super) fn copied(target: &Path) -> PathBuf {
+    target.with_extension("source")
+}
+
 /// The name of the file until it is whole.
 pub(super) fn part(target: &Path) -> PathBuf {
     target.with_extension("part")
+}
+
+pub(super) fn not_written(error: &io::Error) -> Error {
+    Error::internal(format!("the clip cannot be written to the disk of the service: {error}"))
 }
 
 fn unreadable(error: io::Error) -> Error {
@@ -99,12 +140,7 @@ fn add(source: &mut ClipSource, segment: &Media, number: u32) -> Result<(), Erro
 
 /// Writes under another name, syncs and renames: the target is whole or not there.
 fn copy(clip: &Clip, segments: &[Media], target: &Path) -> io::Result<()> {
-    let folder = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let stat = rustix::fs::statvfs(folder)?;
-    if stat.f_bavail.saturating_mul(stat.f_frsize) < clip.bytes().saturating_add(FREE_BYTES_MIN) {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
+    let folder = make_room(target, clip.bytes())?;
     let unfinished = part(target);
     let written = fill(clip, segments, &unfinished)
         .and_then(|()| fs::rename(&unfinished, target))
@@ -115,6 +151,20 @@ fn copy(clip: &Clip, segments: &[Media], target: &Path) -> io::Result<()> {
         let _ = fs::remove_file(target);
     }
     written
+}
+
+/// Makes the folder of a file if there is none, and returns it.
+///
+/// # Errors
+/// The disk has no room for `bytes`, or failed.
+fn make_room(path: &Path, bytes: u64) -> io::Result<&Path> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let stat = rustix::fs::statvfs(folder)?;
+    if stat.f_bavail.saturating_mul(stat.f_frsize) < bytes.saturating_add(FREE_BYTES_MIN) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(folder)
 }
 
 fn fill(clip: &Clip, segments: &[Media], path: &Path) -> io::Result<()> {

@@ -1,10 +1,12 @@
 //! Clips: cuts a part of a stream into a file, and gives the file to the driver that keeps the stream's recordings.
 //!
+//! The media is in a DVR window ([`window`]) or in a recording ([`recorded`]), which is copied before it is cut ([`file`]).
 //! The row of a clip is written first, then the file, then the driver takes it over: from then on the clip is a recording
 //! that is uploaded, and [`mirror`](super::mirror) makes it ready. A clip that this process does not make, and that no
 //! driver has, was interrupted and fails.
 
 mod file;
+mod recorded;
 mod window;
 
 use std::collections::HashSet;
@@ -22,8 +24,9 @@ use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_drivers::RecordingsError;
 use satcast_store::{Actor, ClipRecord, ClipState, MakingClip, StoreError};
 
-use self::file::Written;
+use self::file::{Source, Written};
 pub use self::window::{CLIP_SECS_MAX, ClipPlan, ClipRange, NoClip};
+use self::window::{HeldSegments, PlannedSource};
 
 /// Most clips that are cut or wait for it; each holds its segments.
 pub const CLIPS_WAITING_MAX: usize = 200;
@@ -91,14 +94,8 @@ impl Archive {
 
     async fn make(&self, order: &ClipOrder, plan: ClipPlan) -> Result<(), Error> {
         let folder = self.clips_folder(&order.driver)?;
-        let permit = self.inner.making.at_once.take(order.account, 1).await;
-        self.check_wanted(order.id).await?;
         let paths = Paths::of(&folder, order.id);
-        let target = paths.whole.clone();
-        let cut = tokio::task::spawn_blocking(move || file::write(&plan, &target));
-        let cut =
-            cut.await.unwrap_or_else(|_| Err(Error::internal("the making of the clip was interrupted")));
-        drop(permit);
+        let cut = self.cut(order, plan, &paths).await;
         let given = match cut {
             Ok(written) => self.give(order, &written, &paths).await,
             Err(error) => Err(error),
@@ -106,6 +103,29 @@ impl Archive {
         // The driver has moved it when it took it over.
         paths.remove();
         given
+    }
+
+    /// Writes the file of a clip.
+    async fn cut(&self, order: &ClipOrder, plan: ClipPlan, paths: &Paths) -> Result<Written, Error> {
+        let (making, range) = (&self.inner.making, (plan.from_ms, plan.to_ms));
+        // A copy is on the disk until the clip is cut.
+        let (_copy, held) = match plan.source {
+            PlannedSource::Window(held) => (None, Held::Window(held)),
+            PlannedSource::Recording(media) => {
+                let permit = making.copies.take(order.account, 1).await;
+                self.check_wanted(order.id).await?;
+                let path = file::copied(&paths.whole);
+                (Some(permit), Held::Copy(media.copy(&self.inner.drivers, range, path).await?))
+            }
+        };
+        let _permit = making.at_once.take(order.account, 1).await;
+        self.check_wanted(order.id).await?;
+        let target = paths.whole.clone();
+        let cut = tokio::task::spawn_blocking(move || match held {
+            Held::Window(held) => file::write(&Source::of_window(&held)?, range, &target),
+            Held::Copy(source) => file::write(&source, range, &target),
+        });
+        cut.await.unwrap_or_else(|_| Err(Error::internal("the making of the clip was interrupted")))
     }
 
     /// Gives a file to its driver.
@@ -275,6 +295,12 @@ impl Archive {
     }
 }
 
+/// Media that is ready to be cut.
+enum Held {
+    Window(HeldSegments),
+    Copy(Source),
+}
+
 /// Where a clip is written.
 struct Paths {
     name: String,
@@ -289,7 +315,8 @@ impl Paths {
 
     /// Removes what is left of it; files that are not there are no error.
     fn remove(&self) {
-        [&self.whole, &file::part(&self.whole)].into_iter().for_each(|path| remove(path));
+        let paths = [&self.whole, &file::part(&self.whole), &file::copied(&self.whole)];
+        paths.into_iter().for_each(|path| remove(path));
     }
 }
 

@@ -1,9 +1,13 @@
-//! The segments of a DVR window that a clip has. They are held, so that they stay readable while the clip waits.
+//! The media of a clip: the segments of a DVR window, which are held, so that they stay readable while the clip waits; or
+//! a recording.
 
 use std::sync::Arc;
 
 use satcast_drivers::published::{Opening, Published};
 use satcast_plugin_api::SegmentPosition;
+
+use super::recorded::RecordedMedia;
+use satcast_store::{ArchiveRecord, ArchiveReport};
 
 /// Longest clip in seconds.
 pub const CLIP_SECS_MAX: i64 = 600;
@@ -22,7 +26,7 @@ pub enum ClipRange {
     Between(i64, i64),
 }
 
-/// Why there is no clip of a range.
+/// Why there is no clip of a range in a DVR window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoClip {
     #[error("the range has no media in the DVR window")]
@@ -34,14 +38,28 @@ pub enum NoClip {
 /// The media of a clip.
 #[derive(Debug)]
 pub struct ClipPlan {
+    pub(super) source: PlannedSource,
+    /// The wanted range, in milliseconds since 1970.
+    pub(super) from_ms: i64,
+    pub(super) to_ms: i64,
+    has_ms: i64,
+}
+
+/// What a clip is cut from.
+#[derive(Debug)]
+pub(super) enum PlannedSource {
+    Window(HeldSegments),
+    Recording(RecordedMedia),
+}
+
+/// Segments of a DVR window.
+#[derive(Debug)]
+pub(super) struct HeldSegments {
     pub(super) init: Arc<Published>,
     /// By rising number, without a discontinuity between them.
     pub(super) segments: Vec<Arc<Published>>,
     /// Wall time of the first frame in the first segment, in milliseconds since 1970.
     pub(super) first_ms: i64,
-    /// The wanted range, in the same way.
-    pub(super) from_ms: i64,
-    pub(super) to_ms: i64,
 }
 
 impl ClipPlan {
@@ -70,13 +88,32 @@ impl ClipPlan {
         let chosen = chosen(&all, end_ms, (from_ms, to_ms)).ok_or(NoClip::NoMedia)?;
         let get = |name: &str| assets.get(name).ok_or(NoClip::NoMedia);
         let (first, _) = chosen.first().ok_or(NoClip::NoMedia)?;
-        Ok(Self {
+        let held = HeldSegments {
             init: get(&first.init)?,
             segments: chosen.iter().map(|(_, name)| get(name)).collect::<Result<_, _>>()?,
             first_ms: first.start_ms,
-            from_ms,
-            to_ms,
-        })
+        };
+        // What is not there yet is in no recording either.
+        let until_ms = if let ClipRange::Between(_, wanted_ms) = range { wanted_ms } else { to_ms };
+        let begin_ms = all.first().map_or(from_ms, |(oldest, _)| from_ms.max(oldest.start_ms));
+        let has_ms = until_ms.saturating_sub(begin_ms);
+        Ok(Self { source: PlannedSource::Window(held), from_ms, to_ms, has_ms })
+    }
+
+    /// The media of a range in a recording of this node, by the times of its row; `None` if it has none. The range is in
+    /// milliseconds since 1970.
+    pub fn of_recording(record: &ArchiveRecord, from_ms: i64, to_ms: i64) -> Option<Self> {
+        let ArchiveReport { driver, file_name, started_at, duration_ms, .. } = &record.report;
+        let end_ms = started_at.0.saturating_add_unsigned(*duration_ms);
+        let has_ms = to_ms.min(end_ms).saturating_sub(from_ms.max(started_at.0));
+        let media =
+            RecordedMedia { driver: driver.clone(), file_name: file_name.clone(), started_ms: started_at.0 };
+        (has_ms > 0).then_some(Self { source: PlannedSource::Recording(media), from_ms, to_ms, has_ms })
+    }
+
+    /// Milliseconds of the range that are known to be there, or that come after the end of a DVR window.
+    pub fn has_ms(&self) -> i64 {
+        self.has_ms
     }
 }
 

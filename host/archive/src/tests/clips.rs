@@ -1,4 +1,4 @@
-//! Clips of a DVR window: cut, kept by the driver, ready or failed, and what an interrupted one leaves.
+//! Clips of a DVR window and of a recording: cut, kept by the driver, ready or failed, and what an interrupted one leaves.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{WINDOW_SECS, file, fill_window};
 use crate::{ClipOrder, ClipPlan, ClipRange, NoClip};
 use satcast_drivers::published::Opening;
-use satcast_store::{ClipBegun, ClipCaps, ClipRecord, ClipState, NewClip};
+use satcast_store::{ArchiveReport, ClipBegun, ClipCaps, ClipRecord, ClipState, NewClip};
 
 /// Looks for a state that comes soon.
 const LOOKS_MAX: usize = 500;
@@ -42,8 +42,12 @@ impl Rig {
         id
     }
 
-    /// Begins a clip; the label decides what the driver does.
+    /// Begins a clip of the window; the label decides what the driver does.
     async fn clip(&self, file_name: &str, label: &str, range: ClipRange) -> i64 {
+        self.make(file_name, label, self.plan(range)).await
+    }
+
+    async fn make(&self, file_name: &str, label: &str, plan: ClipPlan) -> i64 {
         let slot = self.archive.clip_slot(file_name).unwrap();
         let id = self.row(file_name).await;
         let about = About {
@@ -60,8 +64,18 @@ impl Rig {
             config: json!({}),
             file: FinishedFile { file_name: file_name.into(), about, ..FinishedFile::default() },
         };
-        self.archive.make_clip(slot, order, self.plan(range));
+        self.archive.make_clip(slot, order, plan);
         id
+    }
+
+    /// A recording of the media of the window, from the same time on.
+    async fn filmed(&self, name: &str) -> ArchiveRecord {
+        testing::fill_recording(name);
+        let duration_ms = WINDOW_SECS.unsigned_abs() * 1_000;
+        let recording = Recording { duration_ms, ..self.recording(name, RecordingState::Uploading) };
+        put(recording.clone());
+        self.deliver(recording).await;
+        self.record(name).await
     }
 
     async fn shown(&self, id: i64) -> ClipRecord {
@@ -128,6 +142,64 @@ async fn a_range_begins_at_the_keyframe_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_clip_of_a_recording_is_that_of_the_window() {
+    let rig = Rig::new(0).await;
+    let record = rig.filmed("filmed.mp4").await;
+    let (from, to) = (START.0 + 7_300, START.0 + 9_900);
+    let plan = ClipPlan::of_recording(&record, from, to).unwrap();
+    assert_eq!(plan.has_ms(), to - from);
+    let of_recording = rig.make("clips/recorded.mp4", "label", plan).await;
+    let of_window = rig.clip("clips/windowed.mp4", "label", ClipRange::Between(from, to)).await;
+    let recorded = rig.until(of_recording, |clip| clip.archive.is_some()).await;
+    let windowed = rig.until(of_window, |clip| clip.archive.is_some()).await;
+    let facts = |clip: &ClipRecord| (clip.started_at, clip.duration_ms, clip.size_bytes);
+    assert_eq!(facts(&recorded), facts(&windowed));
+    assert_eq!(recorded.started_at, Some(UnixMillis(START.0 + 7_000)));
+    assert!(file("clips/recorded.mp4") == file("clips/windowed.mp4"), "the same file");
+    assert!(!left_over().contains(&format!("{of_recording}.source")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recording_has_what_it_has_of_a_range() {
+    let rig = Rig::new(0).await;
+    let record = rig.filmed("ranges.mp4").await;
+    let end = START.0 + WINDOW_SECS * 1_000;
+    let has = |from: i64, to: i64| ClipPlan::of_recording(&record, from, to).map(|plan| plan.has_ms());
+    for ((from, to), expected) in [
+        ((START.0 - 5_000, START.0), None),
+        ((end, end + 5_000), None),
+        ((START.0 - 5_000, START.0 + 1_500), Some(1_500)),
+        ((end - 700, end + 5_000), Some(700)),
+        ((i64::MIN, i64::MAX), Some(WINDOW_SECS * 1_000)),
+    ] {
+        assert_eq!(has(from, to), expected, "{from} to {to}");
+    }
+    // The window counts the part that is not there yet.
+    let window = rig.window();
+    let has = |range| ClipPlan::of(&window, range).map(|plan| plan.has_ms());
+    assert_eq!(has(ClipRange::Between(end - 700, end + 5_000)), Ok(5_700));
+    assert_eq!(has(ClipRange::Between(START.0 - 5_000, START.0 + 1_500)), Ok(1_500));
+    assert_eq!(has(ClipRange::Last(7)), Ok(7_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clip_of_a_recording_that_cannot_be_read_fails() {
+    let rig = Rig::new(0).await;
+    let record = rig.filmed("lost.mp4").await;
+    let plan = || ClipPlan::of_recording(&record, START.0, START.0 + 3_000).unwrap();
+    testing::lose("lost.mp4");
+    let id = rig.make("clips/lost.mp4", "label", plan()).await;
+    assert!(rig.until(id, |clip| clip.state == ClipState::Failed).await.error.is_some());
+    // The row says more than there is.
+    let rest = ArchiveReport { duration_ms: 600_000, ..rig.filmed("short.mp4").await.report };
+    let record = ArchiveRecord { report: rest, ..record.clone() };
+    let behind = ClipPlan::of_recording(&record, START.0 + 100_000, START.0 + 103_000).unwrap();
+    let id = rig.make("clips/behind.mp4", "label", behind).await;
+    assert!(rig.until(id, |clip| clip.state == ClipState::Failed).await.error.is_some());
+    assert!(!left_over().iter().any(|name| name.ends_with(".source")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_driver_that_refuses_a_file_fails_the_clip() {
     let rig = Rig::new(0).await;
     let id = rig.clip("clips/no.mp4", "refused-", ClipRange::Last(2)).await;
@@ -159,7 +231,7 @@ async fn a_clip_that_nobody_makes_was_interrupted() {
     rig.recording(kept, RecordingState::Uploading);
     let folder = drivers().data_dir("keeper").unwrap().join("clips");
     std::fs::create_dir_all(&folder).unwrap();
-    for ending in ["part", "mp4"] {
+    for ending in ["part", "mp4", "source"] {
         std::fs::write(folder.join(format!("{lost_id}.{ending}")), b"half").unwrap();
     }
     rig.archive.compare_all().await;

@@ -5,6 +5,7 @@ export { Chart, Sparkline, type Series } from './chart';
 export { CopyButton, CopyField } from './copy';
 export { Confirm, Dialog, DialogActions, FormDialog } from './dialog';
 export { AreaField, CheckField, Choice, Field, SelectField, TextField } from './field';
+export { Frame } from './frame';
 export { Icon, type IconName } from './icon';
 export { AsOf, Empty, ErrorNote, explain, Loaded, Note, ReadNote, Skeleton } from './note';
 export { Card, Figures, Page } from './page';

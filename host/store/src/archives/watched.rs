@@ -1,4 +1,4 @@
-//! Recordings for viewers: those of a session that play as one, and whether the public may watch them.
+//! Recordings for viewers: those of a session that play as one, those of a range, and whether the public may watch them.
 
 use serde_json::json;
 
@@ -11,6 +11,9 @@ use satcast_core::ids::{AccountId, StreamId};
 
 /// Most recordings of one session and destination that play as one; later ones are left out.
 pub const WATCHED_TOGETHER_MAX: i64 = 1_000;
+
+/// Most recordings that are looked at for a clip.
+pub const RECORDINGS_OF_RANGE_MAX: i64 = 100;
 
 /// A recording, for its viewers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,12 @@ const TOGETHER: &str = select_archives!(
     "w.id = $1 AND (a.id = w.id OR (a.clip_id IS NULL AND w.clip_id IS NULL)) AND w.deleted_ms IS NULL AND a.deleted_ms IS NULL AND c.disabled_ms IS NULL \
     ORDER BY a.started_ms, a.id LIMIT $2"
 );
+const BETWEEN: &str = select_archives!(
+    "",
+    " JOIN sessions e ON e.id = a.session_id",
+    "a.account_id = $1 AND e.stream_id = $2 AND a.started_ms < $4 AND a.started_ms > $3 - a.duration_ms AND a.size_bytes > 0 \
+    AND a.state <> 'failed' AND a.clip_id IS NULL AND a.deleted_ms IS NULL ORDER BY a.id LIMIT $5"
+);
 const SET_PUBLIC: &str = "UPDATE archives SET is_public = $3 WHERE id = $1 AND account_id = $2
     AND clip_id IS NULL AND deleted_ms IS NULL RETURNING file_name";
 
@@ -42,6 +51,19 @@ impl Store {
         let rows = engine::query(TOGETHER).bind(id).bind(WATCHED_TOGETHER_MAX);
         let rows = rows.fetch_all(&self.0.readers).await.map_err(db("read the recordings of a session"))?;
         rows.iter().map(watched).collect()
+    }
+
+    /// The recordings of a stream that have media of a range, in milliseconds since 1970, oldest first. Failed ones are left
+    /// out.
+    pub async fn recordings_between(
+        &self,
+        account: AccountId,
+        stream: StreamId,
+        (from_ms, to_ms): (i64, i64),
+    ) -> Result<Vec<ArchiveRecord>> {
+        let rows = engine::query(BETWEEN).bind(account.0).bind(stream.0).bind(from_ms).bind(to_ms);
+        let rows = rows.bind(RECORDINGS_OF_RANGE_MAX).fetch_all(&self.0.readers).await;
+        rows.map_err(db("read the recordings of a range"))?.iter().map(record).collect()
     }
 
     /// Lets viewers with a public key of the stream watch a recording, or no longer.

@@ -2,7 +2,7 @@
 
 use super::recoveries::running_report;
 use super::*;
-use crate::{AccountChange, ArchiveReport, Recorded};
+use crate::{AccountChange, ArchiveReport, ArchiveState, RECORDINGS_OF_RANGE_MAX, Recorded};
 
 #[tokio::test]
 async fn a_report_counts_only_for_the_drivers_types_and_names() {
@@ -84,4 +84,57 @@ async fn recordings_of_a_session_are_watched_together_until_they_or_their_accoun
     let change = AccountChange { disabled: Some(true), ..AccountChange::default() };
     rig.store.change_account(&by(account), change).await.unwrap();
     assert_eq!(together(ids[0]).await, []);
+}
+
+#[tokio::test]
+async fn the_recordings_of_a_range_are_those_of_the_stream_that_can_be_read() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (stream_id, destinations) = rig.stream(account, 1).await.unwrap();
+    let session = new_session_id();
+    let new = NewSession { id: session.clone(), stream_id, started_at: NOW, terms: Terms::default() };
+    rig.store.begin_session(new).await.unwrap();
+    let mut ids = Vec::new();
+    for number in 0..4 {
+        let state = if number == 2 { ArchiveState::Failed } else { ArchiveState::Uploading };
+        let report = ArchiveReport {
+            file_name: format!("{number}.mp4"),
+            started_at: UnixMillis(NOW.0 + number * 10_000),
+            duration_ms: 10_000,
+            state,
+            error: (state == ArchiveState::Failed).then(|| "it broke".into()),
+            ..running_report(destinations[0], session.clone())
+        };
+        let Recorded::Taken(id) = rig.store.record_archive(report, &|_| true, NOW).await.unwrap() else {
+            panic!("it is new")
+        };
+        ids.push(id);
+    }
+    let between = |account, stream, from: i64, to: i64| {
+        let range = (NOW.0 + from, NOW.0 + to);
+        let store = &rig.store;
+        async move {
+            let found = store.recordings_between(account, stream, range).await.unwrap();
+            found.into_iter().map(|record| record.id).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(between(account, stream_id, 0, 40_000).await, [ids[0], ids[1], ids[3]]);
+    assert_eq!(between(account, stream_id, 9_999, 10_001).await, [ids[0], ids[1]]);
+    assert_eq!(between(account, stream_id, 10_000, 20_000).await, [ids[1]]);
+    assert!(between(account, stream_id, -9_000, 0).await.is_empty());
+    assert_eq!(between(account, stream_id, i64::MIN / 2, i64::MAX / 2).await.len(), 3);
+    let stranger = rig.account("other", 0).await.unwrap();
+    let (other, _) = rig.stream(account, 1).await.unwrap();
+    assert!(between(stranger, stream_id, 0, 40_000).await.is_empty());
+    assert!(between(account, other, 0, 40_000).await.is_empty());
+    rig.store.delete_archive(&by(account), ids[0], false).await.unwrap();
+    assert_eq!(between(account, stream_id, 0, 20_000).await, [ids[1]]);
+    for number in 0..=RECORDINGS_OF_RANGE_MAX {
+        let file_name = format!("many-{number}.mp4");
+        let report = ArchiveReport { file_name, ..running_report(destinations[0], session.clone()) };
+        let taken = rig.store.record_archive(report, &|_| true, NOW).await.unwrap();
+        assert!(matches!(taken, Recorded::Taken(_)));
+    }
+    let all = between(account, stream_id, i64::MIN / 2, i64::MAX / 2).await;
+    assert_eq!(all.len() as i64, RECORDINGS_OF_RANGE_MAX);
 }

@@ -1,6 +1,6 @@
-//! Clips: a part of a live stream as a file of its own.
+//! Clips: a part of a stream as a file of its own.
 //!
-//! A clip is cut from the DVR window, and kept where the stream's recordings are. Making it is asynchronous.
+//! A clip is cut from the DVR window or a recording, and kept where the stream's recordings are. Making it is asynchronous.
 
 use std::sync::Arc;
 
@@ -25,7 +25,6 @@ use crate::base::{ApiError, Code};
 use satcast_archive::{CLIP_SECS_MAX, ClipOrder, ClipPlan, ClipRange, DeleteError, NoClip};
 use satcast_core::ids::{DestinationId, Msat, SessionId, StreamId};
 use satcast_core::secret::new_uid;
-use satcast_drivers::published::Opening;
 use satcast_store::{ClipBegun, ClipCaps, ClipChange, ClipRecord, ClipState, NewClip, StreamView};
 
 /// Most clips of one account that are being made or uploaded.
@@ -142,6 +141,9 @@ pub(super) struct Clip {
     /// Address of the file at this service, to play and to download it; null before the clip is ready. It works for a day without a
     /// key: give viewers the same address with `apiKey` instead of `token`, for a public clip.
     playback_url: Null<String>,
+    /// Address of the first keyframe as an MP4 with one frame, which works like `playbackUrl`; null before the clip is ready. It
+    /// answers 404 for a clip without video.
+    poster_url: Null<String>,
     /// Whether the public keys of the stream's self-hosted destinations can watch the clip.
     public: bool,
     /// Sats that the clip costs when it is ready, or that were charged for it.
@@ -153,8 +155,9 @@ pub(super) struct Clip {
 impl Clip {
     fn of(app: &App, clip: ClipRecord) -> Self {
         let archive = clip.archive.filter(|_| clip.state == ClipState::Ready);
-        let path = archive.map(|archive| app.playback.clip_path(archive, clip.destination));
-        let playback_url = path.map(|path| format!("{}{path}", app.config().public_base()));
+        let paths = archive.map(|archive| app.playback.clip_paths(archive, clip.destination));
+        let urls = paths.map(|paths| paths.map(|path| format!("{}{path}", app.config().public_base())));
+        let (playback_url, poster_url) = urls.map(|[playback, poster]| (playback, poster)).unzip();
         Self {
             id: clip.id,
             stream_key_id: clip.stream.0,
@@ -169,6 +172,7 @@ impl Clip {
             size_bytes: clip.size_bytes.into(),
             url: clip.url.into(),
             playback_url: playback_url.into(),
+            poster_url: poster_url.into(),
             public: clip.public,
             cost_sats: clip.cost.to_sats_floor().0,
             created_at: clip.created_at.0,
@@ -205,10 +209,12 @@ pub(super) struct ClipsApi;
 impl ClipsApi {
     /// Make a clip
     ///
-    /// Cuts a part of the stream's DVR window into an MP4 file without re-encoding it, and uploads the file to where the stream's
-    /// recordings are: its `cloud-archive` destination, or the operator's store. The clip begins with a keyframe, at most one GOP
-    /// early. If the encoder restarted or changed its codecs inside the range, the clip begins after that. The answer does not
-    /// wait: the event `clip.ready` or `clip.failed` reports the result. The clip is charged when it is ready.
+    /// Cuts a part of the stream into an MP4 file without re-encoding it, and uploads the file to where the stream's recordings are:
+    /// its `cloud-archive` destination, or the operator's store. The media comes from the DVR window of the live stream if that
+    /// reaches the start of the range, else from the recording that has most of it; `lastSeconds` needs a live stream. The clip begins
+    /// with a keyframe, at most one GOP early. If the encoder restarted or changed its codecs inside the range of a DVR window, the
+    /// clip begins after that. The answer does not wait: the event `clip.ready` or `clip.failed` reports the result. The clip is
+    /// charged when it is ready.
     #[oai(path = "/streams/:id/clips", method = "post", operation_id = "createClip")]
     async fn create(
         &self,
@@ -221,9 +227,9 @@ impl ClipsApi {
     ) -> Result<Json<ClipCreated>> {
         let range = body.0.range()?;
         let stream = owned(&app, &caller, id.0).await?;
-        let (session, window) = window(&app, &caller, stream.stream.id, request).await?;
-        let plan = ClipPlan::of(&window, range).map_err(no_clip)?;
-        let place = place(&app, &caller, stream.stream.id, &window).await?;
+        let Media { session, destination, plan } =
+            media(&app, &caller, stream.stream.id, range, request).await?;
+        let place = place(&app, &caller, stream.stream.id, destination).await?;
         let (app, title) = (Arc::clone(&app), body.0.title);
         let made =
             App::to_the_end(async move { begin(&app, &caller, (stream, session), place, title, plan).await });
@@ -327,52 +333,96 @@ async fn found(app: &App, caller: &Caller, id: i64) -> std::result::Result<ClipR
     app.store.clip(caller.account, id).await?.ok_or_else(|| ApiError::not_found("clip"))
 }
 
-/// The DVR window of the stream's session at this node.
-async fn window(
+/// What a clip is cut from: a DVR window or a recording, of this session and destination.
+struct Media {
+    session: SessionId,
+    destination: DestinationId,
+    plan: ClipPlan,
+}
+
+/// The media of a range at this node: the DVR window if it reaches the start of the range, else what has most of it.
+async fn media(
     app: &App,
     caller: &Caller,
     stream: StreamId,
+    range: ClipRange,
     request: &Request,
-) -> std::result::Result<(SessionId, Arc<Opening>), ApiError> {
-    let Some(session) = app.live.session(stream) else {
-        let elsewhere = Elsewhere::of(app, caller.account, request).await?;
-        return Err(match elsewhere.session(stream) {
-            Some(_) => {
-                let text = "The stream is live at another node; ask that node for the clip";
-                ApiError::conflict(Code::ClipElsewhere, text)
+) -> std::result::Result<Media, ApiError> {
+    let (mut best, is_live) = in_window(app, stream, range)?;
+    let mut is_elsewhere = false;
+    if let ClipRange::Between(from, to) = range
+        && best.as_ref().is_none_or(|media| media.plan.has_ms() < to - from)
+    {
+        for record in app.store.recordings_between(caller.account, stream, (from, to)).await? {
+            if !app.store.has_file_of(&record) {
+                is_elsewhere = true;
+                continue;
             }
-            None => {
-                let text = "The stream is not live, so it has no DVR window to make a clip from";
-                ApiError::conflict(Code::ClipNoMedia, text)
+            let Some(plan) = ClipPlan::of_recording(&record, from, to) else { continue };
+            let is_better = best.as_ref().is_none_or(|media| media.plan.has_ms() < plan.has_ms());
+            if is_better && !record.is_without_node() && app.playback.can_play(&record.report.driver).await {
+                let (session, destination) = (record.report.session_id, record.report.destination_id);
+                best = Some(Media { session, destination, plan });
             }
-        });
-    };
-    let window = app.live.window(&session.session_id).ok_or_else(|| {
-        let text = "The stream has no DVR window; add a self-hosted destination with `dvrSeconds` and wait for its first media";
-        ApiError::conflict(Code::ClipNoMedia, text)
-    })?;
-    Ok((session.session_id, window))
+        }
+    }
+    if let Some(media) = best {
+        return Ok(media);
+    }
+    let is_live_elsewhere =
+        !is_live && Elsewhere::of(app, caller.account, request).await?.session(stream).is_some();
+    Err(no_media(range, is_live, is_elsewhere || is_live_elsewhere))
 }
 
-fn no_clip(why: NoClip) -> ApiError {
-    match why {
-        NoClip::NoMedia => {
-            let text = "The DVR window has no media of this range; choose a range that it holds";
-            ApiError::conflict(Code::ClipNoMedia, text)
-        }
-        NoClip::TooLong => {
+/// The media of a range in the DVR window of the stream's session at this node, and whether there is such a session.
+fn in_window(
+    app: &App,
+    stream: StreamId,
+    range: ClipRange,
+) -> std::result::Result<(Option<Media>, bool), ApiError> {
+    let Some(session) = app.live.session(stream).map(|session| session.session_id) else {
+        return Ok((None, false));
+    };
+    let Some(window) = app.live.window(&session) else { return Ok((None, true)) };
+    match ClipPlan::of(&window, range) {
+        Ok(plan) => Ok((Some(Media { session, destination: window.destination, plan }), true)),
+        Err(NoClip::NoMedia) => Ok((None, true)),
+        Err(NoClip::TooLong) => {
             let text = format!("A clip has at most {CLIP_SECS_MAX} seconds");
-            ApiError::refused(Code::ClipRangeRefused, text)
+            Err(ApiError::refused(Code::ClipRangeRefused, text))
         }
     }
 }
 
-/// Where clips of a stream are kept: with its recordings, or else in the operator's store.
+/// Why there is no media of a range at this node.
+fn no_media(range: ClipRange, is_live: bool, is_elsewhere: bool) -> ApiError {
+    if is_elsewhere {
+        let text =
+            "The stream is live at another node, or its recording is there; ask that node for the clip";
+        return ApiError::conflict(Code::ClipElsewhere, text);
+    }
+    match range {
+        ClipRange::Last(_) if is_live => {
+            let text = "The stream has no DVR window; add a self-hosted destination with `dvrSeconds` and wait for its first media";
+            ApiError::conflict(Code::ClipNoMedia, text)
+        }
+        ClipRange::Last(_) => {
+            let text = "The stream is not live, so it has no last seconds; send `from` and `to` for a clip of a recording";
+            ApiError::conflict(Code::ClipNoMedia, text)
+        }
+        ClipRange::Between(..) => {
+            let text = "No DVR window and no recording of the stream has media of this range; choose a range that one of them has";
+            ApiError::conflict(Code::ClipNoMedia, text)
+        }
+    }
+}
+
+/// Where clips of a stream are kept: with its recordings, or else in the operator's store, for the destination of the media.
 async fn place(
     app: &App,
     caller: &Caller,
     stream: StreamId,
-    window: &Opening,
+    source: DestinationId,
 ) -> std::result::Result<Keeper, ApiError> {
     for destination in app.store.destinations_of(stream).await?.into_iter().filter(|it| it.enabled) {
         if let Some(driver) = app.drivers.recorder(&destination.kind).await {
@@ -384,7 +434,7 @@ async fn place(
         let Some(driver) = app.drivers.recorder(&kind).await else { continue };
         let config = json!({});
         if app.drivers.validate(caller.account, &kind, &config).await.is_ok() {
-            return Ok(Keeper { destination: window.destination, driver, kind, config });
+            return Ok(Keeper { destination: source, driver, kind, config });
         }
     }
     let text = "The stream has no place for a clip; add a destination of type cloud-archive, or ask the operator for a store in [archive]";

@@ -217,13 +217,13 @@ codes! {
         "The range of a clip is missing, too long, or not a range.",
         "Send `lastSeconds`, or `from` and `to`, within the limit that the text names.";
     ClipNoMedia "clip_no_media":
-        "The service has no media of this range: the stream is not live, has no DVR window, or the window does not reach so far.",
-        "Choose a range in the DVR window of a live stream; give a self-hosted destination `dvrSeconds`.";
+        "The service has no media of this range: neither the DVR window of a live stream nor a recording reaches it.",
+        "Choose a range that the DVR window or a recording has; the last seconds are those of a live stream with `dvrSeconds`.";
     ClipNoStore "clip_no_store":
         "The stream has no place for a clip.",
         "Add a destination of type `cloud-archive` to the stream, or ask the operator for a store for all.";
     ClipElsewhere "clip_elsewhere":
-        "The stream is live at another node, which has its DVR window.",
+        "Another node has the DVR window of the live stream, or the recording.",
         "Send the request to that node.";
     ClipsBusy "clips_busy":
         "So many clips are being made that no other one can begin.",

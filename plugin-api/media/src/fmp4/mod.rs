@@ -23,7 +23,7 @@ pub use clock::{AudioClock, Placed, opus_samples};
 pub use clock::{nanos_to_ticks, ticks_to_nanos};
 pub use fragment::{Sample, TrackRun, media_segment, write_fragment};
 pub use init::init_segment;
-pub use poster::{first_poster, poster};
+pub use poster::{FirstFrame, first_frame, first_poster, poster};
 pub use read::{INIT_BYTES_MAX, READ_BYTES_MAX, ReadSegment, Reader};
 pub use scan::{BOX_HEADER_BYTES, BoxHeader, FragmentMedia, Reach};
 pub use track::{TrackConfig, TrackDetails, VideoRange};

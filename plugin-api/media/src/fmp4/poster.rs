@@ -1,7 +1,9 @@
 //! Posters: a keyframe as a video of one frame, in its codec. Nothing is decoded.
 
 use bytes::Bytes;
+use mp4_atom::{Decode as _, Stsd};
 
+use super::read::{boxes, record};
 use super::{
     Fmp4Error, Reader, Sample, TrackConfig, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID, init_segment,
     write_fragment,
@@ -34,6 +36,60 @@ pub fn first_poster(init: &[u8], fragments: &Bytes) -> Result<Option<Bytes>, Fmp
     let segment = reader.segment(fragments, 0)?;
     let keyframe = segment.packets.iter().filter(is_video).find(|packet| packet.keyframe);
     keyframe.map(|keyframe| poster(config, keyframe)).transpose()
+}
+
+/// The first frame of the video in an ordinary MP4. In a clip it is a keyframe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstFrame {
+    /// The codec configuration.
+    pub config: Packet,
+    /// First byte of the frame in the file.
+    pub offset: u64,
+    /// Bytes of the frame.
+    pub bytes: u32,
+}
+
+/// Finds the first frame of the video in the tables of an ordinary MP4; `None` if it has no video. `head` is the start of the
+/// file, with its whole `moov`, and may be hostile.
+///
+/// # Errors
+/// [`Fmp4Error::Tracks`] for boxes that are not there, [`Fmp4Error::Box`] and [`Fmp4Error::Unsupported`] for those that
+/// cannot be read.
+pub fn first_frame(head: &[u8]) -> Result<Option<FirstFrame>, Fmp4Error> {
+    let moov = inside(head, b"moov").next().ok_or(Fmp4Error::Tracks)?;
+    for trak in inside(content(moov), b"trak") {
+        let of = |outer, kind| inside(content(outer), kind).next().ok_or(Fmp4Error::Tracks);
+        let stbl = of(of(of(trak, b"mdia")?, b"minf")?, b"stbl")?;
+        let stsd = Stsd::decode(&mut &*of(stbl, b"stsd")?)?;
+        let (codec, payload) = record(stsd.codecs.last().ok_or(Fmp4Error::Tracks)?)?;
+        if codec.kind() != Kind::Video {
+            continue;
+        }
+        // Both boxes begin with version and flags (8.7.3.2, 8.7.5).
+        let (sizes, offsets) = (content(of(stbl, b"stsz")?), content(of(stbl, b"stco")?));
+        let bytes = match number(sizes, 4)? {
+            0 => number(sizes, 12)?,
+            same => same,
+        };
+        let offset = u64::from(number(offsets, 8)?);
+        return Ok(Some(FirstFrame { config: Packet::configuration(codec, payload), offset, bytes }));
+    }
+    Ok(None)
+}
+
+/// The boxes of a kind among these, with their headers.
+fn inside<'a>(bytes: &'a [u8], kind: &'a [u8; 4]) -> impl Iterator<Item = &'a [u8]> {
+    boxes(bytes).filter(move |(own, ..)| own == kind).map(|(_, from, to)| &bytes[from..to])
+}
+
+/// What follows a header with a size of 32 bits.
+fn content(atom: &[u8]) -> &[u8] {
+    atom.get(8..).unwrap_or_default()
+}
+
+fn number(bytes: &[u8], at: usize) -> Result<u32, Fmp4Error> {
+    let four = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    four.map(|four| u32::from_be_bytes(*four)).ok_or(Fmp4Error::Tracks)
 }
 
 #[cfg(test)]

@@ -290,3 +290,17 @@ fn a_later_instance_takes_up_what_an_earlier_one_did_when_that_is_gone() {
     kit.assert_whole(&expected[0]);
     assert!(kit.core().table.is_alone());
 }
+
+#[test]
+fn a_recording_starts_when_its_first_frame_came() {
+    let kit = Kit::new();
+    let mut recorder = kit.recorder(kit.order("s1"));
+    // A GOP of four seconds comes at one time, as from the hub.
+    media::video(101, 100).into_iter().for_each(|packet| recorder.push(packet));
+    let before_ms = kit.core().outside.now_ms();
+    kit.run(recorder.write()).unwrap();
+    let after_ms = kit.core().outside.now_ms();
+    kit.run(recorder.finish()).unwrap();
+    let started_ms = kit.only().started_at_ms;
+    assert!((before_ms - 4_000..=after_ms - 4_000).contains(&started_ms), "{started_ms} {before_ms}");
+}

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { bytes, clock } from '../../format';
 import { t } from '../../i18n';
-import { Button, Empty, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
+import { Button, Empty, Frame, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
 import { nameOf, useClips, type Clip } from './data';
 import { DeleteDialog, DownloadDialog, EditDialog } from './dialogs';
 
@@ -46,10 +46,13 @@ function columnsOf(ask: (action: Action, clip: Clip) => void): Column<Clip>[] {
     {
       title: texts.clip,
       cell: (clip) => (
-        <span class="recording-file">
-          <strong>{nameOf(clip)}</strong>
-          <span class="small muted">
-            <Time at={clip.startedAt ?? clip.createdAt} />
+        <span class="clip-name">
+          {clip.posterUrl !== null && <Frame url={clip.posterUrl} />}
+          <span class="recording-file">
+            <strong>{nameOf(clip)}</strong>
+            <span class="small muted">
+              <Time at={clip.startedAt ?? clip.createdAt} />
+            </span>
           </span>
         </span>
       ),

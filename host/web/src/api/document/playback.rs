@@ -148,9 +148,9 @@ fn recording_poster(security: &Value) -> Value {
     json!({
         "operationId": "getRecordingPoster",
         "tags": ["Public"],
-        "summary": "Show the first keyframe of a recording",
-        "description": "The `posterUrl` of a recording, for a `<video>` without controls, with the access of its playlist. Bytes are \
-            metered. 404 for a recording without video.",
+        "summary": "Show the first keyframe of a recording or clip",
+        "description": "The `posterUrl` of a recording or clip, for a `<video>` without controls, with the access of its playlist or \
+            file. Bytes are metered. 404 without video.",
         "security": security,
         "parameters": [recording_id(), owner_token(), range_parameter("One byte range.")],
         "responses": responses

@@ -1,10 +1,12 @@
-//! Clips: from the DVR window of a live stream to a ready file, and the requests that are refused.
+//! Clips: from the DVR window of a live stream or a recording to a ready file, and the requests that are refused.
 
 use std::time::Duration;
 
 use poem::http::Method;
+use satcast_plugin_api::recording::{Recording, RecordingState};
 use serde_json::{Value, json};
 
+use super::archives::{recording, tell};
 use super::recordings::ask;
 use super::{LINKED_DRIVER, Rig};
 use satcast_archive::testing::{self, WINDOW_SECS, fill_window, reports};
@@ -105,6 +107,7 @@ async fn a_clip_of_a_live_stream_is_made_shown_changed_and_deleted() {
         (&json!("making"), &json!("Goal"), &Value::Null)
     );
     assert_eq!((&clip["startedAt"], &clip["streamKeyId"]), (&json!(begin + 2_000), &json!(stream)));
+    assert!(clip["playbackUrl"].is_null() && clip["posterUrl"].is_null(), "{clip}");
     let name = testing::files().pop().unwrap();
     reports().put(LINKED_DRIVER, testing::finish(&name));
     rig.app.archive.save_reports().await;
@@ -128,6 +131,70 @@ async fn a_clip_of_a_live_stream_is_made_shown_changed_and_deleted() {
     assert!(testing::journal(&name).is_none());
 }
 
+/// A recording with the media of a window, which begins at this time; returns it and its stream.
+async fn filmed(rig: &Rig, name: &str, state: RecordingState, started_at_ms: i64) -> (Recording, i64) {
+    testing::fill_recording(name);
+    let duration_ms = WINDOW_SECS.unsigned_abs() * 1_000;
+    let report = Recording { started_at_ms, duration_ms, ..recording(rig, name, state).await };
+    testing::put(report.clone());
+    let id = tell(rig, report.clone()).await;
+    (report, rig.app.store.archives_together(id).await.unwrap()[0].stream.0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clip_of_a_recording_is_made_when_the_stream_has_ended() {
+    let rig = Rig::new().await;
+    let begin = rig.app.clock.now().0;
+    let (report, stream) = filmed(&rig, "filmed-1.mp4", RecordingState::Ready, begin).await;
+    let path = format!("/api/streams/{stream}/clips");
+    let made = rig.post(&path, &json!({"from": begin + 2_500, "to": begin + 4_000})).await.ok();
+    let clip = rig.until_cut(made["id"].as_i64().unwrap()).await;
+    assert_eq!((&clip["state"], &clip["startedAt"]), (&json!("making"), &json!(begin + 2_000)));
+    assert_eq!((&clip["sessionId"], &clip["streamKeyId"]), (&json!(report.session_id), &json!(stream)));
+    let end = begin + WINDOW_SECS * 1_000;
+    for (from, to) in [(begin - 9_000, begin), (end, end + 5_000)] {
+        rig.post(&path, &json!({"from": from, "to": to})).await.error(409, "clip_no_media");
+    }
+    // Last seconds are those of a live stream.
+    rig.post(&path, &json!({"lastSeconds": 5})).await.error(409, "clip_no_media");
+    let (_, stream) = filmed(&rig, "filmed-2.mp4", RecordingState::Failed, begin).await;
+    let path = format!("/api/streams/{stream}/clips");
+    let wanted = json!({"from": begin, "to": begin + 4_000});
+    rig.post(&path, &wanted).await.error(409, "clip_no_media");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_before_the_window_comes_from_the_recording() {
+    let rig = Rig::new().await;
+    let begin = rig.app.clock.now().0;
+    let hosted = rig.hosted().await;
+    let (_publisher, opening) = rig.go_live(&hosted).await;
+    fill_window(&opening, begin, rig.folder.path());
+    testing::fill_recording("longer.mp4");
+    let report = Recording {
+        destination_id: hosted.destination,
+        session_id: opening.session.to_string(),
+        started_at_ms: begin - 10_000,
+        duration_ms: 15_000,
+        ..recording(&rig, "longer.mp4", RecordingState::Recording).await
+    };
+    testing::put(report.clone());
+    let _ = tell(&rig, report).await;
+    let path = format!("/api/streams/{}/clips", hosted.stream);
+    for ((from, to), started) in [
+        // The window reaches the start; the recording has more; the window has more.
+        ((2_500, 60_000), 2_000),
+        ((-4_500, 3_000), -5_000),
+        ((-10_000, 12_000), -10_000),
+        ((-500, 19_000), 0),
+    ] {
+        let wanted = json!({"from": begin + from, "to": begin + to});
+        let made = rig.post(&path, &wanted).await.ok();
+        let clip = rig.until_cut(made["id"].as_i64().unwrap()).await;
+        assert_eq!(clip["startedAt"], begin + started, "{from} to {to}: {clip}");
+    }
+}
+
 /// The owner's address gives the file and its ranges; a key of the stream does when the clip is public, no other key ever.
 async fn watch(rig: &Rig, stream: i64, clip: &Value, name: &str) {
     let (file, url) = (testing::file(name).unwrap(), clip["playbackUrl"].as_str().unwrap());
@@ -148,6 +215,13 @@ async fn watch(rig: &Rig, stream: i64, clip: &Value, name: &str) {
         ask(rig, Method::GET, &format!("{path}?{query}"), &[]).await.answer.status.as_u16()
     };
     let (own, other) = (format!("apiKey={own}"), format!("apiKey={other}"));
+    let poster = clip["posterUrl"].as_str().unwrap();
+    let poster = ask(rig, Method::GET, &poster[poster.find("/vod/").unwrap()..], &[]).await;
+    assert_eq!((poster.answer.status.as_u16(), poster.answer.header("content-type")), (200, "video/mp4"));
+    assert!(poster.bytes.ends_with(&[7; 900]) && poster.bytes.len() < 3_000, "one frame");
+    let poster_of = format!("{}?{own}", path.replace("clip.mp4", "poster.mp4"));
+    let hidden = ask(rig, Method::GET, &poster_of, &[]).await;
+    assert_eq!(hidden.answer.status.as_u16(), 404, "private");
     assert_eq!((status(&own).await, status(&other).await), (404, 404), "private");
     assert_eq!((status("").await, status("token=x").await), (400, 401));
     let id = clip["id"].as_i64().unwrap();
@@ -159,6 +233,8 @@ async fn watch(rig: &Rig, stream: i64, clip: &Value, name: &str) {
     };
     set(true).await;
     assert_eq!((status(&own).await, status(&other).await), (200, 404), "public");
+    let shown = ask(rig, Method::GET, &poster_of, &[]).await;
+    assert!(shown.bytes == poster.bytes, "the poster is as public as the clip");
     let playlist = format!("{}?{own}", path.replace("clip.mp4", "index.m3u8"));
     assert_eq!(
         ask(rig, Method::GET, &playlist, &[]).await.answer.status.as_u16(),

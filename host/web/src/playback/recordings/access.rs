@@ -89,9 +89,9 @@ impl Playback {
         })
     }
 
-    /// The address of the file of a ready clip, in the same way; `archive` is the row of its file.
-    pub(crate) fn clip_path(&self, archive: i64, destination: DestinationId) -> String {
-        self.owner_path(archive, destination, CLIP)
+    /// The addresses of the file and the poster of a ready clip, in the same way; `archive` is the row of its file.
+    pub(crate) fn clip_paths(&self, archive: i64, destination: DestinationId) -> [String; 2] {
+        [CLIP, POSTER].map(|name| self.owner_path(archive, destination, name))
     }
 
     fn owner_path(&self, id: i64, destination: DestinationId, file: &str) -> String {

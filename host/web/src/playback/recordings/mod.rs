@@ -1,5 +1,5 @@
 //! Recordings for viewers: `/vod/<id>/index.m3u8` is the playlist of a recording, with byte ranges into
-//! `/vod/<id>/t/<token>/media.mp4`; `/vod/<id>/poster.mp4` is its first keyframe ([`poster`]).
+//! `/vod/<id>/t/<token>/media.mp4`; `/vod/<id>/poster.mp4` is the first keyframe ([`poster`]).
 //!
 //! Nothing is copied or coded again: the driver that keeps a recording says where its fragments are ([`index`]) and gives their bytes
 //! ([`body`]), from its local copy or from the store, at this node or at the one that has the file ([`source`]). Recordings of one session and destination are one playlist ([`playlist`]). The

@@ -1,4 +1,4 @@
-//! Posters of recordings: the first keyframe as an MP4 with one frame, in the codec of the recording. Nothing is decoded.
+//! Posters of recordings and clips: the first keyframe as an MP4 with one frame, in its codec. Nothing is decoded.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,10 @@ use poem::http::header::{
 };
 use poem::http::{Method, StatusCode};
 use poem::{Body, Request, Response};
-use satcast_media::fmp4::{INIT_BYTES_MAX, first_poster};
+use satcast_media::Packet;
+use satcast_media::fmp4::{
+    BoxHeader, FirstFrame, Fmp4Error, INIT_BYTES_MAX, first_frame, first_poster, poster,
+};
 use satcast_plugin_api::recording::READ_RANGE_BYTES_MAX;
 
 use super::super::Playback;
@@ -21,10 +24,14 @@ use super::sent;
 use super::source::Source;
 use super::state::nothing_to_play;
 use crate::base::{ApiError, RequestContext};
-use satcast_store::WatchedArchive;
+use satcast_store::{ArchiveState, WatchedArchive};
 
-/// Largest fragment that a poster is made from; a fragment has less than a second.
+/// Largest fragment, or frame of a clip, that a poster is made from; a fragment has less than a second.
 const FRAGMENT_BYTES_MAX: u32 = 4 * 1024 * 1024;
+/// Largest part of a clip before its media that is read for a poster; the tables of ten minutes have a tenth of it.
+const HEAD_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Bytes of that part which are read at first; they often are all of it.
+const HEAD_BYTES: u64 = 128 * 1024;
 /// Most bytes of all kept posters, and most of them. The ones that were not used for longest leave first.
 pub const POSTERS_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const POSTERS_MAX: usize = 4_096;
@@ -66,7 +73,10 @@ impl Posters {
 ///
 /// # Errors
 /// As [`Source::index`].
-async fn make(source: &Source) -> Result<Option<Poster>, ApiError> {
+async fn make(source: &Source, watched: &WatchedArchive) -> Result<Option<Poster>, ApiError> {
+    if watched.record.clip.is_some() {
+        return of_clip(source, watched.record.report.size_bytes).await.map(Some);
+    }
     let page = source.index(0).await?;
     let Some(first) = page.fragments.iter().find(|fragment| fragment.is_keyframe) else { return Ok(None) };
     let init_bytes = u32::try_from(page.init_bytes).unwrap_or(u32::MAX);
@@ -75,11 +85,43 @@ async fn make(source: &Source) -> Result<Option<Poster>, ApiError> {
     }
     let init = read(source, 0, init_bytes).await?;
     let fragment = read(source, first.offset, first.bytes).await?;
-    let poster = first_poster(&init, &fragment);
-    Ok(Some(poster.unwrap_or_else(|error| {
-        tracing::debug!(recording = source.id, %error, "cannot make the poster of a recording");
-        None
-    })))
+    let made = first_poster(&init, &fragment);
+    Ok(Some(made.inspect_err(|error| no_poster(source, error)).ok().flatten()))
+}
+
+/// The poster of a clip of `size` bytes: its tables say where its first frame is.
+async fn of_clip(source: &Source, size: u64) -> Result<Poster, ApiError> {
+    // Both are far below the largest number of 32 bits.
+    let upto = |end: u64| u32::try_from(end.min(size)).unwrap_or(u32::MAX);
+    let mut head = read(source, 0, upto(HEAD_BYTES)).await?;
+    let Some(end) = moov_end(&head).filter(|end| *end <= HEAD_BYTES_MAX) else { return Ok(None) };
+    if end > head.len() as u64 {
+        head = read(source, 0, upto(end)).await?;
+    }
+    let found = first_frame(&head).inspect_err(|error| no_poster(source, error)).ok().flatten();
+    let is_near = |frame: &FirstFrame| {
+        (1..=FRAGMENT_BYTES_MAX).contains(&frame.bytes)
+            && frame.offset.saturating_add(u64::from(frame.bytes)) <= size
+    };
+    let Some(FirstFrame { config, offset, bytes }) = found.filter(is_near) else { return Ok(None) };
+    let keyframe = Packet::media(config.codec, true, 0, 0, read(source, offset, bytes).await?);
+    Ok(poster(&config, &keyframe).inspect_err(|error| no_poster(source, error)).ok())
+}
+
+/// The end of `moov`, which may be behind these bytes.
+fn moov_end(head: &[u8]) -> Option<u64> {
+    let mut at: u64 = 0;
+    loop {
+        let header = BoxHeader::parse(head.get(usize::try_from(at).ok()?..)?)?;
+        at = at.checked_add(header.bytes)?;
+        if &header.kind == b"moov" {
+            return Some(at);
+        }
+    }
+}
+
+fn no_poster(source: &Source, error: &Fmp4Error) {
+    tracing::debug!(recording = source.id, %error, "cannot make the poster of a recording");
 }
 
 async fn read(source: &Source, from: u64, len: u32) -> Result<Bytes, ApiError> {
@@ -92,7 +134,7 @@ async fn read(source: &Source, from: u64, len: u32) -> Result<Bytes, ApiError> {
 }
 
 impl Playback {
-    /// The poster of a recording, with the access of its playlist.
+    /// The poster of a recording or a ready clip, with the access of its playlist or file.
     pub(super) async fn recording_poster(
         &self,
         request: &Request,
@@ -101,6 +143,9 @@ impl Playback {
     ) -> Answer {
         let (viewer, group) = self.viewer_of_index(request, context, id).await?;
         let watched = group.iter().find(|watched| watched.record.id == id).ok_or_else(nothing_to_play)?;
+        if watched.record.clip.is_some() && watched.record.report.state != ArchiveState::Ready {
+            return Err(nothing_to_play().into());
+        }
         let poster = self.poster_of(watched).await?.ok_or_else(|| ApiError::not_found("poster"))?;
         let (size, is_get) = (poster.len() as u64, *request.method() == Method::GET);
         let span = if is_get { Span::asked(request.headers(), size, None) } else { Span::Whole };
@@ -139,7 +184,7 @@ impl Playback {
         // Reads for a poster count like those for a viewer.
         let permit = recordings.responses.try_take(watched.account, 1);
         let _permit = permit.map_err(|_| ApiError::too_many_readers())?;
-        let poster = make(&source).await?.ok_or_else(ApiError::starting)?;
+        let poster = make(&source, watched).await?.ok_or_else(ApiError::starting)?;
         recordings.posters.keep(id, poster.clone(), now);
         Ok(poster)
     }

@@ -5,7 +5,7 @@ use mp4_atom::{Decode as _, Ftyp, StszSamples};
 use super::*;
 use crate::fmp4::read::tests::{Written, programme, segments};
 use crate::fmp4::tests::{AV1, HEVC};
-use crate::fmp4::{AUDIO_TRACK_ID, BoxHeader, TrackRun, VIDEO_TRACK_ID, media_segment};
+use crate::fmp4::{AUDIO_TRACK_ID, BoxHeader, TrackRun, VIDEO_TRACK_ID, first_frame, media_segment};
 use crate::fuzz::RECORDS;
 use crate::testing::{Random, hex};
 use crate::{Codec, Packet};
@@ -135,6 +135,9 @@ fn check(clip: &Clip, file: &[u8], packets: &[Packet], (from, to): (i64, i64)) {
     assert_eq!(clip.start_ns, sent[begin].0);
     let is_last = sent.get(begin + 25).is_none_or(|(next, _)| *next > from);
     assert!((clip.start_ns <= from || begin == 0) && is_last, "at most one GOP early");
+    let poster = first_frame(&clip.head).expect("tables").expect("video");
+    let place = poster.offset as usize..poster.offset as usize + poster.bytes as usize;
+    assert_eq!((&file[place], poster.config.kind()), (&video[0].payload[..], Kind::Video));
     for (shown, (at, payload)) in video.iter().zip(&sent[begin..]) {
         assert_eq!(shown.payload, *payload);
         assert!((shown.at_ns - (at - clip.start_ns)).abs() < 12_000, "{shown:?} {at}");
@@ -183,6 +186,7 @@ fn audio_alone_is_cut_at_its_packets() {
     let tracks = tracks(&file(&clip, &written));
     assert_eq!((tracks.len(), tracks[0].0), (1, AUDIO_TRACK_ID));
     assert_eq!(tracks[0].1[0].at_ns, 0);
+    assert_eq!(first_frame(&clip.head), Ok(None), "no video");
     assert!((980 * MILLI..1_040 * MILLI).contains(&clip.duration_ns), "{}", clip.duration_ns);
 }
 
@@ -222,6 +226,29 @@ fn hostile_fragments_are_errors() {
     let id = unknown.windows(4).position(|bytes| bytes == b"tfhd").unwrap() + 8;
     unknown[id + 3] = 9;
     assert_eq!(fresh().push(&unknown, 0, 0, 1_000), Err(Fmp4Error::Tracks));
+}
+
+#[test]
+fn a_head_that_is_cut_off_or_not_ours_has_no_first_frame() {
+    let written = segments(&programme(RECORDS[0], RECORDS[2], 0), false);
+    let head = source(&written).cut(0, 1_000 * MILLI).unwrap().head;
+    let whole = head.len() - 8;
+    assert!(first_frame(&head[..whole]).is_ok());
+    for end in (0..whole).step_by(7) {
+        assert!(first_frame(&head[..end]).is_err(), "{end} of {whole}");
+    }
+    let mut random = Random::new(29);
+    for _ in 0..2_000 {
+        let mut hostile = head.to_vec();
+        for _ in 0..=random.below(4) {
+            let at = random.below(hostile.len());
+            hostile[at] = random.below(256) as u8;
+        }
+        // Ends without a panic, whatever it finds.
+        let _ = first_frame(&hostile);
+    }
+    // A fragmented file has empty tables.
+    assert!(first_frame(&written.init).is_err());
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn signed_nanos(ticks: i64, timescale: u32) -> i64 {
 }
 
 /// Kind, offset and end of each complete top-level box.
-fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], usize, usize)> {
+pub(super) fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let header = BoxHeader::parse(bytes.get(at..)?)?;
