@@ -39,6 +39,10 @@ impl ApiError {
         Self { status, code, message: message.into(), retry_after_secs: None, not_ready: Vec::new() }
     }
 
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
     /// 400: the request cannot be read; `message` names the field.
     pub fn malformed(code: Code, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message)

@@ -24,13 +24,13 @@ use poem::http::{Method, StatusCode};
 use poem::{Body, Request, Response};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Asset, AssetBody, Audience};
+use tokio::task::spawn_blocking;
 
 use super::Playback;
 use super::body::{ResponseBody, Slice};
-use super::entry;
 use super::headers::{self, Keep, Span};
 use super::serve::{Answer, Refused};
-use crate::base::{ApiError, RequestContext};
+use crate::base::{ApiError, Code, RequestContext};
 use access::Viewer;
 use body::RecordingBody;
 use playlist::File;
@@ -70,10 +70,8 @@ impl Playback {
         for watched in group.iter().filter(|watched| viewer.may_watch(watched)) {
             let index = match self.recordings.index(watched).await {
                 Ok(index) => index,
-                // The others play without one that is gone.
-                Err(error) if watched.record.id != id && error.http_status() == StatusCode::NOT_FOUND => {
-                    continue;
-                }
+                // The others play without one that is gone, and without one of a node that does not answer.
+                Err(error) if watched.record.id != id && is_left_out(&error) => continue,
                 Err(error) => return Err(error.into()),
             };
             let token = viewer.token(&self.mint, watched);
@@ -92,26 +90,29 @@ impl Playback {
             return Err(ApiError::asset_unreadable().into());
         }
         let is_over = is_indexed && !grows;
-        let text = playlist::render(&files, is_over).ok_or_else(nothing_to_play)?;
-        Ok((self.recording_playlist(request, text, &viewer, own), viewer.readers))
+        // That of a day has megabytes.
+        let permit = self.recordings.responses.try_take(own.account, 1);
+        let permit = permit.map_err(|_| ApiError::too_many_readers())?;
+        let is_packed = headers::accepts_gzip(request.headers());
+        let rendered = spawn_blocking(move || {
+            let _permit = permit;
+            Some(packed(playlist::render(&files, is_over)?, is_packed))
+        });
+        let rendered = rendered.await.map_err(|_| ApiError::internal())?.ok_or_else(nothing_to_play)?;
+        Ok((self.recording_playlist(request, rendered, &viewer, own), viewer.readers))
     }
 
     fn recording_playlist(
         &self,
         request: &Request,
-        text: String,
+        (bytes, is_packed): (Bytes, bool),
         viewer: &Viewer,
         own: &WatchedArchive,
     ) -> Response {
-        let body = AssetBody::Memory(Bytes::from(text));
-        let asset = Published::uncounted(Asset::new(INDEX, PLAYLIST_TYPE, Audience::Both, body));
-        let packed = if headers::accepts_gzip(request.headers()) { asset.gzip() } else { None };
-        let is_packed = packed.is_some();
-        let bytes = packed.or_else(|| entry::text(&asset).map(|text| Bytes::from(text.to_owned())));
         let destination = own.record.report.destination_id;
         let count = (*request.method() == Method::GET)
             .then(|| self.meter.count(own.account, destination, sent(request)));
-        let body = ResponseBody::new([Slice::Memory(bytes.unwrap_or_default())], count);
+        let body = ResponseBody::new([Slice::Memory(bytes)], count);
         let mut response = Response::default();
         let headers = response.headers_mut();
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.left()));
@@ -128,9 +129,10 @@ impl Playback {
     /// The bytes of a recording, or one range of them.
     async fn recording_media(&self, request: &Request, id: i64, token: &str) -> Answer {
         let (viewer, group) = self.viewer_of_media(request, id, token).await?;
-        let watched = group.iter().find(|watched| watched.record.id == id).ok_or_else(nothing_to_play)?;
+        let is_it = |watched: &&WatchedArchive| watched.record.id == id && watched.record.clip.is_none();
+        let watched = group.iter().find(is_it).ok_or_else(nothing_to_play)?;
         let source = self.recordings.source(watched).await?;
-        if let Some(address) = self.signed(&source, watched).await {
+        if let Some(address) = self.signed(request, &source, watched).await {
             return Ok((redirect(&address), viewer.readers));
         }
         let index = self.recordings.index_of(&source, watched).await?;
@@ -148,7 +150,7 @@ impl Playback {
             return Err(nothing_to_play().into());
         }
         let source = self.recordings.source(watched).await?;
-        if let Some(address) = self.signed(&source, watched).await {
+        if let Some(address) = self.signed(request, &source, watched).await {
             return Ok((redirect(&address), viewer.readers));
         }
         let of = (watched.record.report.size_bytes, true);
@@ -156,10 +158,11 @@ impl Playback {
         Ok((response, viewer.readers))
     }
 
-    /// A signed address of the store, if viewers get uploaded recordings from it.
-    async fn signed(&self, source: &Source, watched: &WatchedArchive) -> Option<String> {
+    /// A signed address of the store, if viewers get uploaded recordings from it. It works for GET alone.
+    async fn signed(&self, request: &Request, source: &Source, watched: &WatchedArchive) -> Option<String> {
         let is_in_store = watched.record.report.state == ArchiveState::Ready;
-        if self.recordings.signs && is_in_store { source.sign().await } else { None }
+        let is_signed = self.recordings.signs && is_in_store && *request.method() == Method::GET;
+        if is_signed { source.sign().await } else { None }
     }
 
     async fn recording_bytes(
@@ -201,6 +204,20 @@ impl Playback {
         }
         Ok(response)
     }
+}
+
+/// The bytes of a playlist, and whether they are packed.
+fn packed(text: String, is_packed: bool) -> (Bytes, bool) {
+    let text = Bytes::from(text);
+    let body = AssetBody::Memory(text.clone());
+    let asset = Published::uncounted(Asset::new(INDEX, PLAYLIST_TYPE, Audience::Both, body));
+    let packed = if is_packed { asset.gzip() } else { None };
+    packed.map_or((text, false), |packed| (packed, true))
+}
+
+fn is_left_out(error: &ApiError) -> bool {
+    error.http_status() == StatusCode::NOT_FOUND
+        || matches!(error.code(), Code::RecordingElsewhere | Code::NodeSilent)
 }
 
 fn sent(request: &Request) -> Option<Sent> {
