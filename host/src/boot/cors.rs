@@ -47,7 +47,7 @@ impl BucketRule {
             return Some(Self::Unknown("[archive] endpoint and bucket give no address".to_owned()));
         };
         let found = ask(config, &place).await;
-        Some(found.unwrap_or_else(|why| Self::Unknown(why)))
+        Some(found.unwrap_or_else(Self::Unknown))
     }
 
     /// For the operator, with the rule to add; `None` if nothing has to be done.

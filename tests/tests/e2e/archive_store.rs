@@ -99,7 +99,8 @@ fn the_rule_of_the_bucket_is_checked_when_viewers_go_to_the_store() {
     let doctor = || {
         let output = service.command(&["doctor"]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = text.lines().find(|line| line.contains("] bucket rule")).map(str::to_owned);
+        let name = "] bucket rule";
+        let line = text.lines().find(|line| line.contains(name)).map(str::to_owned);
         let line = line.unwrap_or_else(|| panic!("no line: {text}"));
         let mark = line.split_whitespace().nth(3).unwrap_or_default().to_owned();
         (output.status.success(), mark)

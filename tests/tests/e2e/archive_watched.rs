@@ -261,7 +261,7 @@ fn watch_while_it_grows(url: &str, is_over: &AtomicBool) -> usize {
     versions
 }
 
-/// The lengths of the runs of a repeated source, of which each begins anew.
+/// The lengths of the runs of a repeated source, of which each begins at its start.
 fn runs(all: &[String], source: &[String]) -> Vec<u64> {
     let mut runs = vec![0_u64];
     for (at, hash) in all.iter().enumerate() {

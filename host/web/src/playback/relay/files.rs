@@ -4,26 +4,17 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
 use satcast_plugin_api::host::SIGNED_BYTES_MAX;
 use satcast_plugin_api::recording::{INDEX_BYTES_MAX, READ_RANGE_BYTES_MAX, READ_SECS};
-use tokio::time::timeout;
-
-use super::content::Failure;
-use super::{ANSWER_WAIT, Peer, Relay};
-use crate::base::ApiError;
-use satcast_core::ids::AccountId;
 
 /// Prefix of these addresses.
 pub(crate) const FILES_PREFIX: &str = "/node/vod/";
 /// Longest wait for a part, longer than the other node waits for its driver.
-const PART_WAIT: Duration = Duration::from_secs(READ_SECS + 3);
+pub(super) const PART_WAIT: Duration = Duration::from_secs(READ_SECS + 3);
 /// Most parts that are asked for at a time, and those for the viewers of one account: a store may answer slowly, and live playback
 /// needs requests to the same nodes. Further ones wait for a place, as long as for an answer.
 pub(super) const PARTS_MAX: u64 = 128;
 pub(super) const PARTS_PER_ACCOUNT_MAX: u64 = 64;
-const _: () = assert!(PARTS_MAX < super::ACCOUNT_REQUESTS_MAX);
 
 /// A part of the file of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,41 +55,13 @@ impl Part {
         Some((id.parse().ok()?, part)).filter(|_| is_allowed)
     }
 
-    fn bytes_max(self) -> usize {
+    /// Longest answer.
+    pub(super) fn bytes_max(self) -> usize {
         match self {
             Part::Index { .. } => INDEX_BYTES_MAX,
             Part::Bytes { len, .. } => len as usize,
             Part::Signed => SIGNED_BYTES_MAX,
         }
-    }
-}
-
-impl Relay {
-    /// The other living node that has the files of a data folder.
-    pub(in crate::playback) async fn keeper(&self, folder: &str) -> Option<Peer> {
-        self.owners.keeper(folder).await
-    }
-
-    /// A part of the file of recording `id` at another node, for the viewers of `account`.
-    ///
-    /// # Errors
-    /// As the other node answered; 503 if it does not answer, or if too many wait for such parts.
-    pub(in crate::playback) async fn part(
-        &self,
-        peer: &Peer,
-        account: AccountId,
-        id: i64,
-        part: Part,
-    ) -> Result<Bytes, ApiError> {
-        let taken = timeout(ANSWER_WAIT, self.parts.take(account, 1)).await;
-        let _place = taken.map_err(|_| ApiError::relay_full())?;
-        let answer = match self.ask(peer, &part.address(id), PART_WAIT).await {
-            Ok(answer) => answer,
-            Err(Failure::Refused(error)) => return Err(error),
-            Err(Failure::Silent) => return Err(ApiError::node_silent()),
-        };
-        let body = timeout(PART_WAIT, Limited::new(answer.into_body(), part.bytes_max()).collect()).await;
-        body.ok().and_then(Result::ok).map(|body| body.to_bytes()).ok_or_else(ApiError::node_silent)
     }
 }
 

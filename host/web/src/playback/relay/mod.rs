@@ -42,7 +42,7 @@ use super::token::MAC_BYTES;
 use crate::base::ApiError;
 use content::Failure;
 use copies::{Copies, Outcome, Room, Step};
-use files::{PARTS_MAX, PARTS_PER_ACCOUNT_MAX};
+use files::{PART_WAIT, PARTS_MAX, PARTS_PER_ACCOUNT_MAX};
 use remote_players::RemotePlayers;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, DestinationId, SessionId, StreamId, UnixMillis};
@@ -61,6 +61,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Most requests for the viewers of one account at a time: half of what may run to one node. Further ones wait for a place, as long as for
 /// an answer. A viewer can make requests that the owner lets wait.
 pub(crate) const ACCOUNT_REQUESTS_MAX: u64 = 192;
+const _: () = assert!(PARTS_MAX < ACCOUNT_REQUESTS_MAX);
 /// Largest error of another node that is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Most sessions of other nodes that are remembered.
@@ -250,6 +251,33 @@ impl Relay {
     /// Whether a session has not ended, at any node or at none.
     pub(super) async fn is_open(&self, stream: StreamId, session: &str) -> bool {
         self.owners.located(stream).await.is(Some(session))
+    }
+
+    /// The other living node that has the files of a data folder.
+    pub(super) async fn keeper(&self, folder: &str) -> Option<Peer> {
+        self.owners.keeper(folder).await
+    }
+
+    /// A part of the file of recording `id` at another node, for the viewers of `account`.
+    ///
+    /// # Errors
+    /// As the other node answered; 503 if it does not answer, or if too many wait for such parts.
+    pub(super) async fn part(
+        &self,
+        peer: &Peer,
+        account: AccountId,
+        id: i64,
+        part: Part,
+    ) -> Result<Bytes, ApiError> {
+        let taken = timeout(ANSWER_WAIT, self.parts.take(account, 1)).await;
+        let _place = taken.map_err(|_| ApiError::relay_full())?;
+        let answer = match self.ask(peer, &part.address(id), PART_WAIT).await {
+            Ok(answer) => answer,
+            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Silent) => return Err(ApiError::node_silent()),
+        };
+        let body = timeout(PART_WAIT, Limited::new(answer.into_body(), part.bytes_max()).collect()).await;
+        body.ok().and_then(Result::ok).map(|body| body.to_bytes()).ok_or_else(ApiError::node_silent)
     }
 
     /// Whether a request comes from another node.
