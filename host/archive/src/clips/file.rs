@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
@@ -12,8 +13,6 @@ use satcast_media::fmp4::{
     BOX_HEADER_BYTES, BoxHeader, Clip, ClipSource, INIT_BYTES_MAX, MOOF_BYTES_MAX, READ_BYTES_MAX,
 };
 use satcast_plugin_api::{AssetBody, Error, NANOS_PER_MILLI};
-
-use super::window::HeldSegments;
 
 /// Bytes that are copied at one time.
 const BLOCK_BYTES: usize = 1024 * 1024;
@@ -27,6 +26,16 @@ pub(super) struct Written {
     pub(super) started_at_ms: i64,
     pub(super) duration_ms: u64,
     pub(super) bytes: u64,
+}
+
+/// Segments of a DVR window.
+#[derive(Debug)]
+pub(super) struct HeldSegments {
+    pub(super) init: Arc<Published>,
+    /// By rising number, without a discontinuity between them.
+    pub(super) segments: Vec<Arc<Published>>,
+    /// Wall time of the first frame in the first segment, in milliseconds since 1970.
+    pub(super) first_ms: i64,
 }
 
 /// What a clip is cut from.

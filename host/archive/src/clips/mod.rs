@@ -24,9 +24,9 @@ use satcast_core::ids::{AccountId, UnixMillis};
 use satcast_drivers::RecordingsError;
 use satcast_store::{Actor, ClipRecord, ClipState, MakingClip, StoreError};
 
-use self::file::{Source, Written};
+use self::file::{HeldSegments, Source, Written};
+use self::window::PlannedSource;
 pub use self::window::{CLIP_SECS_MAX, ClipPlan, ClipRange, NoClip};
-use self::window::{HeldSegments, PlannedSource};
 
 /// Most clips that are cut or wait for it; each holds its segments.
 pub const CLIPS_WAITING_MAX: usize = 200;

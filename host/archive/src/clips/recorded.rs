@@ -12,11 +12,10 @@ use satcast_plugin_api::{Class, Error};
 use tokio::task::spawn_blocking;
 
 use super::file::{Media, Source, not_written, unnamed};
-use super::window::CLIP_SECS_MAX;
 use satcast_drivers::{Drivers, RecordingsError};
 
-/// Longest time for a copy: a store that is slower than the stream makes no clip.
-const COPY_LIMIT: Duration = Duration::from_secs(CLIP_SECS_MAX.unsigned_abs());
+/// Longest time for a copy, that of the longest clip: a store that is slower than the stream makes no clip.
+const COPY_LIMIT: Duration = Duration::from_secs(600);
 /// Tries to read a range or a page of the index, and the wait between two.
 const READ_TRIES_MAX: u32 = 3;
 const READ_PAUSE: Duration = Duration::from_secs(2);

@@ -1,11 +1,10 @@
 //! The media of a clip: the segments of a DVR window, which are held, so that they stay readable while the clip waits; or
 //! a recording.
 
-use std::sync::Arc;
-
-use satcast_drivers::published::{Opening, Published};
+use satcast_drivers::published::Opening;
 use satcast_plugin_api::SegmentPosition;
 
+use super::file::HeldSegments;
 use super::recorded::RecordedMedia;
 use satcast_store::{ArchiveRecord, ArchiveReport};
 
@@ -50,16 +49,6 @@ pub struct ClipPlan {
 pub(super) enum PlannedSource {
     Window(HeldSegments),
     Recording(RecordedMedia),
-}
-
-/// Segments of a DVR window.
-#[derive(Debug)]
-pub(super) struct HeldSegments {
-    pub(super) init: Arc<Published>,
-    /// By rising number, without a discontinuity between them.
-    pub(super) segments: Vec<Arc<Published>>,
-    /// Wall time of the first frame in the first segment, in milliseconds since 1970.
-    pub(super) first_ms: i64,
 }
 
 impl ClipPlan {

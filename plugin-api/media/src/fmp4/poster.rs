@@ -60,7 +60,7 @@ pub fn first_frame(head: &[u8]) -> Result<Option<FirstFrame>, Fmp4Error> {
     for trak in inside(content(moov), b"trak") {
         let of = |outer, kind| inside(content(outer), kind).next().ok_or(Fmp4Error::Tracks);
         let stbl = of(of(of(trak, b"mdia")?, b"minf")?, b"stbl")?;
-        let stsd = Stsd::decode(&mut &*of(stbl, b"stsd")?)?;
+        let stsd = Stsd::decode(&mut of(stbl, b"stsd")?)?;
         let (codec, payload) = record(stsd.codecs.last().ok_or(Fmp4Error::Tracks)?)?;
         if codec.kind() != Kind::Video {
             continue;

@@ -32,8 +32,8 @@ pub(super) const PAGES: [(&str, &str); 14] = [
 ];
 /// Pages that are also shown on a telephone.
 const SMALL: [&str; 3] = ["streams", "stream", "wallet"];
-/// Pages with the newest frame of the live stream.
-const WITH_FRAME: [&str; 2] = ["streams", "stream"];
+/// Pages with a frame of a stream or clip.
+const WITH_FRAME: [&str; 3] = ["streams", "stream", "clips"];
 
 const WIDE: (u32, u32) = (1280, 800);
 const NARROW: (u32, u32) = (360, 740);
@@ -88,7 +88,7 @@ fn open(page: &mut Dashboard, filled: &Filled, name: &str, path: &str) {
     };
     page.open(&address);
     if WITH_FRAME.contains(&name) {
-        until("the newest frame", seconds(30), || {
+        until("a frame", seconds(30), || {
             let video = page.step(json!({ "do": "video", "css": ".poster" }));
             if video["width"].as_u64() > Some(0) { Ok(()) } else { Err(video.to_string()) }
         });
