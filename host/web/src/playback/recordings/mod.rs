@@ -30,7 +30,7 @@ use super::Playback;
 use super::body::{ResponseBody, Slice};
 use super::headers::{self, Keep, Span};
 use super::serve::{Answer, Refused};
-use crate::base::{ApiError, Code, RequestContext};
+use crate::base::{ApiError, RequestContext};
 use access::Viewer;
 use body::RecordingBody;
 use playlist::File;
@@ -216,8 +216,8 @@ fn packed(text: String, is_packed: bool) -> (Bytes, bool) {
 }
 
 fn is_left_out(error: &ApiError) -> bool {
-    error.http_status() == StatusCode::NOT_FOUND
-        || matches!(error.code(), Code::RecordingElsewhere | Code::NodeSilent)
+    let of_nodes = [ApiError::recording_elsewhere(), ApiError::node_silent()];
+    error.http_status() == StatusCode::NOT_FOUND || of_nodes.iter().any(|other| other.code() == error.code())
 }
 
 fn sent(request: &Request) -> Option<Sent> {
