@@ -12,10 +12,12 @@ use satcast_plugin_api::driver::{
     About, Answer, BytesAnswer, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Fragment, Host,
     IndexAnswer, Media, Recording, RecordingIndex, RecordingState, Recordings,
 };
-use satcast_plugin_api::recording::{INDEX_FRAGMENTS_MAX, READ_RANGE_BYTES_MAX, SEAL_BYTES_MAX};
+use satcast_plugin_api::recording::{
+    FinishedFile, INDEX_FRAGMENTS_MAX, READ_RANGE_BYTES_MAX, SEAL_BYTES_MAX,
+};
 use satcast_plugin_api::testkit::{HostCall, Testkit};
 use satcast_plugin_api::{Class, DestType, Error, driver_entry};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -152,6 +154,26 @@ impl Recordings for Keeper {
         }
     }
 
+    fn keep(&self, file: FinishedFile, config: Config<'_>, answer: Answer) {
+        match file.file_name.as_str() {
+            "panic.mp4" => panic!("keep panics"),
+            "drop.mp4" => drop(answer),
+            name => {
+                let kept = config.parse::<Cfg>().map(|_| {
+                    let uploading = Recording {
+                        destination_id: file.about.destination_id,
+                        session_id: file.path.clone(),
+                        started_at_ms: file.started_at_ms,
+                        duration_ms: file.duration_ms,
+                        ..recording(name)
+                    };
+                    self.journal.lock().push(uploading);
+                });
+                answer.give(kept);
+            }
+        }
+    }
+
     fn retry(&self, file_name: &str, answer: Answer) {
         match file_name {
             "panic" => panic!("retry panics"),
@@ -204,6 +226,7 @@ fn recordings_over_the_table() {
     passes_facts_about_the_opening(&kit);
     lists(&kit);
     answers(&kit);
+    keeps(&kit);
     signs(&kit);
     reads(&kit);
     connects_without_a_destination(&kit);
@@ -252,6 +275,35 @@ fn answers(kit: &Testkit) {
     kit.fail(HostCall::Recording, Error::internal("the mirror is full"));
     assert_eq!(kit.retry_recording("b.mp4").unwrap_err().message, "the mirror is full");
     kit.heal(HostCall::Recording);
+}
+
+fn keeps(kit: &Testkit) {
+    let about = About { destination_id: 7, ..About::default() };
+    let file = |file_name: &str, path: &str| FinishedFile {
+        file_name: file_name.into(),
+        path: path.into(),
+        about: about.clone(),
+        started_at_ms: 11,
+        duration_ms: 12,
+    };
+    kit.keep_file("keeper", &json!({}), &file("clips/c.mp4", "clips/1.mp4")).unwrap();
+    let kept = kit.recordings().unwrap().pop().unwrap();
+    assert_eq!((kept.file_name.as_str(), kept.session_id.as_str()), ("clips/c.mp4", "clips/1.mp4"));
+    assert_eq!((kept.destination_id, kept.started_at_ms, kept.duration_ms), (7, 11, 12));
+    let refused =
+        |config: Value, file: &FinishedFile| kit.keep_file("keeper", &config, file).unwrap_err().class;
+    assert_eq!(refused(json!({ "other": 1 }), &file("d.mp4", "d.mp4")), Class::Config);
+    // Neither leaves the folder of the driver.
+    assert_eq!(refused(json!({}), &file("../d.mp4", "d.mp4")), Class::Internal);
+    assert_eq!(refused(json!({}), &file("d.mp4", "../d.mp4")), Class::Internal);
+    for lost in ["drop.mp4", "panic.mp4"] {
+        assert_eq!(
+            kit.keep_file("keeper", &json!({}), &file(lost, "d.mp4")),
+            Err(dropped_answer()),
+            "{lost}"
+        );
+    }
+    kit.delete_recording("clips/c.mp4", true).unwrap();
 }
 
 fn signs(kit: &Testkit) {

@@ -9,7 +9,7 @@ const SERVERS: [&str; 7] = ["relay", "playback", "api", "archive", "webhooks", "
 
 /// Parts of `playback` with a name of their own.
 const PLAYBACK: &str = "playback";
-const PLAYBACK_PARTS: [&str; 3] = ["start", "package", "viewers"];
+const PLAYBACK_PARTS: [&str; 4] = ["start", "package", "viewers", "recorded"];
 
 /// The benchmark of the database, which needs a server beside it.
 const MONEY: &str = "money";

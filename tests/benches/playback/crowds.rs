@@ -72,7 +72,7 @@ impl What {
 }
 
 /// One measurement.
-struct Figure {
+pub(crate) struct Figure {
     /// Gbit for each CPU second.
     rate: f64,
     p99_ms: f64,
@@ -145,9 +145,7 @@ impl Case<'_> {
                         self.measure(hyper.process(), hyper.address(), self.theirs)
                     }
                 };
-                results.note(&row, "gbit_per_cpu_s", side, repeat, figure.rate);
-                results.note(&row, "p99_ms", side, repeat, figure.p99_ms);
-                results.note(&row, "starved", side, repeat, figure.starved);
+                figure.note(results, &row, side, repeat);
             }
         }
     }
@@ -170,17 +168,35 @@ impl Case<'_> {
     }
 
     fn measure(&self, server: &Process, address: SocketAddr, paths: &Paths) -> Figure {
-        let crowd = Crowd::start(address, self.viewers, paths);
+        Figure::of(server, (address, paths), self.viewers, self.options.window)
+    }
+}
+
+impl Figure {
+    /// Of viewers that read these paths for the time of `window`.
+    pub(crate) fn of(
+        server: &Process,
+        (address, paths): (SocketAddr, &Paths),
+        viewers: usize,
+        window: Duration,
+    ) -> Self {
+        let crowd = Crowd::start(address, viewers, paths);
         std::thread::sleep(WARM_UP);
         let (bytes, times, answers, cpu) =
             (crowd.bytes(), crowd.times(), crowd.answers_of_each(), server.cpu());
-        std::thread::sleep(self.options.window);
+        std::thread::sleep(window);
         let (bytes, cpu) = (crowd.bytes() - bytes, server.cpu() - cpu);
         let p99_ms = crowd.p99_ms(&times);
         let both = answers.iter().zip(crowd.answers_of_each());
         let starved = both.filter(|(before, after)| *before == after).count() as f64;
         assert_eq!(crowd.failures(), 0, "viewers were not served");
-        Figure { rate: bytes as f64 * 8.0 / 1e9 / cpu.as_secs_f64(), p99_ms, starved }
+        Self { rate: bytes as f64 * 8.0 / 1e9 / cpu.as_secs_f64(), p99_ms, starved }
+    }
+
+    pub(crate) fn note(&self, results: &mut Results, row: &str, side: &'static str, repeat: usize) {
+        results.note(row, "gbit_per_cpu_s", side, repeat, self.rate);
+        results.note(row, "p99_ms", side, repeat, self.p99_ms);
+        results.note(row, "starved", side, repeat, self.starved);
     }
 }
 

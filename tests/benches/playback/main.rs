@@ -1,13 +1,14 @@
 //! Playback compared with nginx in the same run: the time until a stream can be watched, the cost of packaging, and the cost of many
 //! viewers.
 //!
-//! `cargo xtask bench playback [start] [package] [viewers] [--repeats N] [--seconds S] [--short]`; `bench package` and `bench viewers`
-//! are the parts of that name, `newest`, `old` and `playlist` are parts of `viewers`. CPU is user and system time of the server's
+//! `cargo xtask bench playback [start] [package] [viewers] [recorded] [--repeats N] [--seconds S] [--short]`; `bench package`,
+//! `bench viewers` and `bench recorded` are the parts of that name, `newest`, `old` and `playlist` are parts of `viewers`. CPU is user and system time of the server's
 //! process; the servers take turns inside a repeat with the same streams and the same bytes.
 
 mod bare;
 mod crowds;
 mod packaging;
+mod recorded;
 mod start;
 
 use crowds::What;
@@ -18,7 +19,7 @@ use satcast_tests::source::Source;
 
 const REPEATS: usize = 5;
 const WINDOW_SECONDS: u64 = 10;
-const PARTS: [&str; 3] = ["start", "package", "viewers"];
+const PARTS: [&str; 4] = ["start", "package", "viewers", "recorded"];
 
 fn main() {
     if let Some((port, folder)) = asked_for() {
@@ -44,6 +45,9 @@ fn main() {
     let measurements: Vec<What> = measurements.collect();
     if !measurements.is_empty() {
         crowds::run(&source, options, &measurements, &mut results);
+    }
+    if asked.contains(&"recorded") {
+        recorded::run(&source, options, &mut results);
     }
     results.print();
 }
