@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
 use satcast_drivers::published::Published;
 use satcast_media::fmp4::{
     BOX_HEADER_BYTES, BoxHeader, Clip, ClipSource, INIT_BYTES_MAX, MOOF_BYTES_MAX, READ_BYTES_MAX,
@@ -103,7 +104,17 @@ pub(super) fn unnamed(path: &Path, bytes: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
     fs::remove_file(path)?;
+    reserve(&file, bytes)?;
     Ok(file)
+}
+
+/// Takes the space of a file, so that no other clip counts on it.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes.max(1)) {
+        // Not every file system can.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        reserved => Ok(reserved?),
+    }
 }
 
 /// Name of such a file of a clip.

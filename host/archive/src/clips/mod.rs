@@ -195,7 +195,7 @@ impl Archive {
         }
     }
 
-    /// Deletes a clip, with its file if it has one; with `remote` and a node that can do it, the object at the store too.
+    /// Deletes a clip, with its file if it has one; with `remote`, the object at the store first.
     ///
     /// # Errors
     /// The driver or the store failed, and the clip is still there; or the database failed.
@@ -210,7 +210,7 @@ impl Archive {
             None => None,
         };
         if let Some(file) = file {
-            self.delete(actor, &file, remote && !file.is_without_node()).await?;
+            self.delete(actor, &file, remote).await?;
             // That has hidden the clip, too.
             return Ok(());
         }

@@ -301,6 +301,7 @@ impl Playback {
         name: &str,
     ) -> Result<(Arc<Access>, Readers, Content), ApiError> {
         let until = self.clock.monotonic() + START_WAIT;
+        let mut waits = None;
         loop {
             let found = match self.relayed_asset(request, ticket, key, name).await {
                 Ok(None) => self.own_asset(request, ticket, key, name).await,
@@ -312,10 +313,15 @@ impl Playback {
                 return found;
             }
             let access = self.allowed(ticket, key, Age::Fresh).await?;
-            if !relay.is_open(access.stream, &ticket.session).await {
+            let here = self.live.session(access.stream);
+            let is_here = here.is_some_and(|here| here.session_id.as_str() == ticket.session);
+            if !relay.may_move(access.stream, &ticket.session, is_here).await {
                 return found;
             }
-            if self.clock.monotonic() >= until {
+            if waits.is_none() {
+                waits = relay.waiting.try_take(access.account, 1).ok();
+            }
+            if waits.is_none() || self.clock.monotonic() >= until {
                 return Err(ApiError::not_in_time());
             }
             sleep(MOVE_PAUSE).await;

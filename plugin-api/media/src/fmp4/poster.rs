@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mp4_atom::{Decode as _, Stsd};
 
-use super::read::{boxes, record};
+use super::read::{boxes, record, refuse_unknown_entries};
 use super::{
     Fmp4Error, Reader, Sample, TrackConfig, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID, init_segment,
     write_fragment,
@@ -60,7 +60,9 @@ pub fn first_frame(head: &[u8]) -> Result<Option<FirstFrame>, Fmp4Error> {
     for trak in inside(content(moov), b"trak") {
         let of = |outer, kind| inside(content(outer), kind).next().ok_or(Fmp4Error::Tracks);
         let stbl = of(of(of(trak, b"mdia")?, b"minf")?, b"stbl")?;
-        let stsd = Stsd::decode(&mut of(stbl, b"stsd")?)?;
+        let mut stsd = of(stbl, b"stsd")?;
+        refuse_unknown_entries(stsd)?;
+        let stsd = Stsd::decode(&mut stsd)?;
         let (codec, payload) = record(stsd.codecs.last().ok_or(Fmp4Error::Tracks)?)?;
         if codec.kind() != Kind::Video {
             continue;

@@ -2,6 +2,7 @@
 
 use mp4_atom::{Decode, Moof, Moov};
 
+use super::read::{NESTED_MAX, refuse_unknown_boxes};
 use super::{Fmp4Error, SEGMENT_SAMPLES_MAX, TRACKS_MAX, VIDEO_TRACK_ID, ticks_to_nanos};
 
 /// Sample flag (8.8.3.1): no decoder can start here.
@@ -56,6 +57,7 @@ impl Reach {
     /// # Errors
     /// [`Fmp4Error::Box`] if it cannot be read, [`Fmp4Error::Tracks`] if it has no track or too many.
     pub fn moov(&mut self, atom: &[u8]) -> Result<(), Fmp4Error> {
+        refuse_unknown_boxes(atom, NESTED_MAX)?;
         let moov = Moov::decode(&mut &atom[..])?;
         if moov.trak.is_empty() || moov.trak.len() > TRACKS_MAX {
             return Err(Fmp4Error::Tracks);
@@ -70,6 +72,7 @@ impl Reach {
     /// [`Fmp4Error::Box`] if it cannot be read, [`Fmp4Error::Tracks`] if it has a track that `moov` does not have,
     /// [`Fmp4Error::TooLarge`] for a run with over [`SEGMENT_SAMPLES_MAX`] samples.
     pub fn moof(&mut self, atom: &[u8]) -> Result<FragmentMedia, Fmp4Error> {
+        refuse_unknown_boxes(atom, NESTED_MAX)?;
         let moof = Moof::decode(&mut &atom[..])?;
         let (mut video, mut longest_ns) = (None, 0);
         for traf in &moof.traf {

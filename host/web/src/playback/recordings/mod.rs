@@ -66,12 +66,13 @@ impl Playback {
         if own.record.report.size_bytes == 0 || own.record.clip.is_some() {
             return Err(nothing_to_play().into());
         }
+        let grows = group.iter().any(|watched| watched.grows);
         let mut files = Vec::new();
         for watched in group.iter().filter(|watched| viewer.may_watch(watched)) {
             let index = match self.recordings.index(watched).await {
                 Ok(index) => index,
                 // The others play without one that is gone, and without one of a node that does not answer.
-                Err(error) if watched.record.id != id && is_left_out(&error) => continue,
+                Err(error) if watched.record.id != id && is_left_out(&error, grows) => continue,
                 Err(error) => return Err(error.into()),
             };
             let token = viewer.token(&self.mint, watched);
@@ -82,7 +83,6 @@ impl Playback {
                 index,
             });
         }
-        let grows = group.iter().any(|watched| watched.grows);
         let is_indexed = files.iter().all(|file| file.index.is_complete);
         if !grows && !is_indexed && group.iter().all(|one| one.record.report.state != ArchiveState::Recording)
         {
@@ -215,9 +215,11 @@ fn packed(text: String, is_packed: bool) -> (Bytes, bool) {
     packed.map_or((text, false), |packed| (packed, true))
 }
 
-fn is_left_out(error: &ApiError) -> bool {
+/// A playlist that grows must not lose its beginning while a node restarts: its players try again.
+fn is_left_out(error: &ApiError, grows: bool) -> bool {
     let of_nodes = [ApiError::recording_elsewhere(), ApiError::node_silent()];
-    error.http_status() == StatusCode::NOT_FOUND || of_nodes.iter().any(|other| other.code() == error.code())
+    let is_of_node = of_nodes.iter().any(|other| other.code() == error.code());
+    error.http_status() == StatusCode::NOT_FOUND || (is_of_node && !grows)
 }
 
 fn sent(request: &Request) -> Option<Sent> {

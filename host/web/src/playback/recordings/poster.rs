@@ -15,6 +15,8 @@ use satcast_media::fmp4::{
     BoxHeader, FirstFrame, Fmp4Error, INIT_BYTES_MAX, first_frame, first_poster, poster,
 };
 use satcast_plugin_api::recording::READ_RANGE_BYTES_MAX;
+use satcast_quota::Quota;
+use tokio::time::timeout;
 
 use super::super::Playback;
 use super::super::body::{ResponseBody, Slice};
@@ -24,17 +26,23 @@ use super::sent;
 use super::source::Source;
 use super::state::nothing_to_play;
 use crate::base::{ApiError, RequestContext};
+use satcast_core::ids::AccountId;
 use satcast_store::{ArchiveState, WatchedArchive};
 
 /// Largest fragment, or frame of a clip, that a poster is made from; a fragment has less than a second.
 const FRAGMENT_BYTES_MAX: u32 = 4 * 1024 * 1024;
-/// Largest part of a clip before its media that is read for a poster; the tables of ten minutes have a tenth of it.
-const HEAD_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Largest part of a clip before its media that is read for a poster; the tables of ten minutes have half of it.
+const HEAD_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Bytes of that part which are read at first; they often are all of it.
 const HEAD_BYTES: u64 = 128 * 1024;
 /// Most bytes of all kept posters, and most of them. The ones that were not used for longest leave first.
 pub const POSTERS_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const POSTERS_MAX: usize = 4_096;
+/// Most posters that are made at a time, and those of one account; each holds up to 12 MiB.
+const POSTERS_AT_ONCE: u64 = 16;
+const POSTERS_AT_ONCE_OF_ACCOUNT: u64 = 4;
+/// Longest wait for a place among them.
+const POSTER_WAIT: Duration = Duration::from_secs(5);
 /// Seconds for which a browser may keep the poster of a public recording.
 const POSTER_MAX_AGE_SECS: u32 = 3_600;
 
@@ -42,19 +50,27 @@ const POSTER_MAX_AGE_SECS: u32 = 3_600;
 type Poster = Option<Bytes>;
 
 /// The posters that somebody looked at.
-#[derive(Default)]
-pub(super) struct Posters(Mutex<HashMap<i64, (Poster, Duration)>>);
+pub(super) struct Posters {
+    kept: Mutex<HashMap<i64, (Poster, Duration)>>,
+    making: Quota<AccountId>,
+}
+
+impl Default for Posters {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), making: Quota::new(POSTERS_AT_ONCE, POSTERS_AT_ONCE_OF_ACCOUNT) }
+    }
+}
 
 impl Posters {
     fn kept(&self, id: i64, now: Duration) -> Option<Poster> {
-        let mut all = self.0.lock();
+        let mut all = self.kept.lock();
         let (poster, used) = all.get_mut(&id)?;
         *used = now;
         Some(poster.clone())
     }
 
     fn keep(&self, id: i64, poster: Poster, now: Duration) {
-        let mut all = self.0.lock();
+        let mut all = self.kept.lock();
         all.insert(id, (poster, now));
         let bytes = |poster: &Poster| poster.as_ref().map_or(0, Bytes::len);
         let is_over = |all: &HashMap<i64, (Poster, Duration)>| {
@@ -181,9 +197,12 @@ impl Playback {
             return Ok(poster);
         }
         let source = recordings.source(watched).await?;
-        // Reads for a poster count like those for a viewer.
-        let permit = recordings.responses.try_take(watched.account, 1);
+        let permit = timeout(POSTER_WAIT, recordings.posters.making.take(watched.account, 1)).await;
         let _permit = permit.map_err(|_| ApiError::too_many_readers())?;
+        // Another viewer may have waited for the same one.
+        if let Some(poster) = recordings.posters.kept(id, now) {
+            return Ok(poster);
+        }
         let poster = make(&source, watched).await?.ok_or_else(ApiError::starting)?;
         recordings.posters.keep(id, poster.clone(), now);
         Ok(poster)

@@ -62,6 +62,9 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// an answer. A viewer can make requests that the owner lets wait.
 pub(crate) const ACCOUNT_REQUESTS_MAX: u64 = 192;
 const _: () = assert!(PARTS_MAX < ACCOUNT_REQUESTS_MAX);
+/// Most viewers of sessions that move who wait for the next node, and those of one account; further ones get 503.
+const WAITING_MAX: u64 = 8_192;
+const WAITING_PER_ACCOUNT_MAX: u64 = 4_096;
 /// Largest error of another node that is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Most sessions of other nodes that are remembered.
@@ -161,6 +164,8 @@ pub(super) struct Relay {
     clock: Clock,
     copies: Copies,
     requests: Quota<AccountId>,
+    /// Viewers that wait for a session that moves.
+    pub(super) waiting: Quota<AccountId>,
     /// Requests for parts of recordings.
     parts: Quota<AccountId>,
     /// Folder on the disk that has the files of copies.
@@ -174,9 +179,10 @@ impl Relay {
     pub(super) fn new(owners: Arc<dyn Owners>, clock: Clock, folder: PathBuf) -> Arc<Self> {
         let copies = Copies::new(COPIES_PLAYLISTS_BYTES_MAX, COPIES_BYTES_MAX, COPIES_FILES_BYTES_MAX);
         let requests = Quota::new(u64::MAX, ACCOUNT_REQUESTS_MAX);
+        let waiting = Quota::new(WAITING_MAX, WAITING_PER_ACCOUNT_MAX);
         let parts = Quota::new(PARTS_MAX, PARTS_PER_ACCOUNT_MAX);
         let (sessions, remote_players) = (Mutex::default(), RemotePlayers::default());
-        Arc::new(Self { owners, clock, copies, requests, parts, folder, sessions, remote_players })
+        Arc::new(Self { owners, clock, copies, requests, waiting, parts, folder, sessions, remote_players })
     }
 
     /// Content from the owner of the session, or else from the node that had it a moment ago, which counts for `account`; `viewers`
@@ -248,9 +254,11 @@ impl Relay {
         }
     }
 
-    /// Whether a session has not ended, at any node or at none.
-    pub(super) async fn is_open(&self, stream: StreamId, session: &str) -> bool {
-        self.owners.located(stream).await.is(Some(session))
+    /// Whether a session has not ended, and moves or has moved between nodes: no node has it, or another one gave it up.
+    pub(super) async fn may_move(&self, stream: StreamId, session: &str, is_here: bool) -> bool {
+        let located = self.owners.located(stream).await;
+        let has_owner = is_here || located.owner.is_some();
+        located.is(Some(session)) && (!has_owner || located.former.is_some())
     }
 
     /// The other living node that has the files of a data folder.

@@ -215,16 +215,67 @@ const LEAVES: [&[u8; 4]; 17] = [
     b"stsz", b"stco", b"mfhd", b"tfhd", b"tfdt", b"trun",
 ];
 /// Deepest nesting that they write.
-const NESTED_MAX: usize = 5;
+pub(super) const NESTED_MAX: usize = 5;
+
+/// Boxes that they write into sample entries.
+const IN_ENTRIES: [&[u8; 4]; 5] = [b"avcC", b"hvcC", b"av1C", b"esds", b"dOps"];
+/// Bytes of a sample entry before its boxes (ISO/IEC 14496-12, 8.5.2.2, 12.1.3.2 and 12.2.3.2), and of `stsd`.
+const VIDEO_FIELDS: usize = 86;
+const AUDIO_FIELDS: usize = 36;
+const STSD_FIELDS: usize = 16;
+
+/// Refuses sample entries in a complete `stsd`, and boxes in them, that this crate does not write: the decoder reads every
+/// box that it knows there, to any depth.
+pub(super) fn refuse_unknown_entries(stsd: &[u8]) -> Result<(), Fmp4Error> {
+    let entries = after(stsd, STSD_FIELDS)?;
+    let mut read = 0;
+    for (kind, from, to) in boxes(entries) {
+        let entry = &entries[from..to];
+        let fields = match &kind {
+            b"avc1" | b"hvc1" | b"av01" => VIDEO_FIELDS,
+            // Another version has more fields.
+            b"mp4a" | b"Opus" if entry.get(16..18) == Some(&[0, 0]) => AUDIO_FIELDS,
+            _ => return Err(unexpected(kind)),
+        };
+        let inner = after(entry, fields)?;
+        let mut end = 0;
+        for (kind, _, to) in boxes(inner) {
+            if !IN_ENTRIES.contains(&&kind) {
+                return Err(unexpected(kind));
+            }
+            end = to;
+        }
+        whole(end, inner)?;
+        read = to;
+    }
+    whole(read, entries)
+}
+
+/// What follows the first bytes of a box whose size has 32 bits.
+fn after(atom: &[u8], fields: usize) -> Result<&[u8], Fmp4Error> {
+    let is_long = atom.starts_with(&[0, 0, 0, 1]);
+    atom.get(fields..).filter(|_| !is_long).ok_or(Fmp4Error::Tracks)
+}
+
+fn whole(read: usize, bytes: &[u8]) -> Result<(), Fmp4Error> {
+    if read == bytes.len() { Ok(()) } else { Err(Fmp4Error::Box("bytes outside of boxes".into())) }
+}
+
+fn unexpected(kind: [u8; 4]) -> Fmp4Error {
+    Fmp4Error::Box(format!("unexpected box {}", kind.escape_ascii()))
+}
 
 /// Refuses every box that this crate does not write: some have counts of zero-size entries, and the decoder would allocate for
 /// each entry.
-fn refuse_unknown_boxes(bytes: &[u8], depth: usize) -> Result<(), Fmp4Error> {
+pub(super) fn refuse_unknown_boxes(bytes: &[u8], depth: usize) -> Result<(), Fmp4Error> {
     let mut read = 0;
     for (kind, from, to) in boxes(bytes) {
         let is_container = CONTAINERS.contains(&&kind);
         if (is_container && depth == 0) || !(is_container || LEAVES.contains(&&kind)) {
-            return Err(Fmp4Error::Box(format!("unexpected box {}", kind.escape_ascii())));
+            return Err(unexpected(kind));
+        }
+        if &kind == b"stsd" {
+            refuse_unknown_entries(&bytes[from..to])?;
         }
         if is_container {
             // A 64-bit size adds eight bytes to the header.
@@ -233,7 +284,7 @@ fn refuse_unknown_boxes(bytes: &[u8], depth: usize) -> Result<(), Fmp4Error> {
         }
         read = to;
     }
-    if read == bytes.len() { Ok(()) } else { Err(Fmp4Error::Box("bytes outside of boxes".into())) }
+    whole(read, bytes)
 }
 
 /// The codec configuration from which a sample entry was made.

@@ -262,3 +262,35 @@ fn corrupted_bytes_never_panic() {
     }
     assert_eq!(nanos_to_ticks(ticks_to_nanos(9, 90_000), 90_000), 9);
 }
+
+fn atom(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(content.len() + 8).unwrap();
+    [&len.to_be_bytes()[..], kind, content].concat()
+}
+
+/// A `moov` with one track and this content of its `stsd`, after version, flags and one as the number of entries.
+fn moov_with(entries: &[u8]) -> Vec<u8> {
+    let stsd = atom(b"stsd", &[&[0, 0, 0, 0, 0, 0, 0, 1], entries].concat());
+    [b"stbl", b"minf", b"mdia", b"trak", b"moov"].iter().fold(stsd, |inner, kind| atom(kind, &inner))
+}
+
+/// The decoder would read these to any depth, or make room for four thousand million entries.
+#[test]
+fn hostile_sample_entries_are_refused_before_they_are_decoded() {
+    let mut nested = Vec::new();
+    for _ in 0..10_000 {
+        nested = atom(b"stsd", &[&[0, 0, 0, 0, 0, 0, 0, 1], &nested[..]].concat());
+    }
+    let groups = atom(b"sgpd", &[&[0, 0, 0, 0], b"seig", &[0xff; 4][..]].concat());
+    let inside = atom(b"avc1", &[&[0; VIDEO_FIELDS - 8], &groups[..]].concat());
+    let deep = atom(b"mp4a", &[&[0; AUDIO_FIELDS - 8], &nested[..]].concat());
+    let newer = atom(b"mp4a", &[&[0, 0, 0, 0, 0, 0, 0, 1, 0, 1][..], &[0; AUDIO_FIELDS]].concat());
+    let cut = [&atom(b"avc1", &[0; VIDEO_FIELDS - 8])[..], &[0, 0]].concat();
+    for entries in [&nested, &groups, &inside, &deep, &newer, &cut, &vec![0; 3]] {
+        let moov = moov_with(entries);
+        let mut reach = crate::fmp4::Reach::default();
+        assert!(matches!(Reader::new(&moov), Err(Fmp4Error::Box(_) | Fmp4Error::Tracks)));
+        assert!(matches!(crate::fmp4::first_frame(&moov), Err(Fmp4Error::Box(_) | Fmp4Error::Tracks)));
+        assert!(matches!(reach.moov(&moov), Err(Fmp4Error::Box(_) | Fmp4Error::Tracks)));
+    }
+}
