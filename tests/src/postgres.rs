@@ -38,6 +38,8 @@ pub struct Postgres {
     folder: TempDir,
     port: Port,
     durable: bool,
+    /// Nobody needs a password without TLS.
+    trusting: bool,
     /// Where it runs, if not here.
     host: Option<Host>,
 }
@@ -49,16 +51,26 @@ impl Postgres {
     /// When PostgreSQL is not installed (`cargo xtask setup` says how) or does not start.
     #[must_use]
     pub fn start() -> Self {
-        Self::new(false, None)
+        Self::new(false, false, None)
     }
 
-    /// The same, with commits that survive power loss.
+    /// The same, without a password for connections without TLS. For many short connections: each handshake and login costs as much as a
+    /// small test.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn trusting() -> Self {
+        Self::new(false, true, None)
+    }
+
+    /// The same as [`Postgres::start`], with commits that survive power loss.
     ///
     /// # Panics
     /// As [`Postgres::start`].
     #[must_use]
     pub fn durable() -> Self {
-        Self::new(true, None)
+        Self::new(true, false, None)
     }
 
     /// The same as [`Postgres::start`], on a host of the test's network.
@@ -67,17 +79,17 @@ impl Postgres {
     /// As [`Postgres::start`].
     #[must_use]
     pub fn start_at(host: &Host) -> Self {
-        Self::new(false, Some(host.clone()))
+        Self::new(false, false, Some(host.clone()))
     }
 
-    fn new(durable: bool, host: Option<Host>) -> Self {
+    fn new(durable: bool, trusting: bool, host: Option<Host>) -> Self {
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix("satcast-postgres-");
         let made = if durable || !has_room(MEMORY) { builder.tempdir() } else { builder.tempdir_in(MEMORY) };
         let folder = made.expect("a folder for PostgreSQL");
         // The server's own user must have access to its files.
         mode(folder.path(), 0o755);
-        let mut server = Self { process: None, folder, port: Port::lease(), durable, host };
+        let mut server = Self { process: None, folder, port: Port::lease(), durable, trusting, host };
         server.make();
         server.start_again();
         server
@@ -199,12 +211,15 @@ impl Postgres {
         command.arg("--no-sync").arg("--pwfile").arg(&password);
         let output = command.output().expect("initdb starts");
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        if self.host.is_some() {
-            let rules = data.join("pg_hba.conf");
-            let known = std::fs::read_to_string(&rules).expect("the rules of access");
-            let more = format!("{known}host all all {NETWORK} scram-sha-256\n");
-            std::fs::write(&rules, more).expect("rules of access");
+        let rules = data.join("pg_hba.conf");
+        let mut known = std::fs::read_to_string(&rules).expect("the rules of access");
+        if self.trusting {
+            known.insert_str(0, "hostnossl all all 127.0.0.1/32 trust\n");
         }
+        if self.host.is_some() {
+            known.push_str(&format!("host all all {NETWORK} scram-sha-256\n"));
+        }
+        std::fs::write(&rules, known).expect("rules of access");
     }
 
     /// A certificate for `localhost`, and the certificate of its authority.

@@ -14,9 +14,13 @@ fn main() -> ExitCode {
         eprintln!("usage: with-postgres [--durable] COMMAND ARGUMENTS...");
         return ExitCode::from(2);
     };
-    let server = if durable { Postgres::durable() } else { Postgres::start() };
+    let server = if durable { Postgres::durable() } else { Postgres::trusting() };
     let mut command = Command::new(&program);
     command.args(words);
+    if !durable {
+        // The default of addresses that say nothing of TLS. Tests of TLS do.
+        command.env("PGSSLMODE", "disable");
+    }
     command.env("SATCAST_TEST_POSTGRES", format!("{}/postgres", server.server()));
     command.env("SATCAST_TEST_POSTGRES_CA", server.authority());
     match command.status() {

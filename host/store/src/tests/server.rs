@@ -224,7 +224,7 @@ async fn change_of(store: &Store, account: AccountId) -> Result<()> {
 #[tokio::test]
 async fn a_refused_login_names_the_server_without_the_password() {
     let Some((_rig, _, url)) = on_server().await else { return };
-    let wrong = url.expose().replacen("correct-horse", "hunter2", 1);
+    let wrong = format!("{}?sslmode=require", url.expose().replacen("correct-horse", "hunter2", 1));
     let missing = format!("{}_missing", url.expose());
     let nobody = "postgres://me:hunter2@127.0.0.1:1/satcast".to_owned();
     for (url, says) in

@@ -79,9 +79,8 @@ const BESIDE: [&str; 16] = [
 
 /// API, document, metrics, health checks and the routes of `beside`, inside the middleware.
 pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
-    let document = document(&app.drivers.schemas());
     let documents = Documents::new(&app.drivers);
-    let methods = document::methods_by_path(&document);
+    let methods = document::methods_by_path();
     let named = methods.keys().map(String::as_str).filter(|path| {
         !BESIDE.contains(path) && ![PREFIX, VOD_PREFIX].iter().any(|prefix| path.starts_with(prefix))
     });

@@ -1,5 +1,6 @@
 //! The document as poem-openapi generates it from the handlers, normalized.
 
+use poem_openapi::{OpenApi, OpenApiService};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
@@ -20,6 +21,20 @@ pub(super) fn document() -> Value {
         }
     }
     document
+}
+
+/// Path and method of every operation.
+pub(super) fn operations() -> Vec<(String, String)> {
+    fn all<T: OpenApi>(_: OpenApiService<T, ()>) -> Vec<(String, String)> {
+        let paths = T::meta().into_iter().flat_map(|group| group.paths);
+        let operations = paths.flat_map(|path| {
+            path.operations
+                .into_iter()
+                .map(move |operation| (path.path.clone(), operation.method.to_string()))
+        });
+        operations.collect()
+    }
+    all(service())
 }
 
 /// Rewrites constructs into the forms that other tools expect.

@@ -47,26 +47,14 @@ pub fn document(types: &[TypeSchema]) -> Value {
     playback::describe(&mut document);
     webhooks::describe(&mut document);
     examples::describe(&mut document);
-    sorted(document)
+    document.sort_all_objects();
+    document
 }
 
 /// Sorts the groups, which are generated in the order of their names.
 fn in_order(groups: &mut Value) {
     let place = |group: &Value| GROUPS.iter().position(|name| group["name"] == *name).unwrap_or(GROUPS.len());
     groups.as_array_mut().into_iter().for_each(|groups| groups.sort_by_key(place));
-}
-
-/// Sorts the fields of every object, independent of the map type of the JSON library.
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let fields: BTreeMap<String, Value> =
-                map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
-            Value::Object(fields.into_iter().collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
-        other => other,
-    }
 }
 
 /// The document as committed and served: sorted keys, two spaces, one final line break.
@@ -102,26 +90,40 @@ impl Documents {
     }
 }
 
-/// The `Allow` header of every path: `/api/streams/{id}` gives `DELETE, GET, HEAD`.
-pub(super) fn methods_by_path(document: &Value) -> BTreeMap<String, String> {
-    let paths = document["paths"].as_object().into_iter().flatten();
-    let methods = |path: &str, operations: &Value| {
-        let names = operations.as_object().into_iter().flatten().map(|(name, _)| name.to_ascii_uppercase());
-        let mut names: Vec<String> = names.collect();
-        if names.iter().any(|name| name == "GET") {
-            names.push("HEAD".to_owned());
+/// The `Allow` header of every path: `/api/streams/{id}` gives `DELETE, GET, HEAD`. It needs no document, whose generation would delay
+/// every start.
+pub(super) fn methods_by_path() -> BTreeMap<String, String> {
+    let mut described = Value::Null;
+    playback::describe(&mut described);
+    let mut paths: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, method) in generated::operations().into_iter().chain(operations_of(&described)) {
+        paths.entry(path).or_default().push(method);
+    }
+    for (path, methods) in &mut paths {
+        if methods.iter().any(|name| name == "GET") {
+            methods.push("HEAD".to_owned());
         }
         if middleware::is_public(path) {
-            names.push("OPTIONS".to_owned());
+            methods.push("OPTIONS".to_owned());
         }
-        names.sort();
-        names.join(", ")
-    };
-    paths.map(|(path, operations)| (path.clone(), methods(path, operations))).collect()
+        methods.sort();
+    }
+    paths.into_iter().map(|(path, methods)| (path, methods.join(", "))).collect()
+}
+
+/// Path and method of every operation of a document.
+fn operations_of(document: &Value) -> Vec<(String, String)> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let operations = paths.flat_map(|(path, operations)| {
+        operations.as_object().into_iter().flatten().map(move |(method, _)| (path, method))
+    });
+    operations.map(|(path, method)| (path.clone(), method.to_ascii_uppercase())).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::testing::bundled;
     use super::*;
 
@@ -151,11 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn allow_headers_follow_from_the_document() {
-        let methods = methods_by_path(&bundled());
+    fn allow_headers_name_the_operations_of_the_document() {
+        let methods = methods_by_path();
         assert_eq!(methods["/api/streams"], "GET, HEAD, POST");
         assert_eq!(methods["/api/public/config"], "GET, HEAD, OPTIONS");
         assert_eq!(methods["/api/streams/{id}/destinations/{destId}"], "DELETE, PATCH");
+        let allowed = methods.iter().flat_map(|(path, methods)| {
+            methods.split(", ").map(move |method| (path.clone(), method.to_owned()))
+        });
+        let allowed = allowed.filter(|(_, method)| !["HEAD", "OPTIONS"].contains(&method.as_str()));
+        assert!(allowed.eq(BTreeSet::from_iter(operations_of(&bundled()))));
     }
 
     #[test]
