@@ -1,5 +1,6 @@
 //! Networks: the unit of per-client limits, and the lists that restrict the use of a stream key.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -20,6 +21,13 @@ impl From<IpAddr> for Network {
             }
             address @ IpAddr::V4(_) => Self(address),
         }
+    }
+}
+
+/// Its first address.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

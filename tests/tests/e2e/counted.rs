@@ -1,4 +1,4 @@
-//! Limits that hold over all nodes: a key has its number of requests, whichever node they come to.
+//! Limits of requests hold over all nodes: a key or network has its number, whichever node they come to.
 
 use satcast_tests::hosted::{Hosted, STATUS};
 use satcast_tests::http::{Http, Reply, split_url};
@@ -11,6 +11,7 @@ const PER_MINUTE: usize = 60;
 /// Keys, of which each node counts some.
 const KEYS: usize = 4;
 const COST: &str = "/api/public/streams/active/cost";
+const CONFIG: &str = "/api/public/config";
 
 /// Connections to both nodes.
 fn both(nodes: &Nodes) -> [Http; 2] {
@@ -53,6 +54,8 @@ fn a_key_has_its_number_of_requests_over_all_nodes() {
         assert_counted(&mut clients, COST, key);
     }
     assert_counted(&mut clients, &preview, "");
+    // Of a network.
+    assert_counted(&mut clients, CONFIG, "");
 
     // A lost node leaves its counts to the others.
     nodes.a.kill();

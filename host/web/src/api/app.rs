@@ -25,7 +25,7 @@ use satcast_core::clock::Clock;
 use satcast_core::config::{Config, Current, IngestAddresses};
 use satcast_core::ids::{AccountId, KeyId, LoginId, UnixMillis};
 use satcast_core::networks::Network;
-use satcast_core::rate::{RateLimiter, RateRule};
+use satcast_core::rate::RateLimiter;
 use satcast_drivers::Drivers;
 use satcast_live::Live;
 use satcast_live::ingest;
@@ -130,18 +130,6 @@ pub(super) const STORE_CHECK_WAIT: Duration = Duration::from_secs(10);
 const STORE_CHECKS_AT_ONCE_MAX: u64 = 16;
 /// Concurrent store tests of one account.
 const STORE_CHECKS_OF_ACCOUNT_MAX: u64 = 4;
-/// Tests of webhooks, per key.
-const RATE_WEBHOOK_TESTS: RateRule = RateRule::per_minute("webhook-tests", 10);
-/// Requests for `/api/public/config`, per address.
-const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
-/// Requests for `/api/archives/recover-pay`, per key or login session.
-const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
-/// Requests for `/api/wallet/topup`, per account.
-const RATE_TOPUPS: RateRule = RateRule::per_minute("topups", 10);
-/// Wallet connections, per account.
-const RATE_CONNECTIONS: RateRule = RateRule::per_minute("connections", 10);
-/// API keys created and replaced, per account.
-const RATE_NEW_KEYS: RateRule = RateRule::per_minute("new-keys", 300);
 
 impl Default for Limits {
     fn default() -> Self {
@@ -150,17 +138,17 @@ impl Default for Limits {
             writes: RateLimiter::new(auth::RATE_WRITES),
             status: RateLimiter::new(auth::RATE_STATUS),
             cost: RateLimiter::new(auth::RATE_COST),
-            recoveries: RateLimiter::new(RATE_RECOVERIES),
-            new_keys: RateLimiter::new(RATE_NEW_KEYS),
+            recoveries: RateLimiter::new(auth::RATE_RECOVERIES),
+            new_keys: RateLimiter::new(auth::RATE_NEW_KEYS),
             logins: RateLimiter::new(auth::RATE_LOGINS),
             guesses: Guesses::default(),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
             store_checks: Quota::new(STORE_CHECKS_AT_ONCE_MAX, STORE_CHECKS_OF_ACCOUNT_MAX),
             invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
-            webhook_tests: RateLimiter::new(RATE_WEBHOOK_TESTS),
-            topups: RateLimiter::new(RATE_TOPUPS),
-            connections: RateLimiter::new(RATE_CONNECTIONS),
-            config: RateLimiter::new(RATE_CONFIG),
+            webhook_tests: RateLimiter::new(auth::RATE_WEBHOOK_TESTS),
+            topups: RateLimiter::new(auth::RATE_TOPUPS),
+            connections: RateLimiter::new(auth::RATE_CONNECTIONS),
+            config: RateLimiter::new(auth::RATE_CONFIG),
             ingest_connections_per_network: ingest::CONNECTIONS_PER_NETWORK_MAX,
             http_connections_per_network: http::CONNECTIONS_PER_NETWORK_MAX,
         }
@@ -195,7 +183,7 @@ impl App {
         format!("{}/hls/{path}/index.m3u8", self.config().public_base())
     }
 
-    /// Counts a request of `subject`: over all nodes if the limit is shared, otherwise in `limiter`. A request of another node was
+    /// Counts a request of `subject`: over all nodes if there are several, otherwise in `limiter`. A request of another node was
     /// counted there, for its caller.
     ///
     /// # Errors

@@ -295,7 +295,7 @@ impl ArchivesApi {
         body: Body<Recovery>,
     ) -> Result<Json<Recovered>> {
         let context = RequestContext::of(request);
-        context.count(app.limits.recoveries.hit(caller.subject, app.clock.monotonic()))?;
+        app.count(&context, request, &app.limits.recoveries, caller.subject).await?;
         let found = app.store.archive_by_name(caller.account, &body.0.file_name).await;
         let archive = found.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("recording"))?;
         if archive.report.state != ArchiveState::Failed || archive.recovering {

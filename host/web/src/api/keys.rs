@@ -168,7 +168,7 @@ impl KeysApi {
         caller: Caller,
         body: Body<KeyInput>,
     ) -> Result<Json<KeyCreated>> {
-        count_new_key(&app, request, &caller)?;
+        count_new_key(&app, request, &caller).await?;
         let input = body.0;
         let (kind, scopes) = checked_kind(&input, caller.scopes)?;
         let ends_with_session = input.ends_with_session.unwrap_or(false);
@@ -206,7 +206,7 @@ impl KeysApi {
         /// Key identifier.
         id: Path<i64>,
     ) -> Result<Json<KeyCreated>> {
-        count_new_key(&app, request, &caller)?;
+        count_new_key(&app, request, &caller).await?;
         let old = app.store.key_of(caller.account, KeyId(id.0)).await.map_err(ApiError::from)?;
         let old = old.ok_or_else(|| ApiError::not_found("key"))?;
         if exceeds(old.scopes, caller.scopes) {
@@ -248,8 +248,8 @@ impl KeysApi {
 }
 
 /// Counts a new key against the limit of its account.
-fn count_new_key(app: &App, request: &Request, caller: &Caller) -> std::result::Result<(), ApiError> {
-    RequestContext::of(request).count(app.limits.new_keys.hit(caller.account, app.clock.monotonic()))
+async fn count_new_key(app: &App, request: &Request, caller: &Caller) -> std::result::Result<(), ApiError> {
+    app.count(&RequestContext::of(request), request, &app.limits.new_keys, caller.account).await
 }
 
 /// Kind and scopes of the new key, if `creator` may create it.

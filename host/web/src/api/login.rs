@@ -130,9 +130,9 @@ impl LoginApi {
         body: Body<LoginInput>,
     ) -> Result<Response<Json<LoggedIn>>> {
         let context = RequestContext::of(request);
-        let now = app.clock.monotonic();
         let network = Network::from(context.client);
-        context.count(app.limits.logins.hit(network, now))?;
+        app.count(&context, request, &app.limits.logins, network).await?;
+        let now = app.clock.monotonic();
         let LoginInput { name, password } = body.0;
         let attempt = app.limits.guesses.begin(key_hash(name.trim()), network, now);
         let attempt = attempt.map_err(ApiError::login_waits)?;
@@ -166,7 +166,7 @@ impl LoginApi {
         body: Body<SetupInput>,
     ) -> Result<Response<Json<LoggedIn>>> {
         let context = RequestContext::of(request);
-        context.count(app.limits.logins.hit(Network::from(context.client), app.clock.monotonic()))?;
+        app.count(&context, request, &app.limits.logins, Network::from(context.client)).await?;
         let SetupInput { token, name, password } = body.0;
         if token.is_none() && !app.config().accounts.open_registration {
             let text = "Registration is closed; ask the operator for an invite link";
@@ -278,7 +278,7 @@ impl LoginApi {
     ) -> Result<Response<Json<Done>>> {
         caller.login()?;
         let context = RequestContext::of(request);
-        context.count(app.limits.logins.hit(Network::from(context.client), app.clock.monotonic()))?;
+        app.count(&context, request, &app.limits.logins, Network::from(context.client)).await?;
         let PasswordInput { current_password, new_password } = body.0;
         let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
         let stored = account.and_then(|account| account.password_hash);

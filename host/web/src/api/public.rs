@@ -115,7 +115,7 @@ impl PublicApi {
     #[oai(path = "/config", method = "get", operation_id = "getPublicConfig")]
     async fn config(&self, app: Data<&Arc<App>>, request: &Request) -> Result<Response<Json<PublicConfig>>> {
         let context = RequestContext::of(request);
-        context.count(app.limits.config.hit(Network::from(context.client), app.clock.monotonic()))?;
+        app.count(&context, request, &app.limits.config, Network::from(context.client)).await?;
         let settings = app.config();
         let pricing = &settings.pricing;
         let config = PublicConfig {

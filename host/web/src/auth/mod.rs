@@ -29,6 +29,18 @@ pub const RATE_INVALID_KEYS: RateRule = RateRule::per_minute("invalid-keys", 60)
 
 /// Attempts to log in and to create accounts, per address.
 pub const RATE_LOGINS: RateRule = RateRule::per_minute("login", 20);
+/// Tests of webhooks, per key.
+pub const RATE_WEBHOOK_TESTS: RateRule = RateRule::per_minute("webhook-tests", 10);
+/// Requests for `/api/public/config`, per address.
+pub const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
+/// Requests for `/api/archives/recover-pay`, per key or login session.
+pub const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
+/// Requests for `/api/wallet/topup`, per account.
+pub const RATE_TOPUPS: RateRule = RateRule::per_minute("topups", 10);
+/// Wallet connections, per account.
+pub const RATE_CONNECTIONS: RateRule = RateRule::per_minute("connections", 10);
+/// API keys created and replaced, per account.
+pub const RATE_NEW_KEYS: RateRule = RateRule::per_minute("new-keys", 300);
 
 /// Name of the session cookie.
 pub const LOGIN_COOKIE: &str = "satcast_session";

@@ -1,4 +1,4 @@
-//! Limits that hold over all nodes: one node counts all requests of a key or token, whichever node they come to.
+//! Limits of requests hold over all nodes: one node counts all requests of a key, account, network or token, whichever node they come to.
 //!
 //! Each node finds the same one by the names of the living nodes (rendezvous hashing). When a node goes, only the counts of that
 //! node begin again.
@@ -10,15 +10,31 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{RATE_COST, RATE_STATUS};
+use crate::auth::{
+    RATE_CONFIG, RATE_CONNECTIONS, RATE_COST, RATE_LOGINS, RATE_NEW_KEYS, RATE_READS, RATE_RECOVERIES,
+    RATE_STATUS, RATE_TOPUPS, RATE_WEBHOOK_TESTS, RATE_WRITES,
+};
 use crate::playback::{Peer, RATE_PREVIEW};
 use satcast_core::rate::{RateLimiter, RateRule, RateVerdict};
 use satcast_core::secret::key_hash;
 
 /// Path prefix of counts; the name of the limit and the subject follow.
 pub(crate) const PREFIX: &str = "/node/count/";
-/// The limits. Every other one is counted by each node for itself.
-const RULES: [RateRule; 3] = [RATE_STATUS, RATE_COST, RATE_PREVIEW];
+/// The limits. Each node counts invalid keys and wrong passwords for itself.
+const RULES: [RateRule; 12] = [
+    RATE_CONFIG,
+    RATE_CONNECTIONS,
+    RATE_COST,
+    RATE_LOGINS,
+    RATE_NEW_KEYS,
+    RATE_PREVIEW,
+    RATE_READS,
+    RATE_RECOVERIES,
+    RATE_STATUS,
+    RATE_TOPUPS,
+    RATE_WEBHOOK_TESTS,
+    RATE_WRITES,
+];
 /// Longest subject of another node; the token of a preview has 32 characters.
 pub(super) const SUBJECT_CHARS_MAX: usize = 64;
 /// Largest answer of another node that is read.
@@ -48,11 +64,6 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Whether the limit holds over all nodes.
-    pub(super) fn is_shared(rule: RateRule) -> bool {
-        RULES.contains(&rule)
-    }
-
     /// Whether a node did not count a moment ago.
     pub(super) fn is_silent(&self, peer: &Peer, now: Duration) -> bool {
         self.silent.lock().get(&peer.name).is_some_and(|until| now < *until)
@@ -166,7 +177,7 @@ mod tests {
         let verdict = counts.hit("status", "7".to_owned(), at).unwrap();
         assert_eq!(read(RATE_STATUS, tell(&verdict).as_bytes()), Some(verdict));
         assert!(tell(&verdict).len() < ANSWER_BYTES_MAX);
-        assert_eq!(counts.hit("reads", "7".to_owned(), at), None, "each node counts these for itself");
+        assert_eq!(counts.hit("invalid-keys", "7".to_owned(), at), None, "each node counts these for itself");
         assert_eq!(parse(&address("cost", "key-7")), Some(("cost", "key-7")));
         let long = "1".repeat(SUBJECT_CHARS_MAX + 1);
         for path in

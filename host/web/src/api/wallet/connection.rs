@@ -249,8 +249,7 @@ impl ConnectionApi {
         caller: Caller,
         body: Body<WalletInput>,
     ) -> Result<Json<Shown>> {
-        let verdict = app.limits.connections.hit(caller.account, app.clock.monotonic());
-        RequestContext::of(request).count(verdict)?;
+        app.count(&RequestContext::of(request), request, &app.limits.connections, caller.account).await?;
         if !app.wallets.terms().offered {
             return Err(ApiError::from(TopUpError::NotOffered).into());
         }

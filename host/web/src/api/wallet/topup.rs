@@ -99,8 +99,7 @@ impl TopUpApi {
         caller: Caller,
         body: Body<TopUpInput>,
     ) -> Result<Json<TopUp>> {
-        let verdict = app.limits.topups.hit(caller.account, app.clock.monotonic());
-        RequestContext::of(request).count(verdict)?;
+        app.count(&RequestContext::of(request), request, &app.limits.topups, caller.account).await?;
         let terms = app.wallets.terms();
         if !terms.offered {
             return Err(ApiError::from(TopUpError::NotOffered).into());

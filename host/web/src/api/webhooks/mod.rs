@@ -171,8 +171,7 @@ impl WebhooksApi {
         /// Webhook identifier.
         id: Path<i64>,
     ) -> Result<Json<WebhookTested>> {
-        let verdict = app.limits.webhook_tests.hit(caller.0.subject, app.clock.monotonic());
-        RequestContext::of(request).count(verdict)?;
+        app.count(&RequestContext::of(request), request, &app.limits.webhook_tests, caller.0.subject).await?;
         let webhooks = app.webhooks.clone();
         let tested =
             App::to_the_end(async move { Ok(webhooks.test(caller.0.account, WebhookId(id.0)).await?) })
