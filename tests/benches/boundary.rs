@@ -176,7 +176,8 @@ impl Rig {
         let options = OpenOptions { url, durability: Durability::Normal, vault, low_balance };
         let store = satcast_store::open(options).await.expect("a store");
         let streams = Self::streams(&store, &clock, sources).await;
-        let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::ZERO };
+        let settings =
+            Settings { reconnect_window: Duration::ZERO, cooldown: Duration::ZERO, ..Settings::default() };
         let live = Live::new(store.clone(), drivers, clock, settings);
         Self { live, store, streams }
     }

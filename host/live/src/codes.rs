@@ -24,6 +24,9 @@ pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
 
 /// Refusal while another encoder publishes the stream.
 pub(super) const BUSY: &str = "this stream key is already publishing; stop the other encoder first";
+/// Refusal of a second backup encoder.
+pub(super) const BACKUP_BUSY: &str =
+    "this backup key is already publishing; stop the other backup encoder first";
 /// Refusal of a node that is being drained.
 pub(super) const DRAINING: &str = "this server is being taken out of service and accepts no new streams; connect again to reach another one";
 /// Refusal while the node of the previous session does not answer.
@@ -51,7 +54,15 @@ pub(super) const CHAIN: &str = "this media came through too many streams that fo
 /// Sent to a silent encoder that a newer one replaces.
 pub(super) const TOOK_OVER: &str = "another encoder took over this stream key";
 
-/// An encoder that comes to another node replaces a silent one.
+/// Refusal while an encoder of the stream sends to another node.
+pub(super) fn busy_elsewhere(node: &str) -> String {
+    format!(
+        "this stream is publishing at the server {node}; stop that encoder, or connect the primary and the backup encoder \
+         to the same server"
+    )
+}
+
+/// A newer encoder replaces a silent one.
 pub(super) fn took_over() -> Closed {
     Closed { code: BAD_NAME, reason: TOOK_OVER.into() }
 }

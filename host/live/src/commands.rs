@@ -152,7 +152,7 @@ impl Live {
             (NodeCommand::Reload, Some(_)) => self.reload(given.stream).await?,
             (NodeCommand::GiveUp, Some(session)) => {
                 let until = self.inner.clock.monotonic() + SILENCE_WAIT;
-                if session.encoder_gives_way(&self.inner.clock, until).await {
+                if session.encoder_gives_way(None, &self.inner.clock, until).await {
                     session.command(|done| Command::GiveUp { closed: codes::took_over(), done }).await;
                 }
             }

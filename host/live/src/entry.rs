@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::codes;
 use super::live::{Admits, Cooldown, Live, needs_cooldown};
 use super::session::{Publisher, Refusal, Session, TAKE_OVER_AFTER};
+use super::shown::EncoderRole;
 use super::via::Via;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_store::{Returning, StreamRecord};
@@ -49,23 +50,24 @@ enum Obstacle {
 }
 
 impl Live {
-    /// Admits an encoder whose stream key was checked.
+    /// Admits a primary encoder whose stream key was checked.
     ///
     /// # Errors
     /// As [`Live::publish_from`].
     pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
-        self.publish_from(stream, Via::default(), None).await
+        self.publish_from(stream, EncoderRole::Primary, Via::default(), None).await
     }
 
-    /// Admits an encoder whose stream key was checked. Its media has passed through the streams in `via`; `address` is its
-    /// address, if known.
+    /// Admits an encoder whose key was checked; `role` follows from the key. Its media has passed through the streams in `via`;
+    /// `address` is its address, if known.
     ///
     /// # Errors
-    /// Another encoder publishes, here or at another node, the stream is in its cooldown, the account is disabled or may not
+    /// Another encoder with the same key publishes, here or at another node, the stream is in its cooldown, the account is disabled or may not
     /// publish, the node takes no streams, or the media comes from the stream itself.
     pub async fn publish_from(
         &self,
         stream: StreamRecord,
+        role: EncoderRole,
         via: Via,
         address: Option<IpAddr>,
     ) -> Result<Publisher, PublishRefused> {
@@ -79,7 +81,7 @@ impl Live {
         if via.is_too_long() {
             return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
         }
-        self.refuse_at_this_node(stream.id).await?;
+        self.refuse_at_this_node(&stream, role).await?;
         // One limit for all of them: encoders may replace each other one after the other.
         let silence_until = self.inner.clock.monotonic() + SILENCE_WAIT;
         for _ in 0..OBSTACLES_AWAITED_MAX {
@@ -90,12 +92,12 @@ impl Live {
                 tracing::error!(stream = %stream.id, %error, "cannot look for a session that waits for its encoder");
                 PublishRefused::new(codes::FAILED, codes::NO_PREVIOUS)
             })?;
-            let gone = match self.enter(&stream, &via, address, returning) {
+            let gone = match self.enter(&stream, role, (&via, address), returning) {
                 Ok(publisher) => return Ok(publisher),
                 Err(Obstacle::Refused(refused)) => return Err(refused),
                 Err(Obstacle::Busy(session)) => {
-                    if !session.encoder_gives_way(&self.inner.clock, silence_until).await {
-                        return Err(busy());
+                    if !session.encoder_gives_way(Some(role), &self.inner.clock, silence_until).await {
+                        return Err(busy(role));
                     }
                     true
                 }
@@ -114,36 +116,51 @@ impl Live {
     }
 
     /// Refuses an encoder that this node does not take, or whose stream is live at another node.
-    async fn refuse_at_this_node(&self, stream: StreamId) -> Result<(), PublishRefused> {
-        match (self.admits(), self.find(stream)) {
+    async fn refuse_at_this_node(
+        &self,
+        stream: &StreamRecord,
+        role: EncoderRole,
+    ) -> Result<(), PublishRefused> {
+        match (self.admits(), self.find(stream.id)) {
             (Admits::Returning | Admits::All, Some(_)) => return Ok(()),
             _ => self.refuse_new()?,
         }
-        match self.inner.store.is_live_elsewhere(stream).await {
+        match self.inner.store.is_live_elsewhere(stream.id).await {
             Ok(false) => Ok(()),
-            Ok(true) => self.call_back(stream).await,
+            Ok(true) => self.call_back(stream, role).await,
             Err(error) => {
                 // The beginning of the session checks it again.
-                tracing::error!(%stream, %error, "cannot look for the stream at other nodes");
+                tracing::error!(stream = %stream.id, %error, "cannot look for the stream at other nodes");
                 Ok(())
             }
         }
     }
 
-    /// Has another node give its session of the stream up. Refuses the encoder if that node has one that sends.
-    async fn call_back(&self, stream: StreamId) -> Result<(), PublishRefused> {
-        let still_there = match self.ask_for_session(stream).await {
-            Ok(true) => self.inner.store.is_live_elsewhere(stream).await,
+    /// Has another node give its session of the stream up. Refuses the encoder if that node has one that sends, primary or
+    /// backup: media does not pass between nodes.
+    async fn call_back(&self, stream: &StreamRecord, role: EncoderRole) -> Result<(), PublishRefused> {
+        let still_there = match self.ask_for_session(stream.id).await {
+            Ok(true) => self.inner.store.is_live_elsewhere(stream.id).await,
             Ok(false) => return Err(PublishRefused::new(codes::DENIED, codes::NOT_GIVEN_UP)),
             Err(error) => Err(error),
         };
         match still_there {
             Ok(false) => Ok(()),
-            Ok(true) => Err(busy()),
+            Ok(true) => Err(self.busy_elsewhere(stream, role).await),
             Err(error) => {
-                tracing::error!(%stream, %error, "cannot ask the node of the stream's session for it");
+                tracing::error!(stream = %stream.id, %error, "cannot ask the node of the stream's session for it");
                 Err(PublishRefused::new(codes::FAILED, codes::NO_PREVIOUS))
             }
+        }
+    }
+
+    /// The refusal of an encoder whose stream is live at another node, which it names: both encoders connect to one node.
+    async fn busy_elsewhere(&self, stream: &StreamRecord, role: EncoderRole) -> PublishRefused {
+        let sessions = self.inner.store.sessions_elsewhere(stream.account_id).await.unwrap_or_default();
+        let session = sessions.into_iter().find(|session| session.stream == stream.id);
+        match session.and_then(|session| session.node) {
+            Some((node, _)) => PublishRefused::new(codes::BAD_NAME, codes::busy_elsewhere(&node)),
+            None => busy(role),
         }
     }
 
@@ -160,13 +177,13 @@ impl Live {
     fn enter(
         &self,
         stream: &StreamRecord,
-        via: &Via,
-        address: Option<IpAddr>,
+        role: EncoderRole,
+        (via, address): (&Via, Option<IpAddr>),
         returning: Option<Returning>,
     ) -> Result<Publisher, Obstacle> {
         let mut sessions = self.inner.sessions.lock();
         if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
-            return session.let_in(&self.inner, via, address).map_err(|refusal| match refusal {
+            return session.let_in(&self.inner, role, via, address).map_err(|refusal| match refusal {
                 Refusal::Busy => Obstacle::Busy(session.clone()),
                 Refusal::Closing => Obstacle::Ending(session.clone()),
             });
@@ -176,7 +193,8 @@ impl Live {
         self.refuse_new().map_err(Obstacle::Refused)?;
         let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
         let (session, run) = Session::new(stream.clone(), number, self.inner.clone(), returning);
-        let publisher = session.let_in(&self.inner, via, address).map_err(|_| Obstacle::Refused(busy()))?;
+        let publisher = session.let_in(&self.inner, role, via, address);
+        let publisher = publisher.map_err(|_| Obstacle::Refused(busy(role)))?;
         sessions.insert(stream.id, session);
         self.inner.runtime.spawn(run.run());
         Ok(publisher)
@@ -233,6 +251,10 @@ impl Live {
     }
 }
 
-fn busy() -> PublishRefused {
-    PublishRefused::new(codes::BAD_NAME, codes::BUSY)
+fn busy(role: EncoderRole) -> PublishRefused {
+    let text = match role {
+        EncoderRole::Primary => codes::BUSY,
+        EncoderRole::Backup => codes::BACKUP_BUSY,
+    };
+    PublishRefused::new(codes::BAD_NAME, text)
 }

@@ -47,9 +47,9 @@ pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, Vid
 pub use live::{Admits, HEARTBEAT, LEASE_MARGIN, Live, SHUTDOWN_WAIT, Settings};
 pub use poster::{POSTER_NAME, POSTER_SECS};
 pub use refusals::{EncoderRefusal, REFUSALS_PER_STREAM_MAX};
-pub use session::Publisher;
+pub use session::{FailoverTimes, Publisher};
 pub use shown::{
-    Delayed, DestState, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,
-    Waiting,
+    Delayed, DestState, DestinationSnapshot, EncoderRole, EncoderSnapshot, LiveDestination, LiveSession,
+    SessionSnapshot, SessionState, Waiting,
 };
 pub use via::{VIA_MAX, Via};

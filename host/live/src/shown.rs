@@ -1,5 +1,6 @@
 //! The public state of sessions and their destinations.
 
+use super::health::Figures;
 use satcast_core::ids::{DestinationId, SessionId, StreamId, UnixMillis};
 
 /// State of a session.
@@ -20,6 +21,50 @@ pub struct SessionSnapshot {
     /// Time of the first media.
     pub started_at: UnixMillis,
     pub state: SessionState,
+}
+
+/// The place of an encoder in its stream, by the key that it publishes with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EncoderRole {
+    /// With the stream key.
+    #[default]
+    Primary,
+    /// With the backup key.
+    Backup,
+}
+
+impl EncoderRole {
+    pub const ALL: [EncoderRole; 2] = [EncoderRole::Primary, EncoderRole::Backup];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EncoderRole::Primary => "primary",
+            EncoderRole::Backup => "backup",
+        }
+    }
+
+    pub(super) fn other(self) -> Self {
+        match self {
+            EncoderRole::Primary => EncoderRole::Backup,
+            EncoderRole::Backup => EncoderRole::Primary,
+        }
+    }
+
+    /// Its place in [`EncoderRole::ALL`].
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// A connected encoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncoderSnapshot {
+    pub role: EncoderRole,
+    /// Its media goes out; otherwise it is on standby.
+    pub is_active: bool,
+    pub connected_at: UnixMillis,
+    /// Measurements of its media.
+    pub figures: Figures,
 }
 
 /// A session and the stream it belongs to.

@@ -9,7 +9,7 @@ use super::system::driver_log_level;
 use crate::logging::Level;
 use satcast_core::config::{Changes, Config, Current, Loaded};
 use satcast_drivers::Drivers;
-use satcast_live::{Live, Settings};
+use satcast_live::{FailoverTimes, Live, Settings};
 use satcast_money::billing::Billing;
 use satcast_net::acme::Ports;
 use satcast_net::certificates::{Certificates, Section};
@@ -29,6 +29,10 @@ pub(super) fn live_settings(config: &Config) -> Settings {
     Settings {
         reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
         cooldown: Duration::from_secs(config.ingest.refuse_quiet_secs),
+        failover: FailoverTimes {
+            stall: Duration::from_millis(config.ingest.failover_stall_ms),
+            failback: Some(config.ingest.failback_secs).filter(|secs| *secs > 0).map(Duration::from_secs),
+        },
     }
 }
 

@@ -83,7 +83,8 @@ pub use wallets::invoices::{
 };
 pub use wallets::{NewWallet, RefillRules, WalletFault, WalletRecord};
 pub use webhooks::events::{
-    DestinationNotice, HealthNotice, IssueNotice, Limit, Notice, NoticeKind, WAITING_PER_WEBHOOK_MAX,
+    DestinationNotice, FailoverNotice, HealthNotice, IssueNotice, Limit, Notice, NoticeKind,
+    WAITING_PER_WEBHOOK_MAX,
 };
 pub use webhooks::outbox::{
     ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, SendingCaps, Settled,

@@ -11,6 +11,7 @@ mod archive_store;
 mod archive_watched;
 mod attacks;
 mod authors;
+mod backup_encoder;
 mod billing;
 mod cached;
 mod changes;

@@ -14,6 +14,10 @@ const RECONNECT_WINDOW_SECS_MAX: u64 = 300;
 const REFUSE_QUIET_SECS_MAX: u64 = 3_600;
 /// Longest wait between reads in milliseconds.
 const READ_BATCH_MS_MAX: u64 = 1_000;
+/// Bounds of the silence of an encoder after which the backup takes over, in milliseconds. Sockets are read once a second at least.
+const FAILOVER_STALL_MS: (u64, u64) = (1_500, 10_000);
+/// Longest time until the primary encoder takes over again, in seconds.
+const FAILBACK_SECS_MAX: u64 = 3_600;
 /// Bounds of the lease of a node in seconds. A session takes up to two to end, and a lease is renewed every third of it.
 const LEASE_SECS: (u64, u64) = (10, 300);
 /// Longest name of a node.
@@ -106,10 +110,16 @@ fn check_ranges(config: &Config) -> Result<(), ConfigError> {
         ("ingest.reconnect_window_secs", ingest.reconnect_window_secs, RECONNECT_WINDOW_SECS_MAX),
         ("ingest.refuse_quiet_secs", ingest.refuse_quiet_secs, REFUSE_QUIET_SECS_MAX),
         ("ingest.read_batch_ms", ingest.read_batch_ms, READ_BATCH_MS_MAX),
+        ("ingest.failback_secs", ingest.failback_secs, FAILBACK_SECS_MAX),
     ] {
         if value > max {
             return refuse(format!("{name} is {value}; use 0 to {max}"));
         }
+    }
+    let (least, most) = FAILOVER_STALL_MS;
+    if !(least..=most).contains(&ingest.failover_stall_ms) {
+        let value = ingest.failover_stall_ms;
+        return refuse(format!("ingest.failover_stall_ms is {value}; use {least} to {most}"));
     }
     let (pricing, limits) = (&config.pricing, &config.limits);
     for (name, value, min, max) in [

@@ -139,6 +139,10 @@ pub struct Ingest {
     pub refuse_quiet_secs: u64,
     /// Milliseconds between reads of a publishing connection, 0 to 1000.
     pub read_batch_ms: u64,
+    /// Milliseconds without media after which the backup encoder takes over, 1500 to 10000.
+    pub failover_stall_ms: u64,
+    /// Seconds for which the primary encoder must publish before it takes over again, 0 to 3600; 0 is never.
+    pub failback_secs: u64,
 }
 
 /// `[database]`

@@ -47,7 +47,7 @@ macro_rules! keys {
 }
 
 /// Keys of tables that are taken over.
-const APPLIED: [Key; 18] = keys![
+const APPLIED: [Key; 20] = keys![
     drivers.dir,
     drivers.enabled,
     accounts.open_registration,
@@ -65,6 +65,8 @@ const APPLIED: [Key; 18] = keys![
     limits.clips_per_account,
     ingest.reconnect_window_secs,
     ingest.refuse_quiet_secs,
+    ingest.failover_stall_ms,
+    ingest.failback_secs,
     log.level,
 ];
 
@@ -172,6 +174,8 @@ impl Config {
                 tls_key: other(old.ingest.tls_key, new.ingest.tls_key),
                 reconnect_window_secs: new.ingest.reconnect_window_secs,
                 refuse_quiet_secs: new.ingest.refuse_quiet_secs,
+                failover_stall_ms: new.ingest.failover_stall_ms,
+                failback_secs: new.ingest.failback_secs,
                 ..old.ingest
             },
             billing: Billing { initial_credit_sats: new.billing.initial_credit_sats, ..old.billing },

@@ -28,7 +28,7 @@ fn the_printed_file_is_the_default_and_stays_short() {
     let printed = from(DEFAULT_TOML, &[]).unwrap();
     let default = from("", &[]).unwrap();
     assert_eq!(format!("{printed:?}"), format!("{default:?}"));
-    assert!(DEFAULT_TOML.lines().count() <= 120);
+    assert!(DEFAULT_TOML.lines().count() <= 125);
     assert_eq!(default.http.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(default.ingest.rtmp_listen.to_string(), "127.0.0.1:1935");
     assert_eq!(default.drivers.enabled, ["rtmp", "platform", "hls", "archive"]);
@@ -214,6 +214,8 @@ fn every_range_is_checked_at_both_ends() {
         ("ingest.reconnect_window_secs", None, 300),
         ("ingest.refuse_quiet_secs", None, 3_600),
         ("ingest.read_batch_ms", None, 1_000),
+        ("ingest.failover_stall_ms", Some(1_500), 10_000),
+        ("ingest.failback_secs", None, 3_600),
         ("pricing.cost_per_platform", Some(0), 1_000_000_000),
         ("pricing.free_platforms", Some(0), 100_000),
         ("pricing.bandwidth_limit_gb_per_hour", Some(0), 1_000_000_000),

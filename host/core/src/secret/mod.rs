@@ -40,6 +40,8 @@ const REQUEST_ID_PREFIX: &str = "req_";
 const BASE62_BYTE_LIMIT: u8 = 248;
 /// Prefix of stream keys.
 pub const STREAM_KEY_PREFIX: &str = "live_";
+/// Prefix of the key for a stream's backup encoder, before the same random characters as in the stream key.
+pub const BACKUP_KEY_PREFIX: &str = "backup_";
 /// Longest text accepted as a stream key or API key; longer texts are refused without hashing.
 pub const KEY_TEXT_MAX_BYTES: usize = 256;
 
@@ -215,6 +217,12 @@ pub fn new_stream_key() -> Redacted<String> {
     Redacted::new(format!("{STREAM_KEY_PREFIX}{}", random_base62(KEY_BODY_CHARS)))
 }
 
+/// The key for the backup encoder of a stream; it changes with the stream key.
+pub fn backup_key(stream_key: &str) -> Redacted<String> {
+    let body = stream_key.strip_prefix(STREAM_KEY_PREFIX).unwrap_or(stream_key);
+    Redacted::new(format!("{BACKUP_KEY_PREFIX}{body}"))
+}
+
 /// A new session id.
 pub fn new_session_id() -> SessionId {
     SessionId(format!("ses_{}", random_base62(SESSION_ID_CHARS)))
@@ -278,6 +286,7 @@ mod tests {
             assert_ne!(new_api_key(kind), key);
         }
         assert_eq!(new_stream_key().expose().len(), STREAM_KEY_PREFIX.len() + 32);
+        assert_eq!(backup_key("live_abc").expose(), "backup_abc");
         assert_eq!(new_session_id().as_str().len(), 4 + 22);
         assert_eq!(new_playback_path().len(), 22);
     }

@@ -23,4 +23,6 @@ pub(super) use watch::Watch;
 pub struct Health {
     pub figures: Figures,
     pub issues: Vec<Issue>,
+    /// How often another encoder took over in this session, since its start at this node.
+    pub failovers: u64,
 }

@@ -38,6 +38,8 @@ pub(super) struct Hub {
 
 #[derive(Default)]
 struct State {
+    /// Number of the active encoder; packets of others are dropped.
+    encoder: u64,
     timeline: Timeline,
     gauge: Gauge,
     configs: Configs,
@@ -94,9 +96,10 @@ impl Hub {
         self.state.lock().timeline.position(now)
     }
 
-    /// A new encoder starts, or the same one after a pause.
-    pub(super) fn new_encoder(&self) {
+    /// Another encoder is active from now on: a new one, the same one after a pause, or one that was on standby.
+    pub(super) fn new_encoder(&self, encoder: u64) {
         let mut state = self.state.lock();
+        state.encoder = encoder;
         state.timeline.new_encoder();
         state.gauge.new_encoder();
         state.has_keyframe = false;
@@ -109,13 +112,33 @@ impl Hub {
         state.group.clear();
     }
 
-    /// Sends packets that arrived at the monotonic time `now` to all destinations.
-    pub(super) fn publish(&self, packets: impl Iterator<Item = Packet>, now: Duration) {
+    /// Sends packets of the active encoder that arrived at the monotonic time `now` to all destinations. Packets of another
+    /// encoder, which was active a moment ago, are dropped.
+    pub(super) fn publish(&self, encoder: u64, packets: impl Iterator<Item = Packet>, now: Duration) {
+        self.publish_since(encoder, packets, now, now);
+    }
+
+    /// The same with kept packets: the first media arrived at the monotonic time `began`, the last at `now`.
+    pub(super) fn publish_since(
+        &self,
+        encoder: u64,
+        packets: impl Iterator<Item = Packet>,
+        began: Duration,
+        now: Duration,
+    ) {
         let mut wakeups = Wakeups::new();
         {
             let mut state = self.state.lock();
+            if state.encoder != encoder {
+                return;
+            }
+            let mut arrived = began;
             for packet in packets {
-                let packet = state.place(packet, self.source, now);
+                let is_config = packet.is_config();
+                let packet = state.place(packet, self.source, arrived);
+                if !is_config {
+                    arrived = now;
+                }
                 state.send(packet, now, &mut wakeups);
             }
         }

@@ -21,6 +21,9 @@ fn config(record: &'static [u8]) -> Packet {
     Packet::configuration(Codec::H264, Bytes::from_static(record))
 }
 
+/// Number of the encoder that publishes.
+const ENCODER: u64 = 0;
+
 struct Rig {
     hub: Hub,
     now: Duration,
@@ -32,7 +35,7 @@ impl Rig {
     }
 
     fn publish(&self, packets: impl IntoIterator<Item = Packet>) {
-        self.hub.publish(packets.into_iter(), self.now);
+        self.hub.publish(ENCODER, packets.into_iter(), self.now);
     }
 
     fn attach(&self) -> Arc<Queue> {
@@ -113,7 +116,7 @@ fn audio_before_the_first_keyframe_after_a_reconnect_is_not_lost() {
     let rig = Rig::new();
     let queue = rig.attach();
     rig.publish([config(b"v"), video(0, true)]);
-    rig.hub.new_encoder();
+    rig.hub.new_encoder(ENCODER);
     rig.publish([config(b"v"), audio(0), video(5, true)]);
     assert_eq!(queue.level().0, 4, "configuration, keyframe, audio, keyframe");
 }
@@ -122,7 +125,7 @@ fn audio_before_the_first_keyframe_after_a_reconnect_is_not_lost() {
 fn an_encoder_may_return_without_video() {
     let rig = Rig::new();
     rig.publish([config(b"v"), video(0, true)]);
-    rig.hub.new_encoder();
+    rig.hub.new_encoder(ENCODER);
     rig.publish((0..=AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
     let late = rig.attach();
     rig.publish([audio(AUDIO_ONLY_AFTER_MS + 20)]);
@@ -134,11 +137,29 @@ fn a_returning_encoder_starts_at_a_keyframe_and_marks_the_gap() {
     let mut rig = Rig::new();
     let queue = rig.attach();
     rig.publish([config(b"v"), video(0, true)]);
-    rig.hub.new_encoder();
+    rig.hub.new_encoder(ENCODER);
     rig.now = Duration::from_secs(2);
     rig.publish([config(b"v"), video(0, false), video(33, true)]);
     let (count, _) = queue.level();
     assert_eq!(count, 3, "configuration, keyframe, keyframe after the return");
     let late = rig.attach();
     assert_eq!(late.level().0, 2, "the kept GOP is that of the returned encoder");
+}
+
+#[test]
+fn kept_media_of_another_encoder_follows_at_the_time_of_its_arrival() {
+    let mut rig = Rig::new();
+    let queue = rig.attach();
+    rig.publish([config(b"v"), video(0, true), video(40, false)]);
+    // The kept GOP began 500 ms after the last frame, and is sent 2 s after it.
+    rig.now = Duration::from_secs(2);
+    rig.hub.new_encoder(8);
+    let kept = [config(b"w"), video(70_000, true), video(70_040, false)];
+    rig.hub.publish_since(8, kept.into_iter(), Duration::from_millis(500), rig.now);
+    rig.publish([video(80, true)]);
+    rig.hub.publish(8, [video(70_080, false)].into_iter(), rig.now);
+    assert_eq!(queue.level().0, 7, "nothing more of the encoder before");
+    let state = rig.hub.state.lock();
+    let times: Vec<_> = state.group.iter().map(|packet| packet.dts_ns / NANOS_PER_MILLI).collect();
+    assert_eq!(times, [540, 580, 620]);
 }

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
 
-use crate::{Live, Publisher, Via};
+use crate::{EncoderRole, Live, Publisher, Via};
 use satcast_core::ids::{AccountId, SessionId, StreamId};
-use satcast_core::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
+use satcast_core::secret::{BACKUP_KEY_PREFIX, Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
 use satcast_store::{Store, StreamRecord};
 
 /// Random characters of a stream key after its prefix.
@@ -27,12 +27,13 @@ pub trait Admission: Send + Sync + 'static {
     /// Takes the packets of an accepted encoder.
     type Publisher: PacketSink;
 
-    /// A publisher for the stream, or the status for its encoder: already published, stopped, no credit. `via`: the streams that its
-    /// media has passed through; `address`: that of the encoder. Completes even when the encoder has left; the publisher is dropped
+    /// A publisher for the stream, or the status for its encoder: already published, stopped, no credit. `role`: by the key of the
+    /// encoder; `via`: the streams that its media has passed through; `address`: that of the encoder. Completes even when the encoder has left; the publisher is dropped
     /// then.
     fn publish(
         &self,
         stream: StreamRecord,
+        role: EncoderRole,
         via: Via,
         address: IpAddr,
     ) -> impl Future<Output = Result<Self::Publisher, Status>> + Send;
@@ -54,6 +55,9 @@ pub trait PacketSink: Send + Sync + 'static {
     /// A track has an unsupported codec; called once for each kind of track.
     fn foreign(&mut self, codec: ForeignCodec);
 
+    /// The encoder ended its publish; the drop follows.
+    fn unpublished(&mut self) {}
+
     /// Resolves when the encoder has to leave. May be called and dropped any number of times.
     fn closed(&self) -> impl Future<Output = Status> + Send;
 }
@@ -61,8 +65,14 @@ pub trait PacketSink: Send + Sync + 'static {
 impl Admission for Live {
     type Publisher = Publisher;
 
-    async fn publish(&self, stream: StreamRecord, via: Via, address: IpAddr) -> Result<Publisher, Status> {
-        let refused = Live::publish_from(self, stream, via, Some(address)).await;
+    async fn publish(
+        &self,
+        stream: StreamRecord,
+        role: EncoderRole,
+        via: Via,
+        address: IpAddr,
+    ) -> Result<Publisher, Status> {
+        let refused = Live::publish_from(self, stream, role, via, Some(address)).await;
         refused.map_err(|refused| Status { code: refused.code, reason: refused.reason })
     }
 
@@ -82,6 +92,10 @@ impl PacketSink for Publisher {
 
     fn foreign(&mut self, codec: ForeignCodec) {
         Publisher::foreign(self, codec);
+    }
+
+    fn unpublished(&mut self) {
+        Publisher::unpublished(self);
     }
 
     async fn closed(&self) -> Status {
@@ -167,7 +181,7 @@ pub(super) async fn admit<A: Admission>(
     if !stream.allowed.allow(address) {
         return Err(Denied::WrongAddress(id));
     }
-    let publisher = admission.publish(stream, via, address).await;
+    let publisher = admission.publish(stream, key.role(), via, address).await;
     let publisher = publisher.map_err(|status| Denied::Refused(id, status))?;
     // A replaced key ends the session of that moment. The second look-up refuses an encoder that entered with the old key after that.
     let current = store.stream_by_key_hash(&key.hash()).await;
@@ -179,7 +193,7 @@ pub(super) async fn admit<A: Admission>(
     Ok(Admitted { account, stream: id, publisher })
 }
 
-/// A well-formed stream key that was not looked up yet. `Debug` does not show it.
+/// A well-formed stream key or backup key that was not looked up yet. `Debug` does not show it.
 #[derive(Debug, Clone)]
 pub(super) struct StreamKey(Redacted<String>);
 
@@ -204,9 +218,20 @@ impl StreamKey {
         .map(|text| Self(Redacted::new(text.to_owned())))
     }
 
-    /// The hash in the database.
+    /// The hash of the stream key in the database, also for a backup key.
     pub(super) fn hash(&self) -> [u8; 32] {
-        key_hash(self.0.expose())
+        match self.0.expose().strip_prefix(BACKUP_KEY_PREFIX) {
+            Some(body) => key_hash(&format!("{STREAM_KEY_PREFIX}{body}")),
+            None => key_hash(self.0.expose()),
+        }
+    }
+
+    /// The place of an encoder with this key.
+    pub(super) fn role(&self) -> EncoderRole {
+        match self.0.expose().starts_with(BACKUP_KEY_PREFIX) {
+            true => EncoderRole::Backup,
+            false => EncoderRole::Primary,
+        }
     }
 
     /// First and last characters, for the log.
@@ -217,7 +242,8 @@ impl StreamKey {
 
 /// Checks prefix, length and alphabet, so that a scanner's guess or a truncated key costs no database read.
 fn has_key_form(text: &str) -> bool {
-    text.strip_prefix(STREAM_KEY_PREFIX).is_some_and(|body| {
+    let body = text.strip_prefix(STREAM_KEY_PREFIX).or_else(|| text.strip_prefix(BACKUP_KEY_PREFIX));
+    body.is_some_and(|body| {
         body.len() == STREAM_KEY_BODY_CHARS && body.bytes().all(|byte| byte.is_ascii_alphanumeric())
     })
 }
@@ -282,6 +308,18 @@ mod tests {
         let other = KEY.replace('0', "z");
         assert_eq!(found(&format!("live/{other}"), KEY, Some(&format!("key={other}"))).as_deref(), Some(KEY));
         assert_eq!(found(&format!("live/{other}"), "", Some(&format!("key={KEY}"))).as_deref(), Some(KEY));
+    }
+
+    #[test]
+    fn a_backup_key_has_the_hash_of_its_stream_key() {
+        let role = |text: &str| {
+            let key = StreamKey::find("live", text, None).unwrap();
+            assert_eq!(key.hash(), key_hash(KEY));
+            (key.role(), key.mask())
+        };
+        assert_eq!(role(KEY), (EncoderRole::Primary, "liv...J01".to_owned()));
+        let backup = satcast_core::secret::backup_key(KEY);
+        assert_eq!(role(backup.expose()), (EncoderRole::Backup, "bac...J01".to_owned()));
     }
 
     #[test]

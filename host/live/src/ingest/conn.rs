@@ -239,7 +239,12 @@ impl<A: Admission> Connection<A> {
     async fn relay(&mut self, mut publisher: A::Publisher) -> End {
         match self.relay_packets(&mut publisher).await {
             Ok(never) => match never {},
-            Err(end) => end,
+            Err(end) => {
+                if matches!(end, End::Unpublished) {
+                    publisher.unpublished();
+                }
+                end
+            }
         }
     }
 

@@ -14,9 +14,10 @@ use tokio::sync::oneshot;
 use super::codes;
 use super::health::{Figures, Health, Issue};
 use super::refusals::{EncoderRefusal, Refusals};
-use super::session::{Command, Session};
+use super::session::{Command, FailoverTimes, Session};
 use super::shown::{
-    Delayed, DestinationSnapshot, LiveDestination, LiveSession, SessionSnapshot, SessionState,
+    Delayed, DestinationSnapshot, EncoderSnapshot, LiveDestination, LiveSession, SessionSnapshot,
+    SessionState,
 };
 use super::spool;
 use super::via::Marks;
@@ -55,10 +56,19 @@ pub enum Admits {
 /// Times of `[ingest]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// When a backup encoder takes over, and the primary one again.
+    pub failover: FailoverTimes,
     /// How long a session waits for its encoder to return.
     pub reconnect_window: Duration,
     /// How long encoders are refused after their stream was stopped (`refuse_quiet_secs`).
     pub cooldown: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let (reconnect_window, cooldown) = (Duration::from_secs(30), Duration::from_secs(60));
+        Self { failover: FailoverTimes::default(), reconnect_window, cooldown }
+    }
 }
 
 /// The live sessions; cheap to clone.
@@ -182,10 +192,16 @@ impl Live {
     pub fn health(&self, stream: StreamId) -> Option<Health> {
         let unusable = || {
             let trouble = self.inner.unusable.of(stream)?;
-            Some(Health { figures: Figures::default(), issues: trouble.what })
+            Some(Health { figures: Figures::default(), issues: trouble.what, failovers: 0 })
         };
         let live = self.find(stream).and_then(|session| session.health(self.inner.clock.monotonic()));
         live.or_else(unusable)
+    }
+
+    /// The connected encoders of a stream, the primary one first.
+    pub fn encoders(&self, stream: StreamId) -> Vec<EncoderSnapshot> {
+        let session = self.find(stream);
+        session.map_or_else(Vec::new, |session| session.encoders(self.inner.clock.monotonic()))
     }
 
     /// An encoder with the key of a stream was refused with this status.

@@ -30,7 +30,7 @@ impl Run {
         let begun = match begun {
             Ok(begun) => begun,
             Err(closed) => {
-                self.session.close_encoder(closed);
+                self.session.close_encoders(&closed);
                 return Some(End { reason: EndReason::Error, done: None });
             }
         };

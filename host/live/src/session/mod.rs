@@ -4,8 +4,10 @@
 //! shared state ([`Session`]) and a notification. Media does not pass through the task (see `hub`).
 
 mod begin;
+mod encoders;
 mod run;
 mod schedule;
+mod standby;
 mod timer;
 
 use std::collections::BTreeMap;
@@ -19,13 +21,18 @@ use satcast_media::flv::ForeignCodec;
 use satcast_media::{Kind, Packet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+pub use self::encoders::FailoverTimes;
+use self::encoders::{Arrival, Encoders, Entered, Failover, TakeOver, Turn};
 use self::run::Run;
 use super::codes::{self, Closed};
 use super::destination::Destination;
 use super::health::{Health, Issue};
 use super::hub::Hub;
 use super::live::Inner;
-use super::shown::{Delayed, DestinationSnapshot, LiveDestination, SessionSnapshot, SessionState};
+use super::shown::{
+    Delayed, DestinationSnapshot, EncoderRole, EncoderSnapshot, LiveDestination, SessionSnapshot,
+    SessionState,
+};
 use super::via::Via;
 use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
@@ -46,7 +53,7 @@ const SILENCE_POLL: Duration = Duration::from_millis(20);
 
 /// Why a session does not accept an encoder.
 pub(super) enum Refusal {
-    /// Another encoder publishes.
+    /// Another encoder with the same key publishes.
     Busy,
     /// The session is ending.
     Closing,
@@ -69,6 +76,8 @@ pub(super) enum Command {
         limits: StreamLimits,
         done: oneshot::Sender<()>,
     },
+    /// Another encoder became active, which is to be reported.
+    Failover(Failover),
 }
 
 /// The shared part of a session.
@@ -78,16 +87,16 @@ pub(super) struct Session {
     pub(super) hub: Arc<Hub>,
     /// The newest poster, and the monotonic time at which it was made.
     pub(super) poster: Mutex<Option<(Duration, Arc<Published>)>>,
-    /// The streams that the current encoder's media has passed through.
+    /// The streams that the active encoder's media has passed through.
     via: Arc<Mutex<Via>>,
     number: u64,
     shared: Mutex<Shared>,
     changed: Notify,
     commands: mpsc::Sender<Command>,
-    /// Monotonic time of the last packets in milliseconds.
+    /// Monotonic time of the last packets that went out, in milliseconds.
     last_media_ms: AtomicU64,
     has_media: AtomicBool,
-    /// The current encoder has sent media.
+    /// The active encoder has sent media.
     flows: watch::Sender<bool>,
     /// Receives the usage reports; set when the session starts.
     usage: OnceLock<Arc<dyn Usage>>,
@@ -98,8 +107,8 @@ struct Shared {
     started_at: Option<UnixMillis>,
     /// `None` until the first media.
     state: Option<SessionState>,
-    encoder: Option<Encoder>,
-    encoders: u64,
+    encoders: Encoders,
+    /// Since when no encoder is connected.
     gone_since: Option<Duration>,
     /// No further encoder is accepted.
     closing: bool,
@@ -108,13 +117,6 @@ struct Shared {
     issues: Vec<Issue>,
     /// Destinations that wait for their start or stop delay.
     delayed: BTreeMap<DestinationId, Delayed>,
-}
-
-struct Encoder {
-    number: u64,
-    /// `None` if not known.
-    address: Option<IpAddr>,
-    close: watch::Sender<Option<Closed>>,
 }
 
 impl Session {
@@ -153,10 +155,12 @@ impl Session {
         (session, run)
     }
 
-    /// Accepts an encoder: the first one, one that returns, or a newer one that replaces a silent one.
+    /// Accepts an encoder: the first one, one that returns, a newer one that replaces a silent one, or one of the other role,
+    /// which is on standby.
     pub(crate) fn let_in(
         self: &Arc<Self>,
         live: &Arc<Inner>,
+        role: EncoderRole,
         via: &Via,
         address: Option<IpAddr>,
     ) -> Result<Publisher, Refusal> {
@@ -165,28 +169,18 @@ impl Session {
         if shared.closing {
             return Err(Refusal::Closing);
         }
-        if let Some(encoder) = &shared.encoder {
-            let silent =
-                now.saturating_sub(Duration::from_millis(self.last_media_ms.load(Ordering::Acquire)));
-            if silent < TAKE_OVER_AFTER {
-                return Err(Refusal::Busy);
-            }
-            encoder
-                .close
-                .send_replace(Some(Closed { code: codes::BAD_NAME, reason: codes::TOOK_OVER.into() }));
-        }
-        *self.via.lock() = via.clone();
-        shared.encoders += 1;
-        let number = shared.encoders;
-        let (close, closed) = watch::channel(None);
-        shared.encoder = Some(Encoder { number, address, close });
+        let arrival = Arrival { role, address, via: via.clone(), at: live.clock.now() };
+        let entered = shared.encoders.enter(arrival, TAKE_OVER_AFTER, now).ok_or(Refusal::Busy)?;
         shared.gone_since = None;
-        self.last_media_ms.store(millis(now), Ordering::Release);
-        self.set_flow(false, now);
+        if entered.is_active {
+            *self.via.lock() = via.clone();
+            self.last_media_ms.store(millis(now), Ordering::Release);
+            self.set_flow(false, now);
+            self.hub.new_encoder(entered.number);
+        }
         drop(shared);
-        self.hub.new_encoder();
         self.changed.notify_one();
-        Ok(Publisher::new(self.clone(), live.clone(), number, closed))
+        Ok(Publisher::new(self.clone(), live.clone(), role, entered))
     }
 
     /// Resolves when the session was removed from the registry.
@@ -194,19 +188,23 @@ impl Session {
         self.commands.closed().await;
     }
 
-    /// True when the current encoder leaves or is silent for [`TAKE_OVER_AFTER`] before `until`. False earlier when the encoder
-    /// still sends.
-    pub(super) async fn encoder_gives_way(&self, clock: &Clock, until: Duration) -> bool {
-        let start = millis(clock.monotonic());
+    /// True when the encoder of this role, or any encoder, leaves or is silent for [`TAKE_OVER_AFTER`] before `until`. False
+    /// earlier when the encoder still sends.
+    pub(super) async fn encoder_gives_way(
+        &self,
+        role: Option<EncoderRole>,
+        clock: &Clock,
+        until: Duration,
+    ) -> bool {
+        let start = clock.monotonic();
         while clock.monotonic() < until {
             tokio::time::sleep(SILENCE_POLL).await;
-            let last = self.last_media_ms.load(Ordering::Acquire);
-            if self.shared.lock().encoder.is_none()
-                || millis(clock.monotonic()).saturating_sub(last) >= millis(TAKE_OVER_AFTER)
-            {
+            let last = self.shared.lock().encoders.media_at(role);
+            let Some(last) = last.filter(|last| clock.monotonic().saturating_sub(*last) < TAKE_OVER_AFTER)
+            else {
                 return true;
-            }
-            if last.saturating_sub(start) > millis(ON_ITS_WAY) {
+            };
+            if last.saturating_sub(start) > ON_ITS_WAY {
                 break;
             }
         }
@@ -230,11 +228,21 @@ impl Session {
 
     /// Health at the monotonic time `now`; `None` while the encoder is away.
     pub(super) fn health(&self, now: Duration) -> Option<Health> {
-        let issues = {
+        let (issues, failovers) = {
             let shared = self.shared.lock();
-            (shared.state == Some(SessionState::Live)).then(|| shared.issues.clone())?
+            let is_live = shared.state == Some(SessionState::Live);
+            is_live.then(|| (shared.issues.clone(), shared.encoders.failovers()))?
         };
-        Some(Health { figures: self.hub.figures(now), issues })
+        Some(Health { figures: self.hub.figures(now), issues, failovers })
+    }
+
+    /// The connected encoders, the primary one first, at the monotonic time `now`.
+    pub(super) fn encoders(&self, now: Duration) -> Vec<EncoderSnapshot> {
+        let mut encoders = self.shared.lock().encoders.snapshots(now);
+        for active in encoders.iter_mut().filter(|encoder| encoder.is_active) {
+            active.figures = self.hub.figures(now);
+        }
+        encoders
     }
 
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {
@@ -273,27 +281,15 @@ impl Session {
         }
     }
 
-    /// Disconnects the encoder unless its address is allowed. Returns whether it did.
+    /// Disconnects encoders whose address is not allowed. Returns whether the session has to end with it: an encoder on standby
+    /// leaves alone.
     pub(super) fn disconnect_unless(&self, allowed: &Networks) -> bool {
-        self.close_encoder_if(codes::wrong_address(), |address| !allowed.allow(address))
+        let encoders = &mut self.shared.lock().encoders;
+        encoders.close_if(&codes::wrong_address(), |address| !allowed.allow(address))
     }
 
-    /// Disconnects the encoder if `is_such` holds for its address. Returns whether it did.
-    fn close_encoder_if(&self, closed: Closed, is_such: impl FnOnce(IpAddr) -> bool) -> bool {
-        let mut shared = self.shared.lock();
-        let address = shared.encoder.as_ref().and_then(|encoder| encoder.address);
-        let Some(encoder) = address.filter(|address| is_such(*address)).and_then(|_| shared.encoder.take())
-        else {
-            return false;
-        };
-        encoder.close.send_replace(Some(closed));
-        true
-    }
-
-    fn close_encoder(&self, closed: Closed) {
-        if let Some(encoder) = self.shared.lock().encoder.take() {
-            encoder.close.send_replace(Some(closed));
-        }
+    fn close_encoders(&self, closed: &Closed) {
+        self.shared.lock().encoders.close(closed);
     }
 }
 
@@ -301,21 +297,23 @@ impl Session {
 pub struct Publisher {
     session: Arc<Session>,
     live: Arc<Inner>,
+    role: EncoderRole,
     number: u64,
     closed: watch::Receiver<Option<Closed>>,
-    has_sent: bool,
+    /// It has sent media.
+    sends: bool,
+    /// Its media went out since it became active.
+    flows: bool,
+    unpublished: bool,
     /// Codecs of tracks that are left out because they are not supported.
     foreign: Vec<ForeignCodec>,
 }
 
 impl Publisher {
-    fn new(
-        session: Arc<Session>,
-        live: Arc<Inner>,
-        number: u64,
-        closed: watch::Receiver<Option<Closed>>,
-    ) -> Self {
-        Self { session, live, number, closed, has_sent: false, foreign: Vec::new() }
+    fn new(session: Arc<Session>, live: Arc<Inner>, role: EncoderRole, entered: Entered) -> Self {
+        let Entered { number, closed, .. } = entered;
+        let (sends, flows, unpublished) = (false, false, false);
+        Self { session, live, role, number, closed, sends, flows, unpublished, foreign: Vec::new() }
     }
 
     /// The session it feeds.
@@ -323,7 +321,8 @@ impl Publisher {
         &self.session.id
     }
 
-    /// Drains the vector in order. Never waits. Packets of an encoder that was disconnected are dropped.
+    /// Drains the vector in order. Never waits. Packets of an encoder that was disconnected are dropped; those of an encoder on
+    /// standby are measured, and kept from the newest keyframe on.
     pub fn push(&mut self, packets: &mut Vec<Packet>) {
         if self.closed.borrow().is_some() {
             packets.clear();
@@ -332,25 +331,78 @@ impl Publisher {
         let now = self.live.clock.monotonic();
         // Codec configurations alone do not count as media.
         let has_media = packets.iter().any(|packet| !packet.is_config());
+        self.sends |= has_media;
         let bytes: usize = packets.iter().map(|packet| packet.payload.len()).sum();
         self.live.received.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.session.hub.publish(packets.drain(..), now);
-        if has_media {
-            self.session.last_media_ms.store(millis(now), Ordering::Release);
+        match self.turn(packets, now) {
+            Turn::Active => {
+                self.session.hub.publish(self.number, packets.drain(..), now);
+                if has_media {
+                    self.note_media(now);
+                }
+            }
+            Turn::Standby => packets.clear(),
+            Turn::TakesOver(taken) => {
+                packets.clear();
+                self.take_over(*taken, now);
+            }
         }
-        if has_media && !self.has_sent {
-            self.has_sent = true;
-            self.live.unusable.forget(self.session.stream.id);
+    }
+
+    /// Whether the packets go out. An encoder that takes over is the active one when this returns, and nothing more of the other
+    /// one goes out.
+    fn turn(&self, packets: &[Packet], now: Duration) -> Turn {
+        let times = self.live.settings().failover;
+        let mut shared = self.session.shared.lock();
+        let turn = shared.encoders.take((self.role, self.number), packets, now, times);
+        if let Turn::TakesOver(taken) = &turn {
+            self.session.hub.new_encoder(self.number);
+            *self.session.via.lock() = taken.via.clone();
+        }
+        turn
+    }
+
+    /// Sends the kept media of an encoder that was on standby.
+    fn take_over(&mut self, taken: TakeOver, now: Duration) {
+        let TakeOver { start, failover, foreign, .. } = taken;
+        foreign.into_iter().for_each(|codec| self.session.hub.foreign(codec));
+        self.session.hub.publish_since(self.number, start.packets.into_iter(), start.began, now);
+        self.flows = false;
+        self.note_media(now);
+        if let Some(failover) = failover
+            && let Err(error) = self.session.commands.try_send(Command::Failover(failover))
+        {
+            tracing::warn!(%error, session = %self.session.id, "a failover between encoders is not reported");
+        }
+    }
+
+    /// Media of the active encoder went out.
+    fn note_media(&mut self, now: Duration) {
+        self.session.last_media_ms.store(millis(now), Ordering::Release);
+        if self.flows {
+            return;
+        }
+        self.flows = true;
+        self.live.unusable.forget(self.session.stream.id);
+        // After a stall, or when the primary encoder takes over again, the media never stopped.
+        if !*self.session.flows.borrow() {
             self.session.set_flow(true, now);
-            self.session.has_media.store(true, Ordering::Release);
-            self.session.changed.notify_one();
         }
+        self.session.has_media.store(true, Ordering::Release);
+        self.session.changed.notify_one();
     }
 
     /// A track has an unsupported codec; called once for each kind of track.
     pub fn foreign(&mut self, codec: ForeignCodec) {
         self.foreign.push(codec);
-        self.session.hub.foreign(codec);
+        if self.session.shared.lock().encoders.foreign(self.role, self.number, codec) {
+            self.session.hub.foreign(codec);
+        }
+    }
+
+    /// The encoder ends its publish, and leaves.
+    pub fn unpublished(&mut self) {
+        self.unpublished = true;
     }
 
     /// Resolves when the encoder has to leave.
@@ -366,17 +418,18 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        if !self.has_sent && !self.foreign.is_empty() {
+        if !self.sends && !self.foreign.is_empty() {
             self.foreign.sort_by_key(|codec| codec.kind == Kind::Audio);
             let issues = self.foreign.iter().map(|codec| Issue::unsupported(*codec)).collect();
             self.live.unusable.note(self.session.stream.id, issues, self.live.clock.now());
         }
         let mut shared = self.session.shared.lock();
-        if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
+        if let Some(left) = shared.encoders.leave(self.role, self.number, self.unpublished) {
             let now = self.live.clock.monotonic();
-            shared.encoder = None;
-            shared.gone_since = Some(now);
-            self.session.set_flow(false, now);
+            shared.gone_since = left.was_last.then_some(now);
+            if left.was_active {
+                self.session.set_flow(false, now);
+            }
             drop(shared);
             self.session.changed.notify_one();
         }

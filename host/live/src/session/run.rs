@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
+use super::encoders::Failover;
 use super::schedule::{Pending, Schedule, Wait, Wanted};
 use super::timer::Timer;
 use super::{Command, Session, millis};
@@ -24,8 +25,8 @@ use crate::shown::{Delayed, DestState, SessionState};
 use satcast_core::clock::Clock;
 use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 use satcast_store::{
-    Delays, DestinationRecord, HealthNotice, IssueNotice, Limit, NoticeKind, Returning, Store, StoreError,
-    StreamLimits,
+    Delays, DestinationRecord, FailoverNotice, HealthNotice, IssueNotice, Limit, NoticeKind, Returning,
+    Store, StoreError, StreamLimits,
 };
 use satcast_usage::{Orders, Unmetered, Usage};
 
@@ -154,7 +155,7 @@ impl Run {
             {
                 // Under one lock: a new encoder must find a session that accepts it, or none.
                 let mut shared = self.session.shared.lock();
-                if shared.encoder.is_none() {
+                if shared.encoders.is_empty() {
                     shared.closing = true;
                     return Some(End { reason: EndReason::Unpublished, done: None });
                 }
@@ -172,6 +173,8 @@ impl Run {
                         self.limits = limits;
                         let _ = done.send(());
                     }
+                    // No media has gone out.
+                    Some(Command::Failover(_)) => {}
                     None => return Some(End { reason: EndReason::Error, done: None }),
                 },
             }
@@ -224,6 +227,7 @@ impl Run {
                         self.usage.limits(limits);
                         let _ = done.send(());
                     }
+                    Some(Command::Failover(failover)) => self.report_failover(failover),
                     None => return End { reason: EndReason::Error, done: None },
                 },
             }
@@ -286,7 +290,7 @@ impl Run {
             Some((closed, until)) => (closed, Some(until)),
             None => (ended, None),
         };
-        self.session.close_encoder(closed);
+        self.session.close_encoders(&closed);
         let destinations = self.session.shared.lock().destinations.clone();
         for (id, destination) in &destinations {
             if let Some(opening) = self.live.openings.open(*id).filter(|_| given_up_until.is_some()) {
@@ -494,6 +498,15 @@ impl Run {
         self.publish_event("stream.health", at, json!({"appeared": appeared, "cleared": cleared}));
         let issues = news.issues.into_iter().map(issue_notice).collect();
         self.notifier.notify(NoticeKind::Health(HealthNotice { appeared, cleared, issues }), at);
+    }
+
+    /// Tells the owner that another encoder became active.
+    fn report_failover(&self, failover: Failover) {
+        let (from, to) = (failover.from.as_str(), failover.to.as_str());
+        let (reason, at) = (failover.reason.as_str(), self.live.clock.now());
+        tracing::info!(from, to, reason, "another encoder took over");
+        self.publish_event("stream.failover", at, json!({"from": from, "to": to, "reason": reason}));
+        self.notifier.notify(NoticeKind::Failover(FailoverNotice { from, to, reason }), at);
     }
 
     /// Records the end of the session. If the database is not available, retries go on in the background.

@@ -72,6 +72,17 @@ pub struct HealthNotice {
     pub issues: Vec<IssueNotice>,
 }
 
+/// Another encoder of a stream took over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailoverNotice {
+    /// `primary` or `backup`.
+    pub from: &'static str,
+    /// The same of the encoder that is active now.
+    pub to: &'static str,
+    /// Code of the reason.
+    pub reason: &'static str,
+}
+
 /// Something that happens in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
@@ -85,6 +96,8 @@ pub enum NoticeKind {
     Recovered(DestinationNotice),
     /// The health of the encoder's stream changed.
     Health(HealthNotice),
+    /// Another encoder took over.
+    Failover(FailoverNotice),
 }
 
 impl NoticeKind {
@@ -95,6 +108,7 @@ impl NoticeKind {
             NoticeKind::Failed(..) => EventType::DestinationFailed,
             NoticeKind::Recovered(_) => EventType::DestinationRecovered,
             NoticeKind::Health(_) => EventType::StreamHealth,
+            NoticeKind::Failover(_) => EventType::StreamFailover,
         }
     }
 }
@@ -260,6 +274,9 @@ pub(crate) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
             let issue = |issue: &IssueNotice| json!({"code": issue.code, "text": issue.text, "platforms": issue.platforms});
             let issues: Vec<Value> = health.issues.iter().map(issue).collect();
             json!({"appeared": health.appeared, "cleared": health.cleared, "issues": issues})
+        }
+        NoticeKind::Failover(failover) => {
+            json!({"from": failover.from, "to": failover.to, "reason": failover.reason})
         }
     };
     let times = (notice.at, notice.at);

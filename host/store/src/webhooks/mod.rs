@@ -41,6 +41,8 @@ pub enum EventType {
     BalanceLow,
     /// The health of the encoder's stream changed.
     StreamHealth,
+    /// Another encoder of a stream took over.
+    StreamFailover,
     /// A recording could not be uploaded.
     RecordingFailed,
     /// A recording will be deleted by a rule of its destination.
@@ -53,7 +55,7 @@ pub enum EventType {
 
 impl EventType {
     /// Every type, in the order of declaration.
-    pub const ALL: [EventType; 15] = [
+    pub const ALL: [EventType; 16] = [
         EventType::StreamStarted,
         EventType::StreamEnded,
         EventType::RecordingReady,
@@ -65,6 +67,7 @@ impl EventType {
         EventType::LimitReached,
         EventType::BalanceLow,
         EventType::StreamHealth,
+        EventType::StreamFailover,
         EventType::RecordingFailed,
         EventType::RecordingExpiring,
         EventType::ClipReady,
@@ -85,6 +88,7 @@ impl EventType {
             EventType::LimitReached => "limit.reached",
             EventType::BalanceLow => "balance.low",
             EventType::StreamHealth => "stream.health",
+            EventType::StreamFailover => "stream.failover",
             EventType::RecordingFailed => "recording.failed",
             EventType::RecordingExpiring => "recording.expiring",
             EventType::ClipReady => "clip.ready",

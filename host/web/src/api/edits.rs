@@ -18,7 +18,7 @@ use super::null::Null;
 use crate::base::{ApiError, Code};
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
 use satcast_core::networks::Networks;
-use satcast_core::secret::new_stream_key;
+use satcast_core::secret::{backup_key, new_stream_key};
 use satcast_store::{CommandTarget, DestinationChange, LimitChange, LimitsChange, StreamChange};
 
 /// Largest budget of a session in sats: the maximum supply of bitcoin.
@@ -91,6 +91,8 @@ pub(super) struct Rotated {
     id: i64,
     /// The new key for publishing; secret.
     stream_key: String,
+    /// The new key for the backup encoder; secret.
+    backup_key: String,
 }
 
 /// Operations that change existing stream keys and destinations.
@@ -150,7 +152,7 @@ impl EditsApi {
 
     /// Replace a stream key
     ///
-    /// The old key stops working at once, and the running session ends.
+    /// The old key and its backup key stop working at once, and the running session ends.
     #[oai(
         path = "/streams/:id/rotate",
         method = "post",
@@ -174,7 +176,8 @@ impl EditsApi {
             Ok(())
         })
         .await?;
-        Ok(Json(Rotated { success: true, id: id.0, stream_key: key.into_inner() }))
+        let backup_key = backup_key(key.expose()).into_inner();
+        Ok(Json(Rotated { success: true, id: id.0, stream_key: key.into_inner(), backup_key }))
     }
 
     /// Change a destination

@@ -17,6 +17,8 @@ pub(super) struct StreamHealth {
     audio: Null<AudioHealth>,
     /// Number of jumps of the encoder's clock in this session.
     timestamp_jumps: u64,
+    /// How often the other encoder of the stream took over in this session; counted from 0 after a move to another node.
+    failovers: u64,
     /// Current issues; empty when there are none. An issue is shown once it has lasted for some seconds.
     issues: Vec<HealthIssue>,
 }
@@ -115,7 +117,7 @@ struct HealthIssue {
 impl StreamHealth {
     /// Health of a stream; `None` unless its encoder is connected.
     pub(super) fn of(app: &App, stream: StreamId) -> Option<Self> {
-        let live::Health { figures, issues } = app.live.health(stream)?;
+        let live::Health { figures, issues, failovers } = app.live.health(stream)?;
         let issue = |issue: live::Issue| HealthIssue {
             code: issue.code.into(),
             text: issue.text,
@@ -125,6 +127,7 @@ impl StreamHealth {
             video: figures.video.map(video).into(),
             audio: figures.audio.map(audio).into(),
             timestamp_jumps: figures.timestamp_jumps,
+            failovers,
             issues: issues.into_iter().map(issue).collect(),
         })
     }

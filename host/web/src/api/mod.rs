@@ -18,6 +18,7 @@ mod document;
 mod drivers;
 mod edits;
 mod elsewhere;
+mod encoders;
 mod events;
 mod health;
 mod idempotency;

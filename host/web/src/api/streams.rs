@@ -17,6 +17,7 @@ use super::body::{Body, NoBody, addresses, body, label, list};
 use super::caller::Caller;
 use super::destinations::{self, Destination, DestinationInput, Done};
 use super::elsewhere::Elsewhere;
+use super::encoders::StreamEncoder;
 use super::health::StreamHealth;
 use super::null::Null;
 use super::page::{PageRequest, with_link};
@@ -24,7 +25,7 @@ use super::playback::StreamPlayback;
 use crate::base::ApiError;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
-use satcast_core::secret::new_stream_key;
+use satcast_core::secret::{backup_key, new_stream_key};
 use satcast_live::{self as live, SessionSnapshot, SessionState};
 use satcast_store::{Change, CommandTarget, DestinationView, NewStream, Page, StreamLimits, StreamView};
 
@@ -91,6 +92,8 @@ pub(super) struct Stream {
     id: i64,
     /// The key for publishing; secret.
     stream_key: String,
+    /// The key for the backup encoder; secret. It changes with the stream key.
+    backup_key: String,
     /// Label.
     label: String,
     /// Whether a session runs.
@@ -113,6 +116,7 @@ impl Stream {
         let (status, state, started_at) = stream_state(session);
         Self {
             id: view.stream.id.0,
+            backup_key: backup_key(view.stream_key.expose()).into_inner(),
             stream_key: view.stream_key.into_inner(),
             label: view.stream.label,
             status,
@@ -132,6 +136,8 @@ pub(super) struct StreamDetail {
     id: i64,
     /// The key for publishing; secret.
     stream_key: String,
+    /// The key for the backup encoder; secret. It changes with the stream key.
+    backup_key: String,
     /// Label.
     label: String,
     /// Whether a session runs.
@@ -153,6 +159,8 @@ pub(super) struct StreamDetail {
     playback: Vec<StreamPlayback>,
     /// Health of the stream; null unless the encoder is connected.
     health: Null<StreamHealth>,
+    /// Connected encoders, the primary one first; empty when there are none.
+    encoders: Vec<StreamEncoder>,
     /// Networks from which the stream key may be used; empty for all.
     allowed_addresses: Vec<String>,
     /// The newest 5 refusals of encoders that sent the stream key, newest first. A restart of the service forgets them.
@@ -194,6 +202,7 @@ impl StreamDetail {
         let (status, state, started_at) = stream_state(session);
         Self {
             id: view.stream.id.0,
+            backup_key: backup_key(view.stream_key.expose()).into_inner(),
             stream_key: view.stream_key.into_inner(),
             label: view.stream.label,
             status,
@@ -205,6 +214,7 @@ impl StreamDetail {
             destinations: destinations.iter().map(|record| Destination::of(app, record)).collect(),
             playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
             health: StreamHealth::of(app, view.stream.id).into(),
+            encoders: StreamEncoder::of(app, view.stream.id),
             allowed_addresses: view.stream.allowed.to_texts(),
             refusals: EncoderRefusal::of(app, view.stream.id).collect(),
         }

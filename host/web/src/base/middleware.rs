@@ -23,7 +23,7 @@ use super::error::ApiError;
 use super::requests::{Requests, matches_template};
 use satcast_core::clock::Clock;
 use satcast_core::rate::RateVerdict;
-use satcast_core::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
+use satcast_core::secret::{BACKUP_KEY_PREFIX, STREAM_KEY_PREFIX, mask_key, new_request_id};
 use satcast_core::trace::{self, TraceContext};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -331,8 +331,8 @@ pub(crate) fn logged_path(path: &str) -> String {
 }
 
 fn without_key(part: &str) -> String {
-    let is_key =
-        ["sk_", "pk_", "st_", "inv_", STREAM_KEY_PREFIX].iter().any(|prefix| part.starts_with(prefix));
+    let prefixes = ["sk_", "pk_", "st_", "inv_", STREAM_KEY_PREFIX, BACKUP_KEY_PREFIX];
+    let is_key = prefixes.iter().any(|prefix| part.starts_with(prefix));
     if is_key { mask_key(part) } else { part.to_owned() }
 }
 

@@ -17,6 +17,7 @@ export function Health({ stream }: { stream: StreamDetail }) {
       <p>{texts.state[stream.state]}</p>
       <Figures
         items={[
+          ...(stream.encoders.length === 0 ? [] : [[texts.encoders, encoders(stream)] as const]),
           ...(startedAt === undefined ? [] : [[texts.liveFor, <Elapsed since={startedAt} />] as const]),
           ...(health ? [[texts.bitrate, bitrate(encoderBitrate(stream))] as const, ...mediaFigures(health)] : []),
         ]}
@@ -36,6 +37,12 @@ function useAnnouncedState(text: string): void {
       toast(text);
     }
   }, [text]);
+}
+
+/** The connected encoders, and which of them is active. */
+function encoders({ encoders: connected }: StreamDetail): string {
+  const texts = t().stream;
+  return connected.map(({ role, state }) => `${texts.encoderRoles[role]}: ${texts.encoderStates[state]}`).join(' · ');
 }
 
 type Known = NonNullable<StreamDetail['health']>;

@@ -203,6 +203,7 @@ function Encoder({ stream, reload }: Props) {
         )}
       </Loaded>
       <CopyField label={texts.key} value={stream.streamKey} secret />
+      <CopyField label={texts.backupKey} value={stream.backupKey} help={texts.backupHelp} secret />
       {isIdle && config.data && <Ways server={config.data.ingest.rtmp} streamKey={stream.streamKey} />}
       {isAsking && (
         <Confirm title={texts.rotateTitle(stream.label)} action={texts.rotate} work={rotate} onClose={() => ask(false)}>

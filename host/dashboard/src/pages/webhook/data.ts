@@ -18,7 +18,7 @@ const DELIVERIES = 100;
 
 /** The events by subject. `test.ping` is sent on demand, so nobody subscribes to it. */
 export const EVENTS: readonly (readonly [keyof ReturnType<typeof t>['webhooks']['subjects'], readonly WebhookEvent[]])[] = [
-  ['streams', ['stream.started', 'stream.ended', 'stream.health']],
+  ['streams', ['stream.started', 'stream.ended', 'stream.health', 'stream.failover']],
   ['destinations', ['destination.connected', 'destination.failed', 'destination.recovered']],
   ['money', ['limit.warning', 'limit.reached', 'balance.low']],
   ['recordings', ['recording.ready', 'recording.failed', 'recording.expiring', 'clip.ready', 'clip.failed']],

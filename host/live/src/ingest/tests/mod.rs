@@ -24,7 +24,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use self::log::Log;
 use super::*;
-use crate::Via;
+use crate::{EncoderRole, Via};
 use satcast_core::config::Durability;
 use satcast_core::ids::{StreamId, UnixMillis};
 use satcast_core::secret::{Vault, new_stream_key};
@@ -60,7 +60,13 @@ struct FakePublisher(FakeLive);
 impl Admission for FakeLive {
     type Publisher = FakePublisher;
 
-    async fn publish(&self, stream: StreamRecord, _via: Via, _: IpAddr) -> Result<FakePublisher, Status> {
+    async fn publish(
+        &self,
+        stream: StreamRecord,
+        _: EncoderRole,
+        _via: Via,
+        _: IpAddr,
+    ) -> Result<FakePublisher, Status> {
         assert_eq!(stream.label, "test");
         let behaviour = self.behaviour.lock().clone();
         match behaviour {

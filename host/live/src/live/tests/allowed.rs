@@ -7,8 +7,14 @@ use satcast_core::networks::Networks;
 async fn an_encoder_whose_address_is_no_longer_allowed_is_disconnected() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let networks = |entry: &str| Networks::parse([entry]).unwrap();
-    let publish =
-        || rig.live.publish_from(rig.stream.clone(), Via::default(), Some("203.0.113.7".parse().unwrap()));
+    let publish = || {
+        rig.live.publish_from(
+            rig.stream.clone(),
+            EncoderRole::Primary,
+            Via::default(),
+            Some("203.0.113.7".parse().unwrap()),
+        )
+    };
     let mut publisher = publish().await.unwrap();
     publisher.push(&mut group());
     rig.until_session(SessionState::Live).await;

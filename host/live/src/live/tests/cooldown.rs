@@ -25,7 +25,7 @@ async fn a_stopped_stream_refuses_encoders_during_its_cooldown() {
     assert!(rig.publish().await.is_ok());
 
     // After a restart the cooldown comes from the database.
-    let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::from_secs(60) };
+    let settings = Settings { reconnect_window: Duration::ZERO, ..Settings::default() };
     let clock = Clock::manual(UnixMillis(5_030_000));
     let restarted = Live::new(rig.store.clone(), drivers(), clock, settings);
     assert!(restarted.publish(rig.stream.clone()).await.is_err());
@@ -64,7 +64,7 @@ impl Gate for Waiting {
 async fn an_encoder_whose_stream_is_stopped_during_admission_is_refused() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let gate = Arc::new(Waiting::default());
-    let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::from_secs(60) };
+    let settings = Settings { reconnect_window: Duration::ZERO, ..Settings::default() };
     let live = Live::metered(rig.store.clone(), drivers(), rig.clock.clone(), settings, gate.clone());
     gate.leave.notify_one();
     let mut first = live.publish(rig.stream.clone()).await.unwrap();

@@ -18,7 +18,12 @@ async fn a_second_encoder_waits_until_the_first_is_silent() {
     first.push(&mut group());
     let session = rig.until_session(SessionState::Live).await;
     rig.clock.advance(session::TAKE_OVER_AFTER - Duration::from_millis(1));
-    let entered = rig.live.find(rig.stream.id).unwrap().let_in(&rig.live.inner, &Via::default(), None);
+    let entered = rig.live.find(rig.stream.id).unwrap().let_in(
+        &rig.live.inner,
+        EncoderRole::Primary,
+        &Via::default(),
+        None,
+    );
     assert!(matches!(entered, Err(session::Refusal::Busy)));
     rig.clock.advance(Duration::from_millis(1));
     first.push(&mut vec![config()]);

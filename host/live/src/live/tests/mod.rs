@@ -1,6 +1,7 @@
 //! Sessions with a real store and a real driver behind the C table; only the encoder is scripted.
 
 mod allowed;
+mod backup;
 mod cooldown;
 mod destinations;
 mod entry;
@@ -24,7 +25,7 @@ use crate::entry::PublishRefused;
 use crate::health::IssueCode;
 use crate::session;
 use crate::session::Publisher;
-use crate::shown::DestState;
+use crate::shown::{DestState, EncoderRole};
 use crate::via::{VIA_MAX, Via};
 use satcast_core::config::Durability;
 use satcast_core::ids::{AccountId, UnixMillis};
@@ -74,7 +75,7 @@ impl Rig {
         let (stream, destinations) = store.create_stream(&Actor::command(account, now), new).await.unwrap();
         let stream = store.stream(stream).await.unwrap().unwrap();
         let clock = Clock::manual(UnixMillis(5_000_000));
-        let settings = Settings { reconnect_window, cooldown: Duration::from_secs(60) };
+        let settings = Settings { reconnect_window, ..Settings::default() };
         let live = Live::new(store.clone(), drivers(), clock.clone(), settings);
         Self { live, store, clock, account, stream, destinations, _folder: folder }
     }
@@ -162,7 +163,11 @@ async fn media_from_the_stream_itself_or_from_too_many_streams_is_refused() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let from = async |marks: &[String]| {
         let via = Via::read(&format!("x (compatible; Satcast; via {})", marks.join(" ")));
-        rig.live.publish_from(rig.stream.clone(), via, None).await.map(drop).map_err(|refused| refused.reason)
+        rig.live
+            .publish_from(rig.stream.clone(), EncoderRole::Primary, via, None)
+            .await
+            .map(drop)
+            .map_err(|refused| refused.reason)
     };
     let mark = |id: i64| rig.live.inner.marks.of(StreamId(id));
     let other = rig.stream.id.0 + 1;

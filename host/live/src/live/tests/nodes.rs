@@ -74,11 +74,17 @@ async fn a_stream_is_live_at_one_node_and_changed_from_every_node() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
+    let backup = there.publish_from(rig.stream.clone(), EncoderRole::Backup, Via::default(), None);
     let refused = tokio::select! {
         () = sends => None,
-        refused = rig.clock.passing(Duration::from_millis(100), there.publish(rig.stream.clone())) => refused.err(),
+        refused = rig.clock.passing(Duration::from_millis(100), backup) => refused.err(),
     };
-    assert_eq!(refused.unwrap().code, codes::BAD_NAME, "its encoder sends");
+    let refused = refused.unwrap();
+    assert_eq!(
+        (refused.code, refused.reason),
+        (codes::BAD_NAME, codes::busy_elsewhere("a")),
+        "its encoder sends"
+    );
 
     rig.until_state(0, DestState::Live).await;
     let change = satcast_store::DestinationChange { enabled: Some(false), ..Default::default() };

@@ -98,7 +98,7 @@ driver_entry!(entry, Keeper);
 /// A live session with a destination whose driver runs and has not taken the frames.
 pub(super) async fn held_up() -> (Rig, Publisher, DestinationId) {
     let mut rig = Rig::new(&[], Duration::from_secs(30)).await;
-    let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::from_secs(60) };
+    let settings = Settings { reconnect_window: Duration::ZERO, ..Settings::default() };
     let drivers = start(entry);
     let place = drivers.spool("keeper").expect("a place");
     assert_eq!((place.bytes_max, place.folder.ends_with(".spool")), (2 << 30, true));

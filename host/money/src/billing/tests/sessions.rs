@@ -39,7 +39,7 @@ fn video(dts_ms: i64, keyframe: bool) -> Packet {
 }
 
 fn live_of(rig: &Rig) -> Live {
-    let settings = Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
+    let settings = Settings::default();
     Live::metered(rig.store.clone(), drivers(), rig.clock.clone(), settings, rig.billing.gate())
 }
 
@@ -329,7 +329,7 @@ impl Gate for Hanging {
 async fn a_session_starts_although_earlier_usage_cannot_be_settled() {
     let rig = Rig::new(100).await;
     let gate = Arc::new(Hanging(rig.billing.gate()));
-    let settings = Settings { reconnect_window: Duration::ZERO, cooldown: Duration::from_secs(60) };
+    let settings = Settings { reconnect_window: Duration::ZERO, ..Settings::default() };
     let live = Live::metered(rig.store.clone(), drivers(), rig.clock.clone(), settings, gate);
     let mut publisher = live.publish(rig.record().await).await.unwrap();
     publisher.push(&mut vec![video(0, true)]);

@@ -49,6 +49,7 @@ const EVENTS: &[Event] = &[
         "Health issues of the stream appeared or cleared; at most six times a minute per stream.",
         &["appeared", "cleared", "issues"],
     ),
+    ("stream.failover", "The other encoder of the stream took over.", &["from", "to", "reason"]),
     ("recording.failed", "A recording could not be uploaded.", &["fileName", "destinationId", "error"]),
     (
         "recording.expiring",
@@ -214,6 +215,14 @@ fn data_field(name: &str) -> (Value, Value) {
         "error" => field("string", "Error text.", json!("the server closed the connection")),
         "limit" => field("string", "Which one: `maxSats` or `maxDurationMinutes`.", json!("maxSats")),
         "balance" => field("integer", "Credit in sats, rounded down.", json!(12)),
+        "from" => field("string", "Encoder before: `primary` or `backup`.", json!("primary")),
+        "to" => field("string", "Encoder whose media goes out now: `primary` or `backup`.", json!("backup")),
+        "reason" => field(
+            "string",
+            "`disconnected` (connection ended), `unpublished` (encoder stopped), `stalled` (no media) or `returned` (the \
+             primary encoder publishes steadily again).",
+            json!("disconnected"),
+        ),
         "appeared" => codes("Codes of new issues.", json!(["keyframe_interval"])),
         "cleared" => codes("Codes of cleared issues.", json!([])),
         "issues" => issues(),

@@ -180,7 +180,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         (422, "event_refused"),
         "Field `events` names an unknown event; known events: stream.started, stream.ended, recording.ready, test.ping, \
          destination.connected, destination.failed, destination.recovered, limit.warning, limit.reached, balance.low, \
-         stream.health, recording.failed, recording.expiring, clip.ready, clip.failed",
+         stream.health, stream.failover, recording.failed, recording.expiring, clip.ready, clip.failed",
     ),
     (
         "/api/webhooks",

@@ -33,7 +33,6 @@ mod webhook_events;
 mod webhooks;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use poem::http::{Method, StatusCode};
 use poem::{Request, Route};
@@ -219,8 +218,7 @@ impl Rig {
         .await
         .unwrap();
         let clock = Clock::manual(UnixMillis(1_800_000_000_000));
-        let settings =
-            Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
+        let settings = Settings::default();
         let billing = Billing::new(store.clone(), clock.clone(), &config);
         let live = Live::metered(store.clone(), drivers(), clock.clone(), settings, billing.gate());
         let bank = Bank::new(clock.clone());

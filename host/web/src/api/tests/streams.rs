@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Rig;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::secret::key_hash;
+use satcast_live::EncoderRole;
 
 const TARGET: &str = "rtmp://a.example/live";
 
@@ -111,17 +112,18 @@ async fn an_idle_stream_reads_as_documented() {
     let id = rig.stream().await;
     let listed = rig.get("/api/streams").await.ok();
     let key = listed[0]["streamKey"].clone();
+    let backup = key.as_str().unwrap().replace("live_", "backup_");
     assert_eq!(
         listed,
-        json!([{"id": id, "streamKey": key, "label": "test", "status": "idle", "state": "idle",
+        json!([{"id": id, "streamKey": key, "backupKey": backup, "label": "test", "status": "idle", "state": "idle",
                 "lastEndReason": null, "createdAt": 1_800_000_000_000_i64}])
     );
     let detail = rig.get(&format!("/api/streams/{id}")).await.ok();
     assert_eq!(
         detail,
-        json!({"id": id, "streamKey": key, "label": "test", "status": "idle", "state": "idle",
+        json!({"id": id, "streamKey": key, "backupKey": backup, "label": "test", "status": "idle", "state": "idle",
                "lastEndReason": null, "createdAt": 1_800_000_000_000_i64, "limits": {}, "destinations": [],
-               "playback": [], "health": null, "allowedAddresses": [], "refusals": []})
+               "playback": [], "health": null, "encoders": [], "allowedAddresses": [], "refusals": []})
     );
 }
 
@@ -270,7 +272,8 @@ async fn removing_the_encoders_address_ends_its_session() {
     let id = rig.stream().await;
     let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
     let address = Some("203.0.113.7".parse().unwrap());
-    let mut publisher = rig.app.live.publish_from(record, Default::default(), address).await.unwrap();
+    let mut publisher =
+        rig.app.live.publish_from(record, EncoderRole::Primary, Default::default(), address).await.unwrap();
     publisher.push(&mut vec![keyframe()]);
     let change = async |list| {
         let body = json!({"allowedAddresses": list});
@@ -289,6 +292,25 @@ async fn removing_the_encoders_address_ends_its_session() {
     assert_eq!(publisher.closed().await.code, "NetStream.Publish.Denied");
     let shown = rig.get(&format!("/api/streams/{id}")).await.ok();
     assert_eq!((&shown["status"], &shown["lastEndReason"]), (&json!("idle"), &json!("key_revoked")));
+}
+
+#[tokio::test]
+async fn both_encoders_are_shown_and_leave_with_a_new_key() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+    let mut primary = rig.app.live.publish(record.clone()).await.unwrap();
+    primary.push(&mut vec![keyframe()]);
+    let backup = rig.app.live.publish_from(record, EncoderRole::Backup, Default::default(), None);
+    let backup = backup.await.unwrap();
+    let encoder = |role: &str, state: &str| json!({"role": role, "state": state, "connectedAt": 1_800_000_000_000_i64, "bitrate": null});
+    let shown = rig.get(&format!("/api/streams/{id}")).await.ok();
+    assert_eq!(shown["encoders"], json!([encoder("primary", "active"), encoder("backup", "standby")]));
+    let rotated = rig.post(&format!("/api/streams/{id}/rotate"), &json!({})).await.ok();
+    assert_eq!(rotated["backupKey"], rotated["streamKey"].as_str().unwrap().replace("live_", "backup_"));
+    for publisher in [primary, backup] {
+        assert_eq!(publisher.closed().await.code, "NetStream.Unpublish.Success");
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use super::{Rig, archives, clips};
 use crate::api::document::testing::{Unknown, bundled, first_fault};
 use satcast_core::ids::{DestinationId, EndReason, Msat, Sats, SessionId, StreamId};
 use satcast_store::{
-    Actor, Charged, DestinationNotice, EventType, HealthNotice, IssueNotice, Limit, NewSession, Notice,
-    NoticeKind, SingleCharge, Terms,
+    Actor, Charged, DestinationNotice, EventType, FailoverNotice, HealthNotice, IssueNotice, Limit,
+    NewSession, Notice, NoticeKind, SingleCharge, Terms,
 };
 
 const SESSION: &str = "ses_events";
@@ -42,6 +42,7 @@ async fn session(rig: &Rig) {
         NoticeKind::Failed(destination.clone(), "the server closed the connection".to_owned()),
         NoticeKind::Recovered(destination),
         NoticeKind::Health(health),
+        NoticeKind::Failover(FailoverNotice { from: "primary", to: "backup", reason: "stalled" }),
     ] {
         rig.app.store.note(&Notice { session: session.clone(), what, at: now }).await.unwrap();
     }

@@ -55,6 +55,9 @@ pub(super) enum Event {
     /// A health issue of the stream appeared or cleared; at most six times a minute per stream.
     #[oai(rename = "stream.health")]
     StreamHealth,
+    /// The other encoder of the stream took over.
+    #[oai(rename = "stream.failover")]
+    StreamFailover,
     /// A recording could not be uploaded.
     #[oai(rename = "recording.failed")]
     RecordingFailed,
@@ -69,7 +72,7 @@ pub(super) enum Event {
     ClipFailed,
 }
 
-const EVENTS: [(Event, EventType); 15] = [
+const EVENTS: [(Event, EventType); 16] = [
     (Event::StreamStarted, EventType::StreamStarted),
     (Event::StreamEnded, EventType::StreamEnded),
     (Event::RecordingReady, EventType::RecordingReady),
@@ -81,6 +84,7 @@ const EVENTS: [(Event, EventType); 15] = [
     (Event::LimitReached, EventType::LimitReached),
     (Event::BalanceLow, EventType::BalanceLow),
     (Event::StreamHealth, EventType::StreamHealth),
+    (Event::StreamFailover, EventType::StreamFailover),
     (Event::RecordingFailed, EventType::RecordingFailed),
     (Event::RecordingExpiring, EventType::RecordingExpiring),
     (Event::ClipReady, EventType::ClipReady),

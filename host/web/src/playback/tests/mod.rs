@@ -289,7 +289,7 @@ impl Rig {
 /// The parts of a service on a store; `owners` are the other nodes.
 fn app(store: Store, clock: Clock, folder: &Path, owners: Option<Arc<dyn Owners>>) -> Arc<crate::api::App> {
     let secret = PlaybackSecret::of(&vault());
-    let settings = Settings { reconnect_window: Duration::from_secs(30), cooldown: Duration::from_secs(60) };
+    let settings = Settings::default();
     let flags = Flags { data_dir: Some(folder.to_owned()), ..Flags::default() };
     let service = Arc::new(Config::load(None, [], &flags).unwrap().config);
     let live = Live::new(store.clone(), testing::drivers(), clock.clone(), settings);
