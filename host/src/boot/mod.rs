@@ -201,6 +201,7 @@ impl Host {
             http: server.local_addr(),
             rtmp: listener.local_addr()?,
             rtmps: listener.secure_addr()?,
+            srt: listener.srt_addr()?,
             ingest: ingest_addresses(&config, &listener)?,
             public_url: config.public_url.clone(),
             first_link: None,
@@ -387,7 +388,8 @@ fn playback(
 }
 
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {
-    Ok(IngestAddresses::new(&config.public_url, listener.local_addr()?, listener.secure_addr()?))
+    let (rtmp, rtmps) = (listener.local_addr()?, listener.secure_addr()?);
+    Ok(IngestAddresses::new(&config.public_url, rtmp, rtmps, listener.srt_addr()?))
 }
 
 /// Stores counted bytes before playback is charged.

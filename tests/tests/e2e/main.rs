@@ -67,6 +67,7 @@ mod relayed;
 mod reload;
 mod rtmps;
 mod schemathesis;
+mod srt;
 mod status;
 mod traced;
 mod viewers;

@@ -152,6 +152,7 @@ export const de: Messages = {
     encoder: 'Encoder',
     server: 'Server',
     tlsServer: 'Server mit TLS',
+    srtServer: 'Server für SRT, mit Schlüssel',
     key: 'Stream-Schlüssel',
     rotate: 'Neuer Schlüssel',
     rotateTitle: (label) => `Neuen Stream-Schlüssel für „${label}“ erstellen?`,

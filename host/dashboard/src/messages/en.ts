@@ -153,6 +153,7 @@ export const en = {
     encoder: 'Encoder',
     server: 'Server',
     tlsServer: 'Server with TLS',
+    srtServer: 'Server for SRT, with the key',
     key: 'Stream key',
     rotate: 'New key',
     rotateTitle: (label: string) => `Make a new stream key for “${label}”?`,

@@ -23,4 +23,9 @@ pub(super) use watch::Watch;
 pub struct Health {
     pub figures: Figures,
     pub issues: Vec<Issue>,
+    /// The SRT connection of the encoder; `None` by RTMP.
+    pub link: Option<LinkHealth>,
 }
+
+/// Numbers of an encoder's SRT connection.
+pub use satcast_media::srt::Stats as LinkHealth;

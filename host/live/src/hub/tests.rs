@@ -142,3 +142,17 @@ fn a_returning_encoder_starts_at_a_keyframe_and_marks_the_gap() {
     let late = rig.attach();
     assert_eq!(late.level().0, 2, "the kept GOP is that of the returned encoder");
 }
+
+#[test]
+fn media_that_was_lost_before_the_service_is_a_gap_at_the_next_keyframe() {
+    let rig = Rig::new();
+    let cut = |packet| Packet { discontinuity: true, ..packet };
+    let is_cut = |packets: Vec<Packet>| {
+        rig.publish(packets);
+        rig.hub.newest_keyframe().is_some_and(|(_, keyframe)| keyframe.discontinuity)
+    };
+    assert!(!is_cut(vec![config(b"v"), cut(video(0, true))]), "nothing is before it");
+    assert!(!is_cut(vec![cut(audio(20)), video(33, true)]), "audio alone");
+    assert!(is_cut(vec![cut(video(66, true))]));
+    assert!(!is_cut(vec![video(99, true)]), "once");
+}

@@ -182,7 +182,7 @@ impl Live {
     pub fn health(&self, stream: StreamId) -> Option<Health> {
         let unusable = || {
             let trouble = self.inner.unusable.of(stream)?;
-            Some(Health { figures: Figures::default(), issues: trouble.what })
+            Some(Health { figures: Figures::default(), issues: trouble.what, link: None })
         };
         let live = self.find(stream).and_then(|session| session.health(self.inner.clock.monotonic()));
         live.or_else(unusable)

@@ -22,7 +22,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use self::run::Run;
 use super::codes::{self, Closed};
 use super::destination::Destination;
-use super::health::{Health, Issue};
+use super::health::{Health, Issue, LinkHealth};
 use super::hub::Hub;
 use super::live::Inner;
 use super::shown::{Delayed, DestinationSnapshot, LiveDestination, SessionSnapshot, SessionState};
@@ -106,6 +106,8 @@ struct Shared {
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
     /// Current health issues.
     issues: Vec<Issue>,
+    /// The SRT connection of the encoder.
+    link: Option<LinkHealth>,
     /// Destinations that wait for their start or stop delay.
     delayed: BTreeMap<DestinationId, Delayed>,
 }
@@ -180,6 +182,7 @@ impl Session {
         let number = shared.encoders;
         let (close, closed) = watch::channel(None);
         shared.encoder = Some(Encoder { number, address, close });
+        shared.link = None;
         shared.gone_since = None;
         self.last_media_ms.store(millis(now), Ordering::Release);
         self.set_flow(false, now);
@@ -230,11 +233,11 @@ impl Session {
 
     /// Health at the monotonic time `now`; `None` while the encoder is away.
     pub(super) fn health(&self, now: Duration) -> Option<Health> {
-        let issues = {
+        let (issues, link) = {
             let shared = self.shared.lock();
-            (shared.state == Some(SessionState::Live)).then(|| shared.issues.clone())?
+            (shared.state == Some(SessionState::Live)).then(|| (shared.issues.clone(), shared.link))?
         };
-        Some(Health { figures: self.hub.figures(now), issues })
+        Some(Health { figures: self.hub.figures(now), issues, link })
     }
 
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {
@@ -351,6 +354,14 @@ impl Publisher {
     pub fn foreign(&mut self, codec: ForeignCodec) {
         self.foreign.push(codec);
         self.session.hub.foreign(codec);
+    }
+
+    /// Numbers of the encoder's SRT connection, about once a second.
+    pub fn link(&mut self, link: LinkHealth) {
+        let mut shared = self.session.shared.lock();
+        if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
+            shared.link = Some(link);
+        }
     }
 
     /// Resolves when the encoder has to leave.

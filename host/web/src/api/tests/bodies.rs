@@ -26,7 +26,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         STREAMS,
         r#"{"label":"x","name":1}"#,
         UNKNOWN,
-        "Unknown field `name`; known fields: label, destinations, allowedAddresses",
+        "Unknown field `name`; known fields: label, destinations, allowedAddresses, srtPassphrase",
     ),
     (STREAMS, r#"{"label":"x","destinations":{}}"#, MALFORMED, "Field `destinations` must be a list"),
     (

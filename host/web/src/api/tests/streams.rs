@@ -121,7 +121,7 @@ async fn an_idle_stream_reads_as_documented() {
         detail,
         json!({"id": id, "streamKey": key, "label": "test", "status": "idle", "state": "idle",
                "lastEndReason": null, "createdAt": 1_800_000_000_000_i64, "limits": {}, "destinations": [],
-               "playback": [], "health": null, "allowedAddresses": [], "refusals": []})
+               "playback": [], "health": null, "allowedAddresses": [], "hasSrtPassphrase": false, "refusals": []})
     );
 }
 
