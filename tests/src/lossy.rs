@@ -19,8 +19,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// What the network does.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
-    /// Of a hundred datagrams, this many are lost, in both directions.
-    pub loss_percent: u64,
+    /// Of a thousand datagrams, this many are lost, in both directions.
+    pub loss_permille: u64,
     /// Time of each datagram on its way.
     pub delay: Duration,
     /// Most further time, by chance, in which later ones overtake it.
@@ -29,7 +29,7 @@ pub struct Weather {
 
 /// 5 % of loss, 100 ms each way, and reordering.
 pub const BAD: Weather =
-    Weather { loss_percent: 5, delay: Duration::from_millis(100), jitter: Duration::from_millis(8) };
+    Weather { loss_permille: 50, delay: Duration::from_millis(100), jitter: Duration::from_millis(8) };
 
 /// A running relay; dropped, it ends.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Relay {
                     let Some(bytes) = self.read(&mut block, to_service) else { continue };
                     came = true;
                     number += 1;
-                    if soak::next(&mut self.seed) % 100 < self.weather.loss_percent {
+                    if soak::next(&mut self.seed) % 1_000 < self.weather.loss_permille {
                         continue;
                     }
                     let jitter = soak::next(&mut self.seed) % (self.weather.jitter.as_micros() as u64 + 1);

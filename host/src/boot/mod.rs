@@ -187,8 +187,7 @@ impl Host {
         // As late as possible, because nothing renews the lease yet, and before the first encoder.
         let node = Node::join(&store, &clock, &config).await?;
         let handed = Handed { rtmp: sockets.rtmp, rtmps: sockets.rtmps };
-        let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files()).on(handed);
-        let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
+        let listener = encoders(&config, handed, &store, &live, &clock).await?;
         let mut facts = Facts {
             command,
             config: loaded.file,
@@ -385,6 +384,18 @@ fn playback(
     let owners = nodes.map(|nodes| -> Arc<dyn Owners> { nodes });
     let (live, clock, keys) = (live.clone(), clock.clone(), limits.invalid_keys.clone());
     Playback::new(store.clone(), live, clock, config.clone(), secret, keys, owners)
+}
+
+/// Opens the ports for encoders.
+async fn encoders(
+    config: &Config,
+    handed: Handed,
+    store: &Store,
+    live: &Live,
+    clock: &Clock,
+) -> Result<Listener<Live>, BootError> {
+    let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files()).on(handed);
+    Ok(Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?)
 }
 
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {

@@ -386,8 +386,8 @@ struct StreamBefore {
 
 async fn stream_before(tx: &mut Tx, actor: &Actor, stream: StreamId) -> Result<StreamBefore> {
     let row = engine::query_as(STREAM_BEFORE).bind(stream.0).bind(actor.account.0);
-    let row: Option<(String, String, Option<i64>, Option<i64>, String)> =
-        row.fetch_optional(&mut *tx).await.map_err(db("read the stream"))?;
+    type Stored = (String, String, Option<i64>, Option<i64>, String);
+    let row: Option<Stored> = row.fetch_optional(&mut *tx).await.map_err(db("read the stream"))?;
     let (uid, label, max_sats, max_duration_minutes, allowed) = row.ok_or(StoreError::NotFound("stream"))?;
     Ok(StreamBefore { uid, label, limits: StreamLimits { max_sats, max_duration_minutes }, allowed })
 }

@@ -2,7 +2,7 @@
 //!
 //! The fuzz crate runs them under coverage guidance; the normal tests run them over the committed corpus.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};

@@ -7,10 +7,12 @@ use satcast_tests::api::Stream;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
-use satcast_tests::lossy::{BAD, Lossy};
+use satcast_tests::lossy::{BAD, Lossy, Weather};
 use satcast_tests::probe::{assert_decodes, assert_segments, records};
 use satcast_tests::process::{Process, guarded};
-use satcast_tests::record::{CARRIED_MILLIS, assert_carried, assert_configured, assert_times_never_go_back};
+use satcast_tests::record::{
+    CARRIED_MILLIS, Record, Track, assert_carried, assert_configured, assert_times_never_go_back,
+};
 use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
@@ -57,17 +59,54 @@ fn every_frame_of_ffmpeg_survives_loss_delay_and_reordering() {
         "{health}"
     );
 
+    // What is lost when the encoder has closed its socket is not sent again.
+    let got = sink.records();
     let sent = encoder.end();
     let ended = api.wait_for_stream(stream, "idle", seconds(20));
     assert_eq!(ended["lastEndReason"], "unpublished", "{ended}");
     sink.wait_until_left(seconds(20));
-    let got = sink.records();
     assert_configured("the sink", &got);
     assert_carried("the sink", &sent, &got, CARRIED_MILLIS);
     assert_segments(&chunks);
     assert_decodes(&chunks);
     assert_carried("a viewer", &sent, &records(&chunks), CARRIED_MILLIS);
     service.assert_not_logged(&[("a stream key", &stream.key)]);
+}
+
+#[test]
+fn media_that_comes_too_late_is_left_out_up_to_the_next_keyframe() {
+    let source = Source::shared();
+    let sink = Sink::recording();
+    let service = Setup::default().srt().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "0").start();
+    let network = Lossy::before(service.srt_address(), Weather { loss_permille: 2, ..BAD });
+    let api = service.api();
+    let hosted = Hosted::new(&service, "late");
+    api.add_destination(&hosted.stream, &sink.url(), "copy");
+    // Less than the round trip: nothing that is lost comes in time.
+    let url = format!("srt://{}?streamid={}&latency=120000", network.address(), hosted.stream.key);
+    let _encoder = Publish::of(&source).endless().to(&url);
+    let mut viewer = Viewer::of(&hosted.ready(seconds(60)));
+    let segments =
+        viewer.media_when("three segments", seconds(60), |media| media.segments.len() >= 3).segments;
+    assert_decodes(&viewer.chunks(&segments));
+    let health = wait::until("losses", seconds(30), || {
+        let health = api.stream(&hosted.stream)["health"]["srt"].clone();
+        if health["packetsDropped"].as_u64() > Some(5) { Ok(health) } else { Err(health.to_string()) }
+    });
+    assert_eq!(health["latencyMs"], 120, "{health}");
+
+    let video = |records: &[Record]| -> Vec<Record> {
+        records.iter().filter(|record| record.track == Track::Video && !record.config).cloned().collect()
+    };
+    let (sent, got) = (video(source.records()), video(&sink.records()));
+    let mut expected = None;
+    for record in &got {
+        let at = sent.iter().position(|sent| sent.digest == record.digest);
+        let at = at.unwrap_or_else(|| panic!("a frame that was never sent: {record:?}"));
+        assert!(record.keyframe || expected == Some(at), "a frame whose reference is lost: {record:?}");
+        expected = Some((at + 1) % sent.len());
+    }
+    assert!(got.len() > 30, "{}", got.len());
 }
 
 /// ffmpeg writes a transport stream, and srt-live-transmit calls with it.

@@ -1,7 +1,7 @@
 //! An accepted connection: its clock, acknowledgements, reports of losses, keys and end.
 
+use core::net::IpAddr;
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};

@@ -1,6 +1,6 @@
 //! Handshakes (4.3.1): the induction, which costs the listener no state, and the conclusion with its extensions.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_wishes_have_their_reason() {
+    fn unsupported_requirements_have_their_reason() {
         let of = |more: &[u32]| parsed(&conclusion(9, 5, 77, 300, more)).fault();
         assert_eq!(of(&extension(CONGESTION, b"evil")), None);
         assert_eq!(of(&extension(CONGESTION, b"elif")), Some(Reason::Congestion));

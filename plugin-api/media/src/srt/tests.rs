@@ -1,6 +1,6 @@
 //! A listener and a caller that is written by hand, without a network.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;

@@ -295,6 +295,6 @@ async fn a_passphrase_of_srt_is_set_removed_and_never_shown() {
     patch(&rig, &stream, &json!({"srtPassphrase": 7})).await.error(422, "passphrase_refused");
     patch(&rig, &stream, &json!({"srtPassphrase": "another passphrase"})).await.ok();
     assert_eq!(stored().await.as_deref(), Some("another passphrase"));
-    let audit = rig.get("/api/audit").await.ok().to_string();
-    assert!(audit.contains("srtPassphrase") && !audit.contains("horse") && !audit.contains("another pass"));
+    let audit = rig.get("/api/audit").await.ok();
+    assert_eq!(audit[0]["detail"]["after"], json!({"srtPassphrase": "set"}));
 }
