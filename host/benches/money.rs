@@ -95,6 +95,7 @@ async fn sessions(store: &Store) -> Vec<Charging> {
                 delays: Default::default(),
             };
             let stream = NewStream {
+                srt_passphrase: None,
                 allowed: Default::default(),
                 label: "charged".into(),
                 stream_key: new_stream_key(),

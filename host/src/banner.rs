@@ -39,6 +39,8 @@ pub struct Facts {
     pub rtmp: SocketAddr,
     /// The RTMPS listener.
     pub rtmps: Option<SocketAddr>,
+    /// The SRT port.
+    pub srt: Option<SocketAddr>,
     /// The servers for encoders.
     pub ingest: IngestAddresses,
     /// The configured public address.
@@ -127,7 +129,8 @@ fn drivers(facts: &Facts) -> String {
 
 fn listeners(facts: &Facts) -> String {
     let rtmps = facts.rtmps.map(|address| format!("    rtmps  {address}")).unwrap_or_default();
-    format!("http  {}    rtmp  {}{rtmps}", facts.http, facts.rtmp)
+    let srt = facts.srt.map(|address| format!("    srt  {address}")).unwrap_or_default();
+    format!("http  {}    rtmp  {}{rtmps}{srt}", facts.http, facts.rtmp)
 }
 
 /// The program without its flags.
@@ -162,7 +165,8 @@ mod tests {
             http: "127.0.0.1:8080".parse().unwrap(),
             rtmp: "127.0.0.1:1935".parse().unwrap(),
             rtmps: None,
-            ingest: IngestAddresses { rtmp: "rtmp://127.0.0.1:1935/live".into(), rtmps: None },
+            srt: None,
+            ingest: IngestAddresses { rtmp: "rtmp://127.0.0.1:1935/live".into(), rtmps: None, srt: None },
             public_url: "http://127.0.0.1:8080".parse().unwrap(),
             first_link: Some(FirstLink {
                 address: Redacted::new("http://127.0.0.1:8080/setup#inv_x".into()),

@@ -205,6 +205,7 @@ impl Rig {
         let mut streams = Vec::new();
         for number in 0..sources {
             let new = NewStream {
+                srt_passphrase: None,
                 label: format!("source {number}"),
                 stream_key: new_stream_key(),
                 destinations: vec![destination.clone(); DESTINATIONS],

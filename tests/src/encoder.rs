@@ -133,12 +133,16 @@ impl Publish {
         command.args(self.before).args(self.input).args(self.after);
         // ffmpeg closes its socket after the last packet. Unread acknowledgements of the server would then reset the connection and destroy
         // packets on their way, so it reads after each packet, not after each tenth.
+        let is_srt = url.starts_with("srt:");
         if self.copied {
             // Two muxers, which get the same packets.
             let copy = folder.path().join(SENT);
+            let muxer = if is_srt { "mpegts".to_owned() } else { format!("flv:{READ_ALWAYS}=1") };
             command
                 .args(["-map", "0", "-f", "tee"])
-                .arg(format!("[f=flv:{READ_ALWAYS}=1]{url}|[f=flv]{}", copy.display()));
+                .arg(format!("[f={muxer}]{url}|[f=flv]{}", copy.display()));
+        } else if is_srt {
+            command.args(["-f", "mpegts", url]);
         } else {
             command.args([&format!("-{READ_ALWAYS}"), "1", "-f", "flv", url]);
         }

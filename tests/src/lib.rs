@@ -14,7 +14,7 @@
 //! * [`lnbits`], [`nwc`]: third-party wallets; [`s3`] (with `checksums`): an object store
 //! * [`clients`]: third-party tools and generated clients for the committed API document
 //! * [`reader`]: pastes the shell blocks of the documents; [`release`] and [`machine`]: packages, and a system to install them in
-//! * [`network`]: hosts in network namespaces, which lose packets when they are told to
+//! * [`network`]: hosts in network namespaces, which lose packets when they are told to; [`lossy`]: a relay of UDP that does
 //! * [`scene`], [`author`]: hostile drivers next to a stream that must lose nothing; the steps of a driver's author
 //! * [`source`], [`flv`], [`record`]: the media, and the comparison of two copies
 //! * [`crowd`], [`load`], [`node_media_server`], [`peer`], [`figures`]: tools of the benchmarks (viewers; publishers and servers with
@@ -44,6 +44,7 @@ pub mod hosted;
 pub mod http;
 pub mod lnbits;
 pub mod load;
+pub mod lossy;
 pub mod lowlatency;
 pub mod machine;
 pub mod moved;

@@ -44,6 +44,17 @@ impl Process {
         Self { name: name.to_owned(), child, log: log.to_owned() }
     }
 
+    /// The same with `output` as its descriptor for what it makes: the standard output.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    #[must_use]
+    pub fn piped(name: &str, mut command: Command, log: &Path, output: ChildStdin) -> Self {
+        let started = command.stdout(Stdio::from(output)).stderr(append(log)).spawn();
+        let child = started.unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        Self { name: name.to_owned(), child, log: log.to_owned() }
+    }
+
     /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -128,6 +128,8 @@ pub const REFUSED_FILES: &[(&str, &str)] = &[
     ("pipe", "is no regular file"),
     ("absent", "absent"),
 ];
+/// Log: a caller by SRT sent an unknown stream key.
+pub const SRT_UNKNOWN_KEY: &str = "refused with code 1401";
 /// Log: the same for a driver that runs on threads and would unwind into the service.
 pub const UNWINDS: (&str, &str) = ("unwinds", "panic = \"abort\"");
 /// Log: a driver's process ended by an access to memory that is not its own, or by `abort`.

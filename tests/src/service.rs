@@ -39,6 +39,7 @@ pub fn binary() -> PathBuf {
 pub struct Setup {
     settings: Vec<(String, String)>,
     with_tls: bool,
+    with_srt: bool,
     https: bool,
     host: Option<Host>,
 }
@@ -46,7 +47,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         // All peers run on this machine, which the outbound guard refuses unless it is listed.
-        Self { settings: Vec::new(), with_tls: false, https: false, host: None }
+        Self { settings: Vec::new(), with_tls: false, with_srt: false, https: false, host: None }
             .set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
     }
 }
@@ -66,6 +67,12 @@ impl Setup {
         let (cert, key) = (pair.cert.to_string_lossy(), pair.key.to_string_lossy());
         let setup = self.set("SATCAST_INGEST__TLS_CERT", &cert).set("SATCAST_INGEST__TLS_KEY", &key);
         Self { with_tls: true, ..setup }
+    }
+
+    /// Accepts encoders by SRT too.
+    #[must_use]
+    pub fn srt(self) -> Self {
+        Self { with_srt: true, ..self }
     }
 
     /// Uses https and accepts encoders over TLS, with a certificate for `name` that it orders at `directory`; `root` has
@@ -105,12 +112,16 @@ impl Setup {
         let place = self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address);
         let lease = || Port::lease().at(place);
         let (http, rtmp) = (lease(), lease());
-        let Self { mut settings, with_tls, https, host } =
+        let Self { mut settings, with_tls, with_srt, https, host } =
             self.default("SATCAST_HTTP__LISTEN", &http.address().to_string());
         settings.push(("SATCAST_INGEST__RTMP_LISTEN".into(), rtmp.address().to_string()));
         let rtmps = with_tls.then(lease);
         if let Some(rtmps) = &rtmps {
             settings.push(("SATCAST_INGEST__RTMPS_LISTEN".into(), rtmps.address().to_string()));
+        }
+        let srt = with_srt.then(lease);
+        if let Some(srt) = &srt {
+            settings.push(("SATCAST_INGEST__SRT_LISTEN".into(), srt.address().to_string()));
         }
         let scheme = if https { "https" } else { "http" };
         settings.push(("SATCAST_PUBLIC_URL".into(), format!("{scheme}://{}", http.address())));
@@ -118,7 +129,7 @@ impl Setup {
             settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("{scheme}://{}", http.address())));
         }
         settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
-        Service { process: None, folder, host, http, rtmp, rtmps, https, settings, key: None }
+        Service { process: None, folder, host, http, rtmp, rtmps, srt, https, settings, key: None }
     }
 
     /// Starts it, waits until it is ready, and makes an account with a permanent key.
@@ -152,6 +163,7 @@ pub struct Service {
     http: Port,
     rtmp: Port,
     rtmps: Option<Port>,
+    srt: Option<Port>,
     https: bool,
     settings: Vec<(String, String)>,
     key: Option<String>,
@@ -335,6 +347,15 @@ impl Service {
     #[must_use]
     pub fn ingest_url(&self, stream_key: &str) -> String {
         format!("rtmp://{}/live/{stream_key}", self.rtmp.address())
+    }
+
+    /// The UDP port for encoders by SRT.
+    ///
+    /// # Panics
+    /// When it was set up without.
+    #[must_use]
+    pub fn srt_address(&self) -> SocketAddr {
+        self.srt.as_ref().expect("a service with SRT").address()
     }
 
     /// The address for encoders with TLS.

@@ -43,7 +43,7 @@ mod view;
 
 pub use codes::Closed;
 pub use entry::PublishRefused;
-pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
+pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, LinkHealth, VideoHealth};
 pub use live::{Admits, HEARTBEAT, LEASE_MARGIN, Live, SHUTDOWN_WAIT, Settings};
 pub use poster::{POSTER_NAME, POSTER_SECS};
 pub use refusals::{EncoderRefusal, REFUSALS_PER_STREAM_MAX};

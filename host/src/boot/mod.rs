@@ -187,8 +187,7 @@ impl Host {
         // As late as possible, because nothing renews the lease yet, and before the first encoder.
         let node = Node::join(&store, &clock, &config).await?;
         let handed = Handed { rtmp: sockets.rtmp, rtmps: sockets.rtmps };
-        let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files()).on(handed);
-        let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
+        let listener = encoders(&config, handed, &store, &live, &clock).await?;
         let mut facts = Facts {
             command,
             config: loaded.file,
@@ -201,6 +200,7 @@ impl Host {
             http: server.local_addr(),
             rtmp: listener.local_addr()?,
             rtmps: listener.secure_addr()?,
+            srt: listener.srt_addr()?,
             ingest: ingest_addresses(&config, &listener)?,
             public_url: config.public_url.clone(),
             first_link: None,
@@ -386,8 +386,21 @@ fn playback(
     Playback::new(store.clone(), live, clock, config.clone(), secret, keys, owners)
 }
 
+/// Opens the ports for encoders.
+async fn encoders(
+    config: &Config,
+    handed: Handed,
+    store: &Store,
+    live: &Live,
+    clock: &Clock,
+) -> Result<Listener<Live>, BootError> {
+    let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files()).on(handed);
+    Ok(Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?)
+}
+
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {
-    Ok(IngestAddresses::new(&config.public_url, listener.local_addr()?, listener.secure_addr()?))
+    let (rtmp, rtmps) = (listener.local_addr()?, listener.secure_addr()?);
+    Ok(IngestAddresses::new(&config.public_url, rtmp, rtmps, listener.srt_addr()?))
 }
 
 /// Stores counted bytes before playback is charged.

@@ -1,7 +1,8 @@
 //! `satcast doctor`: numbered checks of the real world. It changes nothing and leaves nothing behind.
 
 use std::cmp::Ordering;
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
 use super::{CliError, drivers as command, inspect, print};
@@ -50,6 +51,10 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
         if !config.acme.is_on() {
             findings.push(("certificate", certificate(Section::Ingest, cert, key)));
         }
+    }
+    if let Some(address) = config.ingest.srt_listen {
+        let bound = UdpSocket::bind(address).map(drop);
+        findings.push(("srt listener", opened(bound, address, "[ingest] srt_listen", running)));
     }
     if config.acme.is_on() {
         findings.push(("https certificate", ordered(config)));
@@ -252,8 +257,12 @@ fn ordered(config: &Config) -> Finding {
 }
 
 fn listener(address: SocketAddr, setting: &str, running: bool) -> Finding {
-    match TcpListener::bind(address) {
-        Ok(_) => Good(format!("{address} is free")),
+    opened(TcpListener::bind(address).map(drop), address, setting, running)
+}
+
+fn opened(bound: io::Result<()>, address: SocketAddr, setting: &str, running: bool) -> Finding {
+    match bound {
+        Ok(()) => Good(format!("{address} is free")),
         Err(_) if running => Good(format!("{address} is in use, probably by the running service")),
         Err(error) => Bad(format!("{address}: {error}; {}", remedy(&error, setting))),
     }

@@ -196,6 +196,7 @@ async fn public_keys_are_made_for_self_hosted_destinations_only() {
     };
     let owner = Actor::command(store.account_by_name("me").await.unwrap().unwrap().id, UnixMillis(1));
     let stream = NewStream {
+        srt_passphrase: None,
         allowed: Default::default(),
         label: "x".to_owned(),
         stream_key: new_stream_key(),
@@ -321,6 +322,7 @@ async fn the_doctor_finds_that_the_key_of_stored_secrets_is_missing() {
     let store = open_store(&loaded.config).await.unwrap();
     let owner = Actor::command(store.account_by_name("me").await.unwrap().unwrap().id, UnixMillis(1));
     let stream = NewStream {
+        srt_passphrase: None,
         allowed: Default::default(),
         label: "x".to_owned(),
         stream_key: new_stream_key(),

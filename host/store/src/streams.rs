@@ -37,6 +37,8 @@ pub struct StreamRecord {
     pub account_disabled: bool,
     /// Hash of its stream key, which changes when the key is replaced.
     pub key_hash: Vec<u8>,
+    /// Passphrase of callers by SRT; `None`: they send in clear.
+    pub srt_passphrase: Option<Redacted<String>>,
 }
 
 /// A stream with data for its owner only.
@@ -54,6 +56,8 @@ pub struct StreamView {
 pub struct NewStream {
     pub label: String,
     pub stream_key: Redacted<String>,
+    /// Passphrase of callers by SRT.
+    pub srt_passphrase: Option<Redacted<String>>,
     /// Its destinations, in the order given.
     pub destinations: Vec<NewDestination>,
     /// Networks from which its stream key may be used.
@@ -88,18 +92,20 @@ pub struct StreamChange {
     pub label: Option<String>,
     /// Networks from which its stream key may be used; `None` leaves them.
     pub allowed: Option<Networks>,
+    /// Passphrase of callers by SRT, or none; `None` leaves it.
+    pub srt_passphrase: Option<Option<Redacted<String>>>,
 }
 
 const COUNT_STREAMS: &str = "SELECT COUNT(*) FROM streams WHERE account_id = $1 AND deleted_ms IS NULL";
 const INSERT_STREAM: &str = "INSERT INTO streams (uid, account_id, label, key_hash, key_sealed, created_ms,
-    allowed_addresses) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
+    allowed_addresses, srt_passphrase_sealed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id";
 
 /// A stream with its encrypted key and the reason of its newest ended session.
 macro_rules! select_view {
     ($rest:literal) => {
         concat!(
             "SELECT s.id, s.uid, s.account_id, s.label, s.key_sealed, s.key_hash, s.max_sats, s.max_duration_minutes, ",
-            "s.created_ms, s.allowed_addresses, (SELECT e.end_reason FROM sessions e WHERE e.stream_id = s.id AND e.ended_ms IS NOT NULL ",
+            "s.created_ms, s.allowed_addresses, s.srt_passphrase_sealed, (SELECT e.end_reason FROM sessions e WHERE e.stream_id = s.id AND e.ended_ms IS NOT NULL ",
             "ORDER BY e.started_ms DESC, e.id DESC LIMIT 1) AS last_end_reason, a.disabled_ms ",
             "FROM streams s JOIN accounts a ON a.id = s.account_id WHERE ",
             $rest
@@ -113,8 +119,8 @@ const SELECT_VIEW: &str = select_view!("s.account_id = $1 AND s.id = $2 AND s.de
 macro_rules! select_stream {
     ($condition:literal) => {
         concat!(
-            "SELECT s.id, s.account_id, s.label, s.key_hash, s.max_sats, s.max_duration_minutes, s.created_ms, ",
-            "s.allowed_addresses, a.disabled_ms FROM streams s JOIN accounts a ON a.id = s.account_id WHERE s.",
+            "SELECT s.id, s.uid, s.account_id, s.label, s.key_hash, s.max_sats, s.max_duration_minutes, s.created_ms, ",
+            "s.allowed_addresses, s.srt_passphrase_sealed, a.disabled_ms FROM streams s JOIN accounts a ON a.id = s.account_id WHERE s.",
             $condition,
             " AND s.deleted_ms IS NULL"
         )
@@ -122,13 +128,16 @@ macro_rules! select_stream {
 }
 const SELECT_STREAM: &str = select_stream!("id = $1");
 const SELECT_STREAM_BY_KEY: &str = select_stream!("key_hash = $1");
-const STREAM_BEFORE: &str = "SELECT label, max_sats, max_duration_minutes, allowed_addresses FROM streams
+const STREAM_BEFORE: &str =
+    "SELECT uid, label, max_sats, max_duration_minutes, allowed_addresses FROM streams
     WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const CHANGE_LIMITS: &str = "UPDATE streams SET max_sats = CASE WHEN $3 THEN $4 ELSE max_sats END,
     max_duration_minutes = CASE WHEN $5 THEN $6 ELSE max_duration_minutes END
     WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING max_sats, max_duration_minutes";
 const CHANGE_STREAM: &str = "UPDATE streams SET label = COALESCE($3, label),
-    allowed_addresses = COALESCE($4, allowed_addresses) WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
+    allowed_addresses = COALESCE($4, allowed_addresses),
+    srt_passphrase_sealed = CASE WHEN $5 THEN $6 ELSE srt_passphrase_sealed END
+    WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const STREAM_UID: &str = "SELECT uid FROM streams WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const REPLACE_STREAM_KEY: &str = "UPDATE streams SET key_hash = $2, key_sealed = $3 WHERE id = $1";
 const DELETE_STREAM: &str = "UPDATE streams SET deleted_ms = $3
@@ -169,6 +178,7 @@ impl Store {
             .bind(self.0.vault.seal(&uid, key.as_bytes()))
             .bind(actor.now.0)
             .bind(stream.allowed.to_text())
+            .bind(stream.srt_passphrase.as_ref().map(|passphrase| self.sealed_passphrase(&uid, passphrase)))
             .fetch_one(&mut tx)
             .await
             .map(StreamId)
@@ -207,13 +217,13 @@ impl Store {
     /// A stream that is not deleted, of any account.
     pub async fn stream(&self, stream: StreamId) -> Result<Option<StreamRecord>> {
         let row = engine::query(SELECT_STREAM).bind(stream.0).fetch_optional(&self.0.readers).await;
-        row.and_then(|row| row.as_ref().map(stream_record).transpose()).map_err(db("read the stream"))
+        row.map_err(db("read the stream"))?.map(|row| self.stream_record(&row)).transpose()
     }
 
     /// The stream whose stream key has that SHA-256, unless deleted.
     pub async fn stream_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<StreamRecord>> {
         let row = engine::query(SELECT_STREAM_BY_KEY).bind(&hash[..]).fetch_optional(&self.0.readers).await;
-        row.and_then(|row| row.as_ref().map(stream_record).transpose()).map_err(db("look up the stream key"))
+        row.map_err(db("look up the stream key"))?.map(|row| self.stream_record(&row)).transpose()
     }
 
     /// Changes the hard limits of a stream; returns the new ones.
@@ -263,12 +273,19 @@ impl Store {
         if let Some(allowed) = &allowed {
             (before["allowedAddresses"], after["allowedAddresses"]) = (json!(known.allowed), json!(allowed));
         }
-        let action = if allowed.is_none() { "stream.renamed" } else { "stream.changed" };
+        let sealed = change
+            .srt_passphrase
+            .map(|passphrase| passphrase.map(|passphrase| self.sealed_passphrase(&known.uid, &passphrase)));
+        if let Some(sealed) = &sealed {
+            after["srtPassphrase"] = json!(if sealed.is_some() { "set" } else { "removed" });
+        }
+        let action = if allowed.is_none() && sealed.is_none() { "stream.renamed" } else { "stream.changed" };
         let change = engine::query(CHANGE_STREAM).bind(stream.0).bind(actor.account.0).bind(change.label);
         if allowed.is_some() {
             self.command_in(&mut tx, CommandTarget::Stream(stream), NodeCommand::Reload, actor.now).await?;
         }
-        change.bind(allowed).execute(&mut tx).await.map_err(db("change the stream"))?;
+        let change = change.bind(allowed).bind(sealed.is_some()).bind(sealed.flatten());
+        change.execute(&mut tx).await.map_err(db("change the stream"))?;
         let change = Change::new(action, "stream", stream.0, json!({"before": before, "after": after}));
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
@@ -329,7 +346,7 @@ impl Store {
         let reason: Option<String> = row.try_get("last_end_reason").map_err(&failed)?;
         let unreadable = StoreError::Unreadable { what: "sessions.end_reason" };
         Ok(StreamView {
-            stream: stream_record(row).map_err(&failed)?,
+            stream: self.stream_record(row)?,
             stream_key: self.0.vault.open_text(&uid, &sealed)?,
             last_end_reason: match reason {
                 Some(name) => Some(EndReason::parse(&name).ok_or(unreadable)?),
@@ -337,10 +354,31 @@ impl Store {
             },
         })
     }
+
+    fn stream_record(&self, row: &Row) -> Result<StreamRecord> {
+        let failed = db("read the stream");
+        let mut stream = stream_record(row).map_err(&failed)?;
+        let sealed: Option<Vec<u8>> = row.try_get("srt_passphrase_sealed").map_err(&failed)?;
+        if let Some(sealed) = sealed {
+            let uid: String = row.try_get("uid").map_err(&failed)?;
+            stream.srt_passphrase = Some(self.0.vault.open_text(&passphrase_place(&uid), &sealed)?);
+        }
+        Ok(stream)
+    }
+
+    fn sealed_passphrase(&self, uid: &str, passphrase: &Redacted<String>) -> Vec<u8> {
+        self.0.vault.seal(&passphrase_place(uid), passphrase.expose().as_bytes())
+    }
+}
+
+/// What a sealed passphrase is bound to: not the place of the stream key in the same row.
+fn passphrase_place(uid: &str) -> String {
+    format!("{uid}/srt")
 }
 
 /// The stored data of a stream of the actor's account.
 struct StreamBefore {
+    uid: String,
     label: String,
     limits: StreamLimits,
     allowed: String,
@@ -348,10 +386,10 @@ struct StreamBefore {
 
 async fn stream_before(tx: &mut Tx, actor: &Actor, stream: StreamId) -> Result<StreamBefore> {
     let row = engine::query_as(STREAM_BEFORE).bind(stream.0).bind(actor.account.0);
-    let row: Option<(String, Option<i64>, Option<i64>, String)> =
-        row.fetch_optional(&mut *tx).await.map_err(db("read the stream"))?;
-    let (label, max_sats, max_duration_minutes, allowed) = row.ok_or(StoreError::NotFound("stream"))?;
-    Ok(StreamBefore { label, limits: StreamLimits { max_sats, max_duration_minutes }, allowed })
+    type Stored = (String, String, Option<i64>, Option<i64>, String);
+    let row: Option<Stored> = row.fetch_optional(&mut *tx).await.map_err(db("read the stream"))?;
+    let (uid, label, max_sats, max_duration_minutes, allowed) = row.ok_or(StoreError::NotFound("stream"))?;
+    Ok(StreamBefore { uid, label, limits: StreamLimits { max_sats, max_duration_minutes }, allowed })
 }
 
 /// Limits as the audit log shows them.
@@ -368,6 +406,7 @@ fn parts(change: LimitChange) -> (bool, Option<i64>) {
     }
 }
 
+/// A stream without its passphrase.
 fn stream_record(row: &Row) -> sqlx::Result<StreamRecord> {
     let allowed: String = row.try_get("allowed_addresses")?;
     Ok(StreamRecord {
@@ -383,5 +422,6 @@ fn stream_record(row: &Row) -> sqlx::Result<StreamRecord> {
         allowed: Networks::from_text(&allowed).map_err(|error| sqlx::Error::Decode(error.into()))?,
         account_disabled: row.try_get::<Option<i64>>("disabled_ms")?.is_some(),
         key_hash: row.try_get("key_hash")?,
+        srt_passphrase: None,
     })
 }

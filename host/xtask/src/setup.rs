@@ -83,6 +83,12 @@ const PACKAGES: &[Package] = &[
         required: true,
     },
     Package {
+        name: "srt-tools",
+        file: "/usr/bin/srt-live-transmit",
+        purpose: "calls the service by SRT",
+        required: true,
+    },
+    Package {
         name: "nginx",
         file: "/usr/sbin/nginx",
         purpose: "third-party RTMP server to push to, and HTTP server for comparison",

@@ -2,7 +2,10 @@
 //!
 //! The fuzz crate runs them under coverage guidance; the normal tests run them over the committed corpus.
 
-use bytes::{Buf, Bytes};
+use core::net::IpAddr;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{ForeignCodec, demux, mux};
@@ -17,6 +20,7 @@ use crate::rtmp::handshake::BLOCK_BYTES;
 use crate::rtmp::limits::{HELD_MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX, UNFINISHED_BYTES_MAX};
 use crate::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use crate::segment::{Event, HELD_BYTES_MAX, Segmenter};
+use crate::srt::{self, Connection, Request, StreamId, calling};
 use crate::ts::{self, Demuxer, Muxer};
 use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 
@@ -24,7 +28,7 @@ use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("amf0", amf0),
     ("chunk", chunk),
     ("server_session", server_session),
@@ -35,6 +39,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("read", read),
     ("clip", clip),
     ("ts", ts),
+    ("srt", srt),
 ];
 
 /// Codec configurations from which the segmenter target chooses.
@@ -259,6 +264,41 @@ pub fn ts(data: &[u8]) {
         };
         assert!(media(&read) == media(&packets), "written differently");
     }
+}
+
+/// SRT: a time step in milliseconds, a length, and a datagram, again and again. Each is read as a handshake, and taken by a connection.
+pub fn srt(data: &[u8]) {
+    let peer = IpAddr::from([192, 0, 2, 7]);
+    let begin = |datagram: &[u8], now: Duration| match Request::parse(datagram) {
+        Some(Request::Conclusion(asked)) => {
+            let _ =
+                (StreamId::parse(asked.stream_id()), asked.fault().map(|fault| asked.refuse(fault, peer)));
+            Some(Connection::accept(&asked, 1, peer, None, now).connection)
+        }
+        Some(Request::Induction(hello)) => {
+            // What is sent to an address that nobody has proved is no longer than what came from it.
+            assert!(hello.answer(7, peer).len() <= datagram.len());
+            None
+        }
+        None => None,
+    };
+    let (mut now, mut rest) = (Duration::ZERO, data);
+    let Some(mut connection) = begin(&calling::conclusion(9, 7, 5, 120, &[]), now) else { return };
+    while let [step, length, behind @ ..] = rest {
+        let (datagram, more) = behind.split_at(usize::from(*length).min(behind.len()));
+        (now, rest) = (now + Duration::from_millis(u64::from(*step)), more);
+        let _ = begin(datagram, now);
+        connection.input(BytesMut::from(datagram), now);
+        connection.poll(now);
+        while connection.give(now).is_some() {}
+        assert!(connection.held_bytes() <= srt::limits::HELD_BYTES_MAX);
+        assert!(
+            connection.take_output().iter().all(|sent| sent.len() <= 16 + srt::limits::PAYLOAD_BYTES_MAX)
+        );
+        let _ = connection.next_at();
+    }
+    while connection.give(Duration::MAX).is_some() {}
+    assert_eq!(connection.held_bytes(), 0);
 }
 
 /// Requested duration of parts.

@@ -13,6 +13,8 @@ pub struct IngestAddresses {
     pub rtmp: String,
     /// RTMP over TLS; `None` when it is not served.
     pub rtmps: Option<String>,
+    /// SRT; `None` when it is not served.
+    pub srt: Option<String>,
 }
 
 impl IngestAddresses {
@@ -20,14 +22,25 @@ impl IngestAddresses {
     ///
     /// Encoders connect to the host of `public_url`, at the port of the listener. If that host is this machine only, they connect to
     /// the address of the listener, unless it accepts on every address.
-    pub fn new(public_url: &Url, rtmp: SocketAddr, rtmps: Option<SocketAddr>) -> Self {
+    pub fn new(
+        public_url: &Url,
+        rtmp: SocketAddr,
+        rtmps: Option<SocketAddr>,
+        srt: Option<SocketAddr>,
+    ) -> Self {
         let address = |scheme: &str, listener: SocketAddr| match public_url.host_str() {
             Some(host) if !is_local(public_url) || listener.ip().is_unspecified() => {
-                format!("{scheme}://{host}:{}/{RTMP_APP}", listener.port())
+                format!("{scheme}://{host}:{}", listener.port())
             }
-            _ => format!("{scheme}://{listener}/{RTMP_APP}"),
+            _ => format!("{scheme}://{listener}"),
         };
-        Self { rtmp: address("rtmp", rtmp), rtmps: rtmps.map(|listener| address("rtmps", listener)) }
+        let with_app =
+            |scheme: &str, listener: SocketAddr| format!("{}/{RTMP_APP}", address(scheme, listener));
+        Self {
+            rtmp: with_app("rtmp", rtmp),
+            rtmps: rtmps.map(|listener| with_app("rtmps", listener)),
+            srt: srt.map(|listener| address("srt", listener)),
+        }
     }
 }
 
@@ -41,7 +54,7 @@ mod tests {
     use super::*;
 
     fn rtmp(public_url: &str, listener: &str) -> String {
-        IngestAddresses::new(&public_url.parse().unwrap(), listener.parse().unwrap(), None).rtmp
+        IngestAddresses::new(&public_url.parse().unwrap(), listener.parse().unwrap(), None, None).rtmp
     }
 
     #[test]
@@ -60,11 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn rtmps_has_its_own_port() {
+    fn rtmps_and_srt_have_their_own_ports() {
         let public_url = "https://live.example.com".parse().unwrap();
-        let [rtmp, rtmps] = ["0.0.0.0:1935", "0.0.0.0:1936"].map(|listener| listener.parse().unwrap());
-        let addresses = IngestAddresses::new(&public_url, rtmp, Some(rtmps));
+        let [rtmp, rtmps, srt] =
+            ["0.0.0.0:1935", "0.0.0.0:1936", "0.0.0.0:8890"].map(|listener| listener.parse().unwrap());
+        let addresses = IngestAddresses::new(&public_url, rtmp, Some(rtmps), Some(srt));
+        assert_eq!(addresses.srt.as_deref(), Some("srt://live.example.com:8890"));
         assert_eq!(addresses.rtmps.as_deref(), Some("rtmps://live.example.com:1936/live"));
-        assert_eq!(IngestAddresses::new(&public_url, rtmp, None).rtmps, None);
+        let none = IngestAddresses::new(&public_url, rtmp, None, None);
+        assert_eq!((none.rtmps, none.srt), (None, None));
     }
 }

@@ -126,6 +126,9 @@ pub struct Ingest {
     /// Address for RTMP over TLS.
     #[serde(default, deserialize_with = "value::optional_address")]
     pub rtmps_listen: Option<SocketAddr>,
+    /// Address for SRT, a UDP port.
+    #[serde(default, deserialize_with = "value::optional_address")]
+    pub srt_listen: Option<SocketAddr>,
     /// Certificate chain in PEM for RTMPS.
     pub tls_cert: Option<PathBuf>,
     /// Private key in PEM for RTMPS.

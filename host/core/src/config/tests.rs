@@ -60,9 +60,17 @@ fn every_commented_out_key_is_a_real_one() {
         })
         .collect();
     from(&uncommented.join("\n"), &[]).unwrap();
-    for key in
-        ["rtmps_listen", "tls_cert", "tls_key", "url", "dir", "endpoint", "secret_key", "[driver.rtmp]"]
-    {
+    for key in [
+        "rtmps_listen",
+        "srt_listen",
+        "tls_cert",
+        "tls_key",
+        "url",
+        "dir",
+        "endpoint",
+        "secret_key",
+        "[driver.rtmp]",
+    ] {
         assert!(seen.contains(key), "{key} is not shown in the printed file");
     }
 }

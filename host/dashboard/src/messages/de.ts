@@ -152,6 +152,7 @@ export const de: Messages = {
     encoder: 'Encoder',
     server: 'Server',
     tlsServer: 'Server mit TLS',
+    srtServer: 'Server für SRT, mit Schlüssel',
     key: 'Stream-Schlüssel',
     backupKey: 'Ersatzschlüssel',
     backupHelp: 'Für einen zweiten Encoder, der übernimmt, wenn der erste ausfällt.',

@@ -153,6 +153,7 @@ export const en = {
     encoder: 'Encoder',
     server: 'Server',
     tlsServer: 'Server with TLS',
+    srtServer: 'Server for SRT, with the key',
     key: 'Stream key',
     backupKey: 'Backup key',
     backupHelp: 'For a second encoder, which takes over when the first one fails.',

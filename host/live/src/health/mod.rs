@@ -25,4 +25,9 @@ pub struct Health {
     pub issues: Vec<Issue>,
     /// How often another encoder took over in this session, since its start at this node.
     pub failovers: u64,
+    /// The SRT connection of the encoder; `None` by RTMP.
+    pub link: Option<LinkHealth>,
 }
+
+/// Numbers of an encoder's SRT connection.
+pub use satcast_media::srt::Stats as LinkHealth;

@@ -199,8 +199,18 @@ impl State {
         };
         let packet = Packet { source, dts_ns: placed.dts_ns, pts_ns: placed.pts_ns, ..packet };
         self.gauge.take(&packet, placed.discontinuity, now);
-        self.cut |= placed.discontinuity;
+        self.cut |= placed.discontinuity || (packet.discontinuity && self.is_cut(&packet));
         packet
+    }
+
+    /// Whether the mark of a packet, before which the encoder's media was lost, begins a new part of the stream. With video it
+    /// begins at a keyframe, and the audio in front belongs to the part before.
+    fn is_cut(&self, packet: &Packet) -> bool {
+        match self.tracks {
+            Tracks::Unknown => false,
+            Tracks::AudioOnly => true,
+            Tracks::Video => packet.kind() == Kind::Video && self.has_keyframe,
+        }
     }
 
     fn send(&mut self, mut packet: Packet, now: Duration, wakeups: &mut Wakeups) {

@@ -163,3 +163,17 @@ fn kept_media_of_another_encoder_follows_at_the_time_of_its_arrival() {
     let times: Vec<_> = state.group.iter().map(|packet| packet.dts_ns / NANOS_PER_MILLI).collect();
     assert_eq!(times, [540, 580, 620]);
 }
+
+#[test]
+fn media_that_was_lost_before_the_service_is_a_gap_at_the_next_keyframe() {
+    let rig = Rig::new();
+    let cut = |packet| Packet { discontinuity: true, ..packet };
+    let is_cut = |packets: Vec<Packet>| {
+        rig.publish(packets);
+        rig.hub.newest_keyframe().is_some_and(|(_, keyframe)| keyframe.discontinuity)
+    };
+    assert!(!is_cut(vec![config(b"v"), cut(video(0, true))]), "nothing is before it");
+    assert!(!is_cut(vec![cut(audio(20)), video(33, true)]), "audio alone");
+    assert!(is_cut(vec![cut(video(66, true))]));
+    assert!(!is_cut(vec![video(99, true)]), "once");
+}

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
+use satcast_media::srt;
 
 use crate::{EncoderRole, Live, Publisher, Via};
 use satcast_core::ids::{AccountId, SessionId, StreamId};
@@ -21,6 +22,11 @@ pub(super) const CODE_BAD_NAME: &str = "NetStream.Publish.BadName";
 pub(super) const CODE_DENIED: &str = "NetStream.Publish.Denied";
 /// RTMP status: the server failed; a retry may help.
 pub(super) const CODE_FAILED: &str = "NetStream.Failed";
+
+/// The passphrase of an SRT caller is wrong; not an RTMP status.
+pub(super) const CODE_BAD_SECRET: &str = "SRT.BadSecret";
+/// Of an SRT caller and its stream, one has a passphrase and the other has none.
+pub(super) const CODE_UNSECURE: &str = "SRT.Unsecure";
 
 /// Starts or continues the session of a stream after its key was accepted. Implemented by the live sessions.
 pub trait Admission: Send + Sync + 'static {
@@ -57,6 +63,9 @@ pub trait PacketSink: Send + Sync + 'static {
 
     /// The encoder ended its publish; the drop follows.
     fn unpublished(&mut self) {}
+
+    /// Numbers of an SRT connection, about once a second.
+    fn link(&mut self, _: srt::Stats) {}
 
     /// Resolves when the encoder has to leave. May be called and dropped any number of times.
     fn closed(&self) -> impl Future<Output = Status> + Send;
@@ -96,6 +105,10 @@ impl PacketSink for Publisher {
 
     fn unpublished(&mut self) {
         Publisher::unpublished(self);
+    }
+
+    fn link(&mut self, stats: srt::Stats) {
+        Publisher::link(self, stats);
     }
 
     async fn closed(&self) -> Status {
@@ -140,6 +153,11 @@ impl Status {
         )
     }
 
+    /// No track can be used.
+    pub(super) fn unusable(text: &str) -> Self {
+        Self::new(CODE_DENIED, text)
+    }
+
     /// The service failed, not the encoder. The cause goes to the operator's log only.
     pub(super) fn unavailable() -> Self {
         Self::new(CODE_FAILED, "the server cannot check the stream key at the moment; try again shortly")
@@ -167,20 +185,23 @@ pub(super) enum Denied {
     Unavailable(String),
 }
 
-/// Looks up the key, checks that it may be used from `address`, and requests a publisher.
-pub(super) async fn admit<A: Admission>(
+/// Looks up the key, checks that it may be used from `address`, and requests a publisher. `fits` checks what only the
+/// protocol of the encoder has.
+pub(super) async fn admit<A: Admission, T>(
     store: &Store,
     admission: &A,
     key: &StreamKey,
     via: Via,
     address: IpAddr,
-) -> Result<Admitted<A::Publisher>, Denied> {
+    fits: impl FnOnce(&StreamRecord) -> Result<T, Denied>,
+) -> Result<(Admitted<A::Publisher>, T), Denied> {
     let found = store.stream_by_key_hash(&key.hash()).await;
     let stream = found.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
     let (account, id) = (stream.account_id, stream.id);
     if !stream.allowed.allow(address) {
         return Err(Denied::WrongAddress(id));
     }
+    let fitting = fits(&stream)?;
     let publisher = admission.publish(stream, key.role(), via, address).await;
     let publisher = publisher.map_err(|status| Denied::Refused(id, status))?;
     // A replaced key ends the session of that moment. The second look-up refuses an encoder that entered with the old key after that.
@@ -190,7 +211,7 @@ pub(super) async fn admit<A: Admission>(
     if !current.allowed.allow(address) {
         return Err(Denied::WrongAddress(id));
     }
-    Ok(Admitted { account, stream: id, publisher })
+    Ok((Admitted { account, stream: id, publisher }, fitting))
 }
 
 /// A well-formed stream key or backup key that was not looked up yet. `Debug` does not show it.

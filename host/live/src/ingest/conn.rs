@@ -1,7 +1,7 @@
 //! The task of one encoder's connection, from the handshake to the close, and the state that all connections share.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use satcast_media::Packet;
@@ -29,7 +29,7 @@ use satcast_core::clock::Clock;
 use satcast_core::ids::{AccountId, StreamId};
 use satcast_core::log_limit::LogLimit;
 use satcast_core::networks::Network;
-use satcast_store::Store;
+use satcast_store::{Store, StreamRecord};
 
 /// State shared by all connections of the ports.
 #[derive(Debug)]
@@ -60,18 +60,66 @@ pub(super) enum Subject<'a> {
 }
 
 impl<A> Shared<A> {
-    /// Logs one warning about a connection, subject to the log limit.
+    /// Logs one warning about an RTMP connection, subject to the log limit.
     pub(super) fn warn(&self, peer: SocketAddr, subject: Subject<'_>, text: &str) {
+        self.warn_of("RTMP", peer, subject, text);
+    }
+
+    /// The same about a connection of this protocol.
+    pub(super) fn warn_of(&self, protocol: &str, peer: SocketAddr, subject: Subject<'_>, text: &str) {
         let Some(withheld) = self.warnings.admit(self.clock.monotonic()) else { return };
         if withheld > 0 {
-            warn!("{withheld} more warnings about RTMP connections were left out");
+            warn!("{withheld} more warnings about connections of encoders were left out");
         }
         match subject {
-            Subject::Unknown => warn!(peer = %peer, "RTMP connection: {text}"),
-            Subject::Key(key) => warn!(peer = %peer, key, "RTMP connection: {text}"),
+            Subject::Unknown => warn!(peer = %peer, "{protocol} connection: {text}"),
+            Subject::Key(key) => warn!(peer = %peer, key, "{protocol} connection: {text}"),
             Subject::Stream { account, stream } => {
-                warn!(peer = %peer, account = %account, stream = %stream, "RTMP connection: {text}");
+                warn!(peer = %peer, account = %account, stream = %stream, "{protocol} connection: {text}");
             }
+        }
+    }
+
+    /// Counts a wrong key. Delays the answer, at most until `deadline`, if the attempts of the network are used up.
+    pub(super) async fn wrong_key(
+        &self,
+        address: IpAddr,
+        deadline: Instant,
+        stop: &CancellationToken,
+    ) -> Result<(), End> {
+        let over = self.keys.failed(Network::from(address), self.clock.monotonic());
+        if !over {
+            return Ok(());
+        }
+        let until = deadline.min(Instant::now() + self.limits.refusal_delay);
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(End::Shutdown),
+            () = sleep_until(until) => Ok(()),
+        }
+    }
+}
+
+impl<A: Admission> Shared<A> {
+    /// Asks the store and the live sessions in a separate task, so that the work is not interrupted when the deadline of the encoder
+    /// passes. A publisher that is created too late is dropped with the result of the task. `fits`: see [`admit`].
+    pub(super) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        key: StreamKey,
+        via: Via,
+        address: IpAddr,
+        deadline: Instant,
+        fits: impl FnOnce(&StreamRecord) -> Result<T, Denied> + Send + 'static,
+    ) -> Result<(Admitted<A::Publisher>, T), Denied> {
+        let (shared, limit) = (Arc::clone(self), self.limits.admission);
+        let decision =
+            tokio::spawn(
+                async move { admit(&shared.store, &shared.admission, &key, via, address, fits).await },
+            );
+        match timeout_at(deadline.min(Instant::now() + limit), decision).await {
+            Ok(Ok(decision)) => decision,
+            Ok(Err(_panicked)) => Err(Denied::Unavailable("the decision panicked".to_owned())),
+            Err(_) => Err(Denied::Unavailable("the decision took too long".to_owned())),
         }
     }
 }
@@ -201,18 +249,8 @@ impl<A: Admission> Connection<A> {
         }
     }
 
-    /// Counts a wrong key. Delays the answer if the attempts of the network are used up.
     async fn wrong_key(&mut self, deadline: Instant) -> Result<(), End> {
-        let over = self.shared.keys.failed(Network::from(self.peer.ip()), self.shared.clock.monotonic());
-        if !over {
-            return Ok(());
-        }
-        let until = deadline.min(Instant::now() + self.shared.limits.refusal_delay);
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => Err(End::Shutdown),
-            () = sleep_until(until) => Ok(()),
-        }
+        self.shared.wrong_key(self.peer.ip(), deadline, &self.stop).await
     }
 
     fn refuse(&mut self, id: PublishId, status: Status, reason: String, key: Option<String>) -> End {
@@ -220,19 +258,10 @@ impl<A: Admission> Connection<A> {
         End::Refused { reason, key }
     }
 
-    /// Asks the store and the live sessions in a separate task, so that the work is not interrupted when the deadline of the encoder
-    /// passes. A publisher that is created too late is dropped with the result of the task.
     async fn ask(&self, key: StreamKey, deadline: Instant) -> Result<Admitted<A::Publisher>, Denied> {
-        let shared = Arc::clone(&self.shared);
-        let (limit, address) = (shared.limits.admission, self.peer.ip());
         let via = Via::read(self.wire.session.flash_ver());
-        let decision =
-            tokio::spawn(async move { admit(&shared.store, &shared.admission, &key, via, address).await });
-        match timeout_at(deadline.min(Instant::now() + limit), decision).await {
-            Ok(Ok(decision)) => decision,
-            Ok(Err(_panicked)) => Err(Denied::Unavailable("the decision panicked".to_owned())),
-            Err(_) => Err(Denied::Unavailable("the decision took too long".to_owned())),
-        }
+        let decision = self.shared.ask(key, via, self.peer.ip(), deadline, |_| Ok(())).await;
+        decision.map(|(admitted, ())| admitted)
     }
 
     /// Passes the encoder's packets to its publisher until one of both ends it.
@@ -410,13 +439,13 @@ impl Intake {
 }
 
 /// Registers an admitted encoder of the network; its drop registers that the encoder has left.
-struct KnownNetwork<A> {
+pub(super) struct KnownNetwork<A> {
     shared: Arc<Shared<A>>,
     network: Network,
 }
 
 impl<A> KnownNetwork<A> {
-    fn note(shared: &Arc<Shared<A>>, peer: SocketAddr) -> Self {
+    pub(super) fn note(shared: &Arc<Shared<A>>, peer: SocketAddr) -> Self {
         let network = Network::from(peer.ip());
         shared.keys.admitted(network, shared.clock.monotonic());
         Self { shared: Arc::clone(shared), network }

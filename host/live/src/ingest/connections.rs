@@ -19,7 +19,7 @@ use super::proxy::{self, Fault};
 use super::threads::{ConnectionSlot, Threads};
 use satcast_core::networks::Network;
 
-type Slot = Permit<Network>;
+pub(super) type Slot = Permit<Network>;
 
 /// Limits connections in all and per network.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(super) struct Acceptor<A> {
     pub(super) shared: Arc<Shared<A>>,
     pub(super) limiter: Arc<ConnectionLimiter>,
     pub(super) stopped: CancellationToken,
-    pub(super) threads: Threads,
+    pub(super) threads: Arc<Threads>,
     /// Networks of trusted proxies, which send a PROXY protocol header.
     pub(super) proxies: Vec<IpNet>,
 }
@@ -169,7 +169,7 @@ async fn enter<A: Admission>(
 
 impl<A> Shared<A> {
     /// Slots for a connection of `peer`, or the reason of the refusal.
-    fn take_slots(
+    pub(super) fn take_slots(
         &self,
         limiter: &ConnectionLimiter,
         peer: SocketAddr,
@@ -183,6 +183,6 @@ impl<A> Shared<A> {
 }
 
 /// Turns an IPv4-mapped IPv6 address into IPv4.
-fn canonical(peer: SocketAddr) -> SocketAddr {
+pub(super) fn canonical(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }

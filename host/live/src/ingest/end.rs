@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use satcast_media::rtmp::RtmpError;
 
-use super::admit::{CODE_DENIED, Status};
+use super::admit::Status;
 use super::tls;
 
 /// RTMP status when the service stops.
@@ -92,7 +92,7 @@ impl End {
             Self::Shutdown => {
                 Some(Status::new(CODE_SHUTDOWN, "the server is shutting down; reconnect shortly"))
             }
-            Self::Unusable(text) => Some(Status::new(CODE_DENIED, text.as_str())),
+            Self::Unusable(text) => Some(Status::unusable(text)),
             Self::Idle(_) => Some(Status::new(CODE_IDLE, "no audio or video arrived in time")),
             _ => None,
         }

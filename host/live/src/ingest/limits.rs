@@ -1,4 +1,4 @@
-//! Limits of one encoder, of one network, and of all strangers together at the RTMP ports.
+//! Limits of one encoder, of one network, and of all strangers together at the ports for encoders.
 
 use std::time::Duration;
 
@@ -48,6 +48,13 @@ pub const LINGER_MS: u64 = 1_000;
 pub const SHUTDOWN_TIMEOUT_MS: u64 = 3_000;
 /// Pause after a failed accept (no file handles left), so that the loop does not spin.
 pub const ACCEPT_PAUSE_MS: u64 = 100;
+
+/// Datagrams of one SRT caller that wait for its task: those of 10 ms at 100 Mbit/s, ten times. More count as lost on the way.
+pub const SRT_DATAGRAMS_QUEUED_MAX: usize = 1_024;
+/// Buffer of the SRT socket in bytes, as far as the system allows (`net.core.rmem_max`).
+pub const SRT_RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+/// A refused SRT caller that repeats its question gets the same answer for this long. It keeps its slot as a stranger meanwhile.
+pub const SRT_ANSWER_KEPT_MS: u64 = 3_000;
 
 /// The limits in force; tests shorten them.
 #[derive(Debug, Clone)]

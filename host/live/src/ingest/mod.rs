@@ -1,7 +1,7 @@
-//! Ingest: the RTMP and RTMPS listeners, with common caps and deadlines.
+//! Ingest: the RTMP, RTMPS and SRT listeners, with common caps and deadlines.
 //!
 //! A connection is one task: socket (-> `tls`) -> [`satcast_media::rtmp::server`] -> packets -> the stream's publisher. Before the stream
-//! key is accepted, a client is limited in time and bytes. A client can break only its own connection.
+//! key is accepted, a client is limited in time and bytes. A client can break only its own connection. [`srt`] has the port of SRT.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use satcast_core::clock::Clock;
 use satcast_core::config;
@@ -32,6 +32,7 @@ mod end;
 mod keys;
 mod limits;
 mod proxy;
+mod srt;
 mod threads;
 mod timer;
 mod tls;
@@ -44,7 +45,7 @@ pub use limits::*;
 use conn::{Shared, Subject};
 use connections::{Acceptor, ConnectionLimiter};
 use keys::KeyAttempts;
-use threads::Threads;
+use threads::{Threads, report};
 use wire::Pace;
 
 /// Settings of the listeners.
@@ -52,6 +53,7 @@ use wire::Pace;
 pub struct Settings {
     listen: SocketAddr,
     secure: Option<(SocketAddr, Certificates)>,
+    srt: Option<SocketAddr>,
     read_wait: Duration,
     proxies: Vec<IpNet>,
     limits: Limits,
@@ -72,7 +74,7 @@ impl Settings {
     pub fn new(listen: SocketAddr, read_batch_ms: u64) -> Self {
         let read_wait = Duration::from_millis(read_batch_ms);
         let (proxies, limits, handed) = (Vec::new(), Limits::default(), Handed::default());
-        Self { listen, secure: None, read_wait, proxies, limits, handed }
+        Self { listen, secure: None, srt: None, read_wait, proxies, limits, handed }
     }
 
     /// Uses these sockets instead of opening the ports.
@@ -94,6 +96,7 @@ impl Settings {
     pub fn of(config: &config::Ingest, now: UnixMillis) -> Result<Self, CertificateError> {
         let settings =
             Self::new(config.rtmp_listen, config.read_batch_ms).behind(config.proxy_protocol_from.clone());
+        let settings = Self { srt: config.srt_listen, ..settings };
         let Some((listen, cert, key)) = config.rtmps() else { return Ok(settings) };
         if let Some(objection) = Certificates::objection(Section::Ingest, cert, key, now)? {
             let file = cert.display();
@@ -109,6 +112,12 @@ impl Settings {
         Self { proxies, ..self }
     }
 
+    /// Listens for SRT too, on this UDP port: `[ingest] srt_listen`.
+    #[must_use]
+    pub fn with_srt(self, listen: SocketAddr) -> Self {
+        Self { srt: Some(listen), ..self }
+    }
+
     /// Listens for RTMPS too, on `listen` (`[ingest] rtmps_listen`) with this certificate.
     #[must_use]
     pub fn with_tls(self, listen: SocketAddr, certificates: Certificates) -> Self {
@@ -122,7 +131,7 @@ impl Settings {
     "cannot listen for encoders on {address} ({source}); {}", remedy(source, &format!("[ingest] {setting}"))
 )]
 pub struct BindError {
-    /// `rtmp_listen` or `rtmps_listen`.
+    /// `rtmp_listen`, `rtmps_listen` or `srt_listen`.
     pub setting: &'static str,
     pub address: SocketAddr,
     /// Error of the system.
@@ -134,6 +143,7 @@ pub struct BindError {
 pub struct Listener<A> {
     socket: TcpListener,
     secure: Option<Secure>,
+    srt: Option<std::net::UdpSocket>,
     shared: Arc<Shared<A>>,
     limiter: ConnectionLimiter,
     threads: Threads,
@@ -175,6 +185,11 @@ impl<A: Admission> Listener<A> {
             }),
             None => None,
         };
+        let srt = settings.srt.map(|address| {
+            let failed = |source| BindError { setting: "srt_listen", address, source };
+            srt::bind(address).map_err(failed)
+        });
+        let srt = srt.transpose()?;
         let threads =
             Threads::start().map_err(|source| BindError { setting: "rtmp_listen", address, source })?;
         let limits = settings.limits;
@@ -190,7 +205,7 @@ impl<A: Admission> Listener<A> {
             limits,
         });
         let (proxies, drained) = (settings.proxies, CancellationToken::new());
-        Ok(Self { socket, secure, shared, limiter, threads, proxies, drained })
+        Ok(Self { socket, secure, srt, shared, limiter, threads, proxies, drained })
     }
 
     /// Once it is cancelled, no further encoder is accepted; those that are connected go on until the end.
@@ -224,19 +239,32 @@ impl<A: Admission> Listener<A> {
         self.secure.as_ref().map(|secure| secure.socket.local_addr()).transpose()
     }
 
+    /// The address of the SRT port, if there is one.
+    ///
+    /// # Errors
+    /// The system call failed.
+    pub fn srt_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.srt.as_ref().map(std::net::UdpSocket::local_addr).transpose()
+    }
+
     /// Serves encoders until `shutdown` resolves. Then stops accepting, sends a status to every publisher, and returns when all
     /// connections have ended, at the latest after [`SHUTDOWN_TIMEOUT_MS`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, secure, shared, limiter, threads, proxies, drained } = self;
+        let Self { socket, secure, srt, shared, limiter, threads, proxies, drained } = self;
         let stopped = CancellationToken::new();
         let acceptor = Acceptor {
             shared: Arc::clone(&shared),
             limiter: Arc::new(limiter),
             stopped: stopped.clone(),
-            threads,
+            threads: Arc::new(threads),
             proxies,
         };
         let mut tasks = JoinSet::new();
+        if let Some(socket) = srt {
+            let thread = acceptor.threads.slot().0;
+            let callers = srt::Callers::new(socket, &acceptor, drained.clone());
+            tasks.spawn_on(callers.serve(), &thread);
+        }
         let mut shutdown = std::pin::pin!(shutdown);
         let mut renewing =
             std::pin::pin!(keep_fresh(secure.as_ref().map(|secure| Arc::clone(&secure.certificates))));
@@ -275,9 +303,9 @@ impl<A: Admission> Listener<A> {
             }
         });
         if all_ended.await.is_err() {
-            warn!("{} RTMP connections were cut off at shutdown", tasks.len());
+            warn!("{} connections of encoders were cut off at shutdown", tasks.len());
         }
-        info!("RTMP listener closed");
+        info!("listeners for encoders closed");
     }
 }
 
@@ -311,14 +339,6 @@ async fn pause_after<A>(failure: io::Error, shared: &Shared<A>, local: Option<So
 
 fn not_accepted(failure: &io::Error) -> String {
     format!("cannot accept connections: {failure}; raise the limit of open files")
-}
-
-fn report(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(failure) = ended
-        && failure.is_panic()
-    {
-        error!("the task of an RTMP connection panicked; other connections are not affected");
-    }
 }
 
 #[cfg(test)]

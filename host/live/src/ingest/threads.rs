@@ -141,6 +141,15 @@ fn rest_in_crowds(builder: &mut Builder, prompt: Arc<AtomicUsize>) {
     });
 }
 
+/// Logs the panic of a task.
+pub(super) fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(failure) = ended
+        && failure.is_panic()
+    {
+        tracing::error!("the task of an encoder's connection panicked; other connections are not affected");
+    }
+}
+
 #[cfg(test)]
 impl Thread {
     fn new(handle: Handle) -> Self {

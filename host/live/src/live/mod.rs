@@ -192,7 +192,9 @@ impl Live {
     pub fn health(&self, stream: StreamId) -> Option<Health> {
         let unusable = || {
             let trouble = self.inner.unusable.of(stream)?;
-            Some(Health { figures: Figures::default(), issues: trouble.what, failovers: 0 })
+            let health =
+                Health { figures: Figures::default(), issues: trouble.what, failovers: 0, link: None };
+            Some(health)
         };
         let live = self.find(stream).and_then(|session| session.health(self.inner.clock.monotonic()));
         live.or_else(unusable)

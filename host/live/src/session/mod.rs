@@ -26,7 +26,7 @@ use self::encoders::{Arrival, Encoders, Entered, Failover, TakeOver, Turn};
 use self::run::Run;
 use super::codes::{self, Closed};
 use super::destination::Destination;
-use super::health::{Health, Issue};
+use super::health::{Health, Issue, LinkHealth};
 use super::hub::Hub;
 use super::live::Inner;
 use super::shown::{
@@ -228,12 +228,14 @@ impl Session {
 
     /// Health at the monotonic time `now`; `None` while the encoder is away.
     pub(super) fn health(&self, now: Duration) -> Option<Health> {
-        let (issues, failovers) = {
+        let (issues, failovers, link) = {
             let shared = self.shared.lock();
             let is_live = shared.state == Some(SessionState::Live);
-            is_live.then(|| (shared.issues.clone(), shared.encoders.failovers()))?
+            is_live.then(|| {
+                (shared.issues.clone(), shared.encoders.failovers(), shared.encoders.active_link())
+            })?
         };
-        Some(Health { figures: self.hub.figures(now), issues, failovers })
+        Some(Health { figures: self.hub.figures(now), issues, failovers, link })
     }
 
     /// The connected encoders, the primary one first, at the monotonic time `now`.
@@ -403,6 +405,11 @@ impl Publisher {
     /// The encoder ends its publish, and leaves.
     pub fn unpublished(&mut self) {
         self.unpublished = true;
+    }
+
+    /// Numbers of the encoder's SRT connection, about once a second.
+    pub fn link(&mut self, link: LinkHealth) {
+        self.session.shared.lock().encoders.link(self.role, self.number, link);
     }
 
     /// Resolves when the encoder has to leave.

@@ -168,6 +168,7 @@ pub async fn stream(
         delays: Default::default(),
     };
     let new = NewStream {
+        srt_passphrase: None,
         allowed: Default::default(),
         label: "test".into(),
         stream_key: new_stream_key(),

@@ -51,6 +51,7 @@ const STEPS: &[Step] = steps! {
     23, "clips", "0023_clips";
     24, "archive expiry", "0024_archive_expiry";
     25, "former nodes", "0025_former_nodes";
+    26, "srt passphrases", "0026_srt_passphrases";
 };
 
 /// The newest version of the schema that this release knows.

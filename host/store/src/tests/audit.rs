@@ -55,6 +55,7 @@ async fn change_everything(rig: &Rig, actor: &Actor) -> Made {
     let config = json!({"url": "rtmp://a/b", "key": SECRET});
     let target = NewDestination { config: config.clone(), ..target() };
     let stream = NewStream {
+        srt_passphrase: None,
         allowed: Default::default(),
         label: "test".into(),
         stream_key: Redacted::new(format!("live_{SECRET}")),
@@ -65,10 +66,13 @@ async fn change_everything(rig: &Rig, actor: &Actor) -> Made {
     let added = rig.store.add_destination(actor, stream, target, CAPS).await.unwrap();
     let limits = LimitsChange { max_sats: LimitChange::Set(9), max_duration_minutes: LimitChange::Keep };
     rig.store.change_limits(actor, stream, limits).await.unwrap();
-    let change = StreamChange { label: Some("other".into()), allowed: None };
+    let change = StreamChange { label: Some("other".into()), ..Default::default() };
     rig.store.change_stream(actor, stream, change).await.unwrap();
     let allowed = Some(Networks::parse(["203.0.113.7"]).unwrap());
-    rig.store.change_stream(actor, stream, StreamChange { label: None, allowed }).await.unwrap();
+    rig.store
+        .change_stream(actor, stream, StreamChange { label: None, allowed, ..Default::default() })
+        .await
+        .unwrap();
     rig.store.replace_stream_key(actor, stream, &Redacted::new(format!("{SECRET}2"))).await.unwrap();
     let change = DestinationChange {
         enabled: Some(false),

@@ -68,7 +68,8 @@ impl Cause {
                 b.change_limits(&owner, stream, change).await.map(drop)
             }
             Self::Addresses => {
-                let change = StreamChange { allowed: Some(Default::default()), label: None };
+                let change =
+                    StreamChange { allowed: Some(Default::default()), label: None, ..Default::default() };
                 b.change_stream(&owner, stream, change).await
             }
             Self::Key => b.replace_stream_key(&owner, stream, &new_stream_key()).await,

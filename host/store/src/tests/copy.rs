@@ -92,6 +92,7 @@ async fn fill(rig: &Rig) -> AccountId {
     rig.account("you", 0).await.unwrap();
     let owner = by(account);
     let odd = NewStream {
+        srt_passphrase: Some(Redacted::new("correct horse".into())),
         allowed: Default::default(),
         label: "ä\u{1F600}\t\n\\N\"'\0".into(),
         stream_key: new_stream_key(),

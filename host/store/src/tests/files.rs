@@ -28,6 +28,7 @@ async fn secrets_are_encrypted_in_files_and_need_the_key() {
     let account = rig.account("me", 0).await.unwrap();
     let key = new_stream_key();
     let stream = NewStream {
+        srt_passphrase: None,
         allowed: Default::default(),
         label: "test".into(),
         stream_key: key.clone(),

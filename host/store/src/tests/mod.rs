@@ -95,6 +95,7 @@ impl Rig {
 
     async fn stream(&self, account: AccountId, targets: usize) -> Result<(StreamId, Vec<DestinationId>)> {
         let stream = NewStream {
+            srt_passphrase: None,
             allowed: Default::default(),
             label: "test".into(),
             stream_key: new_stream_key(),

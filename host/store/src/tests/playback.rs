@@ -55,6 +55,7 @@ async fn only_types_with_playback_get_a_path_of_their_own() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let stream = NewStream {
+        srt_passphrase: None,
         allowed: Default::default(),
         label: "test".into(),
         stream_key: new_stream_key(),

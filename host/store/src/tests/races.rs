@@ -242,7 +242,7 @@ async fn texts_with_a_nul_are_read_back() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let (stream, _) = rig.stream(account, 0).await.unwrap();
-    let change = StreamChange { label: Some("a\0b".into()), allowed: None };
+    let change = StreamChange { label: Some("a\0b".into()), ..Default::default() };
     rig.store.change_stream(&by(account), stream, change).await.unwrap();
     let label = rig.store.stream(stream).await.unwrap().unwrap().label;
     let expected = match rig.store.0.writer {

@@ -15,14 +15,17 @@ use poem_openapi::types::{ParseFromJSON, Type};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use serde_json::{Map, Value};
 
-use super::null::AnyFields;
+use super::null::{AnyFields, Null};
 use crate::base::{ApiError, Code};
 use satcast_core::networks::{NETWORKS_MAX, Networks};
+use satcast_core::secret::Redacted;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
 /// Largest request body in bytes: 50 destinations with 4 KiB each, and a reserve.
 pub(super) const BODY_MAX_BYTES: usize = 256 * 1024;
+/// Length of a passphrase of SRT, as libsrt takes it.
+const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> = 10..=79;
 /// Longest time a client may take to send its body.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -423,6 +426,23 @@ pub(super) fn label(min: usize) -> Kind<String> {
         Ok(label.to_owned())
     });
     label.plain(min, LABEL_CHARS_MAX)
+}
+
+/// A passphrase of SRT, or null for none.
+pub(super) fn passphrase() -> Kind<Option<Redacted<String>>> {
+    let passphrase = Kind::of::<Null<String>>(|value, place| match value {
+        Value::Null => Ok(None),
+        Value::String(text) if PASSPHRASE_BYTES.contains(&text.len()) && text.is_ascii() => {
+            Ok(Some(Redacted::new(text)))
+        }
+        _ => {
+            let (min, max) = (PASSPHRASE_BYTES.start(), PASSPHRASE_BYTES.end());
+            let fault = format!("must have {min} to {max} ASCII characters, or be null to remove it");
+            Err(place.refused(Code::PassphraseRefused, &fault))
+        }
+    });
+    let (min_length, max_length) = (Some(*PASSPHRASE_BYTES.start()), Some(*PASSPHRASE_BYTES.end()));
+    passphrase.noted(MetaSchema { min_length, max_length, ..MetaSchema::ANY })
 }
 
 pub(super) fn flag() -> Kind<bool> {

@@ -11,14 +11,14 @@ use poem_openapi::{Object, OpenApi};
 use serde_json::Value;
 
 use super::app::{App, Tag};
-use super::body::{Body, Kind, NoBody, addresses, any_object, body, flag, label};
+use super::body::{Body, Kind, NoBody, addresses, any_object, body, flag, label, passphrase};
 use super::caller::Caller;
 use super::destinations::{self, DestinationInput, Done, delay};
 use super::null::Null;
 use crate::base::{ApiError, Code};
 use satcast_core::ids::{DestinationId, EndReason, StreamId};
 use satcast_core::networks::Networks;
-use satcast_core::secret::{backup_key, new_stream_key};
+use satcast_core::secret::{Redacted, backup_key, new_stream_key};
 use satcast_store::{CommandTarget, DestinationChange, LimitChange, LimitsChange, StreamChange};
 
 /// Largest budget of a session in sats: the maximum supply of bitcoin.
@@ -52,12 +52,15 @@ fn limit(max: i64) -> Kind<LimitChange> {
 
 body! {
     /// Changes of a stream key. An absent field stays unchanged.
-    pub(super) struct StreamChangeInput: "StreamChange", one of ["label", "allowedAddresses"] or Code::NothingToChange {
+    pub(super) struct StreamChangeInput: "StreamChange", one of ["label", "allowedAddresses", "srtPassphrase"] or Code::NothingToChange
+    {
         /// Label.
         label: Option<String> = label(1).optional(),
         /// Addresses or CIDR networks from which the stream key may be used; an empty list allows all. A running session ends if its
         /// encoder's address is no longer allowed.
         allowed_addresses "allowedAddresses": Option<Networks> = addresses().optional(),
+        /// Passphrase for encoders that connect by SRT, from their next connection on; `null` removes it.
+        srt_passphrase "srtPassphrase": Option<Option<Redacted<String>>> = passphrase().optional(),
     }
 }
 
@@ -136,8 +139,8 @@ impl EditsApi {
         id: Path<i64>,
         body: Body<StreamChangeInput>,
     ) -> Result<Json<Done>> {
-        let StreamChangeInput { label, allowed_addresses: allowed } = body.0;
-        let change = StreamChange { label, allowed };
+        let StreamChangeInput { label, allowed_addresses: allowed, srt_passphrase } = body.0;
+        let change = StreamChange { label, allowed, srt_passphrase };
         let (app, stream, allowed) = (Arc::clone(&app), StreamId(id.0), change.allowed.clone());
         App::to_the_end(async move {
             app.store.change_stream(&caller.actor(&app), stream, change).await?;

@@ -19,6 +19,8 @@ pub(super) struct StreamHealth {
     timestamp_jumps: u64,
     /// How often the other encoder of the stream took over in this session; counted from 0 after a move to another node.
     failovers: u64,
+    /// The SRT connection of the encoder; null by RTMP.
+    srt: Null<SrtHealth>,
     /// Current issues; empty when there are none. An issue is shown once it has lasted for some seconds.
     issues: Vec<HealthIssue>,
 }
@@ -55,6 +57,22 @@ struct AudioHealth {
     channels: Null<u8>,
     /// Bits per second.
     bitrate: Null<u64>,
+}
+
+/// The SRT connection of the encoder. Counters begin with the connection.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase")]
+struct SrtHealth {
+    /// Round-trip time in milliseconds.
+    rtt_ms: f64,
+    /// Agreed latency in milliseconds.
+    latency_ms: u64,
+    /// Packets that were lost on the way, whether or not they came later.
+    packets_lost: u64,
+    /// Packets that the encoder sent again.
+    packets_retransmitted: u64,
+    /// Packets that did not come within the latency, so that media is missing.
+    packets_dropped: u64,
 }
 
 /// Stable code of the issue.
@@ -117,7 +135,7 @@ struct HealthIssue {
 impl StreamHealth {
     /// Health of a stream; `None` unless its encoder is connected.
     pub(super) fn of(app: &App, stream: StreamId) -> Option<Self> {
-        let live::Health { figures, issues, failovers } = app.live.health(stream)?;
+        let live::Health { figures, issues, failovers, link } = app.live.health(stream)?;
         let issue = |issue: live::Issue| HealthIssue {
             code: issue.code.into(),
             text: issue.text,
@@ -128,6 +146,7 @@ impl StreamHealth {
             audio: figures.audio.map(audio).into(),
             timestamp_jumps: figures.timestamp_jumps,
             failovers,
+            srt: link.map(srt).into(),
             issues: issues.into_iter().map(issue).collect(),
         })
     }
@@ -151,6 +170,16 @@ fn audio(audio: live::AudioHealth) -> AudioHealth {
         sample_rate: audio.sample_rate.into(),
         channels: audio.channels.into(),
         bitrate: audio.bitrate.into(),
+    }
+}
+
+fn srt(link: live::LinkHealth) -> SrtHealth {
+    SrtHealth {
+        rtt_ms: hundredths(link.rtt.as_secs_f64() * 1_000.0),
+        latency_ms: u64::try_from(link.latency.as_millis()).unwrap_or(u64::MAX),
+        packets_lost: link.lost,
+        packets_retransmitted: link.retransmitted,
+        packets_dropped: link.dropped,
     }
 }
 

@@ -49,11 +49,14 @@ pub(super) struct PublicIngest {
     rtmp: String,
     /// Server for RTMP over TLS; null when the service has none.
     rtmps: Null<String>,
+    /// Server for SRT, where the stream key is the `streamid`; null when the service has none.
+    srt: Null<String>,
 }
 
 impl From<&IngestAddresses> for PublicIngest {
     fn from(addresses: &IngestAddresses) -> Self {
-        Self { rtmp: addresses.rtmp.clone(), rtmps: addresses.rtmps.clone().into() }
+        let IngestAddresses { rtmp, rtmps, srt } = addresses.clone();
+        Self { rtmp, rtmps: rtmps.into(), srt: srt.into() }
     }
 }
 

@@ -13,7 +13,7 @@ use poem_openapi::{Enum, Object, OpenApi, Union};
 use serde_json::json;
 
 use super::app::{App, Tag};
-use super::body::{Body, NoBody, addresses, body, label, list};
+use super::body::{Body, NoBody, addresses, body, label, list, passphrase};
 use super::caller::Caller;
 use super::destinations::{self, Destination, DestinationInput, Done};
 use super::elsewhere::Elsewhere;
@@ -25,7 +25,7 @@ use super::playback::StreamPlayback;
 use crate::base::ApiError;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
-use satcast_core::secret::{backup_key, new_stream_key};
+use satcast_core::secret::{Redacted, backup_key, new_stream_key};
 use satcast_live::{self as live, SessionSnapshot, SessionState};
 use satcast_store::{Change, CommandTarget, DestinationView, NewStream, Page, StreamLimits, StreamView};
 
@@ -41,6 +41,9 @@ body! {
         destinations: Vec<DestinationInput> = list().or(json!([])),
         /// Addresses or CIDR networks from which the stream key may be used; empty for all.
         allowed_addresses "allowedAddresses": Networks = addresses().or(json!([])),
+        /// Passphrase for encoders that connect by SRT, which must then encrypt with it; absent or `null` for none. Never shown
+        /// again.
+        srt_passphrase "srtPassphrase": Option<Redacted<String>> = passphrase().or(json!(null)),
     }
 }
 
@@ -163,6 +166,8 @@ pub(super) struct StreamDetail {
     encoders: Vec<StreamEncoder>,
     /// Networks from which the stream key may be used; empty for all.
     allowed_addresses: Vec<String>,
+    /// Whether encoders that connect by SRT need the passphrase of the stream.
+    has_srt_passphrase: bool,
     /// The newest 5 refusals of encoders that sent the stream key, newest first. A restart of the service forgets them.
     refusals: Vec<EncoderRefusal>,
 }
@@ -172,7 +177,7 @@ pub(super) struct StreamDetail {
 struct EncoderRefusal {
     /// Time of the refusal, Unix milliseconds.
     at: i64,
-    /// RTMP status code that the encoder got.
+    /// RTMP status code that the encoder got; `SRT.BadSecret` or `SRT.Unsecure` for a passphrase that does not fit.
     code: String,
     /// Text that the encoder got.
     error: String,
@@ -216,6 +221,7 @@ impl StreamDetail {
             health: StreamHealth::of(app, view.stream.id).into(),
             encoders: StreamEncoder::of(app, view.stream.id),
             allowed_addresses: view.stream.allowed.to_texts(),
+            has_srt_passphrase: view.stream.srt_passphrase.is_some(),
             refusals: EncoderRefusal::of(app, view.stream.id).collect(),
         }
     }
@@ -342,7 +348,7 @@ impl StreamsApi {
         caller: Caller,
         body: Body<StreamInput>,
     ) -> Result<Json<Created>> {
-        let StreamInput { label, destinations, allowed_addresses: allowed } = body.0;
+        let StreamInput { label, destinations, allowed_addresses: allowed, srt_passphrase } = body.0;
         if i64::try_from(destinations.len()).unwrap_or(i64::MAX) > app.caps().destinations_per_stream {
             return Err(destinations::too_many(&app).into());
         }
@@ -362,6 +368,7 @@ impl StreamsApi {
         let new = NewStream {
             label: label.clone(),
             stream_key: stream_key.clone(),
+            srt_passphrase,
             destinations: accepted,
             allowed,
             caps: app.caps(),

@@ -175,6 +175,9 @@ codes! {
     LimitRefused "limit_refused":
         "A limit of the stream is not a number in its range, or none was sent.",
         "Send a number in the range of the text, or null to remove the limit.";
+    PassphraseRefused "passphrase_refused":
+        "The SRT passphrase of the stream is too short, too long, or holds other characters than ASCII.",
+        "Send 10 to 79 ASCII characters, or null to remove the passphrase.";
     DelayRefused "delay_refused":
         "A delay is not a number of seconds in its range.",
         "Send a number in the range of the text.";

@@ -87,6 +87,7 @@ impl Rig {
     async fn stream_of(&self, account: AccountId, label: &str) -> StreamId {
         let caps = Caps { destinations_per_stream: 9, streams_per_account: 9, keys_per_account: 9 };
         let new = NewStream {
+            srt_passphrase: None,
             allowed: Default::default(),
             label: label.into(),
             stream_key: new_stream_key(),

@@ -50,6 +50,12 @@ impl Demuxer {
         sync.feed(bytes, &mut take)
     }
 
+    /// Bytes before the next block are missing: what they would have completed is dropped, as after a lost packet.
+    pub fn lost(&mut self) {
+        self.sync = PacketFinder::default();
+        self.program.lost();
+    }
+
     /// Appends the packets that only the end of the stream completes: video has no length of its own.
     ///
     /// # Errors

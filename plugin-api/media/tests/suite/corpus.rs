@@ -11,6 +11,7 @@ use satcast_media::fmp4::{
 };
 use satcast_media::fuzz;
 use satcast_media::rtmp::amf0::{Value, encode_all};
+use satcast_media::srt::calling;
 use satcast_media::ts::{Muxer, PACKET_BYTES};
 use satcast_media::{Codec, Kind, Packet};
 
@@ -113,6 +114,22 @@ fn latm_stream() -> Vec<u8> {
     [TS_STEP].into_iter().chain(tables).chain(frames).collect()
 }
 
+/// Datagrams of an SRT caller for the target, of which each `kept`th data packet is there, with control packets between.
+fn callers_datagrams(kept: u32) -> Vec<u8> {
+    let stream_id = calling::stream_id("#!::r=live_x,m=publish");
+    let mut datagrams = vec![calling::induction(9), calling::conclusion(9, 7, 5, 120, &stream_id)];
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    for number in (0..40).step_by(kept as usize) {
+        datagrams.push([words(&[5 + number, 0xc000_0000, number * 4_000, 1]), vec![0x47; 188]].concat());
+        // A confirmation, a request to drop, and a keep-alive.
+        datagrams.push(words(&[0x8006_0000, number / 3, number * 4_000, 1]));
+        datagrams.push(words(&[0x8007_0000, 0, number * 4_000, 1, 5 + number, 6 + number]));
+        datagrams.push(words(&[0x8001_0000, 0, number * 4_000, 1, 0]));
+    }
+    let framed = |datagram: Vec<u8>| [vec![4, datagram.len() as u8], datagram].concat();
+    datagrams.into_iter().flat_map(framed).collect()
+}
+
 /// Name and bytes of the seeds of a target.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut random = Random::new(0xc0_4b05);
@@ -149,6 +166,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             transport_stream([(Codec::Hevc, HEVC), fuzz::RECORDS[2]]),
             latm_stream(),
         ],
+        "srt" => vec![callers_datagrams(1), callers_datagrams(3)],
         "segmenter" => vec![packet_steps(2000, 60), packet_steps(3000, 180), packet_steps(1500, 1)],
         _ => vec![
             b"\x01\x64\x00\x28\xff\xe1\x00\x08\x67\x64\x00\x28\xac\xd9\x40\x78\x01\x00\x02\x68\xeb".to_vec(),

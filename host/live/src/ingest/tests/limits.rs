@@ -331,5 +331,5 @@ async fn a_stuck_connection_does_not_hold_up_shutdown() {
     let _never_closes = Encoder::publishing(&service).await;
     service.shutdown.take().unwrap().send(()).unwrap();
     timeout(PATIENCE, &mut service.running).await.expect("the listener ends").unwrap();
-    log.says("1 RTMP connections were cut off at shutdown").await;
+    log.says("1 connections of encoders were cut off at shutdown").await;
 }

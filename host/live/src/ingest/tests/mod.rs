@@ -6,6 +6,7 @@ mod log;
 mod proxied;
 mod refused;
 mod secure;
+mod srt;
 mod wrong_keys;
 
 use std::net::IpAddr;
@@ -117,6 +118,8 @@ struct Service {
     address: SocketAddr,
     /// The RTMPS port; its certificate is in the folder.
     secure: SocketAddr,
+    /// The SRT port.
+    srt: SocketAddr,
     key: String,
     stream: StreamId,
     store: Store,
@@ -153,12 +156,14 @@ impl Service {
         let clock = Clock::manual(UnixMillis(1_700_000_000_000));
         let settings =
             settings.with_tls(SocketAddr::from(([127, 0, 0, 1], 0)), secure::certificates(&folder));
+        let settings = settings.with_srt(SocketAddr::from(([127, 0, 0, 1], 0)));
         let mut listener =
             Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await.unwrap();
         // Log lines are collected on the test's thread.
         listener.threads = super::threads::Threads::here();
         let address = listener.local_addr().unwrap();
         let secure = listener.secure_addr().unwrap().unwrap();
+        let srt = listener.srt_addr().unwrap().unwrap();
         let shared = Arc::clone(&listener.shared);
         let (shutdown, stop) = oneshot::channel();
         let running = tokio::spawn(listener.run(async move {
@@ -168,6 +173,7 @@ impl Service {
         Self {
             address,
             secure,
+            srt,
             key,
             stream,
             store,
@@ -247,7 +253,14 @@ async fn new_stream(store: &Store) -> (String, StreamId) {
     let key = stream_key.expose().clone();
     let caps = Caps { destinations_per_stream: 1, streams_per_account: 1, keys_per_account: 1 };
     let label = "test".to_owned();
-    let stream = NewStream { allowed: Default::default(), label, stream_key, destinations: vec![], caps };
+    let stream = NewStream {
+        srt_passphrase: None,
+        allowed: Default::default(),
+        label,
+        stream_key,
+        destinations: vec![],
+        caps,
+    };
     (key, store.create_stream(&Actor::command(account_id, now), stream).await.unwrap().0)
 }
 

@@ -191,7 +191,7 @@ async fn a_key_from_an_address_that_is_not_allowed_is_refused_and_counts_as_wron
     let allow = async |entries: &[&str]| {
         let owner = Actor::command(AccountId(1), UnixMillis(1_700_000_000_001));
         let allowed = Some(Networks::parse(entries.iter().copied()).unwrap());
-        let change = StreamChange { label: None, allowed };
+        let change = StreamChange { label: None, allowed, ..Default::default() };
         service.store.change_stream(&owner, service.stream, change).await.unwrap();
     };
     allow(&["127.0.0.0/8"]).await;

@@ -66,6 +66,7 @@ impl Rig {
             NewAccount { name: "a".into(), password_hash: None, operator: false, initial_credit: 0.into() };
         let account = store.create_account(&Origin::command(now), new).await.unwrap();
         let new = NewStream {
+            srt_passphrase: None,
             allowed: Default::default(),
             label: "test".into(),
             stream_key: new_stream_key(),

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::standby::{Standby, Start};
 use crate::codes::{self, Closed};
 use crate::group::Configs;
+use crate::health::LinkHealth;
 use crate::shown::{EncoderRole, EncoderSnapshot};
 use crate::via::Via;
 use satcast_core::ids::UnixMillis;
@@ -133,6 +134,8 @@ struct Encoder {
     via: Via,
     connected_at: UnixMillis,
     close: watch::Sender<Option<Closed>>,
+    /// Its SRT connection.
+    link: Option<LinkHealth>,
     /// Time of its last media, or of its connection.
     media_at: Duration,
     /// Begin of its media without a stall.
@@ -163,6 +166,7 @@ impl Encoders {
             via: arrival.via,
             connected_at: arrival.at,
             close,
+            link: None,
             media_at: now,
             steady_since: None,
             configs: Configs::default(),
@@ -248,6 +252,18 @@ impl Encoders {
             }
             None => false,
         }
+    }
+
+    /// New numbers of an encoder's SRT connection.
+    pub(super) fn link(&mut self, role: EncoderRole, number: u64, link: LinkHealth) {
+        if let Some(encoder) = self.encoder(role, number) {
+            encoder.link = Some(link);
+        }
+    }
+
+    /// Numbers of the active encoder's SRT connection; `None` by RTMP.
+    pub(super) fn active_link(&self) -> Option<LinkHealth> {
+        self.slots[self.active?.index()].as_ref()?.link
     }
 
     fn encoder(&mut self, role: EncoderRole, number: u64) -> Option<&mut Encoder> {

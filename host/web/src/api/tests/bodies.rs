@@ -26,7 +26,7 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         STREAMS,
         r#"{"label":"x","name":1}"#,
         UNKNOWN,
-        "Unknown field `name`; known fields: label, destinations, allowedAddresses",
+        "Unknown field `name`; known fields: label, destinations, allowedAddresses, srtPassphrase",
     ),
     (STREAMS, r#"{"label":"x","destinations":{}}"#, MALFORMED, "Field `destinations` must be a list"),
     (
@@ -73,7 +73,12 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         (422, "limit_refused"),
         "Field `maxDurationMinutes` must be a whole number from 1 to 525600, or null to remove it",
     ),
-    ("PATCH /api/streams/1", "{}", (422, "nothing_to_change"), "Send `label`, `allowedAddresses` or both"),
+    (
+        "PATCH /api/streams/1",
+        "{}",
+        (422, "nothing_to_change"),
+        "Send `label`, `allowedAddresses` or `srtPassphrase`",
+    ),
     (
         "PATCH /api/streams/1/destinations/1",
         r#"{"checkStore":true}"#,

@@ -256,3 +256,45 @@ async fn the_addresses_of_a_stream_key_are_set_shown_and_checked() {
     patch(&rig, &stream, &json!({"allowedAddresses": []})).await.ok();
     assert_eq!(shown().await, json!([]));
 }
+
+#[tokio::test]
+async fn a_passphrase_of_srt_is_set_removed_and_never_shown() {
+    let rig = Rig::new().await;
+    let secret = "correct horse battery";
+    let made = rig.post("/api/streams", &json!({"label": "x", "srtPassphrase": secret})).await.ok();
+    let id = made["id"].as_i64().unwrap();
+    let stream = format!("/api/streams/{id}");
+    let shown = async || {
+        let shown = rig.get(&stream).await.ok();
+        assert!(!shown.to_string().contains("horse"), "{shown}");
+        shown["hasSrtPassphrase"].clone()
+    };
+    let stored = async || {
+        let record = rig.app.store.stream(satcast_core::ids::StreamId(id)).await.unwrap().unwrap();
+        record.srt_passphrase.map(satcast_core::secret::Redacted::into_inner)
+    };
+    assert_eq!((shown().await, stored().await), (json!(true), Some(secret.to_owned())));
+    patch(&rig, &stream, &json!({"label": "y"})).await.ok();
+    assert_eq!(shown().await, json!(true), "an absent field stays unchanged");
+    patch(&rig, &stream, &json!({"srtPassphrase": null})).await.ok();
+    assert_eq!((shown().await, stored().await), (json!(false), None));
+    for (text, is_taken) in [
+        ("x".repeat(9), false),
+        ("x".repeat(10), true),
+        ("x".repeat(79), true),
+        ("x".repeat(80), false),
+        ("ä".repeat(10), false),
+    ] {
+        let answer = patch(&rig, &stream, &json!({"srtPassphrase": text})).await;
+        if is_taken {
+            answer.ok();
+        } else {
+            answer.error(422, "passphrase_refused");
+        }
+    }
+    patch(&rig, &stream, &json!({"srtPassphrase": 7})).await.error(422, "passphrase_refused");
+    patch(&rig, &stream, &json!({"srtPassphrase": "another passphrase"})).await.ok();
+    assert_eq!(stored().await.as_deref(), Some("another passphrase"));
+    let audit = rig.get("/api/audit").await.ok();
+    assert_eq!(audit[0]["detail"]["after"], json!({"srtPassphrase": "set"}));
+}

@@ -247,7 +247,7 @@ impl Rig {
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
             clock,
-            ingest: IngestAddresses::new(&config.public_url, config.ingest.rtmp_listen, None),
+            ingest: IngestAddresses::new(&config.public_url, config.ingest.rtmp_listen, None, None),
             current: Current::new(Config::clone(&config)),
             stopping: Default::default(),
             limits,

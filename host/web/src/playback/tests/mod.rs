@@ -314,7 +314,7 @@ fn app(store: Store, clock: Clock, folder: &Path, owners: Option<Arc<dyn Owners>
         playback,
         guard: Guard::new(&[]).unwrap(),
         clock,
-        ingest: config::IngestAddresses::new(&service.public_url, service.ingest.rtmp_listen, None),
+        ingest: config::IngestAddresses::new(&service.public_url, service.ingest.rtmp_listen, None, None),
         current: config::Current::new(Config::clone(&service)),
         stopping: Default::default(),
         limits,
@@ -343,6 +343,7 @@ async fn destination(store: &Store, config: Value) -> (AccountId, DestinationId,
         delays: Default::default(),
     };
     let stream = NewStream {
+        srt_passphrase: None,
         allowed: Default::default(),
         label: "test".into(),
         stream_key: new_stream_key(),

@@ -1,0 +1,4 @@
+-- Encoders that connect by SRT encrypt with a passphrase of the stream.
+
+-- sealed; NULL: callers send in clear
+ALTER TABLE streams ADD COLUMN srt_passphrase_sealed BLOB;

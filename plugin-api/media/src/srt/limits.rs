@@ -1,0 +1,25 @@
+//! Limits on the memory and work that an SRT caller can cause. Each has a test that reaches it (named beside it).
+
+use std::time::Duration;
+
+/// Latency that a connection has at least, in milliseconds; a caller that asks for more gets more. Test: `tests`.
+pub const LATENCY_MS_MIN: u16 = 120;
+/// Longest latency that a connection gets. Test: `tests`.
+pub const LATENCY_MS_MAX: u16 = 8_000;
+/// Packets between the oldest that is missing and the newest that is taken, which is the window that a caller is told.
+/// Test: `buffer::tests`.
+pub const WINDOW_PACKETS: usize = 8_192;
+/// Most payload of one datagram in bytes (1,500 bytes of Ethernet less headers). Test: `tests`.
+pub const PAYLOAD_BYTES_MAX: usize = 1_456;
+/// Most payload that one connection holds in bytes. Test: `buffer::tests`.
+pub const HELD_BYTES_MAX: usize = WINDOW_PACKETS * PAYLOAD_BYTES_MAX;
+/// Longest `streamid` in bytes (3.2.1.3). Test: `handshake::tests`.
+pub const STREAM_ID_BYTES_MAX: usize = 512;
+/// Words in one report of lost packets: as many as fit into a datagram. Test: `buffer::tests`.
+pub const NAK_WORDS_MAX: usize = PAYLOAD_BYTES_MAX / 4;
+/// Acknowledgements that wait for their confirmation; the oldest are forgotten. Test: `tests`.
+pub const ACKS_OPEN_MAX: usize = 64;
+/// A connection whose caller sends nothing for this long is over. Callers send a keep-alive each second. Test: `tests`.
+pub const SILENCE: Duration = Duration::from_secs(5);
+/// A cookie is valid for this long, and for as long again. Test: `handshake::tests`.
+pub const COOKIE_WINDOW: Duration = Duration::from_secs(30);
