@@ -72,4 +72,5 @@ mod traced;
 mod viewers;
 mod wallets;
 mod watch;
+mod watch_recordings;
 mod webhooks;
