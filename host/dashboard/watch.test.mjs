@@ -43,19 +43,21 @@ test('every reason has a headline and advice', async () => {
 
 test('options are read from the URL, and the key is sent only with the index', async () => {
   const { options } = await load('options');
-  const at = (search) => options({ pathname: '/watch/4GyTq0', search });
+  const at = (search) => options({ pathname: '/watch/4GyTq0', search, hash: '#t=9' }, 'stream');
   assert.deepEqual(at('?apiKey=pk_a'), {
     key: 'pk_a',
-    recording: false,
+    kind: 'stream',
     index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a',
+    from: 0,
     autoplay: true,
     muted: false,
     viewers: '',
   });
   assert.deepEqual(at('?key=pk_a%26b&autoplay=0&muted=1'), {
     key: 'pk_a&b',
-    recording: false,
+    kind: 'stream',
     index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a%26b',
+    from: 0,
     autoplay: false,
     muted: true,
     viewers: '',
@@ -63,8 +65,13 @@ test('options are read from the URL, and the key is sent only with the index', a
   assert.equal(at('?apiKey=pk_a&viewers=1').viewers, '/watch/4GyTq0/viewers?apiKey=pk_a');
   assert.equal(at('').key, '');
   assert.equal(at('?token=T').key, '', 'only recordings have owners with a token');
-  const of = (search) => options({ pathname: '/watch/vod/7', search });
-  assert.deepEqual([of('?token=T').recording, of('?token=T').index], [true, '/vod/7/index.m3u8?token=T']);
+  const of = (search, kind = 'recording', hash = '') => options({ pathname: '/watch/vod/7', search, hash }, kind);
+  assert.equal(of('?token=T').index, '/vod/7/index.m3u8?token=T');
+  assert.equal(of('?token=T', 'clip').index, '/vod/7/clip.mp4?token=T');
+  assert.equal(of('?apiKey=pk_a&viewers=1', 'clip').viewers, '');
+  for (const [hash, from] of [['#t=43.5', 43.5], ['', 0], ['#strict', 0], ['#t=x', 0], ['#t=-4', 0]]) {
+    assert.equal(of('?token=T', 'recording', hash).from, from, hash);
+  }
   assert.equal(of('?token=T&apiKey=pk_a&viewers=1').index, '/vod/7/index.m3u8?apiKey=pk_a');
   assert.equal(of('?apiKey=pk_a&viewers=1').viewers, '');
 });
@@ -133,9 +140,18 @@ test('an encoder that is away is distinguished from irregular segments', async (
 test('stalled playback ends if it cannot continue', async () => {
   const { Still } = await load('still');
   const looks = (...seen) => {
-    const still = new Still();
+    const still = new Still(false);
     return seen.map(([at, currentTime, signal, paused = false]) => still.look({ currentTime, paused }, signal, at * 1_000)).at(-1);
   };
+  const recorded = (...seen) => {
+    const still = new Still(true);
+    const look = ([at, currentTime, paused = false]) => still.look({ currentTime, paused, duration: 60 }, 'over', at * 1_000);
+    return seen.map(look).at(-1);
+  };
+  assert.equal(recorded([0, 7], [19, 7]), null, 'media of a recording may come late');
+  assert.equal(recorded([0, 7], [20, 7]), 'lost', 'not the end');
+  assert.equal(recorded([0, 7, true], [3_600, 7, true]), null, 'a viewer who paused');
+  assert.equal(recorded([0, 59.8], [3, 59.8]), 'over');
   assert.equal(looks([0, 7, 'over'], [2, 7, 'over']), null, 'it may be the last frame');
   assert.equal(looks([0, 7, 'over'], [3, 7, 'over']), 'over');
   assert.equal(looks([0, 7, 'over'], [2, 8, 'over'], [4, 8, 'over']), null, 'the rest still plays');

@@ -173,22 +173,32 @@ async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>
                 if request.method() == Method::OPTIONS && health.load(Ordering::SeqCst) == WELL {
                     return Ok(preflight(&request, *rule.lock()));
                 }
-                Ok(answer(&service, &checksums, &health, request).await)
+                let asked = origin_of(&request, *rule.lock());
+                let mut answer = answer(&service, &checksums, &health, request).await;
+                answer
+                    .headers_mut()
+                    .extend(asked.map(|origin| (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)));
+                Ok(answer)
             }
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), answer));
     }
 }
 
+/// The origin for the answer to a browser, if the rule of the bucket allows it.
+fn origin_of(request: &Request<hyper::body::Incoming>, allowed: Option<&'static str>) -> Option<HeaderValue> {
+    let asked = request.headers().get(header::ORIGIN)?.to_str().ok()?;
+    allowed.filter(|allowed| *allowed == "*" || asked == *allowed).map(HeaderValue::from_static)
+}
+
 /// As S3 answers the question of a browser: 403 without a rule for its origin.
 fn preflight(request: &Request<hyper::body::Incoming>, allowed: Option<&'static str>) -> Response<s3s::Body> {
-    let asked = request.headers().get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let mut response = Response::new(s3s::Body::empty());
-    match allowed.filter(|allowed| *allowed == "*" || asked == Some(*allowed)) {
+    match origin_of(request, allowed) {
         None => *response.status_mut() = StatusCode::FORBIDDEN,
         Some(origin) => {
             let headers = response.headers_mut();
-            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static(origin));
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("range"));
         }

@@ -247,3 +247,13 @@ test('languages have no empty text', async () => {
     );
   }
 });
+
+test('a recording and a clip have addresses for viewers', async () => {
+  const { embedOf, playerOf, publicOf } = await load('pages/recordings/addresses');
+  const [recording, clip] = ['index.m3u8', 'clip.mp4'].map((file) => `https://a.example/vod/7/${file}?token=T`);
+  assert.equal(playerOf(recording), 'https://a.example/watch/vod/7?token=T');
+  assert.equal(playerOf(clip), 'https://a.example/watch/vod/7?token=T');
+  assert.equal(publicOf(clip), 'https://a.example/vod/7/clip.mp4?apiKey=pk_...');
+  assert.equal(publicOf(playerOf(clip)), 'https://a.example/watch/vod/7?apiKey=pk_...');
+  assert.ok(embedOf(clip, 'Clip').startsWith('<iframe src="https://a.example/watch/vod/7?apiKey=pk_..." '));
+});

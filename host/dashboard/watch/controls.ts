@@ -2,7 +2,7 @@
 
 import type { Engine, Timeline } from './engine';
 import { storeAudio, storeNear, storedAudio } from './options';
-import { flag, page, say } from './page';
+import { flag, kind, page, say } from './page';
 import type { Signal } from './signal';
 import { AWAY, clock, spoken } from './text';
 
@@ -28,7 +28,7 @@ const SIGNALS: Record<Signal, { word: string; label: string; go: string; said: s
 
 const { video, seek } = page;
 /** Positions count from the beginning, and there is no live edge. */
-const isRecording = (): boolean => page.player.dataset['kind'] === 'recording';
+const isRecording = (): boolean => kind() !== 'stream';
 
 let engine: Engine | null = null;
 let signal: Signal = 'on';

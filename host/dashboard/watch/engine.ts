@@ -2,8 +2,9 @@
 
 import type Hls from 'hls.js/light';
 import type { ErrorData, HlsConfig, LevelDetails, LoadPolicy } from 'hls.js/light';
+import { file } from './file';
 import { native } from './native';
-import { storedNear } from './options';
+import { storedNear, type Media } from './options';
 import { SignalMonitor, type Listed, type Signal } from './signal';
 import { Still } from './still';
 
@@ -36,6 +37,9 @@ export interface Engine {
 
 /** Interval of checks for stalled playback. */
 const STILL_LOOK_MS = 1_000;
+
+/** Pause before media of a recording is loaded again after hls.js gave up. */
+const LOAD_AGAIN_MS = 4_000;
 
 /** Most recoveries from media errors within `RECOVERIES_MS`; further errors end playback. */
 const RECOVERIES_MAX = 3;
@@ -100,14 +104,17 @@ export function prepare(): void {
   import('hls.js/light').catch(() => undefined);
 }
 
-/** Starts playback of `index`; fails if hls.js cannot be loaded. */
-export async function engine(video: HTMLVideoElement, index: string): Promise<Engine> {
+/** Starts playback at `from`, as in the options; fails if hls.js cannot be loaded. */
+export async function engine(video: HTMLVideoElement, media: Media, from: number): Promise<Engine> {
+  if (media.kind === 'clip') {
+    return file(video, media.index, from);
+  }
   const hls = await import('hls.js/light');
   if (hls.default.isSupported()) {
-    return withHls(hls.default, video, index);
+    return withHls(hls.default, video, media, from);
   }
   if (video.canPlayType('application/vnd.apple.mpegurl')) {
-    return native(video, index);
+    return native(video, media, from);
   }
   return {
     timeline: () => null,
@@ -120,8 +127,9 @@ export async function engine(video: HTMLVideoElement, index: string): Promise<En
   };
 }
 
-function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): Engine {
-  const hls = new Player({ ...CONFIG, xhrSetup: name, lowLatencyMode: storedNear() });
+function withHls(Player: typeof Hls, video: HTMLVideoElement, { index, kind }: Media, begin: number): Engine {
+  const isRecording = kind === 'recording';
+  const hls = new Player({ ...CONFIG, xhrSetup: name, lowLatencyMode: storedNear(), startPosition: begin > 0 ? begin : -1 });
   const watch = new AbortController();
   const monitor = new SignalMonitor();
   let recoveries: number[] = [];
@@ -146,10 +154,16 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
       hls.startLoad(first.start);
     }
   });
-  let looking = 0;
+  let [looking, loading] = [0, 0];
   const ended = new Promise<End>((resolve) => {
     video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
-    const still = new Still();
+    /** Why playback ends when the fetched media has been played; `null` while more is loaded. */
+    let rest: End | null = null;
+    video.addEventListener('waiting', () => rest && resolve(rest), { signal: watch.signal });
+    hls.on(Player.Events.FRAG_LOADED, () => {
+      rest = rest === 'lost' ? null : rest;
+    });
+    const still = new Still(isRecording);
     looking = setInterval(() => {
       const end = still.look(video, monitor.signal, performance.now());
       if (end) {
@@ -179,11 +193,19 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
         } else {
           hls.recoverMediaError();
         }
-      } else if (monitor.signal === 'over' && video.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) {
-        // The rest is no longer served, but the fetched media can still play.
-        video.addEventListener('waiting', () => resolve('over'), { signal: watch.signal });
+        return;
+      }
+      const end = isRecording ? endOfRecording(Player, data) : monitor.signal === 'over' ? 'over' : endOf(Player, data);
+      const plays = video.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA;
+      if (plays && (end === 'over' || (end === 'lost' && isRecording))) {
+        // The fetched media can still play.
+        rest = end;
+        if (end === 'lost') {
+          clearTimeout(loading);
+          loading = setTimeout(() => hls.startLoad(), LOAD_AGAIN_MS);
+        }
       } else {
-        resolve(monitor.signal === 'over' ? 'over' : endOf(Player, data));
+        resolve(end);
       }
     });
   });
@@ -209,6 +231,7 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
     stop() {
       watch.abort();
       clearInterval(looking);
+      clearTimeout(loading);
       hls.destroy();
     },
   };
@@ -235,6 +258,11 @@ function isOtherTracks({ ErrorDetails }: typeof Hls, { details }: ErrorData): bo
     details === ErrorDetails.BUFFER_ADD_CODEC_ERROR ||
     details === ErrorDetails.BUFFER_INCOMPATIBLE_CODECS_ERROR
   );
+}
+
+/** Media of a recording fails by itself, with its store or an old token: the index shows whether the key is still good. */
+function endOfRecording(Player: typeof Hls, data: ErrorData): End {
+  return data.frag && data.type === Player.ErrorTypes.NETWORK_ERROR ? 'lost' : endOf(Player, data);
 }
 
 function endOf(Player: typeof Hls, data: ErrorData): End {

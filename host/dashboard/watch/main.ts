@@ -2,8 +2,8 @@
 
 import { begin, control, wake } from './controls';
 import { engine, prepare, type End, type Engine } from './engine';
-import { options, type Options } from './options';
-import { flag, notice, page, playing } from './page';
+import { options, reloadAt, type Options } from './options';
+import { flag, kind, notice, page, playing } from './page';
 import { look, pause, viewers, wait } from './source';
 import type { Reason } from './text';
 
@@ -32,22 +32,28 @@ async function pressed(ms: number): Promise<boolean> {
   return answer;
 }
 
-/** Plays until the engine ends; also returns whether the viewer had paused. */
-async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
+/** Where playback begins, as in the options, and whether it waits for the viewer there. */
+interface Place {
+  from: number;
+  paused: boolean;
+}
+
+/** Plays until the engine ends; also returns where that was, and whether the viewer had paused. */
+async function play(settings: Options, { from, paused: waits }: Place): Promise<Place & { end: End }> {
   let running: Engine;
   try {
-    running = await engine(page.video, settings.index);
+    running = await engine(page.video, settings, from);
   } catch {
     // The service responds but does not have the script: this page is of an earlier version.
     await wait(RELOAD_MS);
     location.reload();
-    return { end: 'lost', paused: false };
+    return { end: 'lost', from, paused: false };
   }
   control(running);
   const shown = new AbortController();
   let refused = false;
   page.video.addEventListener('loadeddata', () => refused || playing(), { signal: shown.signal });
-  void startPlayback().then((plays) => {
+  void (waits ? Promise.resolve(true) : startPlayback()).then((plays) => {
     if (plays || shown.signal.aborted) {
       return;
     }
@@ -62,16 +68,18 @@ async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
   });
   const end = await running.ended;
   const paused = page.video.paused && !page.video.ended;
+  // Before the first frame the element is at 0.
+  const reached = page.video.currentTime || from;
   shown.abort();
   control(null);
   running.stop();
-  return { end, paused };
+  return { end, from: reached, paused: paused && !refused };
 }
 
 /** Shows the newest frame behind the large button and stops loading; returns a function that removes it. */
 function poster(settings: Options): () => void {
   const shown = new AbortController();
-  const loading = engine(page.video, settings.index);
+  const loading = engine(page.video, settings, settings.from);
   loading.then(
     (running) => {
       const loaded = (): void => {
@@ -132,6 +140,8 @@ async function run(settings: Options): Promise<void> {
   let wanted = settings.autoplay;
   let tries = 0;
   let shown = 'starting' as Reason;
+  const isStream = settings.kind === 'stream';
+  let place: Place = { from: settings.from, paused: false };
   let cover: (() => void) | null = null;
   const uncover = (): void => {
     cover?.();
@@ -144,7 +154,7 @@ async function run(settings: Options): Promise<void> {
     shown = reason;
   };
   while (!FINAL.has(shown)) {
-    const found = await look(settings.index);
+    const found = await look(settings.index, settings.kind === 'clip' ? 'HEAD' : 'GET');
     if (found !== 'live') {
       uncover();
       // An ended stream is also offline: keep showing that it has ended.
@@ -165,11 +175,12 @@ async function run(settings: Options): Promise<void> {
     }
     uncover();
     const began = performance.now();
-    const { end, paused } = await play(settings);
+    const { end, ...reached } = await play(settings, place);
+    place = isStream || end === 'over' ? { from: 0, paused: false } : reached;
     // After a pause by the viewer, the next stream starts only on request.
-    wanted = !(end === 'over' && (paused || settings.recording));
-    // The reason is not known yet: the index is fetched next.
-    show(end === 'lost' ? 'starting' : end);
+    wanted = !(end === 'over' && (reached.paused || !isStream));
+    // The reason is not known yet: the index is fetched next. It may be there while the store with the media is not.
+    show(end === 'lost' && isStream ? 'starting' : end);
     tries = performance.now() - began > SHORT_LIFE_MS ? 0 : tries + 1;
     if (end === 'refused') {
       await wait(pause(end, 0));
@@ -180,8 +191,7 @@ async function run(settings: Options): Promise<void> {
 }
 
 page.retry.addEventListener('click', () => location.reload());
-const settings = options(location);
-page.player.dataset['kind'] = settings.recording ? 'recording' : 'stream';
+const settings = options(location, kind());
 begin(settings.muted);
 wake();
 // The service has already shown what is wrong with the URL.
@@ -190,6 +200,12 @@ if (page.player.dataset['state'] !== 'problem') {
     notice('no-key');
   } else {
     prepare();
+    // A recording that is watched during its upload comes from its store afterwards, which the policy of an earlier page forbids.
+    document.addEventListener('securitypolicyviolation', () => {
+      if (settings.kind !== 'stream') {
+        reloadAt(page.video.currentTime);
+      }
+    });
     void run(settings);
     if (settings.viewers !== '') {
       void count(settings.viewers);

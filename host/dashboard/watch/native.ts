@@ -2,6 +2,7 @@
 // fetching the playlists separately.
 
 import type { End, Engine } from './engine';
+import type { Media } from './options';
 import { SignalMonitor } from './signal';
 import { listed, look } from './source';
 import { Still } from './still';
@@ -12,18 +13,25 @@ const LOOK_MS = 4_000;
 const START_MS = 1_000;
 const STARTS_MAX = 40;
 
-export function native(video: HTMLVideoElement, index: string): Engine {
+export function native(video: HTMLVideoElement, { index, kind }: Media, from: number): Engine {
   const watch = new AbortController();
   const monitor = new SignalMonitor();
   let [looking, starting, starts] = [0, 0, 0];
+  const isRecording = kind !== 'stream';
   /** Whether playback was requested; a refused playlist pauses the media element. */
   let wanted = false;
+  const begin = (): void => {
+    video.src = index;
+    if (from > 0) {
+      video.currentTime = from;
+    }
+  };
   const ended = new Promise<End>((resolve) => {
     const again = async (): Promise<void> => {
       if ((await look(index)) !== 'live') {
         resolve('lost');
       } else if (!watch.signal.aborted) {
-        video.src = index;
+        begin();
         if (wanted) {
           video.play().catch(() => undefined);
         }
@@ -33,7 +41,7 @@ export function native(video: HTMLVideoElement, index: string): Engine {
       starts += 1;
       if (video.currentTime > 0 || starts > STARTS_MAX) {
         // The player gives no reason; the index is fetched next.
-        resolve(monitor.signal === 'over' ? 'over' : 'lost');
+        resolve(monitor.signal === 'over' && !isRecording ? 'over' : 'lost');
       } else {
         starting = setTimeout(() => void again(), START_MS);
       }
@@ -41,7 +49,7 @@ export function native(video: HTMLVideoElement, index: string): Engine {
     video.addEventListener('play', () => (wanted = true), { signal: watch.signal });
     video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
     video.addEventListener('error', failed, { signal: watch.signal });
-    const still = new Still();
+    const still = new Still(isRecording);
     let place = -1;
     looking = setInterval(async () => {
       const stands = !video.paused && video.currentTime === place;
@@ -66,7 +74,7 @@ export function native(video: HTMLVideoElement, index: string): Engine {
       }
     }, LOOK_MS);
   });
-  video.src = index;
+  begin();
   return {
     timeline() {
       const last = video.seekable.length - 1;

@@ -1,12 +1,19 @@
 // Options from the URL, and settings stored in this browser.
 
-export interface Options {
+/** What the page shows. A clip is one file, without a playlist. */
+export type Kind = 'stream' | 'recording' | 'clip';
+
+export interface Media {
+  kind: Kind;
+  /** The index playlist or the file of a clip, key included. */
+  index: string;
+}
+
+export interface Options extends Media {
   /** Public key, or token of a recording's owner; empty if the URL has none. */
   key: string;
-  /** The page shows a recording. */
-  recording: boolean;
-  /** The index playlist, key included. */
-  index: string;
+  /** Where playback begins, in seconds (`#t=`); 0 is the start of a recording and the live edge of a stream. */
+  from: number;
   /** Starts without a click (`autoplay=0` turns this off). */
   autoplay: boolean;
   /** Starts muted (`muted=1`). */
@@ -15,23 +22,36 @@ export interface Options {
   viewers: string;
 }
 
-/** Reads `/watch/<path>?apiKey=...&autoplay=0&muted=1&viewers=1`, or `/watch/vod/<id>?token=...` of a recording. */
-export function options(address: Location): Options {
+const FROM = '#t=';
+
+/** Reads `/watch/<path>?apiKey=...&autoplay=0&muted=1&viewers=1`, or `/watch/vod/<id>?token=...#t=30` of a recording or clip. */
+export function options(address: Pick<Location, 'pathname' | 'search' | 'hash'>, kind: Kind): Options {
   const query = new URLSearchParams(address.search);
   const publicKey = query.get('apiKey') || query.get('key') || '';
-  const [path = '', folder] = address.pathname.split('/').filter(Boolean).reverse();
-  const recording = folder === 'vod';
-  const token = recording && publicKey === '' ? (query.get('token') ?? '') : '';
+  const [path = ''] = address.pathname.split('/').filter(Boolean).reverse();
+  const stored = kind !== 'stream';
+  const token = stored && publicKey === '' ? (query.get('token') ?? '') : '';
   const key = publicKey || token;
   const credential = `${token === '' ? 'apiKey' : 'token'}=${encodeURIComponent(key)}`;
   return {
     key,
-    recording,
-    index: `/${recording ? 'vod' : 'hls'}/${path}/index.m3u8?${credential}`,
+    kind,
+    index: `/${stored ? 'vod' : 'hls'}/${path}/${kind === 'clip' ? 'clip.mp4' : 'index.m3u8'}?${credential}`,
+    from: stored && address.hash.startsWith(FROM) ? Math.max(0, Number(address.hash.slice(FROM.length)) || 0) : 0,
     autoplay: query.get('autoplay') !== '0',
     muted: query.get('muted') === '1',
-    viewers: query.get('viewers') === '1' && !recording ? `/watch/${path}/viewers?apiKey=${encodeURIComponent(key)}` : '',
+    viewers: query.get('viewers') === '1' && !stored ? `/watch/${path}/viewers?apiKey=${encodeURIComponent(key)}` : '',
   };
+}
+
+/** Loads the page again at `position`. Returns `false` for a page that this has already loaded. */
+export function reloadAt(position: number): boolean {
+  if (location.hash.startsWith(FROM)) {
+    return false;
+  }
+  location.replace(`${FROM}${position.toFixed(1)}`);
+  location.reload();
+  return true;
 }
 
 const STORED = 'satcast.volume';

@@ -1,6 +1,7 @@
 // The page's elements and the display of its state.
 
-import { NOTICES, OF_RECORDING, type Reason } from './text';
+import type { Kind } from './options';
+import { NOTICES, OF_KIND, type Reason } from './text';
 
 function element<T extends HTMLElement>(id: string, kind: new () => T): T {
   const found = document.getElementById(id);
@@ -36,6 +37,12 @@ export const page = {
   announce: element('announce', HTMLElement),
 };
 
+/** What the page shows, as the service says. */
+export function kind(): Kind {
+  const said = page.player.dataset['kind'];
+  return said === 'recording' || said === 'clip' ? said : 'stream';
+}
+
 /** Visual state of each reason. */
 const LOOKS: Record<Reason, string> = {
   starting: 'starting',
@@ -53,8 +60,7 @@ const LOOKS: Record<Reason, string> = {
 
 /** Shows why nothing plays. */
 export function notice(reason: Reason): void {
-  const special = page.player.dataset['kind'] === 'recording' ? OF_RECORDING[reason] : undefined;
-  const { headline, advice } = special ?? NOTICES[reason];
+  const { headline, advice } = OF_KIND[kind()][reason] ?? NOTICES[reason];
   page.headline.textContent = headline;
   page.advice.textContent = advice;
   page.player.dataset['state'] = LOOKS[reason];

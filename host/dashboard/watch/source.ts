@@ -20,17 +20,26 @@ const RETRY_MS_MAX = 15_000;
 /** Interval while the key is refused: the stream may be enabled again. */
 const REFUSED_MS = 20_000;
 
-function ask(address: string | URL): Promise<Response> {
-  return fetch(address, { credentials: 'omit', referrerPolicy: 'no-referrer', signal: AbortSignal.timeout(ANSWER_MS) });
+function ask(address: string | URL, more: RequestInit = {}): Promise<Response> {
+  return fetch(address, { credentials: 'omit', referrerPolicy: 'no-referrer', signal: AbortSignal.timeout(ANSWER_MS), ...more });
 }
 
-/** Checks the index. */
-export async function look(index: string): Promise<Found> {
+/** Checks the index, or with another method the file of a clip. */
+export async function look(index: string, method: 'GET' | 'HEAD' = 'GET'): Promise<Found> {
   try {
-    const { status, headers } = await ask(index);
+    const { status, headers } = await ask(index, { method });
     return status === 404 && headers.has('Retry-After') ? 'starting' : found(status);
   } catch {
     return 'lost';
+  }
+}
+
+/** Whether the first byte of a file can be fetched. */
+export async function hasBytes(file: string): Promise<boolean> {
+  try {
+    return (await ask(file, { headers: { Range: 'bytes=0-0' } })).ok;
+  } catch {
+    return false;
   }
 }
 

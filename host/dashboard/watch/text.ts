@@ -1,5 +1,7 @@
 // Texts and times that viewers read and hear.
 
+import type { Kind } from './options';
+
 /** `1:02:03`, `2:03` or `0:03`. */
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
@@ -44,15 +46,27 @@ export type Reason =
   | 'broken'
   | 'unsupported';
 
-/** Other texts for a recording. */
-export const OF_RECORDING: Partial<Record<Reason, Notice>> = {
-  ready: { headline: 'Recording', advice: '' },
-  offline: { headline: 'The recording is not here', advice: 'It was deleted, or its owner made it private.' },
-  over: { headline: 'The end of the recording', advice: '' },
-  refused: {
-    headline: 'This key does not open the recording now',
-    advice: 'The key was revoked, or the address is too old. Ask the person who gave you the address for a new one.',
-  },
+function textsOf(name: string, title: string): Partial<Record<Reason, Notice>> {
+  return {
+    ready: { headline: title, advice: '' },
+    offline: { headline: `The ${name} is not here`, advice: 'It was deleted, or its owner made it private.' },
+    over: { headline: `The end of the ${name}`, advice: '' },
+    lost: {
+      headline: 'The server cannot be reached',
+      advice: 'Check your connection. This page keeps trying, and goes on from the same position.',
+    },
+    refused: {
+      headline: `This key does not open the ${name} now`,
+      advice: 'The key was revoked, or the address is too old. Ask the person who gave you the address for a new one.',
+    },
+  };
+}
+
+/** Other texts for what is not live. */
+export const OF_KIND: Record<Kind, Partial<Record<Reason, Notice>>> = {
+  stream: {},
+  recording: textsOf('recording', 'Recording'),
+  clip: textsOf('clip', 'Clip'),
 };
 
 export const NOTICES: Record<Reason, Notice> = {

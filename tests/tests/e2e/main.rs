@@ -74,4 +74,5 @@ mod traced;
 mod viewers;
 mod wallets;
 mod watch;
+mod watch_recordings;
 mod webhooks;

@@ -24,7 +24,7 @@ pub(crate) fn folder() -> TempDir {
     write("licences.txt", "one 1.0.0 (MIT)");
     write("manual/index.html", "<title>Manual</title>");
     write("manual/drivers/guide.html", "<title>Guide</title>");
-    let page = "<title>{{label}}</title><main data-state=\"{{state}}\"><p>{{headline}}<p>{{advice}}</main>";
+    let page = "<title>{{label}}</title><main data-kind=\"{{kind}}\" data-state=\"{{state}}\"><p>{{headline}}<p>{{advice}}</main>";
     write("watch.html", page);
     folder
 }

@@ -97,6 +97,10 @@ pub(crate) struct Admission {
     pub(crate) label: String,
     /// Origins whose pages may play; empty = all.
     pub(crate) origins: Vec<String>,
+    /// Origins of the stores to which viewers of a recording are redirected.
+    pub(crate) stores: Vec<String>,
+    /// It is a clip, which has no playlist.
+    pub(crate) is_clip: bool,
 }
 
 /// Playback of all destinations.
@@ -194,7 +198,7 @@ impl Playback {
     ) -> Result<Admission, ApiError> {
         let (access, _) = self.keyed(context, path, key).await?;
         let (label, origins) = (access.label.clone(), access.origins.clone());
-        Ok(Admission { destination: access.destination, label, origins })
+        Ok(Admission { destination: access.destination, label, origins, stores: Vec::new(), is_clip: false })
     }
 
     /// Whether new media arrived recently or the encoder is reconnecting, and everything that a player fetches first is published: entry,

@@ -2,8 +2,8 @@
 //! `GET /watch/vod/<id>?apiKey=...` for a recording, or with the `token` of its owner.
 //!
 //! The page is one of the built [`crate::pages`]. Only four slots of it differ between viewers ([`template`]), and none of them
-//! holds the key. The page's script takes the key from the page's URL and sends it only with the index playlist; the policies below prevent requests to
-//! other origins.
+//! holds the key. The page's script takes the key from the page's URL and sends it only with the index playlist or the file of a clip; the policies below prevent
+//! requests to other origins than the store of a recording, to which the service redirects its viewers.
 
 mod template;
 #[cfg(test)]
@@ -25,9 +25,6 @@ use template::{Slot, Template};
 
 /// The page among the built ones.
 const FILE: &str = "watch.html";
-/// Nothing from other origins, no inline script or style; hls.js feeds the video through `blob:`.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; \
-    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors ";
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 /// Title of a page without a stream.
 const NO_LABEL: &str = "Player";
@@ -43,8 +40,17 @@ pub(crate) const NO_LOOK_UP: &str = "The service cannot look this stream up at p
 pub enum Shown<'a> {
     /// The stream of a self-hosted destination, by its playback path.
     Stream(&'a str),
-    /// A recording, by its id.
+    /// A recording or clip, by the id of its recording.
     Recording(i64),
+}
+
+impl Shown<'_> {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Stream(_) => "stream",
+            Self::Recording(_) => "recording",
+        }
+    }
 }
 
 /// The player page; `None` if it was not built.
@@ -79,11 +85,12 @@ impl Watch {
             (Shown::Recording(id), _) => playback.admit_recording(request, &context, id).await,
         };
         let (status, view) = match admitted {
-            Ok(admission) => (StatusCode::OK, View::player(admission)),
-            Err(error) => (error.http_status(), View::problem(&error)),
+            Ok(admission) => (StatusCode::OK, View::player(admission, shown)),
+            Err(error) => (error.http_status(), View::problem(&error, shown)),
         };
         let mut response = Response::from(page.fill(|slot| match slot {
             Slot::Label => &view.label,
+            Slot::Kind => view.kind,
             Slot::State => view.state,
             Slot::Headline => view.headline,
             Slot::Advice => view.advice,
@@ -94,7 +101,7 @@ impl Watch {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         // The URL contains a key.
         headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
-        let policy = format!("{POLICY}{}", ancestors(&view.origins));
+        let policy = policy(&view.stores, &view.origins);
         headers.insert(
             CONTENT_SECURITY_POLICY,
             HeaderValue::try_from(policy).map_err(|_| ApiError::internal())?,
@@ -128,18 +135,21 @@ pub(crate) async fn viewers(
 struct View {
     label: String,
     origins: Vec<String>,
+    stores: Vec<String>,
+    kind: &'static str,
     state: &'static str,
     headline: &'static str,
     advice: &'static str,
 }
 
 impl View {
-    fn player(admission: Admission) -> Self {
-        let Admission { label, origins, .. } = admission;
-        Self { label, origins, state: "starting", headline: "Loading…", advice: "" }
+    fn player(admission: Admission, shown: Shown<'_>) -> Self {
+        let Admission { label, origins, stores, is_clip, .. } = admission;
+        let kind = if is_clip { "clip" } else { shown.kind() };
+        Self { label, origins, stores, kind, state: "starting", headline: "Loading…", advice: "" }
     }
 
-    fn problem(error: &ApiError) -> Self {
+    fn problem(error: &ApiError, shown: Shown<'_>) -> Self {
         let (headline, advice) = match error.http_status() {
             StatusCode::BAD_REQUEST => (
                 INCOMPLETE,
@@ -156,8 +166,20 @@ impl View {
                 "The key was mistyped or revoked, or the stream was switched off. Ask the person who gave you the address for a new one.",
             ),
         };
-        Self { label: NO_LABEL.to_owned(), origins: Vec::new(), state: "problem", headline, advice }
+        let (label, kind) = (NO_LABEL.to_owned(), shown.kind());
+        Self { label, origins: Vec::new(), stores: Vec::new(), kind, state: "problem", headline, advice }
     }
+}
+
+/// The policy of a page: nothing from other origins than these stores, no inline script or style, and frames in these origins. hls.js
+/// feeds the video through `blob:`.
+fn policy(stores: &[String], origins: &[String]) -> String {
+    let stores: String = stores.iter().map(|origin| format!(" {origin}")).collect();
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:{stores}; \
+         connect-src 'self'{stores}; base-uri 'none'; form-action 'none'; frame-ancestors {}",
+        ancestors(origins)
+    )
 }
 
 /// Origins that may embed the page in a frame: those that may play; by default all.

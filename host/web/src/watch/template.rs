@@ -5,6 +5,8 @@
 pub(super) enum Slot {
     /// Name of the stream, or of the page.
     Label,
+    /// Whether it shows a stream, a recording or a clip.
+    Kind,
     /// Initial state of the page.
     State,
     /// Headline of the notice.
@@ -13,8 +15,13 @@ pub(super) enum Slot {
     Advice,
 }
 
-const SLOTS: [(&str, Slot); 4] =
-    [("label", Slot::Label), ("state", Slot::State), ("headline", Slot::Headline), ("advice", Slot::Advice)];
+const SLOTS: [(&str, Slot); 5] = [
+    ("label", Slot::Label),
+    ("kind", Slot::Kind),
+    ("state", Slot::State),
+    ("headline", Slot::Headline),
+    ("advice", Slot::Advice),
+];
 
 /// Error in a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,23 +92,26 @@ mod tests {
 
     #[test]
     fn slots_are_filled_with_escaped_text() {
-        let page =
-            Template::parse("<p a=\"{{state}}\">{{label}}, {{label}}: {{headline}}.{{advice}}</p>").unwrap();
+        let page = Template::parse(
+            "<p a=\"{{state}}\" b={{kind}}>{{label}}, {{label}}: {{headline}}.{{advice}}</p>",
+        )
+        .unwrap();
         let filled = page.fill(|slot| match slot {
             Slot::Label => "<b>\"{{advice}}\" & 'x'",
+            Slot::Kind => "stream",
             Slot::State => "starting",
             Slot::Headline => "h",
             Slot::Advice => "",
         });
         let label = "&lt;b&gt;&quot;{{advice}}&quot; &amp; &#39;x&#39;";
-        assert_eq!(filled, format!("<p a=\"starting\">{label}, {label}: h.</p>"));
+        assert_eq!(filled, format!("<p a=\"starting\" b=stream>{label}, {label}: h.</p>"));
     }
 
     #[test]
     fn a_page_of_another_version_is_refused() {
         let unknown = Template::parse("{{label}}{{colour}}").unwrap_err();
         assert_eq!(unknown, TemplateError::Unknown("colour".to_owned()));
-        let missing = Template::parse("{{label}}{{state}}{{advice}}").unwrap_err();
+        let missing = Template::parse("{{label}}{{kind}}{{state}}{{advice}}").unwrap_err();
         assert_eq!(missing, TemplateError::Missing("headline"));
         assert_eq!(Template::parse("{{labe").unwrap_err(), TemplateError::Unknown("labe".to_owned()));
     }

@@ -8,7 +8,8 @@ use super::*;
 fn a_page_of_another_version_is_not_served() {
     let folder = tempdir().unwrap();
     let page = folder.path().join(FILE);
-    for (text, is_served) in [("{{label}}{{state}}{{headline}}{{advice}}", true), ("<p>{{label}}</p>", false)]
+    for (text, is_served) in
+        [("{{label}}{{kind}}{{state}}{{headline}}{{advice}}", true), ("<p>{{label}}</p>", false)]
     {
         std::fs::write(&page, text).unwrap();
         assert_eq!(Watch::of(&Pages::load(folder.path())).0.is_some(), is_served, "{text}");
@@ -33,6 +34,20 @@ fn only_origins_that_may_play_may_embed_the_page() {
         "https://ä.example",
     ] {
         assert_eq!(of(&[odd]), "'self'", "{odd}");
+    }
+}
+
+#[test]
+fn the_policy_allows_media_from_the_stores_of_a_recording_alone() {
+    let of = |stores: &[&str]| policy(&stores.iter().map(ToString::to_string).collect::<Vec<_>>(), &[]);
+    assert!(of(&[]).contains("media-src 'self' blob:; connect-src 'self'; "));
+    let listed = of(&["https://a.example", "http://b.example:81"]);
+    for part in [
+        "media-src 'self' blob: https://a.example http://b.example:81; ",
+        "connect-src 'self' https://a.example http://b.example:81; ",
+        "script-src 'self'; ",
+    ] {
+        assert!(listed.contains(part), "{listed}");
     }
 }
 

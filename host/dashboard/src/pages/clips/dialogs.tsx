@@ -2,7 +2,8 @@ import { useEffect, useState } from 'preact/hooks';
 import { answer, api } from '../../api';
 import { t } from '../../i18n';
 import { useAction } from '../../resource';
-import { Button, CheckField, Confirm, CopyField, Dialog, DialogActions, ErrorNote, FormDialog, Note, Skeleton, TextField, toast } from '../../ui';
+import { Button, Confirm, CopyField, Dialog, DialogActions, ErrorNote, FormDialog, Note, Skeleton, TextField, toast } from '../../ui';
+import { ShareDialog } from '../recordings/share';
 import { nameOf, signed, type Clip } from './data';
 
 interface Props {
@@ -50,13 +51,34 @@ export function DownloadDialog({ clip, onClose }: Props) {
   );
 }
 
-/** Title, and who may watch. */
+export function WatchDialog({ clip, reload, onClose }: ChangeProps) {
+  const texts = t().clips;
+  const change = async (wanted: boolean): Promise<void> => {
+    await answer(api.PATCH('/api/clips/{id}', { params: { path: { id: clip.id } }, body: { public: wanted } }));
+    toast(wanted ? texts.madePublic : texts.madePrivate);
+    await reload();
+  };
+  return (
+    <ShareDialog
+      title={texts.watchNamed(nameOf(clip))}
+      text={texts.watchText}
+      url={clip.playbackUrl ?? ''}
+      ownAddress={texts.ownAddress}
+      isPublic={clip.public}
+      publicText={texts.publicText}
+      change={change}
+      frame={texts.clip}
+      file={texts.publicFile}
+      onClose={onClose}
+    />
+  );
+}
+
 export function EditDialog({ clip, reload, onClose }: ChangeProps) {
   const texts = t().clips;
   const [title, setTitle] = useState(clip.title);
-  const [isPublic, setPublic] = useState(clip.public);
   const saving = useAction(async () => {
-    await answer(api.PATCH('/api/clips/{id}', { params: { path: { id: clip.id } }, body: { title, public: isPublic } }));
+    await answer(api.PATCH('/api/clips/{id}', { params: { path: { id: clip.id } }, body: { title } }));
     await reload();
     onClose();
   });
@@ -70,7 +92,6 @@ export function EditDialog({ clip, reload, onClose }: ChangeProps) {
       onClose={onClose}
     >
       <TextField label={texts.title} name="title" optional maxLength={128} value={title} onInput={setTitle} />
-      <CheckField label={texts.public} help={texts.publicHelp} checked={isPublic} onChange={setPublic} />
     </FormDialog>
   );
 }

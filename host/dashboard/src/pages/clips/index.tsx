@@ -1,15 +1,18 @@
 import { useState } from 'preact/hooks';
 import { bytes, clock } from '../../format';
 import { t } from '../../i18n';
+import { useStreams, type Stream } from '../../store';
 import { Button, Empty, Frame, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
+import { PublicBadge } from '../recordings/share';
 import { nameOf, useClips, type Clip } from './data';
-import { DeleteDialog, DownloadDialog, EditDialog } from './dialogs';
+import { DeleteDialog, DownloadDialog, EditDialog, WatchDialog } from './dialogs';
 
-type Action = 'download' | 'edit' | 'delete';
+type Action = 'watch' | 'download' | 'edit' | 'delete';
 
 export default function View() {
   const texts = t().clips;
   const clips = useClips();
+  const streams = useStreams().data?.items ?? [];
   const [asked, ask] = useState<{ action: Action; clip: Clip } | null>(null);
   const { reload } = clips;
   const close = (): void => ask(null);
@@ -25,7 +28,7 @@ export default function View() {
           ) : (
             <Table
               caption={t().nav.clips}
-              columns={columnsOf((action, clip) => ask({ action, clip }))}
+              columns={columnsOf(streams, (action, clip) => ask({ action, clip }))}
               rows={items}
               rowKey={({ id }) => id}
             />
@@ -33,6 +36,7 @@ export default function View() {
         }
       </Loaded>
       <Pager of={clips} />
+      {asked?.action === 'watch' && <WatchDialog clip={asked.clip} reload={reload} onClose={close} />}
       {asked?.action === 'download' && <DownloadDialog clip={asked.clip} onClose={close} />}
       {asked?.action === 'edit' && <EditDialog clip={asked.clip} reload={reload} onClose={close} />}
       {asked?.action === 'delete' && <DeleteDialog clip={asked.clip} reload={reload} onClose={close} />}
@@ -40,7 +44,13 @@ export default function View() {
   );
 }
 
-function columnsOf(ask: (action: Action, clip: Clip) => void): Column<Clip>[] {
+/** The actions that a state allows. */
+function actionsOf({ state, playbackUrl }: Clip): Action[] {
+  const actions: Action[] = state === 'ready' ? ['download', 'edit', 'delete'] : ['edit', 'delete'];
+  return playbackUrl === null ? actions : ['watch', ...actions];
+}
+
+function columnsOf(streams: readonly Stream[], ask: (action: Action, clip: Clip) => void): Column<Clip>[] {
   const texts = t().clips;
   return [
     {
@@ -50,6 +60,7 @@ function columnsOf(ask: (action: Action, clip: Clip) => void): Column<Clip>[] {
           {clip.posterUrl !== null && <Frame url={clip.posterUrl} />}
           <span class="recording-file">
             <strong>{nameOf(clip)}</strong>
+            <span class="small muted">{streams.find(({ id }) => id === clip.streamKeyId)?.label}</span>
             <span class="small muted">
               <Time at={clip.startedAt ?? clip.createdAt} />
             </span>
@@ -65,10 +76,11 @@ function columnsOf(ask: (action: Action, clip: Clip) => void): Column<Clip>[] {
     { title: texts.size, numeric: true, cell: ({ sizeBytes }) => (sizeBytes === null ? '–' : bytes(sizeBytes)) },
     {
       title: texts.state,
-      cell: ({ state, error }) => (
+      cell: (clip) => (
         <div class="cell">
-          <StateBadge state={state} />
-          {error !== null && <span class="small recording-error">{error}</span>}
+          <StateBadge state={clip.state} />
+          {clip.public && <PublicBadge />}
+          {clip.error !== null && <span class="small recording-error">{clip.error}</span>}
         </div>
       ),
     },
@@ -77,12 +89,7 @@ function columnsOf(ask: (action: Action, clip: Clip) => void): Column<Clip>[] {
       quiet: true,
       cell: (clip) => (
         <span class="row-actions">
-          {clip.playbackUrl !== null && (
-            <a class="button quiet" href={clip.playbackUrl} target="_blank" rel="noreferrer" aria-label={texts.watchNamed(nameOf(clip))}>
-              <span>{texts.watch}</span>
-            </a>
-          )}
-          {(clip.state === 'ready' ? (['download', 'edit', 'delete'] as const) : (['edit', 'delete'] as const)).map((action) => (
+          {actionsOf(clip).map((action) => (
             <Button key={action} kind="quiet" label={texts[`${action}Named`](nameOf(clip))} onClick={() => ask(action, clip)}>
               {texts[action]}
             </Button>

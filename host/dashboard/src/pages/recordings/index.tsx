@@ -4,6 +4,7 @@ import { t } from '../../i18n';
 import { Button, Empty, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
 import { useRecordings, type Recording } from './data';
 import { DeleteDialog, DownloadDialog, RecoverDialog } from './dialogs';
+import { PublicBadge } from './share';
 import { WatchDialog } from './watch';
 
 type Action = 'watch' | 'download' | 'recover' | 'delete';
@@ -95,12 +96,14 @@ function columnsOf(ask: (action: Action, recording: Recording) => void): Column<
 }
 
 /** State with progress, why an upload waits or failed, and when the recording is deleted. */
-function State({ recording: { state, fileName, sizeBytes, uploadedBytes, error, expiresAt } }: { recording: Recording }) {
+function State({ recording }: { recording: Recording }) {
   const texts = t().recordings;
+  const { state, fileName, sizeBytes, uploadedBytes, error, expiresAt } = recording;
   const isGoing = state === 'recording' || state === 'uploading';
   return (
     <div class="cell">
       <StateBadge state={state} />
+      {recording.public && <PublicBadge />}
       {isGoing && (
         <>
           <progress class="progress" max={Math.max(sizeBytes, 1)} value={uploadedBytes} aria-label={texts.progress(fileName)} />

@@ -131,7 +131,7 @@ async function play(video: HTMLVideoElement, index: string, show: (phase: Phase)
   if (signal.aborted) {
     return;
   }
-  const engine = await watch.engine(video, index);
+  const engine = await watch.engine(video, { kind: 'stream', index }, 0);
   const stopped = new Promise<null>((resolve) => {
     signal.addEventListener('abort', () => resolve(null));
     if (signal.aborted) {

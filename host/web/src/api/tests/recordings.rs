@@ -14,7 +14,7 @@ use satcast_plugin_api::recording::{Recording, RecordingState};
 
 use super::archives::{recording, tell};
 use super::{Answer, Rig, contract};
-use crate::base::Code;
+use crate::base::{Code, RequestContext};
 use crate::playback::{Playback, RECORDING_RESPONSES_PER_ACCOUNT_MAX};
 use satcast_archive::testing::{self, FRAGMENT_BYTES, INIT_BYTES, byte_at};
 use satcast_core::ids::{EndReason, SessionId};
@@ -354,4 +354,15 @@ async fn uploaded_recordings_come_from_the_store_if_the_operator_wants() {
         assert_eq!((answer.status, answer.header("location")), (status, target.unwrap_or_default()));
         assert_eq!(answer.header("access-control-allow-origin"), "*");
     }
+    assert_eq!(stores_of(&rig, ready).await, ["https://store.example"]);
+    let rig = Rig::new().await;
+    let (_, ready) = made(&rig, "d.mp4", RecordingState::Ready, 6).await;
+    assert!(stores_of(&rig, ready).await.is_empty(), "media from the service");
+}
+
+/// Origins that the player page of a recording allows for its owner.
+async fn stores_of(rig: &Rig, id: i64) -> Vec<String> {
+    let request = Request::builder().uri_str(address(rig, id).await).finish();
+    let admitted = rig.app.playback.admit_recording(&request, &RequestContext::of(&request), id).await;
+    admitted.unwrap().stores
 }

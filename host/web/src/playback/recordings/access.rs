@@ -15,10 +15,14 @@ use crate::base::{ApiError, RequestContext};
 use satcast_core::ids::{DestinationId, KeyId, UnixMillis};
 use satcast_core::networks::Network;
 use satcast_store::{ArchiveRecord, ArchiveState, WatchedArchive};
+use url::Url;
 
 const HOUR_MS: i64 = 3_600_000;
 /// An owner's token is valid for this many full hours after the present one.
 const OWNER_HOURS: i64 = 24;
+/// Most recordings of a session whose store is looked up for the player page: they differ only if the destination was changed during
+/// the session.
+const STORES_ASKED_MAX: usize = 8;
 
 /// A viewer of recordings, and the origins that may read the answers.
 pub(super) struct Viewer {
@@ -118,7 +122,26 @@ impl Playback {
             Who::Key(_, access) => access.origins.clone(),
         };
         let destination = watched.record.report.destination_id;
-        Ok(Admission { destination, label: watched.label.clone(), origins })
+        let (label, is_clip) = (watched.label.clone(), watched.record.clip.is_some());
+        let stores = self.stores(&viewer, watched, &group).await;
+        Ok(Admission { destination, label, origins, stores, is_clip })
+    }
+
+    /// Origins of the stores to which the viewer of a recording is redirected. What is still uploaded has none yet.
+    async fn stores(&self, viewer: &Viewer, own: &WatchedArchive, group: &Group) -> Vec<String> {
+        let mut stores: Vec<String> = Vec::new();
+        if !self.recordings.signs {
+            return stores;
+        }
+        let others = group.iter().filter(|other| other.record.id != own.record.id && viewer.may_watch(other));
+        let uploaded = |watched: &&WatchedArchive| watched.record.report.state == ArchiveState::Ready;
+        for watched in std::iter::once(own).chain(others).filter(uploaded).take(STORES_ASKED_MAX) {
+            let Ok(source) = self.recordings.source(watched).await else { continue };
+            let address = source.sign().await.and_then(|address| Url::parse(&address).ok());
+            let origin = address.map(|address| address.origin().ascii_serialization());
+            stores.extend(origin.filter(|origin| !stores.contains(origin)));
+        }
+        stores
     }
 
     /// Whether the driver of a recording of this node can read it.

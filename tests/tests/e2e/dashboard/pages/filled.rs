@@ -21,6 +21,8 @@ use crate::archive::{archives, end, key_of};
 const NAME: &str = "studio";
 const LIVE: &str = "Sunday service";
 pub(super) const EVENING: &str = "Evening show";
+/// Title of the clip.
+pub(super) const CLIP: &str = "The last song";
 /// Label of the public key.
 pub(super) const WEBSITE: &str = "website";
 /// Other accounts; the last one is disabled.
@@ -187,7 +189,7 @@ fn recordings(service: &Service, api: &Api, store: &Store) -> Stream {
 #[track_caller]
 fn clip(api: &Api, stream: &Stream) {
     let (path, wanted) =
-        (format!("/api/streams/{}/clips", stream.id), json!({ "lastSeconds": 5, "title": "The last song" }));
+        (format!("/api/streams/{}/clips", stream.id), json!({ "lastSeconds": 5, "title": CLIP }));
     until_api("a clip", seconds(60), || match api.post(&path, &wanted) {
         made if made.status == 200 => Ok(()),
         refused => Err(refused.text),

@@ -4,7 +4,7 @@ use satcast_tests::dashboard::{Dashboard, dialog, text, text_with};
 use satcast_tests::service::ACCOUNT;
 use serde_json::{Value, json};
 
-use super::filled::{EVENING, Filled, OTHERS, WEBSITE, first_link};
+use super::filled::{CLIP, EVENING, Filled, OTHERS, WEBSITE, first_link};
 use super::{dashboard_paths, fresh, miss_dialog};
 
 const NARROW: (u32, u32) = (360, 800);
@@ -199,10 +199,17 @@ fn dialogs(filled: &Filled) -> Vec<Dialogs> {
         (
             "/recordings".to_owned(),
             vec![
+                named("recordings.watchNamed", &ready),
                 named("recordings.downloadNamed", &ready),
                 named("recordings.deleteNamed", &ready),
                 named("recordings.recoverNamed", &failed),
             ],
+        ),
+        (
+            "/clips".to_owned(),
+            ["clips.watchNamed", "clips.downloadNamed", "clips.editNamed", "clips.deleteNamed"]
+                .map(|key| named(key, CLIP))
+                .to_vec(),
         ),
         ("/wallet".to_owned(), vec![plain("wallet.edit"), plain("wallet.disconnect")]),
         (
@@ -248,9 +255,25 @@ fn every_dialog_is_accessible() {
             miss_dialog(&mut page);
         }
     }
+    a_public_clip(&mut page);
     forms_of_destinations(&mut page, &filled);
     a_refused_form(&mut page);
     page.finish();
+}
+
+/// The owner opens a clip to the public, and sees what to give to viewers.
+fn a_public_clip(page: &mut Dashboard) {
+    page.open("/clips");
+    page.see_text(EVENING);
+    page.click("button", text_with("clips.watchNamed", json!([CLIP])));
+    let _ = page.step(json!({ "do": "check", "in": dialog(), "label": text("recordings.public") }));
+    for label in ["clips.publicFile", "recordings.publicPlayer", "recordings.embedCode"] {
+        let _ = page.step(json!({ "do": "see", "in": dialog(), "label": text(label) }));
+    }
+    assert_usable(page, "what to give to viewers of a clip");
+    page.press("Escape");
+    miss_dialog(page);
+    page.see_text(text("recordings.public"));
 }
 
 /// The form of each type that has its own fields, and one that lacks a value.
