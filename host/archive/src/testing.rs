@@ -365,14 +365,27 @@ pub fn fill_window(opening: &Opening, start_ms: i64, folder: &Path) {
     while let Some(event) = segmenter.poll_event() {
         let asset = match event {
             Event::Init(init) => {
-                Asset::new("init.mp4", "video/mp4", Audience::Hosted, AssetBody::Memory(init.bytes))
+                let init = |name| {
+                    Asset::new(name, "video/mp4", Audience::Hosted, AssetBody::Memory(init.bytes.clone()))
+                };
+                assets.publish(init(RESTARTED_INIT), folder).expect("room for the window");
+                init(FIRST_INIT)
             }
             Event::Segment(segment) => {
                 let place = SegmentPosition {
+/// Initialization segments of the window, of the same content.
+const FIRST_INIT: &str = "init.mp4";
+const RESTARTED_INIT: &str = "init-2.mp4";
+
                     number: segment.sequence,
                     offset_ns: segment.offset_ns,
                     start_ms: segment.program_date_time_ms,
-                    init: "init.mp4".to_owned(),
+    fill_restarted_window(opening, start_ms, i64::MAX, folder);
+}
+
+/// The same window with an encoder that was restarted at a time: a discontinuity.
+pub fn fill_restarted_window(opening: &Opening, start_ms: i64, restarted_ms: i64, folder: &Path) {
+                    init: init.to_owned(),
                 };
                 let name = format!("s{}.m4s", segment.sequence);
                 let asset = Asset::new(name, "video/mp4", Audience::Hosted, AssetBody::Memory(segment.bytes));
@@ -380,6 +393,8 @@ pub fn fill_window(opening: &Opening, start_ms: i64, folder: &Path) {
             }
             _ => continue,
         };
+                let is_restarted = segment.program_date_time_ms >= restarted_ms;
+                let init = if is_restarted { RESTARTED_INIT } else { FIRST_INIT };
         assets.publish(asset, folder).expect("room for the window");
     }
     let window_ms = WINDOW_SECS.unsigned_abs() * 1_000;

@@ -209,12 +209,12 @@ pub(super) struct ClipsApi;
 impl ClipsApi {
     /// Make a clip
     ///
-    /// Cuts a part of the stream into an MP4 file without re-encoding it, and uploads the file to where the stream's recordings are:
-    /// its `cloud-archive` destination, or the operator's store. The media comes from the DVR window of the live stream if that
-    /// reaches the start of the range, else from the recording that has most of it; `lastSeconds` needs a live stream. The clip begins
-    /// with a keyframe, at most one GOP early. If the encoder restarted or changed its codecs inside the range of a DVR window, the
-    /// clip begins after that. The answer does not wait: the event `clip.ready` or `clip.failed` reports the result. The clip is
-    /// charged when it is ready.
+    /// Cuts a part of the stream into an MP4 file without re-encoding it, and uploads the file to where the stream's recordings
+    /// are: its `cloud-archive` destination, or the operator's store. The media comes from the DVR window of the live stream if
+    /// that reaches the start of the range, else from the recording that has most of it; `lastSeconds` needs a live stream with a
+    /// DVR window. The clip begins with a keyframe, at most one GOP early. Of a DVR window in which the encoder restarted or
+    /// changed its codecs, only what follows counts, so a recording that goes on over the restart serves instead. The answer does
+    /// not wait: the event `clip.ready` or `clip.failed` reports the result. The clip is charged when it is ready.
     #[oai(path = "/streams/:id/clips", method = "post", operation_id = "createClip")]
     async fn create(
         &self,
@@ -350,12 +350,21 @@ async fn media(
 ) -> std::result::Result<Media, ApiError> {
     let (mut best, is_live) = in_window(app, stream, range)?;
     let mut is_elsewhere = false;
-    if let ClipRange::Between(from, to) = range
+    // Last seconds are those of a session: a recording has them from before a restart of the encoder.
+    let (wanted, of_session) = match (range, &best) {
+        (ClipRange::Between(from, to), _) => (Some((from, to)), None),
+        (ClipRange::Last(_), Some(media)) => (Some(media.plan.range()), Some(media.session.clone())),
+        (ClipRange::Last(_), None) => (None, None),
+    };
+    if let Some((from, to)) = wanted
         && best.as_ref().is_none_or(|media| media.plan.has_ms() < to - from)
     {
         for record in app.store.recordings_between(caller.account, stream, (from, to)).await? {
             if !app.store.has_file_of(&record) {
                 is_elsewhere = true;
+                continue;
+            }
+            if of_session.as_ref().is_some_and(|session| *session != record.report.session_id) {
                 continue;
             }
             let Some(plan) = ClipPlan::of_recording(&record, from, to) else { continue };
