@@ -13,7 +13,6 @@ use satcast_plugin_api::recording::{About, FinishedFile};
 use serde_json::{Value, json};
 
 use super::app::{App, Tag};
-use super::archives::STILL_LISTED;
 use super::body::{Body, Kind, Place, body, flag, label, whole};
 use super::caller::Caller;
 use super::destinations::Done;
@@ -320,7 +319,9 @@ impl ClipsApi {
         let (book, actor, remote) = (app.archive.clone(), caller.actor(&app), remote.0.unwrap_or(true));
         App::to_the_end(async move {
             book.delete_clip(&actor, &clip, remote).await.map_err(|error| match error {
-                DeleteError::Driver(error) => ApiError::archive_unavailable(STILL_LISTED, &error),
+                DeleteError::Driver(error) => {
+                    ApiError::archive_unavailable("and the clip is still listed", &error)
+                }
                 DeleteError::Store(error) => error.into(),
             })
         })
