@@ -32,7 +32,7 @@ const MS_PER_SEC: i64 = 1_000;
 
 body! {
     /// The part of the stream that a clip shows: `lastSeconds`, or `from` and `to`. The clip begins at the keyframe before it.
-    pub(super) struct ClipInput: "ClipInput", one of ["lastSeconds", "from"] or Code::ClipRangeRefused {
+    pub(super) struct ClipInput: "ClipInput" {
         /// The newest seconds, 1 to 600.
         last_seconds "lastSeconds": Option<i64> = whole(seconds).optional(),
         /// Start, Unix milliseconds.
@@ -78,13 +78,16 @@ impl ClipInput {
             (Some(_), None, None) => {
                 refused(&format!("Field `lastSeconds` must be a whole number from 1 to {CLIP_SECS_MAX}"))
             }
+            (None, Some(from), Some(_)) if from < 0 => {
+                refused("Field `from` must be a time in Unix milliseconds, which is not negative")
+            }
             (None, Some(from), Some(to)) => match to.checked_sub(from) {
-                Some(length) if (1..=CLIP_SECS_MAX * MS_PER_SEC).contains(&length) && from >= 0 => {
+                Some(length) if (1..=CLIP_SECS_MAX * MS_PER_SEC).contains(&length) => {
                     Ok(ClipRange::Between(from, to))
                 }
                 _ => refused(&format!("Field `to` must be after `from`, by at most {CLIP_SECS_MAX} seconds")),
             },
-            _ => refused("Send `lastSeconds`, or `from` and `to`"),
+            _ => refused("Send either `lastSeconds`, or both `from` and `to`"),
         }
     }
 }
@@ -361,11 +364,11 @@ async fn media(
         && best.as_ref().is_none_or(|media| media.plan.has_ms() < to - from)
     {
         for record in app.store.recordings_between(caller.account, stream, (from, to)).await? {
-            if !app.store.has_file_of(&record) {
-                is_elsewhere = true;
+            if of_session.as_ref().is_some_and(|session| *session != record.report.session_id) {
                 continue;
             }
-            if of_session.as_ref().is_some_and(|session| *session != record.report.session_id) {
+            if !app.store.has_file_of(&record) {
+                is_elsewhere = true;
                 continue;
             }
             let Some(plan) = ClipPlan::of_recording(&record, from, to) else { continue };
