@@ -124,6 +124,14 @@ impl Media {
     }
 }
 
+/// Reads of recordings that fail before one works, by file name.
+static DOWN_FOR: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+
+/// Makes the next reads of a recording fail, as with a store that is down.
+pub fn fail_reads(file_name: &str, reads: u32) {
+    DOWN_FOR.lock().insert(file_name.to_owned(), reads);
+}
+
 /// Puts a recording into the journal without a report.
 pub fn put(recording: Recording) {
     JOURNAL.lock().insert(recording.file_name.clone(), recording);
@@ -231,6 +239,10 @@ impl Recordings for Kept {
     }
 
     fn read(&self, file_name: &str, offset: u64, bytes: u32, answer: BytesAnswer) {
+        if let Some(left) = DOWN_FOR.lock().get_mut(file_name).filter(|left| **left > 0) {
+            *left -= 1;
+            return answer.give(Err(Error::network(DOWN)));
+        }
         if let Some(media) = MEDIA.lock().get(file_name) {
             let (all, from) = (media.bytes(), offset as usize);
             let part = all.get(from..from.saturating_add(bytes as usize));
@@ -357,22 +369,37 @@ impl Recordings for Kept {
 /// Seconds of media that [`fill_window`] publishes.
 pub const WINDOW_SECS: i64 = 20;
 
+/// Initialization segments of the window, of the same content.
+const FIRST_INIT: &str = "init.mp4";
+const RESTARTED_INIT: &str = "init-2.mp4";
+
 /// Publishes a DVR window that begins at `start_ms`: H.264 with a keyframe each second, and AAC. `folder` is that of the
 /// driver.
 pub fn fill_window(opening: &Opening, start_ms: i64, folder: &Path) {
+    fill_restarted_window(opening, start_ms, i64::MAX, folder);
+}
+
+/// The same window with an encoder that was restarted at a time: a discontinuity.
+pub fn fill_restarted_window(opening: &Opening, start_ms: i64, restarted_ms: i64, folder: &Path) {
     let mut segmenter = segmenter(start_ms);
     let assets = opening.assets();
     while let Some(event) = segmenter.poll_event() {
         let asset = match event {
             Event::Init(init) => {
-                Asset::new("init.mp4", "video/mp4", Audience::Hosted, AssetBody::Memory(init.bytes))
+                let init = |name| {
+                    Asset::new(name, "video/mp4", Audience::Hosted, AssetBody::Memory(init.bytes.clone()))
+                };
+                assets.publish(init(RESTARTED_INIT), folder).expect("room for the window");
+                init(FIRST_INIT)
             }
             Event::Segment(segment) => {
+                let is_restarted = segment.program_date_time_ms >= restarted_ms;
+                let init = if is_restarted { RESTARTED_INIT } else { FIRST_INIT };
                 let place = SegmentPosition {
                     number: segment.sequence,
                     offset_ns: segment.offset_ns,
                     start_ms: segment.program_date_time_ms,
-                    init: "init.mp4".to_owned(),
+                    init: init.to_owned(),
                 };
                 let name = format!("s{}.m4s", segment.sequence);
                 let asset = Asset::new(name, "video/mp4", Audience::Hosted, AssetBody::Memory(segment.bytes));

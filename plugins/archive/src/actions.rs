@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     #[error("the recording is not in its store yet; wait until it is ready")]
     NotReady,
     #[error(
-        "this service no longer has the recording; delete its object at the store first, then delete it here without `remote`"
+        "this service no longer has the recording; delete its object at the store first, then delete it here with `remote=false`"
     )]
     Unknown,
     #[error(
@@ -170,7 +170,7 @@ async fn delete_at_store(core: &Arc<Core>, item: &Arc<Item>, object: Fate) -> Re
 /// The store did not delete; `why` is the reason.
 fn not_removed(why: &Error) -> Error {
     let text = format!(
-        "the store could not delete its copy of the recording, so nothing was deleted: {}; try again later, or delete without `remote` to leave the copy at the store",
+        "the store could not delete its object, so nothing was deleted: {}; delete with `remote=false` to leave the object there",
         why.message
     );
     Error::new(why.class, text)
@@ -218,7 +218,7 @@ mod tests {
             (
                 Refusal::Unknown,
                 "this service no longer has the recording; delete its object at the store first, then delete it here \
-                 without `remote`",
+                 with `remote=false`",
             ),
             (
                 Refusal::Elsewhere,
@@ -228,8 +228,8 @@ mod tests {
         ] {
             assert_eq!(refusal.of("a.mp4"), Error::config(format!("a.mp4: {text}")));
         }
-        let text = "the store could not delete its copy of the recording, so nothing was deleted: no route; try again later, or \
-                    delete without `remote` to leave the copy at the store";
+        let text = "the store could not delete its object, so nothing was deleted: no route; delete with `remote=false` to \
+                    leave the object there";
         assert_eq!(not_removed(&Error::network("no route")), Error::network(text));
     }
 }

@@ -35,6 +35,8 @@ const KEEP_LIMIT: Duration = Duration::from_secs(KEEP_SECS + 5);
 /// Tries to give a file to a driver that does not answer, and the wait between two.
 const KEEP_TRIES_MAX: u32 = 5;
 const KEEP_PAUSE: Duration = Duration::from_secs(2);
+/// Time between looks whether a clip was deleted, while its media is copied.
+const WANTED_EVERY: Duration = Duration::from_secs(2);
 /// Most files of deleted and failed clips that are removed at a time.
 const DISCARDED_AT_ONCE: usize = 8;
 /// Folder below that of the driver.
@@ -115,7 +117,12 @@ impl Archive {
                 let permit = making.copies.take(order.account, 1).await;
                 self.check_wanted(order.id).await?;
                 let path = file::copied(&paths.whole);
-                (Some(permit), Held::Copy(media.copy(&self.inner.drivers, range, path).await?))
+                // A deleted clip leaves its place, also while its store is down.
+                let copied = tokio::select! {
+                    copied = media.copy(&self.inner.drivers, range, path) => copied?,
+                    deleted = self.until_deleted(order.id) => return Err(deleted),
+                };
+                (Some(permit), Held::Copy(copied))
             }
         };
         let _permit = making.at_once.take(order.account, 1).await;
@@ -162,6 +169,16 @@ impl Archive {
             Ok(false) => Err(Error::config(DELETED)),
             // The database may be away for a moment, and the row is checked again later.
             Ok(true) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Returns the error of [`Archive::check_wanted`] once there is one.
+    async fn until_deleted(&self, clip: i64) -> Error {
+        loop {
+            tokio::time::sleep(WANTED_EVERY).await;
+            if let Err(deleted) = self.check_wanted(clip).await {
+                return deleted;
+            }
         }
     }
 

@@ -10,15 +10,19 @@ use satcast_media::fmp4::{CLIP_BYTES_MAX, INIT_BYTES_MAX};
 use satcast_plugin_api::recording::{Fragment, INDEX_FRAGMENTS_MAX, READ_RANGE_BYTES_MAX, RecordingIndex};
 use satcast_plugin_api::{Class, Error};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::file::{Media, Source, not_written, unnamed};
 use satcast_drivers::{Drivers, RecordingsError};
 
 /// Longest time for a copy, that of the longest clip: a store that is slower than the stream makes no clip.
 const COPY_LIMIT: Duration = Duration::from_secs(600);
-/// Tries to read a range or a page of the index, and the wait between two.
-const READ_TRIES_MAX: u32 = 3;
-const READ_PAUSE: Duration = Duration::from_secs(2);
+/// Tries to read a range or a page of the index after faults of the service or refused keys. Faults of the network and of the
+/// store are tried again while the copy may take.
+const READ_TRIES_MAX: u32 = 4;
+/// Wait before the second try, which doubles from try to try, and the longest one.
+const READ_PAUSE_MIN: Duration = Duration::from_millis(500);
+const READ_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How far before the range a keyframe is searched, in microseconds.
 const BEFORE_US: u64 = 60_000_000;
 /// Media around the wanted one that is copied too, in microseconds: audio and video of a moment are in different fragments.
@@ -57,7 +61,8 @@ impl RecordedMedia {
         range: (i64, i64),
         path: PathBuf,
     ) -> Result<Source, Error> {
-        let copied = tokio::time::timeout(COPY_LIMIT, self.copy_now(drivers, range, path)).await;
+        let drivers = Reads { drivers, until: Instant::now() + COPY_LIMIT };
+        let copied = tokio::time::timeout(COPY_LIMIT, self.copy_now(&drivers, range, path)).await;
         copied.unwrap_or_else(|_| {
             Err(Error::network(format!(
                 "the recording was not read within {} s; its store may be slow",
@@ -68,7 +73,7 @@ impl RecordedMedia {
 
     async fn copy_now(
         &self,
-        drivers: &Drivers,
+        drivers: &Reads<'_>,
         (from_ms, to_ms): (i64, i64),
         path: PathBuf,
     ) -> Result<Source, Error> {
@@ -103,7 +108,7 @@ impl RecordedMedia {
     }
 
     /// Finds the fragments of a range in microseconds from the start of the recording.
-    async fn find(&self, drivers: &Drivers, from_us: u64, to_us: u64) -> Result<Place, Error> {
+    async fn find(&self, drivers: &Reads<'_>, from_us: u64, to_us: u64) -> Result<Place, Error> {
         let until_us = to_us.saturating_add(AROUND_US);
         let mut page = self.page_before(drivers, from_us.saturating_sub(BEFORE_US)).await?;
         let mut found: Vec<Fragment> = Vec::new();
@@ -123,7 +128,7 @@ impl RecordedMedia {
     }
 
     /// The last page of the index that begins at or before a time, in microseconds from the start of the recording.
-    async fn page_before(&self, drivers: &Drivers, at_us: u64) -> Result<RecordingIndex, Error> {
+    async fn page_before(&self, drivers: &Reads<'_>, at_us: u64) -> Result<RecordingIndex, Error> {
         let fragments_max = u64::from(INDEX_FRAGMENTS_MAX);
         let mut page = self.index(drivers, 0).await?;
         let (mut low, mut high) = (0, page.count.div_ceil(fragments_max));
@@ -139,20 +144,20 @@ impl RecordedMedia {
         Ok(page)
     }
 
-    async fn index(&self, drivers: &Drivers, first: u64) -> Result<RecordingIndex, Error> {
-        let mut tries = Tries::default();
+    async fn index(&self, drivers: &Reads<'_>, first: u64) -> Result<RecordingIndex, Error> {
+        let mut tries = Tries::until(drivers.until);
         loop {
-            match drivers.index_recording(&self.driver, &self.file_name, first).await {
+            match drivers.drivers.index_recording(&self.driver, &self.file_name, first).await {
                 Ok(page) => return Ok(page),
                 Err(error) => tries.wait(error).await?,
             }
         }
     }
 
-    async fn read(&self, drivers: &Drivers, offset: u64, len: u32) -> Result<Bytes, Error> {
-        let mut tries = Tries::default();
+    async fn read(&self, drivers: &Reads<'_>, offset: u64, len: u32) -> Result<Bytes, Error> {
+        let mut tries = Tries::until(drivers.until);
         loop {
-            match drivers.read_recording(&self.driver, &self.file_name, offset, len).await {
+            match drivers.drivers.read_recording(&self.driver, &self.file_name, offset, len).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => tries.wait(error).await?,
             }
@@ -180,11 +185,24 @@ fn place(init_bytes: u64, found: &[Fragment], from_us: u64, to_us: u64) -> Resul
     Ok(Place { init_bytes, offset: first.offset, bytes })
 }
 
+/// Reads for one copy, and when it must be over.
+struct Reads<'a> {
+    drivers: &'a Drivers,
+    until: Instant,
+}
+
 /// Failed tries of one request to a driver.
-#[derive(Default)]
-struct Tries(u32);
+struct Tries {
+    failed: u32,
+    pause: Duration,
+    until: Instant,
+}
 
 impl Tries {
+    fn until(until: Instant) -> Self {
+        Self { failed: 0, pause: READ_PAUSE_MIN, until }
+    }
+
     /// Waits before the next try.
     ///
     /// # Errors
@@ -194,11 +212,17 @@ impl Tries {
             RecordingsError::Refused(error) => error,
             RecordingsError::Unavailable(why) => Error::internal(why),
         };
-        self.0 += 1;
-        if self.0 >= READ_TRIES_MAX || error.class == Class::Config {
+        self.failed += 1;
+        let goes_on = match error.class {
+            Class::Config => false,
+            Class::Network | Class::Remote => true,
+            Class::Auth | Class::Panic | Class::Internal => self.failed < READ_TRIES_MAX,
+        };
+        if !goes_on || Instant::now() + self.pause >= self.until {
             return Err(error);
         }
-        tokio::time::sleep(READ_PAUSE).await;
+        tokio::time::sleep(self.pause).await;
+        self.pause = (2 * self.pause).min(READ_PAUSE_MAX);
         Ok(())
     }
 }
@@ -262,5 +286,32 @@ mod tests {
         let init = INIT_BYTES_MAX as u64;
         assert!(place(init, &small, 0, 5).is_ok());
         assert_eq!(place(init + 1, &small, 0, 5).unwrap_err().class, Class::Internal);
+    }
+
+    /// Tries of a request that always fails in this way, and the seconds until it was given up.
+    async fn tries(error: RecordingsError) -> (u32, u64) {
+        let begin = Instant::now();
+        let mut tries = Tries::until(begin + COPY_LIMIT);
+        while tries.wait(error.clone()).await.is_ok() {}
+        (tries.failed, begin.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn faults_of_the_store_are_tried_again_while_the_copy_may_take() {
+        for error in [Error::network("no route"), Error::remote("503")] {
+            let (failed, secs) = tries(RecordingsError::Refused(error)).await;
+            assert!((20..30).contains(&failed), "{failed}");
+            assert!(
+                (COPY_LIMIT - READ_PAUSE_MAX..=COPY_LIMIT).contains(&Duration::from_secs(secs)),
+                "{secs}"
+            );
+        }
+        for (error, expected) in [
+            (RecordingsError::Refused(Error::config("gone")), 1),
+            (RecordingsError::Refused(Error::new(Class::Auth, "403")), READ_TRIES_MAX),
+            (RecordingsError::Unavailable("not loaded".into()), READ_TRIES_MAX),
+        ] {
+            assert_eq!(tries(error).await.0, expected);
+        }
     }
 }

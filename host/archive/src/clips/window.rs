@@ -77,6 +77,8 @@ impl ClipPlan {
         let chosen = chosen(&all, end_ms, (from_ms, to_ms)).ok_or(NoClip::NoMedia)?;
         let get = |name: &str| assets.get(name).ok_or(NoClip::NoMedia);
         let (first, _) = chosen.first().ok_or(NoClip::NoMedia)?;
+        // Media before a discontinuity is not in the clip.
+        let begin_ms = from_ms.max(first.start_ms);
         let held = HeldSegments {
             init: get(&first.init)?,
             segments: chosen.iter().map(|(_, name)| get(name)).collect::<Result<_, _>>()?,
@@ -84,7 +86,6 @@ impl ClipPlan {
         };
         // What is not there yet is in no recording either.
         let until_ms = if let ClipRange::Between(_, wanted_ms) = range { wanted_ms } else { to_ms };
-        let begin_ms = all.first().map_or(from_ms, |(oldest, _)| from_ms.max(oldest.start_ms));
         let has_ms = until_ms.saturating_sub(begin_ms);
         Ok(Self { source: PlannedSource::Window(held), from_ms, to_ms, has_ms })
     }
@@ -98,6 +99,11 @@ impl ClipPlan {
         let media =
             RecordedMedia { driver: driver.clone(), file_name: file_name.clone(), started_ms: started_at.0 };
         (has_ms > 0).then_some(Self { source: PlannedSource::Recording(media), from_ms, to_ms, has_ms })
+    }
+
+    /// The wanted range, in milliseconds since 1970.
+    pub fn range(&self) -> (i64, i64) {
+        (self.from_ms, self.to_ms)
     }
 
     /// Milliseconds of the range that are known to be there, or that come after the end of a DVR window.

@@ -200,6 +200,29 @@ async fn a_clip_of_a_recording_that_cannot_be_read_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_clip_waits_for_a_store_that_is_down() {
+    let rig = Rig::new(0).await;
+    let record = rig.filmed("down.mp4").await;
+    let plan = ClipPlan::of_recording(&record, START.0, START.0 + 3_000).unwrap();
+    testing::fail_reads("down.mp4", 4);
+    let id = rig.make("clips/down.mp4", "label", plan).await;
+    let shown = rig.until(id, |clip| clip.archive.is_some() || clip.state == ClipState::Failed).await;
+    assert_eq!((shown.state, shown.started_at), (ClipState::Making, Some(START)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_clip_leaves_its_place_while_its_store_is_down() {
+    let rig = Rig::new(0).await;
+    let (down, there) = (rig.filmed("never.mp4").await, rig.filmed("there.mp4").await);
+    let plan = |record| ClipPlan::of_recording(record, START.0, START.0 + 3_000).unwrap();
+    testing::fail_reads("never.mp4", u32::MAX);
+    let waiting = rig.make("clips/never.mp4", "label", plan(&down)).await;
+    let next = rig.make("clips/next.mp4", "label", plan(&there)).await;
+    rig.billed.store.delete_clip(&rig.owner(), waiting).await.unwrap();
+    rig.until(next, |clip| clip.archive.is_some()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_driver_that_refuses_a_file_fails_the_clip() {
     let rig = Rig::new(0).await;
     let id = rig.clip("clips/no.mp4", "refused-", ClipRange::Last(2)).await;

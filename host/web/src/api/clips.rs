@@ -13,7 +13,6 @@ use satcast_plugin_api::recording::{About, FinishedFile};
 use serde_json::{Value, json};
 
 use super::app::{App, Tag};
-use super::archives::STILL_LISTED;
 use super::body::{Body, Kind, Place, body, flag, label, whole};
 use super::caller::Caller;
 use super::destinations::Done;
@@ -33,7 +32,7 @@ const MS_PER_SEC: i64 = 1_000;
 
 body! {
     /// The part of the stream that a clip shows: `lastSeconds`, or `from` and `to`. The clip begins at the keyframe before it.
-    pub(super) struct ClipInput: "ClipInput", one of ["lastSeconds", "from"] or Code::ClipRangeRefused {
+    pub(super) struct ClipInput: "ClipInput" {
         /// The newest seconds, 1 to 600.
         last_seconds "lastSeconds": Option<i64> = whole(seconds).optional(),
         /// Start, Unix milliseconds.
@@ -79,13 +78,16 @@ impl ClipInput {
             (Some(_), None, None) => {
                 refused(&format!("Field `lastSeconds` must be a whole number from 1 to {CLIP_SECS_MAX}"))
             }
+            (None, Some(from), Some(_)) if from < 0 => {
+                refused("Field `from` must be a time in Unix milliseconds, which is not negative")
+            }
             (None, Some(from), Some(to)) => match to.checked_sub(from) {
-                Some(length) if (1..=CLIP_SECS_MAX * MS_PER_SEC).contains(&length) && from >= 0 => {
+                Some(length) if (1..=CLIP_SECS_MAX * MS_PER_SEC).contains(&length) => {
                     Ok(ClipRange::Between(from, to))
                 }
                 _ => refused(&format!("Field `to` must be after `from`, by at most {CLIP_SECS_MAX} seconds")),
             },
-            _ => refused("Send `lastSeconds`, or `from` and `to`"),
+            _ => refused("Send either `lastSeconds`, or both `from` and `to`"),
         }
     }
 }
@@ -209,12 +211,12 @@ pub(super) struct ClipsApi;
 impl ClipsApi {
     /// Make a clip
     ///
-    /// Cuts a part of the stream into an MP4 file without re-encoding it, and uploads the file to where the stream's recordings are:
-    /// its `cloud-archive` destination, or the operator's store. The media comes from the DVR window of the live stream if that
-    /// reaches the start of the range, else from the recording that has most of it; `lastSeconds` needs a live stream. The clip begins
-    /// with a keyframe, at most one GOP early. If the encoder restarted or changed its codecs inside the range of a DVR window, the
-    /// clip begins after that. The answer does not wait: the event `clip.ready` or `clip.failed` reports the result. The clip is
-    /// charged when it is ready.
+    /// Cuts a part of the stream into an MP4 file without re-encoding it, and uploads the file to where the stream's recordings
+    /// are: its `cloud-archive` destination, or the operator's store. The media comes from the DVR window of the live stream if
+    /// that reaches the start of the range, else from the recording that has most of it; `lastSeconds` needs a live stream with a
+    /// DVR window. The clip begins with a keyframe, at most one GOP early. Of a DVR window in which the encoder restarted or
+    /// changed its codecs, only what follows counts, so a recording that goes on over the restart serves instead. The answer does
+    /// not wait: the event `clip.ready` or `clip.failed` reports the result. The clip is charged when it is ready.
     #[oai(path = "/streams/:id/clips", method = "post", operation_id = "createClip")]
     async fn create(
         &self,
@@ -320,7 +322,9 @@ impl ClipsApi {
         let (book, actor, remote) = (app.archive.clone(), caller.actor(&app), remote.0.unwrap_or(true));
         App::to_the_end(async move {
             book.delete_clip(&actor, &clip, remote).await.map_err(|error| match error {
-                DeleteError::Driver(error) => ApiError::archive_unavailable(STILL_LISTED, &error),
+                DeleteError::Driver(error) => {
+                    ApiError::archive_unavailable("and the clip is still listed", &error)
+                }
                 DeleteError::Store(error) => error.into(),
             })
         })
@@ -350,10 +354,19 @@ async fn media(
 ) -> std::result::Result<Media, ApiError> {
     let (mut best, is_live) = in_window(app, stream, range)?;
     let mut is_elsewhere = false;
-    if let ClipRange::Between(from, to) = range
+    // Last seconds are those of a session: a recording has them from before a restart of the encoder.
+    let (wanted, of_session) = match (range, &best) {
+        (ClipRange::Between(from, to), _) => (Some((from, to)), None),
+        (ClipRange::Last(_), Some(media)) => (Some(media.plan.range()), Some(media.session.clone())),
+        (ClipRange::Last(_), None) => (None, None),
+    };
+    if let Some((from, to)) = wanted
         && best.as_ref().is_none_or(|media| media.plan.has_ms() < to - from)
     {
         for record in app.store.recordings_between(caller.account, stream, (from, to)).await? {
+            if of_session.as_ref().is_some_and(|session| *session != record.report.session_id) {
+                continue;
+            }
             if !app.store.has_file_of(&record) {
                 is_elsewhere = true;
                 continue;

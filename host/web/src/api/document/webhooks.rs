@@ -143,9 +143,8 @@ fn body((name, summary, fields): &Event) -> (Value, Value) {
     let (mut properties, mut example) = (Map::new(), Map::new());
     for field in &names {
         let (schema, value) = match (*name, *field) {
-            ("recording.ready" | "recording.expiring" | "clip.ready", "durationSeconds") => {
-                recorded_seconds()
-            }
+            ("recording.ready" | "recording.expiring", "durationSeconds") => recorded_seconds(),
+            ("clip.ready", field) => clip_field(field),
             (_, field) => data_field(field),
         };
         properties.insert((*field).to_owned(), schema);
@@ -174,6 +173,24 @@ fn recorded_seconds() -> (Value, Value) {
     (schema, json!(3601.5))
 }
 
+/// As [`data_field`] for `clip.ready`, which is smaller and shorter than a recording.
+fn clip_field(name: &str) -> (Value, Value) {
+    let described = |(mut schema, _): (Value, Value), description: &str, example: Value| {
+        schema["description"] = json!(description);
+        (schema, example)
+    };
+    match name {
+        "sizeBytes" => described(data_field(name), "Size of the clip.", json!(15_728_640)),
+        "durationSeconds" => described(recorded_seconds(), "Length of the clip in seconds.", json!(31.5)),
+        "url" => described(
+            data_field(name),
+            "Location of the clip in the store.",
+            json!("s3://recordings/clips/EXAMPLE.mp4"),
+        ),
+        _ => data_field(name),
+    }
+}
+
 /// Schema and example of a field of `data`.
 fn data_field(name: &str) -> (Value, Value) {
     let field = |kind: &str, description: &str, example: Value| {
@@ -187,7 +204,9 @@ fn data_field(name: &str) -> (Value, Value) {
         "streamKeyId" => field("integer", "Stream key identifier.", json!(12)),
         "label" => field("string", "Label of the stream key.", json!("Sunday service")),
         "sessionId" => field("string", "Session identifier.", json!("01K9Z3M8Q0EXAMPLE")),
-        "startedAt" => field("integer", "Start, Unix milliseconds.", json!(1_799_998_765_432_i64)),
+        "startedAt" => {
+            field("integer", "Start of the session, Unix milliseconds.", json!(1_799_998_765_432_i64))
+        }
         "endedAt" => field("integer", "End, Unix milliseconds.", json!(1_800_000_000_000_i64)),
         "durationMinutes" => field("integer", "Whole minutes.", json!(20)),
         "durationSeconds" => field("integer", "Seconds.", json!(34)),

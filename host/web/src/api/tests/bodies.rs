@@ -9,7 +9,10 @@ type Says = (u16, &'static str);
 const MALFORMED: Says = (400, "malformed_field");
 const UNKNOWN: Says = (400, "unknown_field");
 
+const CLIP_RANGE: Says = (422, "clip_range_refused");
+
 const STREAMS: &str = "/api/streams";
+const CLIPS: &str = "/api/streams/1/clips";
 const CASES: &[(&str, &str, Says, &str)] = &[
     (STREAMS, "[]", (400, "malformed_body"), "The request body must be a JSON object"),
     (STREAMS, "{", (400, "malformed_body"), "The request body is not JSON (line 1, column 1)"),
@@ -193,6 +196,21 @@ const CASES: &[(&str, &str, Says, &str)] = &[
         MALFORMED,
         "Field `stream_key_id` must be a whole number or null",
     ),
+    (CLIPS, "{}", CLIP_RANGE, "Send either `lastSeconds`, or both `from` and `to`"),
+    (CLIPS, r#"{"to":1}"#, CLIP_RANGE, "Send either `lastSeconds`, or both `from` and `to`"),
+    (
+        CLIPS,
+        r#"{"lastSeconds":5,"from":1}"#,
+        CLIP_RANGE,
+        "Send either `lastSeconds`, or both `from` and `to`",
+    ),
+    (
+        CLIPS,
+        r#"{"from":-5000,"to":5}"#,
+        CLIP_RANGE,
+        "Field `from` must be a time in Unix milliseconds, which is not negative",
+    ),
+    (CLIPS, r#"{"from":5,"to":5}"#, CLIP_RANGE, "Field `to` must be after `from`, by at most 600 seconds"),
 ];
 
 #[tokio::test]

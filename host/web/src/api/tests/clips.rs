@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::archives::{recording, tell};
 use super::recordings::ask;
 use super::{LINKED_DRIVER, Rig};
-use satcast_archive::testing::{self, WINDOW_SECS, fill_window, reports};
+use satcast_archive::testing::{self, WINDOW_SECS, fill_restarted_window, fill_window, reports};
 use satcast_core::ids::{DestinationId, Msat, SessionId, StreamId};
 use satcast_core::secret::KeyKind;
 use satcast_live::Publisher;
@@ -193,6 +193,49 @@ async fn a_range_before_the_window_comes_from_the_recording() {
         let clip = rig.until_cut(made["id"].as_i64().unwrap()).await;
         assert_eq!(clip["startedAt"], begin + started, "{from} to {to}: {clip}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_over_a_restart_comes_from_the_recording() {
+    let rig = Rig::new().await;
+    let begin = rig.app.clock.now().0;
+    let hosted = rig.hosted().await;
+    let (_publisher, opening) = rig.go_live(&hosted).await;
+    fill_restarted_window(&opening, begin, begin + 14_000, rig.folder.path());
+    let path = format!("/api/streams/{}/clips", hosted.stream);
+    let started = async |wanted: Value| {
+        let made = rig.post(&path, &wanted).await.ok();
+        rig.until_cut(made["id"].as_i64().unwrap()).await["startedAt"].as_i64().unwrap() - begin
+    };
+    let (range, last) =
+        (json!({"from": begin + 4_000, "to": begin + WINDOW_SECS * 1_000}), json!({"lastSeconds": 16}));
+    // Only the window is there.
+    assert_eq!((started(range.clone()).await, started(last.clone()).await), (14_000, 14_000));
+    // Last seconds are of one session.
+    let record = async |name: &str, session_id: String| {
+        testing::fill_recording(name);
+        let report = Recording {
+            destination_id: hosted.destination,
+            session_id,
+            started_at_ms: begin,
+            duration_ms: WINDOW_SECS.unsigned_abs() * 1_000,
+            ..recording(&rig, name, RecordingState::Recording).await
+        };
+        testing::put(report.clone());
+        let _ = tell(&rig, report).await;
+    };
+    let other = SessionId("ses_earlier".into());
+    let new = NewSession {
+        id: other.clone(),
+        stream_id: StreamId(hosted.stream),
+        started_at: rig.app.clock.now(),
+        terms: Terms::default(),
+    };
+    rig.app.store.begin_session(new).await.unwrap();
+    record("earlier.mp4", other.0).await;
+    assert_eq!((started(range.clone()).await, started(last.clone()).await), (4_000, 14_000));
+    record("restarted.mp4", opening.session.to_string()).await;
+    assert_eq!((started(range).await, started(last).await), (4_000, 4_000));
 }
 
 /// The owner's address gives the file and its ranges; a key of the stream does when the clip is public, no other key ever.
