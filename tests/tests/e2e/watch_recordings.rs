@@ -17,6 +17,8 @@ const RECORDED: u64 = 150;
 /// How often a viewer jumps ten seconds ahead, and where that is at least, in seconds.
 const JUMPS: usize = 11;
 const FAR: f64 = 100.0;
+/// Title of the clip.
+const TITLE: &str = "The goal";
 
 /// A recorded stream with a public key, and a browser.
 struct Scene {
@@ -90,7 +92,7 @@ impl Scene {
     fn clip(&self) -> Value {
         let begin = archives(&self.api)[0]["startedAt"].as_i64().expect("a start") + 7_000;
         let path = format!("/api/streams/{}/clips", self.hosted.stream.id);
-        let made = self.api.post(&path, &json!({ "from": begin, "to": begin + 8_000 })).ok();
+        let made = self.api.post(&path, &json!({ "from": begin, "to": begin + 8_000, "title": TITLE })).ok();
         let path = format!("/api/clips/{}", made["id"]);
         let clip = until_api("the clip", seconds(60), || match self.api.get(&path).ok() {
             ready if ready["state"] == "ready" => Ok(ready),
@@ -170,7 +172,7 @@ fn the_page_plays_a_clip() {
     scene.upload();
     let page = scene.page(&scene.clip());
     let opened = scene.player.open(&page);
-    assert_eq!(opened["status"], 200, "{opened}");
+    assert_eq!((&opened["status"], &opened["title"]), (&json!(200), &json!(TITLE)), "{opened}");
     scene.player.step("until playing");
     scene.player.shot("page-clip");
     // It can be played again from its end.

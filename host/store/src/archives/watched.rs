@@ -22,14 +22,15 @@ pub struct WatchedArchive {
     pub account: AccountId,
     /// The recorded stream.
     pub stream: StreamId,
-    /// Label of the stream.
+    /// Title of a clip that has one; otherwise the label of the stream.
     pub label: String,
     /// Its session goes on, so other recordings may follow.
     pub grows: bool,
 }
 
 const TOGETHER: &str = select_archives!(
-    ", a.account_id, e.stream_id, s.label, CAST(CASE WHEN e.ended_ms IS NULL THEN 1 ELSE 0 END AS BIGINT) AS grows",
+    ", a.account_id, e.stream_id, COALESCE(NULLIF((SELECT t.title FROM clips t WHERE t.id = a.clip_id), ''), s.label) AS label, \
+    CAST(CASE WHEN e.ended_ms IS NULL THEN 1 ELSE 0 END AS BIGINT) AS grows",
     " JOIN archives w ON w.session_id = a.session_id AND w.destination_id = a.destination_id \
     JOIN sessions e ON e.id = a.session_id JOIN streams s ON s.id = e.stream_id JOIN accounts c ON c.id = a.account_id",
     "w.id = $1 AND (a.id = w.id OR (a.clip_id IS NULL AND w.clip_id IS NULL)) AND w.deleted_ms IS NULL AND a.deleted_ms IS NULL AND c.disabled_ms IS NULL \
