@@ -235,6 +235,22 @@ pub fn hashes_of_file(path: &Path, track: Track) -> Vec<String> {
     answer["packets"].as_array().into_iter().flatten().map(hash).collect()
 }
 
+/// The same of the H.264 video of an MP4 file, without parameter sets inside frames.
+///
+/// # Panics
+/// When ffmpeg cannot read it.
+#[track_caller]
+#[must_use]
+pub fn hashes_without_sets(path: &Path) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bare = folder.path().join("bare.mp4");
+    let mut ffmpeg = ffmpeg();
+    ffmpeg.args(["-v", "error", "-i"]).arg(path).args(["-map", "0:v:0", "-c", "copy"]);
+    let output = ffmpeg.args(["-bsf:v", "filter_units=remove_types=7-8"]).arg(&bare).output();
+    assert_silent("the file", &output.expect("ffmpeg"));
+    hashes_of_file(&bare, Track::Video)
+}
+
 /// Stretches of segments with one initialization segment and no discontinuity between.
 #[must_use]
 pub fn runs(chunks: &[Chunk]) -> Vec<&[Chunk]> {

@@ -13,7 +13,7 @@ use reqwest::blocking::Client;
 use satcast_tests::api::Api;
 use satcast_tests::encoder::Publish;
 use satcast_tests::player::{Engine, Player, assert_moves, assert_valid_playlists};
-use satcast_tests::probe::hashes_of_file;
+use satcast_tests::probe::{hashes_of_file, hashes_without_sets};
 use satcast_tests::record::Track;
 use satcast_tests::s3::Store;
 use satcast_tests::service::Service;
@@ -35,6 +35,8 @@ const LONG_HALF_SECONDS: u64 = 306;
 /// Frames a second of the source, and how many may be missing at the end of what an encoder sends.
 const RATE: u64 = 25;
 const MISSING_MAX: u64 = 10;
+/// Frames of a fragment: ffmpeg leaves out the first one of each further file, because the times of a file begin at 0.
+const FRAGMENT_FRAMES: usize = 30;
 /// How often the viewer of a recording that grows looks.
 const LOOK: Duration = Duration::from_secs(2);
 /// A user who owns nothing: VLC refuses to run as root.
@@ -80,10 +82,14 @@ pub(crate) fn fetched(url: &str, playlist: &str) -> Vec<Vec<u8>> {
 }
 
 fn hashes(file: &[u8], track: Track) -> Vec<String> {
+    of_file(file, |path| hashes_of_file(path, track))
+}
+
+fn of_file(file: &[u8], hashes: impl Fn(&Path) -> Vec<String>) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("file.mp4");
     fs::write(&path, file).expect("a file");
-    hashes_of_file(&path, track)
+    hashes(&path)
 }
 
 /// The packets of the video that ffmpeg reads from the whole playlist.
@@ -97,6 +103,21 @@ fn hashes_of_playlist(url: &str) -> Vec<String> {
     let read: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let packets = read["packets"].as_array().expect("packets");
     packets.iter().map(|packet| packet["data_hash"].as_str().expect("a hash").to_owned()).collect()
+}
+
+/// The frames that ffmpeg decodes from the whole playlist, without an error.
+fn frames_decoded(url: &str) -> usize {
+    // The times of the second file are those of another rate.
+    let exact =
+        ["-map", "0:v:0", "-fps_mode", "passthrough", "-enc_time_base", "1:90000", "-f", "framecrc", "-"];
+    let mut ffmpeg = Command::new("ffmpeg");
+    let output = ffmpeg.args(["-v", "error", "-i", url]).args(exact).output().expect("ffmpeg");
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.starts_with('#')).count()
 }
 
 /// Plays the whole playlist in hls.js, with jumps into both recordings.
@@ -135,7 +156,7 @@ fn assert_same_media(url: &str, sources: &[&Source]) {
     let files = fetched(url, &playlist);
     assert_eq!(files.len(), sources.len());
     for (file, source) in files.iter().zip(sources) {
-        assert_eq!(hashes(file, Track::Video), hashes_of_file(source.path(), Track::Video));
+        assert_eq!(of_file(file, hashes_without_sets), hashes_of_file(source.path(), Track::Video));
         let (heard, sent) = (hashes(file, Track::Audio), hashes_of_file(source.path(), Track::Audio));
         assert!(
             sent.windows(heard.len()).any(|run| run == heard) && heard.len() + 5 > sent.len(),
@@ -179,9 +200,14 @@ fn a_session_with_an_encoder_restart_is_watched_while_it_is_made_and_after() {
     for archive in &local {
         assert_same_media(&address(archive), &[&small, &screen]);
     }
-    let all = [sent, hashes_of_file(screen.path(), Track::Video)].concat();
-    assert_eq!(hashes_of_playlist(&address(&local[0])), all);
-    watch_and_seek(&address(&local[0]));
+    // The keyframes of the second file carry their parameter sets.
+    let url = address(&local[0]);
+    let files = fetched(&url, &text(&url));
+    let all: Vec<String> = files.iter().flat_map(|file| hashes(file, Track::Video)).collect();
+    assert_eq!(hashes_of_playlist(&url), all);
+    let left_out = all.len() - frames_decoded(&url);
+    assert!(left_out <= FRAGMENT_FRAMES, "{left_out} of {} frames", all.len());
+    watch_and_seek(&url);
 
     // From the store, by signed requests, with the kept index and with one that is made again.
     store.recover();

@@ -12,6 +12,7 @@
 mod clip;
 mod clock;
 mod fragment;
+mod in_band;
 mod init;
 mod poster;
 mod read;
@@ -22,6 +23,7 @@ pub use clip::{CLIP_BYTES_MAX, CLIP_SAMPLES_MAX, Clip, ClipSource, MOOF_BYTES_MA
 pub use clock::{AudioClock, Placed, opus_samples};
 pub use clock::{nanos_to_ticks, ticks_to_nanos};
 pub use fragment::{Sample, TrackRun, media_segment, write_fragment};
+pub use in_band::InBand;
 pub use init::init_segment;
 pub use poster::{FirstFrame, first_frame, first_poster, poster};
 pub use read::{INIT_BYTES_MAX, READ_BYTES_MAX, ReadSegment, Reader};

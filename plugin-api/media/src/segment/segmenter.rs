@@ -10,7 +10,7 @@ use super::{
     Event, Init, NANOS_PER_SECOND, PART_NANOS_MIN, SAMPLE_BYTES_MAX, SegmenterStats, TARGET_EXCESS_NANOS,
     TARGET_SECONDS_MAX, TARGET_SECONDS_MIN, TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
 };
-use crate::fmp4::TrackConfig;
+use crate::fmp4::{InBand, TrackConfig};
 use crate::{Kind, Packet, Role};
 
 /// Assumed duration of a frame when it is unknown, in nanoseconds.
@@ -32,9 +32,8 @@ pub struct Segmenter {
     /// Current codec configuration; `None` before the first one and after a refused one.
     pub(super) video_config: Option<Arc<TrackConfig>>,
     pub(super) audio_config: Option<Arc<TrackConfig>>,
-    /// Codec configuration of the first frames of the session, and whether it has changed since.
-    pub(super) first_video: Option<Arc<TrackConfig>>,
-    pub(super) video_changed: bool,
+    /// The video configurations of the session.
+    pub(super) in_band: InBand,
     pub(super) epoch: Option<Epoch>,
     /// Audio that waits for a keyframe.
     pub(super) waiting: VecDeque<Packet>,
@@ -69,8 +68,7 @@ impl Segmenter {
             longest_gop_ns: 0,
             video_config: None,
             audio_config: None,
-            first_video: None,
-            video_changed: false,
+            in_band: InBand::default(),
             epoch: None,
             waiting: VecDeque::new(),
             audio_alone_ns: 0,

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::SEGMENT_NANOS_MIN;
 use super::epoch::{Epoch, HeldFrame, composition_ns};
 use super::segmenter::Segmenter;
 use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, FRAMES_LOST_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND};
-use crate::codec::avc::in_band;
 use crate::fmp4::{TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos};
-use crate::{Codec, Kind, Packet};
+use crate::{Kind, Packet};
 
 /// Limit of a segment that is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,22 +63,12 @@ impl Segmenter {
     }
 
     fn start_epoch(&mut self, packet: Packet, config: Arc<TrackConfig>, wall_ms: i64) {
-        let in_band = self.in_band(&config);
+        let in_band = self.in_band.next(&config);
         let wall_ms_from = wall_ms.max(self.wall_floor_ms);
         self.epoch = Some(Epoch::new(packet, config, in_band, self.end_ns, wall_ms_from));
         for packet in std::mem::take(&mut self.waiting) {
             self.audio(packet, wall_ms);
         }
-    }
-
-    /// Parameter sets to repeat in the keyframes: for H.264, from the second codec configuration of a session on. ffmpeg's
-    /// demuxer, which mpv uses, keeps the first initialization segment and would show broken frames. None for HEVC:
-    /// `hvc1` allows them only in the sample entry.
-    fn in_band(&mut self, config: &Arc<TrackConfig>) -> Option<Bytes> {
-        let first = self.first_video.get_or_insert_with(|| config.clone());
-        self.video_changed |= first != config;
-        let sets = || in_band(config.record());
-        if self.video_changed && config.codec() == Codec::H264 { sets() } else { None }
     }
 
     /// The next segment needs another audio track, a first one, or none.

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use satcast_media::Packet;
+use satcast_media::codec::avc::with_parameter_sets;
 use satcast_media::fmp4::{
     AUDIO_TRACK_ID, AudioClock, COMPOSITION_NANOS_MAX, SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX, Sample,
     TrackConfig, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID, init_segment, media_segment, nanos_to_ticks,
@@ -18,6 +20,8 @@ const FRAME_TICKS: u32 = VIDEO_TIMESCALE / 30;
 #[derive(Debug)]
 struct Video {
     config: Arc<TrackConfig>,
+    /// Parameter sets to repeat in keyframes.
+    in_band: Option<Bytes>,
     /// The last video frame, whose duration is unknown until the next one, and its decode time in ticks.
     held: Option<(Packet, u64)>,
     last_duration: u32,
@@ -66,11 +70,12 @@ impl File {
     }
 
     /// A file that begins with this keyframe.
-    pub(super) fn with_video(packet: Packet, config: Arc<TrackConfig>) -> Self {
+    pub(super) fn with_video(packet: Packet, config: Arc<TrackConfig>, in_band: Option<Bytes>) -> Self {
         let mut file = File::new(packet.dts_ns);
         file.bytes = packet.payload.len();
         let run = TrackRun { track_id: VIDEO_TRACK_ID, ..TrackRun::default() };
-        file.video = Some(Video { config, held: Some((packet, 0)), last_duration: FRAME_TICKS, run });
+        let (held, last_duration) = (Some((packet, 0)), FRAME_TICKS);
+        file.video = Some(Video { config, in_band, held, last_duration, run });
         file
     }
 
@@ -169,7 +174,11 @@ impl File {
         if video.run.samples.is_empty() {
             video.run.decode_time = tick;
         }
-        let sample = Sample { duration, composition, sync: packet.keyframe, payload: packet.payload };
+        let payload = match &video.in_band {
+            Some(sets) if packet.keyframe => with_parameter_sets(sets, &packet.payload),
+            _ => packet.payload,
+        };
+        let sample = Sample { duration, composition, sync: packet.keyframe, payload };
         video.run.samples.push(sample);
         let end = ticks_to_nanos(tick.saturating_add(u64::from(duration)), VIDEO_TIMESCALE);
         self.end_ns = self.end_ns.max(end);

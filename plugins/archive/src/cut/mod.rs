@@ -14,7 +14,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use satcast_media::fmp4::TrackConfig;
+use satcast_media::fmp4::{InBand, TrackConfig};
 use satcast_media::{Kind, Packet, Role};
 
 pub(crate) use event::CutEvent;
@@ -26,6 +26,7 @@ use file::File;
 pub(crate) struct Cutter {
     video: Option<Arc<TrackConfig>>,
     audio: Option<Arc<TrackConfig>>,
+    in_band: InBand,
     file: Option<File>,
     /// Audio that waits for a keyframe, which decides the file that it belongs to.
     waiting: VecDeque<Packet>,
@@ -176,7 +177,8 @@ impl Cutter {
         let end = fits.then_some(packet.dts_ns);
         self.settle(packet.dts_ns);
         self.close_at(end);
-        self.file = Some(File::with_video(packet, config));
+        let in_band = self.in_band.next(&config);
+        self.file = Some(File::with_video(packet, config, in_band));
         for packet in std::mem::take(&mut self.waiting) {
             self.audio(packet);
         }

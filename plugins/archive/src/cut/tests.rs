@@ -1,6 +1,8 @@
 //! Rules of cutting with made-up packets.
 
 use bytes::Bytes;
+use satcast_media::codec::avc::in_band;
+use satcast_media::fuzz::RECORDS;
 
 use super::*;
 use crate::tests::media::{
@@ -81,6 +83,19 @@ fn another_configuration_begins_another_file_at_its_keyframe() {
     let files = shape(packets);
     assert_eq!(files.len(), 2, "{files:?}");
     assert!((2980..=3020).contains(files[0].last().unwrap()), "{files:?}");
+}
+
+#[test]
+fn keyframes_carry_their_parameter_sets_from_the_second_configuration_on() {
+    let parts = [(AVC, 0), (OTHER_AVC, 2000), (AVC, 4000)];
+    let packets = parts.iter().flat_map(|(which, from)| video_of(*which, *from, 50, 25, 100)).collect();
+    let count = |file: &Vec<u8>, which: usize| {
+        let sets = in_band(RECORDS[which].1).expect("lengths of four bytes");
+        file.windows(sets.len()).filter(|window| *window == sets).count()
+    };
+    let found: Vec<_> =
+        files(packets).iter().map(|file| (count(file, AVC), count(file, OTHER_AVC))).collect();
+    assert_eq!(found, [(0, 0), (0, 2), (2, 0)]);
 }
 
 #[test]
