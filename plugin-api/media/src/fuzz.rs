@@ -273,7 +273,7 @@ pub fn srt(data: &[u8]) {
         Some(Request::Conclusion(asked)) => {
             let _ =
                 (StreamId::parse(asked.stream_id()), asked.fault().map(|fault| asked.refuse(fault, peer)));
-            Some(Connection::accept(&asked, 1, peer, None, now).connection)
+            Some(Connection::accept(&asked, 1, peer, None, now, now).connection)
         }
         Some(Request::Induction(hello)) => {
             // What is sent to an address that nobody has proved is no longer than what came from it.

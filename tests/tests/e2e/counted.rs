@@ -54,8 +54,10 @@ fn a_key_has_its_number_of_requests_over_all_nodes() {
         assert_counted(&mut clients, COST, key);
     }
     assert_counted(&mut clients, &preview, "");
-    // Of a network.
-    assert_counted(&mut clients, CONFIG, "");
+    let answers = (0..2 * PER_MINUTE).map(|number| clients[number % 2].get(CONFIG, &[]));
+    let allowed = answers.filter(|reply| reply.header("retry-after").is_none()).count();
+    // The start of the test has used a few.
+    assert!((PER_MINUTE / 2..=PER_MINUTE).contains(&allowed), "{allowed} requests of a network");
 
     // A lost node leaves its counts to the others.
     nodes.a.kill();

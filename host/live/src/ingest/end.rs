@@ -54,7 +54,7 @@ pub(super) enum End {
     #[error("the encoder does not read its replies; too many wait")]
     RepliesFull,
     /// No track of the encoder has a supported codec; the text names the codecs and their replacements.
-    #[error("no track of the encoder has a supported codec: {0}")]
+    #[error("the media of the encoder cannot be used: {0}")]
     Unusable(String),
     /// The session disconnects this encoder.
     #[error("{}", .0.reason)]

@@ -425,7 +425,8 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        if !self.sends && !self.foreign.is_empty() {
+        let is_spare = self.role == EncoderRole::Backup && self.session.has_media.load(Ordering::Acquire);
+        if !self.sends && !self.foreign.is_empty() && !is_spare {
             self.foreign.sort_by_key(|codec| codec.kind == Kind::Audio);
             let issues = self.foreign.iter().map(|codec| Issue::unsupported(*codec)).collect();
             self.live.unusable.note(self.session.stream.id, issues, self.live.clock.now());

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::auth::RATE_STATUS;
+use crate::auth::{RATE_INVALID_KEYS, RATE_STATUS};
 use satcast_core::config::Durability;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -151,8 +151,7 @@ async fn this_node_counts_what_is_its_own_and_what_a_silent_node_does_not_count(
     *nodes.living.lock() = Some(Living { peers, asked_at: clock.monotonic() });
     assert_eq!(nodes.hit(RATE_STATUS, other).await.unwrap().remaining, RATE_STATUS.max - 4);
     assert_eq!(connections.load(Ordering::Relaxed), 2);
-    let reads = RateRule::per_minute("reads", 1);
-    assert_eq!(nodes.hit(reads, own).await, None, "each node counts these for itself");
+    assert_eq!(nodes.hit(RATE_INVALID_KEYS, own).await, None, "each node counts these for itself");
 }
 
 #[tokio::test]
@@ -169,7 +168,7 @@ async fn a_node_counts_for_others_what_it_counts_itself() {
     assert_eq!(nodes.hit(RATE_STATUS, "7".to_owned()).await.unwrap().remaining, RATE_STATUS.max - 2);
     for (method, path) in [
         (Method::GET, "/node/count/status/7"),
-        (Method::POST, "/node/count/reads/7"),
+        (Method::POST, "/node/count/invalid-keys/7"),
         (Method::POST, "/node/count/status/"),
     ] {
         assert_eq!(give(method, path).status(), StatusCode::NOT_FOUND, "{path}");

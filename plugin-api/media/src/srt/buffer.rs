@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::limits::{HELD_BYTES_MAX, NAK_WORDS_MAX, WINDOW_PACKETS};
-use super::wire::{after, distance, push_run};
+use super::wire::{SEQUENCE, after, distance, push_run};
 
 /// What comes next in the stream of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,13 @@ impl Buffer {
 
     /// Takes a packet that is due at `due`. Gaps that it shows count as asked for at `now`.
     pub(super) fn take(&mut self, sequence: u32, payload: Bytes, due: Duration, now: Duration) -> Taken {
-        let Ok(at) = usize::try_from(distance(self.next, sequence)) else { return Taken::Known };
+        let Ok(mut at) = usize::try_from(distance(self.next, sequence)) else { return Taken::Known };
+        if at >= WINDOW_PACKETS && self.slots.is_empty() {
+            // After an outage that was longer than the window the caller goes on here: what is before is lost.
+            (self.next, at) = (sequence.wrapping_sub(1) & SEQUENCE, 1);
+            self.slots.push_back(Slot::Given);
+            self.grow();
+        }
         if at >= WINDOW_PACKETS || self.held_bytes + payload.len() > HELD_BYTES_MAX {
             return Taken::Refused;
         }
@@ -180,7 +186,6 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::super::limits::PAYLOAD_BYTES_MAX;
-    use super::super::wire::SEQUENCE;
     use super::*;
 
     fn ms(millis: u64) -> Duration {
@@ -254,9 +259,10 @@ mod tests {
     fn packets_and_bytes_are_limited() {
         let mut buffer = Buffer::new(0);
         let far = WINDOW_PACKETS as u32;
+        put(&mut buffer, 0, 1);
         assert_eq!(put(&mut buffer, far, 1), Taken::Refused);
         assert_eq!(put(&mut buffer, SEQUENCE / 2, 1), Taken::Refused);
-        assert_eq!(put(&mut buffer, far - 1, 1), Taken::New { lost: WINDOW_PACKETS - 1 });
+        assert_eq!(put(&mut buffer, far - 1, 1), Taken::New { lost: WINDOW_PACKETS - 2 });
         assert_eq!(buffer.room(), 0);
         let mut full = Buffer::new(0);
         let large = Bytes::from(vec![0; PAYLOAD_BYTES_MAX]);
@@ -266,6 +272,18 @@ mod tests {
         assert_eq!((full.held_bytes(), full.room()), (HELD_BYTES_MAX, 0));
         let mut other = Buffer::new(0);
         assert_eq!(other.take(0, Bytes::from(vec![0; HELD_BYTES_MAX + 1]), ms(9), ms(0)), Taken::Refused);
+    }
+
+    #[test]
+    fn an_outage_that_is_longer_than_the_window_is_a_gap() {
+        let mut buffer = Buffer::new(0);
+        put(&mut buffer, 0, 1);
+        assert_eq!(all(&mut buffer, 1), [Some(0)]);
+        let after = 3 * WINDOW_PACKETS as u32;
+        assert_eq!(put(&mut buffer, after, 5), Taken::New { lost: 0 });
+        assert_eq!(put(&mut buffer, after + 1, 6), Taken::New { lost: 0 });
+        assert_eq!((buffer.acknowledged(), buffer.is_whole()), (after + 2, true));
+        assert_eq!(all(&mut buffer, 6), [None, Some(after as u8), Some(after as u8 + 1)]);
     }
 
     #[test]

@@ -22,6 +22,9 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(1);
 const RTT: Duration = Duration::from_millis(100);
 /// Samples of the caller's clock for one correction.
 const DRIFT_SAMPLES: i64 = 1_000;
+/// Least time between two changes of keys: to unwrap keys takes about a millisecond of a thread that serves others. Callers
+/// repeat what is not answered.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// Status in an answer to key material that does not fit (3.2.2).
 const KM_BAD_SECRET: u32 = 4;
 
@@ -62,6 +65,7 @@ pub struct Connection {
     began: Duration,
     clock: Clock,
     keys: Option<Keys>,
+    renewed: Option<Duration>,
     buffer: Buffer,
     acks: Acks,
     stats: Stats,
@@ -73,20 +77,22 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Accepts a caller for the socket `own`; with `keys` its packets must be encrypted.
+    /// Accepts a caller for the socket `own`, whose conclusion came at `came`; with `keys` its packets must be encrypted.
     pub fn accept(
         conclusion: &Conclusion,
         own: u32,
         peer: IpAddr,
         keys: Option<Keys>,
+        came: Duration,
         now: Duration,
     ) -> Accepted {
         let latency = Duration::from_millis(conclusion.latency_ms().into());
         let connection = Self {
             caller: conclusion.caller,
             began: now,
-            clock: Clock::new(conclusion.timestamp, now, latency),
+            clock: Clock::new(conclusion.timestamp, came, latency),
             keys,
+            renewed: None,
             buffer: Buffer::new(conclusion.sequence),
             acks: Acks::new(conclusion.sequence, now),
             stats: Stats { latency, rtt: RTT, ..Stats::default() },
@@ -178,6 +184,10 @@ impl Connection {
 
     fn renew_keys(&mut self, content: &[u8], now: Duration) {
         let Some(keys) = &mut self.keys else { return };
+        if self.renewed.is_some_and(|at| now < at + RENEW_EVERY) {
+            return;
+        }
+        self.renewed = Some(now);
         let fits = KeyMaterial::parse(content).is_ok_and(|material| keys.renew(&material));
         let answer = if fits { wire::to_words(content) } else { vec![KM_BAD_SECRET] };
         self.send(wire::EXTENSION, wire::SUBTYPE_KM_RESPONSE, 0, &answer, now);

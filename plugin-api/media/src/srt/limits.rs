@@ -18,7 +18,7 @@ pub const STREAM_ID_BYTES_MAX: usize = 512;
 /// Words in one report of lost packets: as many as fit into a datagram. Test: `buffer::tests`.
 pub const NAK_WORDS_MAX: usize = PAYLOAD_BYTES_MAX / 4;
 /// Acknowledgements that wait for their confirmation; the oldest are forgotten. Test: `tests`.
-pub const ACKS_OPEN_MAX: usize = 64;
+pub const ACKS_OPEN_MAX: usize = 1_024;
 /// A connection whose caller sends nothing for this long is over. Callers send a keep-alive each second. Test: `tests`.
 pub const SILENCE: Duration = Duration::from_secs(5);
 /// A cookie is valid for this long, and for as long again. Test: `handshake::tests`.

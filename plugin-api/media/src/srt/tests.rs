@@ -31,7 +31,7 @@ impl Rig {
         let datagram = conclusion(CALLER, 5, FIRST, 0, more);
         let Some(Request::Conclusion(asked)) = Request::parse(&datagram) else { panic!("no conclusion") };
         let (keys, now, peer) = (keys(&asked), ms(1_000), IpAddr::from([192, 0, 2, 7]));
-        let accepted = Connection::accept(&asked, OWN, peer, keys, now);
+        let accepted = Connection::accept(&asked, OWN, peer, keys, now, now);
         assert_eq!(destination(&accepted.answer), Some(CALLER));
         assert_eq!(handshake::calling::kind_and_socket(&accepted.answer), Some((u32::MAX, OWN)));
         Self { connection: accepted.connection, now }
@@ -223,6 +223,9 @@ fn encrypted_packets_are_read_and_others_refused() {
     assert_eq!(rig.output(), [(wire::EXTENSION, 0, wire::to_words(&odd))]);
     rig.data(1, 0, 2 << 27, b"later");
     assert_eq!(rig.connection.stats().refused, 3);
+    rig.input(&control(wire::EXTENSION, 3, 0, 0, OWN, &wire::to_words(&odd)));
+    assert_eq!(rig.output(), [], "keys are unwrapped once a second");
+    rig.now += ms(1_000);
     rig.input(&control(wire::EXTENSION, 3, 0, 0, OWN, &[1, 2, 3]));
     assert_eq!(rig.output(), [(wire::EXTENSION, 0, vec![4])]);
     let mut plain = Rig::new();

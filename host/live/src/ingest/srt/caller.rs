@@ -25,7 +25,7 @@ use super::super::admit::{
 use super::super::conn::{KnownNetwork, Subject};
 use super::super::connections::canonical;
 use super::super::end::End;
-use super::super::limits::SRT_ANSWER_KEPT_MS;
+use super::super::limits::{SRT_ANSWER_KEPT_MS, SRT_DATAGRAMS_QUEUED_MAX};
 use super::super::threads::ConnectionSlot;
 use super::super::usable::Usable;
 use super::port::{Datagram, Registered};
@@ -41,6 +41,8 @@ const LINK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Caller<A> {
     registered: Registered<A>,
     asked: Conclusion,
+    /// When the conclusion came: the caller's clock is known from then on.
+    came: Duration,
     /// For logs and limits; the address of the datagrams may be another form of it.
     peer: SocketAddr,
     slot: ConnectionSlot,
@@ -57,9 +59,14 @@ struct Refusal {
 }
 
 impl<A: Admission> Caller<A> {
-    pub(super) fn new(registered: Registered<A>, asked: Conclusion, slot: ConnectionSlot) -> Self {
+    pub(super) fn new(
+        registered: Registered<A>,
+        asked: Conclusion,
+        came: Duration,
+        slot: ConnectionSlot,
+    ) -> Self {
         let peer = canonical(registered.id.0);
-        Self { registered, asked, peer, slot, publishes: None }
+        Self { registered, asked, came, peer, slot, publishes: None }
     }
 
     /// Serves the caller until it ends. The slot `stranger` is released when it is admitted.
@@ -77,7 +84,7 @@ impl<A: Admission> Caller<A> {
         let (peer, session) = (self.peer, session.as_ref().map(display));
         let (own, datagrams) = self.registered.open();
         let (port, to) = (Arc::clone(&self.registered.port), self.registered.id.0);
-        let accepted = Connection::accept(&self.asked, own, to.ip(), keys, port.now());
+        let accepted = Connection::accept(&self.asked, own, to.ip(), keys, self.came, port.now());
         port.send(&accepted.answer, to);
         self.registered.answered(&accepted.answer);
         info!(peer = %peer, account = %account, stream = %stream, session, "encoder publishes by SRT");
@@ -184,7 +191,8 @@ impl<A: Admission> Caller<A> {
         let mut last_media = Instant::now();
         loop {
             let mut is_busy = false;
-            while let Ok((at, datagram)) = datagrams.try_recv() {
+            for _ in 0..SRT_DATAGRAMS_QUEUED_MAX {
+                let Ok((at, datagram)) = datagrams.try_recv() else { break };
                 is_busy = true;
                 relay.connection.input(datagram, at);
             }

@@ -99,6 +99,8 @@ impl<A: Admission> Callers<A> {
                     }
                 }
             }
+            // Readiness costs no budget in tokio, and this thread serves encoders too.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -138,7 +140,7 @@ impl<A: Admission> Callers<A> {
             Err(full) => return refuse(Reason::Overload, full),
         };
         let (thread, slot) = self.threads.slot();
-        let caller = Caller::new(port.register(id), asked, slot);
+        let caller = Caller::new(port.register(id), asked, port.now(), slot);
         tasks.spawn_on(
             async move {
                 let _all = all;
