@@ -86,7 +86,7 @@ tab.on('console', (message) => {
 
 let view = tab.mainFrame();
 
-const look = () =>
+const lookNow = () =>
   view.evaluate(() => {
     const get = (id) => document.getElementById(id);
     const video = get('video');
@@ -131,6 +131,19 @@ const look = () =>
       stored: self.origin === 'null' ? null : localStorage.getItem('satcast.volume'),
     };
   });
+
+/** What the viewer sees; while a page loads itself again, what is seen after that. */
+async function look() {
+  try {
+    return await lookNow();
+  } catch (error) {
+    if (!error.message.includes('Execution context was destroyed')) {
+      throw error;
+    }
+    await view.waitForLoadState();
+    return await lookNow();
+  }
+}
 
 /** Polls until `wanted` accepts the shown state. */
 async function until(wanted) {

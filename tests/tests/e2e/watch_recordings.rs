@@ -14,9 +14,9 @@ use crate::archive::{archives, end, seconds_of, wait_for};
 
 /// Seconds of the recording: more than a player fetches ahead.
 const RECORDED: u64 = 150;
-/// How often a viewer jumps ten seconds ahead, and where that is at least, in seconds.
-const JUMPS: usize = 11;
+/// Where viewers jump to at least, and how far a jump is, in seconds.
 const FAR: f64 = 100.0;
+const JUMP: f64 = 10.0;
 /// Title of the clip.
 const TITLE: &str = "The goal";
 
@@ -74,10 +74,11 @@ impl Scene {
         self.page(&archives(&self.api)[0])
     }
 
-    /// Jumps beyond everything that was fetched.
-    fn jump(&mut self) {
-        for _ in 0..JUMPS {
+    /// Jumps from `position` beyond everything that was fetched.
+    fn jump(&mut self, mut position: f64) {
+        while position < FAR + JUMP {
             let _ = self.player.step("key l");
+            position += JUMP;
         }
     }
 
@@ -85,8 +86,8 @@ impl Scene {
     #[track_caller]
     fn plays_far(&mut self) {
         let mut state = self.player.step("until playing");
-        if state["position"].as_f64() <= Some(FAR) {
-            self.jump();
+        if let Some(position) = state["position"].as_f64().filter(|position| *position <= FAR) {
+            self.jump(position);
             state = self.player.step("until playing");
         }
         assert!(state["position"].as_f64() > Some(FAR), "{state}");
@@ -129,14 +130,14 @@ fn the_page_plays_from_the_store_itself() {
     scene.player.open(&page);
     scene.player.step("until playing");
     scene.upload();
-    scene.jump();
+    scene.jump(0.0);
     scene.plays_far();
 
     let mut scene = Scene { player: Player::launch_for_pages(), ..scene };
     let opened = scene.player.open(&page);
     assert_eq!((&opened["status"], &opened["title"]), (&json!(200), &json!("watched")), "{opened}");
     scene.player.step("until playing");
-    scene.jump();
+    scene.jump(0.0);
     scene.plays_far();
     assert_from(&scene.store, &scene.player.step("state"));
 
@@ -162,7 +163,7 @@ fn the_page_goes_on_at_its_position_after_the_store_failed() {
     scene.player.step("until playing");
 
     scene.store.refuse(503);
-    scene.jump();
+    scene.jump(0.0);
     scene.player.step("until lost");
     scene.store.recover();
     scene.plays_far();
