@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 /// Requests of each kind for each operation in a normal run.
 const EXAMPLES: u64 = 5;
+/// Sequences of requests in a normal run, and in a long one.
+const SEQUENCES: u64 = 25;
+const SEQUENCES_LONG: u64 = 80;
 /// Seed of a normal run.
 const SEED: u64 = 1;
 /// Permanent keys: each may write 60 times a minute.
@@ -91,7 +94,12 @@ fn soak_schemathesis_finds_no_answer_that_the_document_does_not_promise() {
     let (keys, last) = permanent_keys(&service);
     command.env("KEYS", keys.join(",")).env("LAST_KEY", last.to_string());
     command.env("VIEWERS", public_keys(&service).join(","));
-    command.arg("--config-file").arg(folder().join("schemathesis.toml"));
+    let sequences = if is_long { SEQUENCES_LONG } else { SEQUENCES };
+    let config = std::fs::read_to_string(folder().join("schemathesis.toml")).expect("the configuration");
+    let file = work.path().join("schemathesis.toml");
+    let of_sequences = format!("[phases.stateful.generation]\nmax-examples = {sequences}\n");
+    std::fs::write(&file, format!("{config}\n{of_sequences}")).expect("a configuration");
+    command.arg("--config-file").arg(file);
     command.args(["run", "--no-color", "--continue-on-failure"]).args(["--url", &service.base()]);
     command.args(["--seed", &seed.to_string(), "--max-examples", &examples.to_string()]).arg(document());
     let mut process = Process::start("schemathesis", command, &work.path().join("schemathesis.log"));

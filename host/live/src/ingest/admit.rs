@@ -34,7 +34,8 @@ pub trait Admission: Send + Sync + 'static {
     type Publisher: PacketSink;
 
     /// A publisher for the stream, or the status for its encoder: already published, stopped, no credit. `role`: by the key of the
-    /// encoder; `via`: the streams that its media has passed through; `address`: that of the encoder. Completes even when the encoder has left; the publisher is dropped
+    /// encoder; `via`: the streams that its media has passed through; `address`: that of the encoder. Completes even when the
+    /// encoder has left; the publisher is dropped
     /// then.
     fn publish(
         &self,

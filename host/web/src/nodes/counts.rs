@@ -1,4 +1,5 @@
-//! Limits of requests hold over all nodes: one node counts all requests of a key, account, network or token, whichever node they come to.
+//! Limits of requests hold over all nodes: one node counts all requests of a key, account, network or token, whichever node
+//! they come to.
 //!
 //! Each node finds the same one by the names of the living nodes (rendezvous hashing). When a node goes, only the counts of that
 //! node begin again.
@@ -64,6 +65,11 @@ impl Default for Counts {
 }
 
 impl Counts {
+    /// Whether the limit holds over all nodes.
+    pub(super) fn is_shared(rule: RateRule) -> bool {
+        RULES.contains(&rule)
+    }
+
     /// Whether a node did not count a moment ago.
     pub(super) fn is_silent(&self, peer: &Peer, now: Duration) -> bool {
         self.silent.lock().get(&peer.name).is_some_and(|until| now < *until)

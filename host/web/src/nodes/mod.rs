@@ -205,6 +205,9 @@ impl Nodes {
     /// Counts a request of `subject` over all nodes, or refuses it; `None` for a limit that each node counts for itself. While the
     /// node that counts it does not answer, this one does.
     pub(crate) async fn hit(&self, rule: RateRule, subject: String) -> Option<RateVerdict> {
+        if !Counts::is_shared(rule) {
+            return None;
+        }
         let others = self.living().await;
         let now = self.clock.monotonic();
         let Some(peer) = counts::counter(&self.name, &others, rule.name, &subject) else {

@@ -72,14 +72,20 @@ pub struct Conclusion {
     asked: Result<Asked, Reason>,
 }
 
-/// What the extensions say.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What the extensions say. `Debug` does not show the `streamid`, which holds the stream key.
+#[derive(Clone, PartialEq, Eq, Default)]
 struct Asked {
     stream_id: String,
     keys: Option<KeyMaterial>,
     /// Latency that the caller wants as the sender, and as a receiver.
     send_ms: u16,
     receive_ms: u16,
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asked").finish_non_exhaustive()
+    }
 }
 
 impl Request {
