@@ -1,6 +1,6 @@
 //! What `s3s-fs` leaves out: it checks the CRC-64/NVME of parts and objects, and repeats it in the answers, as stores do.
 //!
-//! The archive driver's own tests and benchmarks include this file too.
+//! The archive driver's own tests include this file too.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -69,13 +69,7 @@ impl Store {
 
     fn with_skew(seconds: u32) -> Self {
         let root = tempfile::Builder::new().prefix("satcast-s3-").tempdir().expect("a folder for the store");
-        std::fs::create_dir(root.path().join(BUCKET)).expect("a bucket");
-        let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root.path()).expect("a store"));
-        let mut config = S3Config::default();
-        config.presigned_url_max_skew_time_secs = seconds;
-        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
-        let (service, health) = (builder.build(), Arc::new(AtomicU16::new(WELL)));
+        let (service, health) = (service(root.path(), seconds), Arc::new(AtomicU16::new(WELL)));
         let origin = Arc::default();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port for the store");
@@ -94,10 +88,7 @@ impl Store {
     /// The configuration of a destination that records into it.
     #[must_use]
     pub fn config(&self) -> Value {
-        json!({
-            "endpoint": self.endpoint(), "bucket": BUCKET, "prefix": "shows",
-            "accessKey": ACCESS_KEY, "secretKey": SECRET_KEY
-        })
+        config(&self.endpoint())
     }
 
     /// Gives the bucket a CORS rule that lets pages of this origin read ranges.
@@ -135,6 +126,37 @@ impl Store {
         keys.sort();
         keys
     }
+}
+
+/// The configuration of a destination that records into the store at `endpoint`.
+#[must_use]
+pub fn config(endpoint: &str) -> Value {
+    json!({
+        "endpoint": endpoint, "bucket": BUCKET, "prefix": "shows",
+        "accessKey": ACCESS_KEY, "secretKey": SECRET_KEY
+    })
+}
+
+/// Is a store with an empty bucket in the folder `root` until this process is ended.
+///
+/// # Panics
+/// When it cannot.
+pub fn serve_at(port: u16, root: &Path) {
+    let service = service(root, S3Config::default().presigned_url_max_skew_time_secs);
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port of the store");
+    listener.set_nonblocking(true).expect("a socket of ours");
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(serve(listener, service, Arc::new(AtomicU16::new(WELL)), Arc::default()));
+}
+
+fn service(root: &Path, skew_seconds: u32) -> S3Service {
+    std::fs::create_dir(root.join(BUCKET)).expect("a bucket");
+    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).expect("a store"));
+    let mut config = S3Config::default();
+    config.presigned_url_max_skew_time_secs = skew_seconds;
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
+    builder.build()
 }
 
 fn collect(bucket: &Path, folder: &Path, keys: &mut Vec<String>) {
