@@ -62,7 +62,7 @@ const foreign = [];
 const secretIn = [];
 let loads = 0;
 const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium',
+  executablePath: '/usr/bin/chromium-headless-shell',
   headless: true,
   // Nothing leaves this machine.
   args: [

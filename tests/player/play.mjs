@@ -40,7 +40,7 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     native: { type: 'boolean', default: false },
-    chromium: { type: 'string', default: '/usr/bin/chromium' },
+    chromium: { type: 'string', default: '/usr/bin/chromium-headless-shell' },
   },
 });
 const [url, ...script] = positionals;

@@ -17,7 +17,7 @@ const complaints = [];
 const foreign = [];
 
 const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium',
+  executablePath: '/usr/bin/chromium-headless-shell',
   headless: true,
   // Nothing of it leaves this machine.
   args: ['--no-sandbox', `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${hostname}`],

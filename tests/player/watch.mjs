@@ -36,7 +36,7 @@ const SIZE = { width: 960, height: 540 };
 let service = null;
 
 const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium',
+  executablePath: '/usr/bin/chromium-headless-shell',
   headless: true,
   // The browser sends nothing to other hosts.
   args: ['--no-sandbox', `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`],

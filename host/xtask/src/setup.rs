@@ -101,8 +101,8 @@ const PACKAGES: &[Package] = &[
         required: true,
     },
     Package {
-        name: "chromium",
-        file: "/usr/bin/chromium",
+        name: "chromium-headless-shell",
+        file: "/usr/bin/chromium-headless-shell",
         purpose: "player of the playback tests",
         required: true,
     },
