@@ -83,6 +83,7 @@ fn recording(file_name: &str) -> Recording {
         gone: false,
         expires_at_ms: None,
         asks_notice: false,
+        audio_only: false,
     }
 }
 
@@ -165,6 +166,7 @@ impl Recordings for Keeper {
                         session_id: file.path.clone(),
                         started_at_ms: file.started_at_ms,
                         duration_ms: file.duration_ms,
+                        audio_only: file.audio_only,
                         ..recording(name)
                     };
                     self.journal.lock().push(uploading);
@@ -285,11 +287,13 @@ fn keeps(kit: &Testkit) {
         about: about.clone(),
         started_at_ms: 11,
         duration_ms: 12,
+        audio_only: true,
     };
     kit.keep_file("keeper", &json!({}), &file("clips/c.mp4", "clips/1.mp4")).unwrap();
     let kept = kit.recordings().unwrap().pop().unwrap();
     assert_eq!((kept.file_name.as_str(), kept.session_id.as_str()), ("clips/c.mp4", "clips/1.mp4"));
     assert_eq!((kept.destination_id, kept.started_at_ms, kept.duration_ms), (7, 11, 12));
+    assert!(kept.audio_only);
     let refused =
         |config: Value, file: &FinishedFile| kit.keep_file("keeper", &config, file).unwrap_err().class;
     assert_eq!(refused(json!({ "other": 1 }), &file("d.mp4", "d.mp4")), Class::Config);

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
@@ -37,6 +37,7 @@ pub struct Store {
     root: TempDir,
     address: SocketAddr,
     health: Arc<AtomicU16>,
+    turned_away: Arc<AtomicU64>,
     /// The origin that the CORS rule of the bucket allows.
     origin: Arc<Mutex<Option<&'static str>>>,
     _runtime: Runtime,
@@ -70,13 +71,14 @@ impl Store {
     fn with_skew(seconds: u32) -> Self {
         let root = tempfile::Builder::new().prefix("satcast-s3-").tempdir().expect("a folder for the store");
         let (service, health) = (service(root.path(), seconds), Arc::new(AtomicU16::new(WELL)));
-        let origin = Arc::default();
+        let (origin, turned_away) = (Arc::default(), Arc::default());
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port for the store");
         let address = listener.local_addr().expect("the store's address");
         listener.set_nonblocking(true).expect("a socket of ours");
-        runtime.spawn(serve(listener, service, Arc::clone(&health), Arc::clone(&origin)));
-        Self { root, address, health, origin, _runtime: runtime }
+        let counted = Arc::clone(&turned_away);
+        runtime.spawn(serve(listener, service, Arc::clone(&health), Arc::clone(&origin), counted));
+        Self { root, address, health, turned_away, origin, _runtime: runtime }
     }
 
     /// Its address.
@@ -104,6 +106,12 @@ impl Store {
     /// Closes every connection at once from now on.
     pub fn vanish(&self) {
         self.health.store(GONE, Ordering::SeqCst);
+    }
+
+    /// Connections and requests that it closed while it was gone.
+    #[must_use]
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::SeqCst)
     }
 
     /// Answers every request with `status` from now on.
@@ -146,7 +154,13 @@ pub fn serve_at(port: u16, root: &Path) {
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port of the store");
     listener.set_nonblocking(true).expect("a socket of ours");
     let runtime = Runtime::new().expect("a runtime");
-    runtime.block_on(serve(listener, service, Arc::new(AtomicU16::new(WELL)), Arc::default()));
+    runtime.block_on(serve(
+        listener,
+        service,
+        Arc::new(AtomicU16::new(WELL)),
+        Arc::default(),
+        Arc::default(),
+    ));
 }
 
 fn service(root: &Path, skew_seconds: u32) -> S3Service {
@@ -176,20 +190,28 @@ fn collect(bucket: &Path, folder: &Path, keys: &mut Vec<String>) {
 
 type Rule = Arc<Mutex<Option<&'static str>>>;
 
-async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>, rule: Rule) {
+async fn serve(
+    listener: TcpListener,
+    service: S3Service,
+    health: Arc<AtomicU16>,
+    rule: Rule,
+    turned_away: Arc<AtomicU64>,
+) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of ours");
     let checksums = Arc::new(Checksums::default());
     while let Ok((socket, _)) = listener.accept().await {
         if health.load(Ordering::SeqCst) == GONE {
+            turned_away.fetch_add(1, Ordering::SeqCst);
             continue;
         }
         let (service, health, checksums) = (service.clone(), Arc::clone(&health), Arc::clone(&checksums));
-        let rule = Arc::clone(&rule);
+        let (rule, turned_away) = (Arc::clone(&rule), Arc::clone(&turned_away));
         let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (service, health, checksums) = (service.clone(), Arc::clone(&health), Arc::clone(&checksums));
-            let rule = Arc::clone(&rule);
+            let (rule, turned_away) = (Arc::clone(&rule), Arc::clone(&turned_away));
             async move {
                 if health.load(Ordering::SeqCst) == GONE {
+                    turned_away.fetch_add(1, Ordering::SeqCst);
                     return Err(std::io::Error::other("gone"));
                 }
                 if request.method() == Method::OPTIONS && health.load(Ordering::SeqCst) == WELL {

@@ -330,5 +330,6 @@ pub(super) fn report(driver: &str, recording: Recording, now: UnixMillis) -> Arc
         attempt_opened: recording.attempt_opened,
         expires_at: recording.expires_at_ms.map(UnixMillis),
         notice,
+        audio_only: recording.audio_only,
     }
 }

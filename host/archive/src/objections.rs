@@ -87,6 +87,7 @@ mod tests {
             attempt_opened: false,
             expires_at: None,
             notice: None,
+            audio_only: false,
         };
         let mut objections = Objections::default();
         for counts in [Ok(Recorded::Taken(1)), Ok(Recorded::Late), Err(StoreError::NotFound("x"))] {

@@ -352,6 +352,7 @@ impl Recordings for Kept {
             gone: false,
             expires_at_ms: None,
             asks_notice: false,
+            audio_only: file.audio_only,
         };
         FILES.lock().insert(file.file_name, bytes);
         put(recording.clone());

@@ -69,6 +69,7 @@ mod tests {
             attempt_opened: true,
             expires_at: None,
             notice: None,
+            audio_only: false,
         }
     }
 

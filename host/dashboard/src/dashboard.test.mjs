@@ -49,6 +49,23 @@ test('times are written short', async () => {
   assert.equal(utc(Date.UTC(2026, 10, 26, 9, 4, 5)), '2026-11-26 09:04:05 UTC');
 });
 
+test('moments of a recording are written and read', async () => {
+  const { moment, momentOf } = await load('format');
+  for (const [ms, text] of [
+    [0, '0:00.0'],
+    [65_379, '1:05.3'],
+    [3_725_900, '1:02:05.9'],
+  ]) {
+    assert.equal(moment(ms), text);
+    assert.equal(momentOf(text), Math.floor(ms / 100) * 100);
+  }
+  assert.equal(momentOf(' 90 '), 90_000);
+  assert.equal(momentOf('2:05,25'), 125_250);
+  for (const other of ['', '-1', '1:', ':5', '1:2:3:4', 'now', '1e3']) {
+    assert.equal(momentOf(other), null, other);
+  }
+});
+
 test('events are read across the borders of parts', async () => {
   const { SseReader } = await load('sse');
   const reader = new SseReader();
@@ -253,7 +270,7 @@ test('a recording and a clip have addresses for viewers', async () => {
   const [recording, clip] = ['index.m3u8', 'clip.mp4'].map((file) => `https://a.example/vod/7/${file}?token=T`);
   assert.equal(playerOf(recording), 'https://a.example/watch/vod/7?token=T');
   assert.equal(playerOf(clip), 'https://a.example/watch/vod/7?token=T');
-  assert.equal(publicOf(clip), 'https://a.example/vod/7/clip.mp4?apiKey=pk_...');
-  assert.equal(publicOf(playerOf(clip)), 'https://a.example/watch/vod/7?apiKey=pk_...');
-  assert.ok(embedOf(clip, 'Clip').startsWith('<iframe src="https://a.example/watch/vod/7?apiKey=pk_..." '));
+  assert.equal(publicOf(clip, 'pk_KEY'), 'https://a.example/vod/7/clip.mp4?apiKey=pk_KEY');
+  assert.equal(publicOf(playerOf(clip), 'pk_KEY'), 'https://a.example/watch/vod/7?apiKey=pk_KEY');
+  assert.ok(embedOf(clip, 'pk_KEY', 'Clip').startsWith('<iframe src="https://a.example/watch/vod/7?apiKey=pk_KEY" '));
 });

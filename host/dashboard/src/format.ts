@@ -88,6 +88,20 @@ export function clock(ms: number): string {
     : `${minutes}:${two(seconds % 60)}`;
 }
 
+/** `1:02:05.3`: a moment of media, to the tenth of a second that has begun. */
+export function moment(ms: number): string {
+  return `${clock(ms)}.${Math.floor(Math.max(0, ms) / 100) % 10}`;
+}
+
+/** `1:02:05.3`, `2:05` or `5`, with a point or a comma. */
+const MOMENT = /^(?:(?:(\d+):)?(\d+):)?(\d+(?:[.,]\d*)?)$/;
+
+/** The milliseconds of a moment that was entered; `null` for another text. */
+export function momentOf(text: string): number | null {
+  const [, hours = '0', minutes = '0', seconds] = MOMENT.exec(text.trim()) ?? [];
+  return seconds === undefined ? null : Math.round(((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds.replace(',', '.'))) * 1000);
+}
+
 /** `8 s`, `2 min`, `3 h`, `4 d`: a wait, rounded up. */
 export function wait(ms: number): string {
   const seconds = Math.max(0, Math.ceil(ms / 1000));

@@ -21,6 +21,8 @@ export type End = 'over' | 'lost' | 'refused' | 'forbidden' | 'broken' | 'unsupp
 
 export interface Engine {
   timeline(): Timeline | null;
+  /** Wall time of the shown frame, Unix milliseconds; `null` while it is unknown. */
+  shownAt(): number | null;
   /** Whether the encoder sends media. */
   signal(): Signal;
   /** Whether the player stays as close to the live edge as parts allow; `null` if there is no choice. */
@@ -87,7 +89,6 @@ const CONFIG: Partial<HlsConfig> = {
   enableWorker: false,
   // Slightly faster after a network interruption; more would be audible.
   maxLiveSyncPlaybackRate: 1.05,
-  liveDurationInfinity: true,
   // Played media can be fetched again: memory stays constant over hours.
   backBufferLength: 60,
   maxBufferLength: 20,
@@ -118,6 +119,7 @@ export async function engine(video: HTMLVideoElement, media: Media, from: number
   }
   return {
     timeline: () => null,
+    shownAt: () => null,
     signal: () => 'on',
     isNear: () => null,
     near: () => undefined,
@@ -129,7 +131,14 @@ export async function engine(video: HTMLVideoElement, media: Media, from: number
 
 function withHls(Player: typeof Hls, video: HTMLVideoElement, { index, kind }: Media, begin: number): Engine {
   const isRecording = kind === 'recording';
-  const hls = new Player({ ...CONFIG, xhrSetup: name, lowLatencyMode: storedNear(), startPosition: begin > 0 ? begin : -1 });
+  const hls = new Player({
+    ...CONFIG,
+    // The controls of a browser need the length of a recording that grows.
+    liveDurationInfinity: !isRecording,
+    xhrSetup: name,
+    lowLatencyMode: storedNear(),
+    startPosition: begin > 0 ? begin : -1,
+  });
   const watch = new AbortController();
   const monitor = new SignalMonitor();
   let recoveries: number[] = [];
@@ -220,6 +229,11 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, { index, kind }: M
       // After the end of the stream, the edge itself is seekable, not only a position a few segments before it.
       const live = details.live ? (hls.liveSyncPosition ?? details.edge) : details.edge;
       return { start: details.fragmentStart, live: Math.max(live, details.fragmentStart) };
+    },
+    shownAt() {
+      const at = video.currentTime;
+      const shown = hls.latestLevelDetails?.fragments.filter(({ start }) => start <= at).at(-1);
+      return shown?.programDateTime ? shown.programDateTime + (at - shown.start) * 1000 : null;
     },
     signal: () => monitor.signal,
     isNear: () => (hls.latestLevelDetails?.partTarget ? hls.lowLatencyMode : null),

@@ -30,6 +30,7 @@ export function file(video: HTMLVideoElement, address: string, from: number): En
   video.currentTime = from;
   return {
     timeline: () => (Number.isFinite(video.duration) ? { start: 0, live: video.duration } : null),
+    shownAt: () => null,
     signal: () => 'over',
     isNear: () => null,
     near: () => undefined,

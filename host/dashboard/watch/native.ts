@@ -80,6 +80,11 @@ export function native(video: HTMLVideoElement, { index, kind }: Media, from: nu
       const last = video.seekable.length - 1;
       return last < 0 ? null : { start: video.seekable.start(0), live: video.seekable.end(last) };
     },
+    // Players without Media Source are Apple's, which alone have this method.
+    shownAt() {
+      const start = (video as { getStartDate?: () => Date }).getStartDate?.().getTime() ?? NaN;
+      return Number.isNaN(start) ? null : start + video.currentTime * 1000;
+    },
     signal: () => monitor.signal,
     isNear: () => null,
     near: () => undefined,

@@ -56,8 +56,8 @@ function textsOf(name: string, title: string): Partial<Record<Reason, Notice>> {
       advice: 'Check your connection. This page keeps trying, and goes on from the same position.',
     },
     refused: {
-      headline: `This key does not open the ${name} now`,
-      advice: 'The key was revoked, or the address is too old. Ask the person who gave you the address for a new one.',
+      headline: `This address does not open the ${name} now`,
+      advice: 'The address of an owner works for a day, and a key can be revoked. Ask the person who gave you the address for a new one.',
     },
   };
 }

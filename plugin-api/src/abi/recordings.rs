@@ -46,7 +46,8 @@ pub struct SatcastBytesDone {
 /// store opened the upload of that attempt), `hasCopy` (the driver has a local copy, which a retry needs; true when left out), `gone`
 /// (it is no longer at the store, because its retention ended or for the reason in `error`, and the host hides it; false when left out),
 /// and since minor version 8 `expiresAtMs` (when the driver will delete it at the store by a rule of its destination; null: it stays)
-/// and `asksNotice` (the host must call `announced` before the driver deletes it; false when left out).
+/// and `asksNotice` (the host must call `announced` before the driver deletes it; false when left out). `audioOnly`: it has no video, so the
+/// host offers no poster of it (false when left out).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastRecordings {
@@ -117,7 +118,7 @@ pub struct SatcastRecordings {
     /// Since minor version 8, so only where `size` says that it is there; optional. `[control]` Keeps a finished file as a recording that
     /// is uploaded to the store of a configuration; returns within 1 s. `file_json` is an object with `fileName` (the recording's name,
     /// by the rules above), `path` (of the file, relative to the driver's data folder, plain parts), `about` (as in `SatcastOpen`),
-    /// `startedAtMs` and `durationMs`. `done` is called within 60 s: null when the driver has taken the file away from `path` and will
+    /// `startedAtMs`, `durationMs` and `audioOnly`. `done` is called within 60 s: null when the driver has taken the file away from `path` and will
     /// keep it through a crash, also when it has a recording of that name already; else why not, and the file stays where it is.
     pub keep: Option<
         unsafe extern "C" fn(

@@ -77,6 +77,9 @@ pub struct Recording {
     /// The host must tell the owner of that deletion: until it confirms the notice, the driver does not delete the recording.
     #[serde(default)]
     pub asks_notice: bool,
+    /// It has no video, so it has no poster. Fixed from the first report on.
+    #[serde(default)]
+    pub audio_only: bool,
 }
 
 fn yes() -> bool {
@@ -235,6 +238,8 @@ pub struct FinishedFile {
     pub started_at_ms: i64,
     /// Media in it, in milliseconds.
     pub duration_ms: u64,
+    /// It has no video.
+    pub audio_only: bool,
 }
 
 impl FinishedFile {
@@ -315,6 +320,7 @@ mod tests {
             gone: true,
             expires_at_ms: Some(9),
             asks_notice: true,
+            audio_only: true,
         }
     }
 
@@ -325,18 +331,24 @@ mod tests {
             "fileName": "talk/20261122T080000Z-a-1.mp4", "destinationId": 7, "sessionId": "s", "state": "failed",
             "sizeBytes": 3, "uploadedBytes": 2, "durationMs": 1, "error": "the store is down",
             "errorClass": "network", "url": null, "startedAtMs": 5, "changedAtMs": 6, "attempt": 1,
-            "attemptOpened": true, "hasCopy": false, "gone": true, "expiresAtMs": 9, "asksNotice": true
+            "attemptOpened": true, "hasCopy": false, "gone": true, "expiresAtMs": 9, "asksNotice": true, "audioOnly": true
         });
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_value::<Recording>(json.clone()).unwrap(), recording());
         // A driver that is older than these fields.
         let mut earlier = json;
-        for name in ["hasCopy", "gone", "expiresAtMs", "asksNotice"] {
+        for name in ["hasCopy", "gone", "expiresAtMs", "asksNotice", "audioOnly"] {
             earlier.as_object_mut().unwrap().remove(name).unwrap();
         }
         let earlier: Recording = serde_json::from_value(earlier).unwrap();
-        let expected =
-            Recording { has_copy: true, gone: false, expires_at_ms: None, asks_notice: false, ..recording() };
+        let expected = Recording {
+            has_copy: true,
+            gone: false,
+            expires_at_ms: None,
+            asks_notice: false,
+            audio_only: false,
+            ..recording()
+        };
         assert_eq!(earlier, expected);
         let about = serde_json::from_str::<About>(r#"{"sessionStartedMs":4,"newer":1}"#).unwrap();
         assert_eq!(about, About { session_started_ms: 4, ..About::default() });

@@ -48,6 +48,9 @@ pub(crate) struct Entry {
     /// A finished file of the host, such as a clip: its owner deletes it, and no rule does.
     #[serde(default)]
     pub(crate) is_finished: bool,
+    /// It has no video.
+    #[serde(default)]
+    pub(crate) audio_only: bool,
     pub(crate) state: State,
 }
 
@@ -190,6 +193,7 @@ impl Entry {
             attempt_opened: false,
             given: None,
             is_finished: false,
+            audio_only: false,
             state: State::Recording { trouble: None },
         }
     }

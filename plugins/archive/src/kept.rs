@@ -38,7 +38,7 @@ async fn keep_now(core: &Arc<Core>, file: FinishedFile, config: &Config) -> Resu
     let read = from.clone();
     let (bytes, crcs) = blocking(move || sums(&read)).await?;
     let mut entry = Entry::new(file.file_name, file.started_at_ms);
-    (entry.about, entry.duration_ms) = (file.about, file.duration_ms);
+    (entry.about, entry.duration_ms, entry.audio_only) = (file.about, file.duration_ms, file.audio_only);
     (entry.bytes, entry.crcs, entry.given) = (bytes, crcs, Some(file.path));
     (entry.bucket, entry.is_finished) = (core.bucket(&own), true);
     entry.state = State::Uploading { trouble: None, failing_ms: 0 };

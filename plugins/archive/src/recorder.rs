@@ -122,10 +122,10 @@ impl Recorder {
     async fn write_events(&mut self) -> Result<(), Error> {
         while let Some(event) = self.cutter.poll() {
             match event {
-                CutEvent::Begin { init, base_ns } => {
+                CutEvent::Begin { init, base_ns, audio_only } => {
                     self.close().await;
                     let length = init.len() as u64;
-                    self.open = Some(self.begin(init, base_ns).await?);
+                    self.open = Some(self.begin(init, base_ns, audio_only).await?);
                     self.spooled += length;
                 }
                 CutEvent::Fragment { bytes, end_ns } => {
@@ -150,10 +150,11 @@ impl Recorder {
     }
 
     /// Begins a file in its own task: the caller may be dropped at any moment, and the file is closed then.
-    async fn begin(&self, init: Bytes, base_ns: i64) -> Result<Open, Error> {
+    async fn begin(&self, init: Bytes, base_ns: i64, audio_only: bool) -> Result<Open, Error> {
         let (core, order) = (self.core.clone(), self.order.clone());
-        let started_ms = self.started_ms(base_ns);
-        let begun = tokio::spawn(async move { Open::begin(&core, &order, init, started_ms).await });
+        let mut entry = Entry::new(String::new(), self.started_ms(base_ns));
+        entry.audio_only = audio_only;
+        let begun = tokio::spawn(async move { Open::begin(&core, &order, entry, init).await });
         begun.await.map_err(|_| Error::internal("the start of a recording was interrupted"))?
     }
 
@@ -191,8 +192,7 @@ struct Open {
 
 impl Open {
     /// Creates a new file with its journal entry, and starts its upload task.
-    async fn begin(core: &Arc<Core>, order: &Order, init: Bytes, started_ms: i64) -> Result<Self, Error> {
-        let mut entry = Entry::new(String::new(), started_ms);
+    async fn begin(core: &Arc<Core>, order: &Order, mut entry: Entry, init: Bytes) -> Result<Self, Error> {
         entry.about.clone_from(&order.about);
         entry.set_rules(order.rules);
         entry.bucket = core.bucket(&order.own);

@@ -301,8 +301,8 @@ fn runs(all: &[String], source: &[String]) -> Vec<u64> {
     runs
 }
 
-/// VLC plays a playlist to its end, which takes `seconds`, without an error. A machine without VLC is not asked.
-fn vlc_plays(url: &str, seconds: u64) {
+/// VLC plays a playlist for `seconds` without an error: to its end, or as long as `options` say. A machine without VLC is not asked.
+fn vlc_plays(url: &str, options: &[&str], seconds: u64) {
     if Command::new("cvlc").arg("--version").output().is_err() {
         println!("there is no VLC");
         return;
@@ -310,7 +310,7 @@ fn vlc_plays(url: &str, seconds: u64) {
     let (home, limit) = (tempfile::tempdir().expect("a folder"), (seconds * 2 + 30).to_string());
     let mut vlc = Command::new("timeout");
     vlc.args([&limit, "cvlc", "--intf", "dummy", "--vout", "dummy", "--aout", "dummy"]);
-    vlc.args(["--no-video-title-show", "--ignore-config", url, "vlc://quit"]);
+    vlc.args(["--no-video-title-show", "--ignore-config"]).args(options).args([url, "vlc://quit"]);
     vlc.env("HOME", home.path()).env("XDG_RUNTIME_DIR", home.path()).current_dir("/");
     if geteuid().is_root() {
         vlc.uid(NOBODY);
@@ -331,6 +331,8 @@ fn soak_a_recording_with_an_encoder_restart_is_watched_to_its_end() {
     let service = service();
     let api = service.api();
     let (stream, _) = archived(&api, "long", &store);
+    // Everything is watched from the local copies first.
+    store.vanish();
     let publish = || {
         let mut encoder = Publish::of(&small).endless().seconds(half).to(&service.ingest_url(&stream.key));
         encoder.finish(seconds(half * 2 + 60));
@@ -346,11 +348,13 @@ fn soak_a_recording_with_an_encoder_restart_is_watched_to_its_end() {
             others => Err(json!(others).to_string()),
         });
         let url = address(&running);
-        let seen = url.clone();
+        let (seen, played) = (url.clone(), url.clone());
         let viewer = scope.spawn(move || watch_while_it_grows(&seen, is_over));
+        let vlc = scope.spawn(move || vlc_plays(&played, &["--run-time", "6"], 6));
         encoders.join().expect("both encoders");
         is_over.store(true, Ordering::SeqCst);
         assert!(viewer.join().expect("the viewer") >= 3);
+        vlc.join().expect("VLC plays what grows");
         url
     });
     end(&api, &stream);
@@ -362,5 +366,11 @@ fn soak_a_recording_with_an_encoder_restart_is_watched_to_its_end() {
     let runs = runs(&hashes_of_playlist(&url), &hashes_of_file(small.path(), Track::Video));
     let least = half * RATE - MISSING_MAX;
     assert!(runs.len() == 2 && runs.iter().all(|run| *run >= least), "{runs:?} of {least}");
-    vlc_plays(&url, half * 2 - 2);
+    vlc_plays(&url, &[], half * 2 - 2);
+    store.recover();
+    until_api("the end of the local copies", seconds(330), || match files_in(&service, "spool") {
+        0 => Ok(()),
+        left => Err(left.to_string()),
+    });
+    vlc_plays(&url, &[], half * 2 - 2);
 }

@@ -1,10 +1,11 @@
-//! Clips of a live stream and of a recording: the frames of their range as an ordinary file, many at one time, a kill while they
+//! Clips of a live stream and of a recording: the frames of their range as an ordinary file, a hundred at one time, kills while they
 //! are made, and a browser that plays one.
 
 use std::path::Path;
+use std::thread;
 
 use satcast_tests::api::{Api, Stream};
-use satcast_tests::encoder::Publish;
+use satcast_tests::encoder::{Encoder, Publish};
 use satcast_tests::hosted::{Hosted, now_secs};
 use satcast_tests::player::{Engine, Player, assert_moves};
 use satcast_tests::probe::{assert_plays, hashes_of_file, packets_of_file};
@@ -20,8 +21,11 @@ use crate::archive::{end, key_of, wait_for};
 
 /// Seconds in the window before the first clip.
 const WINDOW_SECS: i64 = 16;
-/// Clips that are asked for at one time.
+/// Accounts that ask for clips at one time, and clips of each: the most that an account may have in the making.
+const ACCOUNTS: usize = 5;
 const CLIPS: i64 = 20;
+/// Of the clips of the other accounts every so many is looked into.
+const LOOKED_INTO: usize = 4;
 /// Largest distance between the starts of audio and video, in seconds.
 const APART_MAX: f64 = 0.040;
 const PRICE: i64 = 7;
@@ -92,36 +96,51 @@ fn assert_cut(clip: &Value, file: &Path, sent: &[String]) {
     assert!(at(b"moov") < at(b"mdat") && boxes.windows(4).all(|bytes| bytes != b"moof"), "an ordinary file");
 }
 
-#[test]
-fn many_clips_of_a_live_stream_have_their_frames_and_the_stream_loses_nothing() {
-    let (source, store, receiver) = (Source::shared(), Store::start(), Receiver::start(None));
-    let mut service = service();
-    let api = service.api();
-    let _ = api.post("/api/webhooks", &json!({ "url": receiver.url(), "events": ["clip.ready"] })).ok();
-    let hosted = stream_with_window(&service, &store);
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
-    wait_for_window(&hosted);
-    let now_ms = now_secs() * 1_000;
+/// A live stream of an account, and the clips of it.
+struct Owner {
+    api: Api,
+    stream: Stream,
+    /// Ids, and ranges where they have one.
+    clips: Vec<(i64, Option<(i64, i64)>)>,
+}
+
+/// Another account, with a stream as that of the first one.
+fn another(service: &Service, store: &Store, number: usize) -> Owner {
+    let name = format!("owner-{number}");
+    let _ = service.run(&["account", "create", &name]);
+    let api = service.api_of(&name);
+    let stream = api.create_stream("clips");
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    for (kind, config) in [("self-hosted", json!({})), ("cloud-archive", store.config())] {
+        let _ = api.post(&path, &json!({ "type": kind, "config": config })).ok();
+    }
+    Owner { api, stream, clips: Vec::new() }
+}
+
+/// Asks for the newest seconds, and for ranges before `now_ms`.
+fn ask_for_clips(owner: &mut Owner, now_ms: i64) {
     let mut wanted = vec![(json!({ "lastSeconds": 5, "title": "newest" }), None)];
     for number in 1..CLIPS {
         let from = now_ms - 15_000 + number * 350;
         let to = from + 1_500 + (number % 5) * 700;
         wanted.push((json!({ "from": from, "to": to }), Some((from, to))));
     }
-    let ids: Vec<i64> = wanted
-        .iter()
-        .map(|(wanted, _)| make(&api, &hosted.stream, wanted)["id"].as_i64().expect("an id"))
-        .collect();
-    let made = settled(&api);
-    encoder.finish(seconds(60));
-    end(&api, &hosted.stream);
+    for (wanted, range) in wanted {
+        let made = make(&owner.api, &owner.stream, &wanted);
+        owner.clips.push((made["id"].as_i64().expect("an id"), range));
+    }
+}
 
-    let sent = hashes_of_file(source.path(), Track::Video);
-    for (id, (_, range)) in ids.iter().zip(&wanted) {
+/// Expects all clips of an account, and their price once. Every `step`th is looked into.
+fn assert_made(owner: &Owner, store: &Store, sent: &[String], step: usize) {
+    let made = clips(&owner.api);
+    for (number, (id, range)) in owner.clips.iter().enumerate() {
         let clip = made.iter().find(|clip| clip["id"] == *id).expect("each clip is listed");
         assert_eq!(clip["state"], "ready", "{clip}");
-        let file = object_of(clip, &store);
-        assert_cut(clip, &file, &sent);
+        let file = object_of(clip, store);
+        if number % step == 0 {
+            assert_cut(clip, &file, sent);
+        }
         let started = clip["startedAt"].as_i64().expect("a start");
         if let Some((from, to)) = range {
             // The source has a keyframe every two seconds.
@@ -133,19 +152,52 @@ fn many_clips_of_a_live_stream_have_their_frames_and_the_stream_loses_nothing() 
             assert!(assert_plays(file.to_str().expect("UTF-8"), 60) > 100);
         }
     }
-    // The recording beside them has everything.
-    let ready = wait_for(&api, "ready", seconds(60));
-    assert!(hashes_of_file(&store.file(&key_of(&ready)), Track::Video) == sent, "a frame is missing");
+    let balance = owner.api.get("/api/wallet/balance").ok()["balance"].clone();
+    assert_eq!(balance, CREDIT - CLIPS * PRICE);
+}
+
+#[test]
+fn a_hundred_clips_of_live_streams_have_their_frames_and_the_streams_lose_nothing() {
+    let (source, store, receiver) = (Source::shared(), Store::start(), Receiver::start(None));
+    let mut service = service();
+    let api = service.api();
+    let _ = api.post("/api/webhooks", &json!({ "url": receiver.url(), "events": ["clip.ready"] })).ok();
+    let hosted = stream_with_window(&service, &store);
+    let mut owners: Vec<Owner> = (1..ACCOUNTS).map(|number| another(&service, &store, number)).collect();
+    owners.push(Owner { api: service.api(), stream: hosted.stream.clone(), clips: Vec::new() });
+    // The stream whose window is looked at is the last one to begin.
+    let publish = |owner: &Owner| Publish::of(&source).to(&service.ingest_url(&owner.stream.key));
+    let mut encoders: Vec<Encoder> = owners.iter().map(publish).collect();
+    wait_for_window(&hosted);
+    let now_ms = now_secs() * 1_000;
+    thread::scope(|scope| {
+        for owner in &mut owners {
+            scope.spawn(move || ask_for_clips(owner, now_ms));
+        }
+    });
+    for owner in &owners {
+        let _ = settled(&owner.api);
+    }
+    encoders.iter_mut().for_each(|encoder| encoder.finish(seconds(60)));
+
+    let sent = hashes_of_file(source.path(), Track::Video);
+    for (number, owner) in owners.iter().enumerate() {
+        end(&owner.api, &owner.stream);
+        let is_first = number + 1 == ACCOUNTS;
+        assert_made(owner, &store, &sent, if is_first { 1 } else { LOOKED_INTO });
+        // The recording beside them has everything.
+        let ready = wait_for(&owner.api, "ready", seconds(60));
+        assert!(hashes_of_file(&store.file(&key_of(&ready)), Track::Video) == sent, "a frame is missing");
+    }
     let events = receiver.wait_for(CLIPS as usize, seconds(30));
     assert!(events.iter().all(|event| event.json()["data"]["costSats"] == PRICE));
-    let balance = api.get("/api/wallet/balance").ok()["balance"].clone();
-    assert_eq!(balance, CREDIT - CLIPS * PRICE);
 
-    let signed = api.get(&format!("/api/clips/{}?sign=true", ids[0])).ok()["url"].clone();
+    let id = owners[ACCOUNTS - 1].clips[0].0;
+    let signed = api.get(&format!("/api/clips/{id}?sign=true")).ok()["url"].clone();
     let fetched = reqwest::blocking::get(signed.as_str().expect("an address")).expect("an answer");
     assert!(fetched.status().is_success(), "{}", fetched.status());
     let objects = store.keys().len();
-    let _ = api.delete(&format!("/api/clips/{}", ids[0])).ok();
+    let _ = api.delete(&format!("/api/clips/{id}")).ok();
     assert_eq!((store.keys().len(), clips(&api).len() as i64), (objects - 1, CLIPS - 1));
     let _ = service.run(&["ledger", "check"]);
     service.assert_running();
@@ -180,8 +232,13 @@ fn a_kill_leaves_whole_clips_or_failed_ones_and_charges_only_the_whole() {
             assert!(clip["url"].is_null() && clip["error"].is_string(), "{clip}");
         }
     }
-    let balance = api.get("/api/wallet/balance").ok()["balance"].clone();
-    assert_eq!(balance, CREDIT - ready * PRICE, "{ready} of 12 are ready");
+    assert_only(&service, &store, ready);
+}
+
+/// Expects that so many clips are at the store and were charged, and that nothing else is left of any.
+fn assert_only(service: &Service, store: &Store, ready: i64) {
+    let balance = service.api().get("/api/wallet/balance").ok()["balance"].clone();
+    assert_eq!(balance, CREDIT - ready * PRICE, "{ready} are ready");
     let objects = store.keys().into_iter().filter(|key| !key.contains("ses_")).count() as i64;
     assert_eq!(objects, ready, "{:?}", store.keys());
     let folder = service.folder().join("data/drivers/archive/clips");
@@ -190,6 +247,44 @@ fn a_kill_leaves_whole_clips_or_failed_ones_and_charges_only_the_whole() {
         if left == 0 { Ok(()) } else { Err(format!("{left} files")) }
     });
     let _ = service.run(&["ledger", "check"]);
+}
+
+/// A recording of a stream that is over, whose local copy has gone to the store.
+fn recorded(service: &Service, hosted: &Hosted, source: &Source) -> Value {
+    let mut encoder = Publish::of(source).faster(4).to(&service.ingest_url(&hosted.stream.key));
+    encoder.finish(seconds(60));
+    end(&service.api(), &hosted.stream);
+    wait_for(&service.api(), "ready", seconds(60))
+}
+
+#[test]
+fn a_kill_while_a_recording_is_copied_fails_the_clip_and_the_next_one_is_made() {
+    let (source, store) = (Source::of(Recipe::SMALL), Store::start());
+    let mut service = service();
+    let hosted = stream_with_window(&service, &store);
+    let recording = recorded(&service, &hosted, &source);
+    let started = recording["startedAt"].as_i64().expect("a start");
+    let wanted = json!({ "from": started + 7_300, "to": started + 13_900 });
+    // The copy waits for its store.
+    store.vanish();
+    let before = store.turned_away();
+    let _ = make(&service.api(), &hosted.stream, &wanted);
+    until("the copy", seconds(30), || match store.turned_away() - before {
+        0 => Err("the store was not asked".to_owned()),
+        _ => Ok(()),
+    });
+    service.kill();
+    store.recover();
+    service.start();
+    let failed = settled(&service.api()).remove(0);
+    assert_eq!((&failed["state"], &failed["costSats"]), (&json!("failed"), &json!(0)), "{failed}");
+    assert!(failed["url"].is_null() && failed["error"].is_string(), "{failed}");
+    assert_only(&service, &store, 0);
+    let _ = make(&service.api(), &hosted.stream, &wanted);
+    let ready = settled(&service.api()).remove(0);
+    assert_eq!(ready["state"], "ready", "{ready}");
+    assert_cut(&ready, &object_of(&ready, &store), &hashes_of_file(source.path(), Track::Video));
+    assert_only(&service, &store, 1);
 }
 
 /// Expects that the poster at an address is this frame alone, and decodes.
@@ -209,10 +304,7 @@ fn a_clip_of_a_recording_is_made_after_the_stream_and_plays_in_a_browser() {
     let service = service();
     let api = service.api();
     let hosted = stream_with_window(&service, &store);
-    Publish::of(&source).faster(4).to(&service.ingest_url(&hosted.stream.key)).finish(seconds(60));
-    end(&api, &hosted.stream);
-    // The local copy has gone to the store.
-    let recording = wait_for(&api, "ready", seconds(60));
+    let recording = recorded(&service, &hosted, &source);
     let started = recording["startedAt"].as_i64().expect("a start");
     let (from, to) = (started + 7_300, started + 13_900);
     let _ = make(&api, &hosted.stream, &json!({ "from": from, "to": to, "title": "later" }));

@@ -365,6 +365,18 @@ fn stored(nodes: &Nodes, clip: &Value) -> (Value, Value) {
     })
 }
 
+/// The node without the file of a recording that is over names the other one, which makes the clip.
+fn a_clip_of_a_recording_is_made_where_its_file_is(nodes: &Nodes, path: &str, recording: &Value) {
+    let from = recording["startedAt"].as_i64().expect("a start");
+    let wanted = json!({ "from": from + 1_000, "to": from + 4_000 });
+    nodes.api_b.post(path, &wanted).assert_error(409, Some("clip_elsewhere"));
+    // Nobody has media of that time.
+    let behind = json!({ "from": from + 4_000_000, "to": from + 4_001_000 });
+    nodes.api_b.post(path, &behind).assert_error(409, Some("clip_no_media"));
+    let made = nodes.api_a.post(path, &wanted).ok();
+    let _ = stored(nodes, &made);
+}
+
 #[test]
 fn recordings_and_clips_are_watched_at_every_node() {
     let (mut nodes, store) = (Nodes::start(), Store::start());
@@ -376,7 +388,10 @@ fn recordings_and_clips_are_watched_at_every_node() {
     let _ = hosted.status_when("a window", seconds(60), |status| {
         status["dvr"]["windowSeconds"].as_i64().is_some_and(|window| window >= 8)
     });
-    let clip = nodes.api_a.post(&format!("{path}/clips"), &json!({ "lastSeconds": 5 })).ok();
+    let newest = json!({ "lastSeconds": 5 });
+    let clip = nodes.api_a.post(&format!("{path}/clips"), &newest).ok();
+    let refused = nodes.api_b.post(&format!("{path}/clips"), &newest);
+    refused.assert_error(409, Some("clip_elsewhere"));
     // While it is recorded.
     let running = &archives(&nodes.api_b)[0];
     let growing = text(&address(running, "playbackUrl"));
@@ -409,6 +424,8 @@ fn recordings_and_clips_are_watched_at_every_node() {
         let stored = nodes.server.ask(DATABASE, "SELECT coalesce(sum(bytes), 0) FROM bandwidth");
         if stored.trim() == received.to_string() { Ok(()) } else { Err(format!("{stored} of {received}")) }
     });
+
+    a_clip_of_a_recording_is_made_where_its_file_is(&nodes, &format!("{path}/clips"), &ready);
 
     // No path of the nodes opens anything without their secret, and a lost node is an error.
     let (address_b, media) = split_url(&at_b);

@@ -27,6 +27,7 @@ pub(super) struct Written {
     pub(super) started_at_ms: i64,
     pub(super) duration_ms: u64,
     pub(super) bytes: u64,
+    pub(super) audio_only: bool,
 }
 
 /// Segments of a DVR window.
@@ -91,6 +92,7 @@ pub(super) fn write(media: &Source, (from_ms, to_ms): (i64, i64), target: &Path)
         started_at_ms: at_ms.saturating_add(clip.start_ns.saturating_sub(at_ns) / NANOS_PER_MILLI),
         duration_ms: u64::try_from(clip.duration_ns / NANOS_PER_MILLI).unwrap_or(0),
         bytes: clip.bytes(),
+        audio_only: clip.audio_only,
     })
 }
 

@@ -142,6 +142,7 @@ impl Archive {
             path: format!("{FOLDER}/{}", paths.name),
             started_at_ms: written.started_at_ms,
             duration_ms: written.duration_ms,
+            audio_only: written.audio_only,
             ..order.file.clone()
         };
         let mut tries = 0;

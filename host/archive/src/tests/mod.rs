@@ -107,6 +107,7 @@ impl Rig {
             gone: false,
             expires_at_ms: None,
             asks_notice: false,
+            audio_only: false,
         };
         put(recording.clone());
         recording

@@ -123,6 +123,7 @@ mod tests {
             gone: false,
             expires_at_ms: None,
             asks_notice: false,
+            audio_only: false,
         }
     }
 

@@ -109,6 +109,8 @@ pub struct ClipRecord {
     pub size_bytes: Option<u64>,
     /// `s3://bucket/key` once it is ready.
     pub url: Option<String>,
+    /// The file has no video.
+    pub audio_only: bool,
 }
 
 /// A clip whose driver has not reported it.
@@ -181,7 +183,7 @@ macro_rules! select_clips {
         concat!(
             "SELECT c.id, c.stream_id, c.session_id, c.destination_id, c.title, c.state, c.error, c.public, ",
             "c.price_msat, c.charged_msat, c.created_ms, a.id AS archive_id, a.started_ms, a.duration_ms, ",
-            "a.size_bytes, a.url, a.trouble FROM clips c LEFT JOIN archives a ON a.clip_id = c.id AND a.deleted_ms IS NULL ",
+            "a.size_bytes, a.url, a.trouble, a.audio_only FROM clips c LEFT JOIN archives a ON a.clip_id = c.id AND a.deleted_ms IS NULL ",
             "WHERE c.deleted_ms IS NULL AND ",
             $condition
         )
@@ -510,6 +512,7 @@ fn read(row: &Row, state: ClipState) -> sqlx::Result<ClipRecord> {
         duration_ms: count("duration_ms")?,
         size_bytes: count("size_bytes")?,
         url: row.try_get("url")?,
+        audio_only: row.try_get::<Option<i64>>("audio_only")?.is_some_and(|it| it != 0),
     })
 }
 

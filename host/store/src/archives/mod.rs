@@ -16,7 +16,7 @@ use crate::audit::{self, Actor, By, Change};
 use crate::engine::{self, Query, Row, Sql, Tx, timed};
 use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Page, Store};
-use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
+use satcast_core::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, StreamId, UnixMillis};
 
 /// Longest name of a recording in characters. S3 allows keys of 1024 bytes; names made here are ASCII.
 pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
@@ -39,6 +39,8 @@ pub struct ArchiveRecord {
     pub clip: Option<i64>,
     /// Viewers with a public key of the stream may watch it.
     pub public: bool,
+    /// The recorded stream; `None` if it was deleted.
+    pub stream: Option<StreamId>,
 }
 
 impl ArchiveRecord {
@@ -103,12 +105,13 @@ const FIND: &str =
     "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms, holder, expires_ms, told_ms
     FROM archives WHERE account_id = $1 AND file_name = $2";
 const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
-    changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms, holder,
-    clip_id)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) RETURNING id";
+    changed_ms, attempt, attempt_opened, trouble, audio_only, account_id, destination_id, session_id, file_name, driver,
+    started_ms, holder, clip_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) RETURNING id";
 const UPDATE: &str =
     "UPDATE archives SET state = $1, size_bytes = $2, uploaded_bytes = $3, duration_ms = $4, error = $5,
-    error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10, trouble = $11 WHERE id = $12";
+    error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10, trouble = $11, audio_only = $12
+    WHERE id = $13";
 const KNOWN: &str = "SELECT id, file_name, state, changed_ms FROM archives
     WHERE driver = $1 AND holder = COALESCE($2, holder) AND deleted_ms IS NULL ORDER BY id";
 /// Unless a node has the folder by now.
@@ -136,7 +139,8 @@ macro_rules! select_archives {
         concat!(
             "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
             "a.uploaded_bytes, a.duration_ms, COALESCE(a.error, a.trouble) AS error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
-            "a.attempt_opened, a.holder, a.clip_id, a.is_public, a.expires_ms, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
+            "a.attempt_opened, a.holder, a.clip_id, a.is_public, a.expires_ms, a.audio_only, (SELECT s.id FROM sessions e ",
+            "JOIN streams s ON s.id = e.stream_id WHERE e.id = a.session_id AND s.deleted_ms IS NULL) AS kept_stream_id, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
             "AND r.state IN ('asked', 'opened')) AS recovering",
             $columns,
             " FROM archives a",
@@ -525,6 +529,7 @@ fn changing(sql: &'static str, report: &ArchiveReport) -> Query {
         .bind(i64::from(report.attempt))
         .bind(i64::from(report.attempt_opened))
         .bind(why(!has_failed))
+        .bind(i64::from(report.audio_only))
 }
 
 /// The number as the database stores it, at most the largest integer that every JSON reader supports.
@@ -561,9 +566,11 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
         attempt_opened: row.try_get::<i64>("attempt_opened")? != 0,
         expires_at: row.try_get::<Option<i64>>("expires_ms")?.map(UnixMillis),
         notice: None,
+        audio_only: row.try_get::<i64>("audio_only")? != 0,
     };
     let recovering = row.try_get::<i64>("recovering")? > 0;
     let (id, holder, clip) = (row.try_get("id")?, row.try_get("holder")?, row.try_get("clip_id")?);
     let public = row.try_get::<i64>("is_public")? != 0;
-    Ok(ArchiveRecord { id, report, recovering, holder, clip, public })
+    let stream = row.try_get::<Option<i64>>("kept_stream_id")?.map(StreamId);
+    Ok(ArchiveRecord { id, report, recovering, holder, clip, public, stream })
 }

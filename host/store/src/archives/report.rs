@@ -49,6 +49,8 @@ pub struct ArchiveReport {
     pub expires_at: Option<UnixMillis>,
     /// The driver waits until the owner is told of the deletion: the time to tell. `None` in records.
     pub notice: Option<UnixMillis>,
+    /// It has no video.
+    pub audio_only: bool,
 }
 
 /// Emits the event of a recording's new state; only end states have one.

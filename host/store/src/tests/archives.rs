@@ -81,6 +81,10 @@ async fn recordings_of_a_session_are_watched_together_until_they_or_their_accoun
     assert_eq!(together(ids[1]).await, []);
     let refused = rig.store.set_archive_public(&by(account), ids[1], false).await;
     assert!(matches!(refused, Err(StoreError::NotFound(_))));
+    let kept = async |id| rig.store.archive(account, id).await.unwrap().unwrap().stream;
+    assert_eq!(kept(ids[0]).await, Some(stream_id));
+    rig.store.delete_stream(&by(account), stream_id).await.unwrap();
+    assert_eq!(kept(ids[0]).await, None, "its stream is gone, and it stays");
     let change = AccountChange { disabled: Some(true), ..AccountChange::default() };
     rig.store.change_account(&by(account), change).await.unwrap();
     assert_eq!(together(ids[0]).await, []);

@@ -57,6 +57,7 @@ impl Clips {
             error: is(ArchiveState::Failed).then(|| "the store is down".into()),
             error_class: is(ArchiveState::Failed).then(|| "network".into()),
             changed_at: UnixMillis(NOW.0 + after),
+            audio_only: file_name.contains("song"),
             ..running_report(self.new.destination, self.new.session.clone())
         }
     }
@@ -103,6 +104,21 @@ async fn a_clip_is_charged_once_when_the_store_has_it() {
     clips.tell("clips/a.mp4", ArchiveState::Failed, 9).await;
     assert_eq!((clips.state(id).await, clips.balance().await), (ClipState::Ready, 2 * PRICE.0));
     clips.assert_consistent().await;
+}
+
+#[tokio::test]
+async fn a_clip_says_that_it_has_no_video() {
+    let clips = Clips::new(3 * PRICE.0).await;
+    for (file_name, audio_only) in [("clips/song.mp4", true), ("clips/film.mp4", false)] {
+        let id = clips.begun(file_name).await;
+        let shown = async || clips.rig.store.clip(clips.account, id).await.unwrap().unwrap().audio_only;
+        assert!(!shown().await, "its driver has not reported it");
+        for state in [ArchiveState::Uploading, ArchiveState::Ready] {
+            let Recorded::Taken(file) = clips.tell(file_name, state, 1).await else { panic!() };
+            let file = clips.rig.store.clip_archive(file).await.unwrap().unwrap();
+            assert_eq!((file.report.audio_only, shown().await), (audio_only, audio_only), "{file_name}");
+        }
+    }
 }
 
 #[tokio::test]

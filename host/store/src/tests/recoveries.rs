@@ -33,6 +33,7 @@ pub(super) fn failed_report(destination_id: DestinationId, session_id: SessionId
         attempt_opened: false,
         expires_at: None,
         notice: None,
+        audio_only: false,
     }
 }
 

@@ -65,6 +65,8 @@ pub(super) struct Archive {
     destination_id: i64,
     /// Identifier of the recorded session.
     session_id: String,
+    /// Identifier of the recorded stream, for a clip of the recording; null if the stream was deleted.
+    stream_key_id: Null<i64>,
     /// Bytes recorded.
     size_bytes: u64,
     /// Bytes that the store has confirmed.
@@ -80,8 +82,8 @@ pub(super) struct Archive {
     /// nothing to play. It works for a day without a key: give viewers the same address with `apiKey` instead of `token`, for a
     /// public recording.
     playback_url: Null<String>,
-    /// Address of the first keyframe as an MP4 with one frame, which works like `playbackUrl`; null while there is nothing to play.
-    /// It answers 404 for a recording without video.
+    /// Address of the first keyframe as an MP4 with one frame, which works like `playbackUrl`; null while there is nothing to play,
+    /// and for a recording without video.
     poster_url: Null<String>,
     /// Whether viewers with a public key of the stream may watch it.
     public: bool,
@@ -97,12 +99,14 @@ impl Archive {
     fn new(record: ArchiveRecord, urls: Option<[String; 2]>) -> Self {
         let report = record.report;
         let (playback_url, poster_url) = urls.map(|[playback, poster]| (playback, poster)).unzip();
+        let poster_url = poster_url.filter(|_| !report.audio_only);
         Self {
             id: record.id,
             file_name: report.file_name,
             state: report.state.into(),
             destination_id: report.destination_id.0,
             session_id: report.session_id.0,
+            stream_key_id: record.stream.map(|stream| stream.0).into(),
             size_bytes: report.size_bytes,
             uploaded_bytes: report.uploaded_bytes,
             // A double holds the milliseconds of any recording exactly.

@@ -143,8 +143,8 @@ pub(super) struct Clip {
     /// Address of the file at this service, to play and to download it; null before the clip is ready. It works for a day without a
     /// key: give viewers the same address with `apiKey` instead of `token`, for a public clip.
     playback_url: Null<String>,
-    /// Address of the first keyframe as an MP4 with one frame, which works like `playbackUrl`; null before the clip is ready. It
-    /// answers 404 for a clip without video.
+    /// Address of the first keyframe as an MP4 with one frame, which works like `playbackUrl`; null before the clip is ready, and for
+    /// a clip without video.
     poster_url: Null<String>,
     /// Whether the public keys of the stream's self-hosted destinations can watch the clip.
     public: bool,
@@ -160,6 +160,7 @@ impl Clip {
         let paths = archive.map(|archive| app.playback.clip_paths(archive, clip.destination));
         let urls = paths.map(|paths| paths.map(|path| format!("{}{path}", app.config().public_base())));
         let (playback_url, poster_url) = urls.map(|[playback, poster]| (playback, poster)).unzip();
+        let poster_url = poster_url.filter(|_| !clip.audio_only);
         Self {
             id: clip.id,
             stream_key_id: clip.stream.0,
@@ -450,7 +451,7 @@ async fn place(
             return Ok(Keeper { destination: source, driver, kind, config });
         }
     }
-    let text = "The stream has no place for a clip; add a destination of type cloud-archive, or ask the operator for a store in [archive]";
+    let text = "The stream has no place for a clip; add or enable a destination of type cloud-archive, or ask the operator for a store in [archive]";
     Err(ApiError::conflict(Code::ClipNoStore, text))
 }
 

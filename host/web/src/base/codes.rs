@@ -44,8 +44,8 @@ codes! {
         "The request has no API key.",
         "Send the key in the header `X-API-Key`.";
     InvalidKey "invalid_key":
-        "The key is unknown, was revoked or replaced, or its destination is disabled or deleted.",
-        "Check that you copied the whole key, or create a new one.";
+        "The key is unknown, was revoked or replaced, or its destination is disabled or deleted; or the address of a recording or clip is older than a day.",
+        "Check that you copied the whole key, or create a new one; read the address of the recording or clip again.";
     InvalidSession "invalid_session":
         "The login session has ended.",
         "Log in again.";

@@ -68,6 +68,12 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, Code::InvalidKey, INVALID_PUBLIC_KEY_TEXT)
     }
 
+    /// 401: the token of an owner's address is over, or not whole.
+    pub fn invalid_token() -> Self {
+        let text = "The address is too old or not complete; its owner gets a new one from the list of recordings or clips";
+        Self::new(StatusCode::UNAUTHORIZED, Code::InvalidKey, text)
+    }
+
     /// 401: the login session is unknown or has ended.
     pub fn invalid_session() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, Code::InvalidSession, INVALID_SESSION_TEXT)

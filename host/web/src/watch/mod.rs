@@ -33,7 +33,9 @@ const NO_LABEL: &str = "Player";
 pub(crate) const INCOMPLETE: &str = "The address of this player is not complete";
 pub(crate) const WRONG_KEY: &str = "This key does not open this stream";
 pub(crate) const TOO_MANY_KEYS: &str = "Too many wrong keys came from your network";
-pub(crate) const NO_LOOK_UP: &str = "The service cannot look this stream up at present";
+pub(crate) const NO_LOOK_UP: &str = "The service cannot look this address up at present";
+const NO_RECORDING: &str = "The recording is not here";
+const OLD_ADDRESS: &str = "This address does not open the recording";
 
 /// What a player page shows.
 #[derive(Clone, Copy, Debug)]
@@ -150,10 +152,15 @@ impl View {
     }
 
     fn problem(error: &ApiError, shown: Shown<'_>) -> Self {
+        let is_stream = matches!(shown, Shown::Stream(_));
         let (headline, advice) = match error.http_status() {
-            StatusCode::BAD_REQUEST => (
+            StatusCode::BAD_REQUEST if is_stream => (
                 INCOMPLETE,
                 "The address must end in ?apiKey= and a key. Ask the person who gave it to you for the complete address.",
+            ),
+            StatusCode::BAD_REQUEST => (
+                INCOMPLETE,
+                "The address must end in ?apiKey= and a key, or in ?token= and a token. Ask the person who gave it to you for the complete address.",
             ),
             StatusCode::TOO_MANY_REQUESTS => {
                 (TOO_MANY_KEYS, "Wait a minute, then try again with the address exactly as you got it.")
@@ -161,6 +168,14 @@ impl View {
             status if status.is_server_error() => {
                 (NO_LOOK_UP, "The problem is in the service, not in the address. Try again in a moment.")
             }
+            StatusCode::NOT_FOUND if !is_stream => (
+                NO_RECORDING,
+                "It was deleted, or its owner made it private. Ask the person who gave you the address.",
+            ),
+            _ if !is_stream => (
+                OLD_ADDRESS,
+                "The address of an owner works for a day, and a key can be revoked. Ask the person who gave you the address for a new one.",
+            ),
             _ => (
                 WRONG_KEY,
                 "The key was mistyped or revoked, or the stream was switched off. Ask the person who gave you the address for a new one.",

@@ -52,9 +52,26 @@ fn the_policy_allows_media_from_the_stores_of_a_recording_alone() {
 }
 
 #[test]
+fn each_problem_of_a_recording_has_its_headline() {
+    let of = |error: ApiError, shown| View::problem(&error, shown).headline;
+    let (stream, recording) = (Shown::Stream("path"), Shown::Recording(7));
+    for (error, of_stream, of_recording) in [
+        (ApiError::public_key_required(), INCOMPLETE, INCOMPLETE),
+        (ApiError::invalid_public_key(), WRONG_KEY, OLD_ADDRESS),
+        (ApiError::invalid_token(), WRONG_KEY, OLD_ADDRESS),
+        (ApiError::not_found("recording"), WRONG_KEY, NO_RECORDING),
+        (ApiError::internal(), NO_LOOK_UP, NO_LOOK_UP),
+    ] {
+        assert_eq!((of(error.clone(), stream), of(error, recording)), (of_stream, of_recording));
+    }
+}
+
+#[test]
 fn headlines_texts() {
     assert_eq!(INCOMPLETE, "The address of this player is not complete");
     assert_eq!(WRONG_KEY, "This key does not open this stream");
     assert_eq!(TOO_MANY_KEYS, "Too many wrong keys came from your network");
-    assert_eq!(NO_LOOK_UP, "The service cannot look this stream up at present");
+    assert_eq!(NO_LOOK_UP, "The service cannot look this address up at present");
+    assert_eq!(NO_RECORDING, "The recording is not here");
+    assert_eq!(OLD_ADDRESS, "This address does not open the recording");
 }

@@ -33,6 +33,8 @@ pub(crate) enum CutEvent {
         init: Bytes,
         /// Its time 0 on the session's timeline, in nanoseconds.
         base_ns: i64,
+        /// It has no video.
+        audio_only: bool,
     },
     /// The next bytes of the file.
     Fragment {

@@ -255,7 +255,8 @@ impl File {
             let tracks: Vec<&TrackConfig> = [video, audio].into_iter().flatten().collect();
             // One or two tracks with valid codec configurations: this cannot fail.
             let Ok(init) = init_segment(&tracks) else { return };
-            events.push_back(CutEvent::Begin { init, base_ns: self.base_dts });
+            let (base_ns, audio_only) = (self.base_dts, self.video.is_none());
+            events.push_back(CutEvent::Begin { init, base_ns, audio_only });
             self.begun = true;
         }
         self.fragment = self.fragment.wrapping_add(1);

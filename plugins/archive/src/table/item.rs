@@ -323,6 +323,7 @@ impl Data {
             gone: matches!(self.reported(), State::Deleting { .. } | State::Gone { .. }),
             expires_at_ms: self.expires_at(),
             asks_notice: self.asks_notice(now_ms),
+            audio_only: entry.audio_only,
         }
     }
 }

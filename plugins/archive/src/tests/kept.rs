@@ -23,7 +23,8 @@ fn given(kit: &Kit, name: &str, bytes: &[u8]) -> FinishedFile {
     fs::create_dir_all(kit.folder.path().join("clips")).unwrap();
     fs::write(kit.folder.path().join(&path), bytes).unwrap();
     let about = kit.order("s1").about;
-    FinishedFile { file_name: name.into(), path, about, started_at_ms: 5_000, duration_ms: 30_500 }
+    let (started_at_ms, duration_ms, audio_only) = (5_000, 30_500, true);
+    FinishedFile { file_name: name.into(), path, about, started_at_ms, duration_ms, audio_only }
 }
 
 fn config() -> Config {
@@ -40,7 +41,7 @@ fn a_finished_file_is_uploaded_as_it_is() {
     kit.until_all(RecordingState::Ready);
     let recording = kit.only();
     assert_eq!((recording.file_name.as_str(), recording.destination_id), (NAME, 7));
-    assert_eq!((recording.started_at_ms, recording.duration_ms), (5_000, 30_500));
+    assert_eq!((recording.started_at_ms, recording.duration_ms, recording.audio_only), (5_000, 30_500, true));
     assert_eq!((recording.size_bytes, recording.session_id.as_str()), (content.len() as u64, "s1"));
     kit.assert_whole(&content);
     assert_eq!(kit.server.objects()[0].0, format!("pre/fix/{NAME}"));

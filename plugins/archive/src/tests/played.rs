@@ -39,9 +39,11 @@ fn probe(bytes: &[u8]) -> Vec<(String, usize)> {
 /// Records, uploads, compares; returns the objects.
 fn recorded(packets: Vec<Packet>) -> Vec<(String, Vec<u8>)> {
     let kit = Kit::new();
+    let audio_only = frames(&packets, Kind::Video) == 0;
     let expected = media::files(packets.clone());
     kit.record("s1", packets);
     kit.until_all(RecordingState::Ready);
+    assert!(kit.recordings().iter().all(|recording| recording.audio_only == audio_only));
     let objects = kit.server.objects();
     assert!(objects.iter().map(|(_, bytes)| bytes).eq(expected.iter()), "the bytes of the recording");
     assert!(until(|| kit.files("spool").is_empty()));

@@ -17,6 +17,7 @@ use crate::limits::{Limits, READ_LONGEST, READ_PAUSE, millis};
 use crate::outside::Outside as _;
 use crate::retention::keep;
 use crate::rules::{Bounds, Rules};
+use crate::upload::attempts::Pauses;
 
 const HOUR_MS: i64 = 3600 * 1000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -166,6 +167,52 @@ fn a_deletion_is_repeated_until_the_store_confirms_it() {
     assert_eq!(of(&kit, "s2").state, RecordingState::Ready, "the journal does not know");
     actions::announced(kit.core(), &of(&kit, "s2").file_name, at_ms).unwrap();
     assert!(until(|| kit.recordings().is_empty()), "deleting a missing object is confirmed");
+}
+
+/// Two are due, and the store does not answer for the second one. A third is not in the store yet.
+#[test]
+fn a_kill_in_the_middle_of_a_round_keeps_what_the_store_has_not_confirmed() {
+    // The days that pass here do not end the upload of the third one.
+    let pauses = Pauses { give_up: Duration::from_secs(30 * 24 * 3600), ..limits().pauses };
+    let mut kit = Kit::with(Limits { pauses, ..limits() });
+    for session in ["s1", "s2"] {
+        recorded(&kit, session, days(1));
+        pass(&kit, 1000);
+    }
+    let mut deletions = 0;
+    kit.server.script(move |_, ask| {
+        deletions += u32::from(ask == Ask::Delete);
+        match ask {
+            Ask::Delete if deletions == 2 => Act::Hang,
+            Ask::Part(_) => Act::Answer(503),
+            _ => Act::Pass,
+        }
+    });
+    let mut order = kit.order("s3");
+    order.rules = days(1);
+    kit.record_for(order, video_of(AVC, 0, 30, 25, 100));
+    pass(&kit, DAY_MS);
+    let at_ms = told(&kit, "s1").max(told(&kit, "s2"));
+    pass(&kit, DAY_MS + 60_000);
+    assert!(until(|| kit.server.asked().iter().filter(|ask| **ask == Ask::Delete).count() == 2));
+    kit.kill();
+    kit.load();
+    round(&kit);
+    let states = |kit: &Kit| {
+        let mut states: Vec<_> =
+            kit.recordings().into_iter().map(|one| (one.session_id, one.state)).collect();
+        states.sort_by(|one, other| one.0.cmp(&other.0));
+        states
+    };
+    let kept = [("s2".to_owned(), RecordingState::Ready), ("s3".to_owned(), RecordingState::Uploading)];
+    assert_eq!(states(&kit), kept);
+    assert_eq!(kit.server.objects().len(), 1, "the second one is at the store");
+    assert_eq!(kit.files("spool").len(), 1, "the third one is on the disk");
+    // Both go on.
+    kit.server.script(|_, _| Act::Pass);
+    actions::announced(kit.core(), &of(&kit, "s2").file_name, at_ms).unwrap();
+    assert!(until(|| states(&kit) == [("s3".to_owned(), RecordingState::Ready)]), "{:?}", states(&kit));
+    assert!(kit.server.objects()[0].0.contains("-s3-"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 import { answer, api, listed, type Listed, type Schema } from '../../api';
 import { t } from '../../i18n';
-import { usePages, type Pages } from '../../resource';
+import { usePages, useResource, type Pages } from '../../resource';
 
 export type Clip = Schema<'Clip'>;
 
@@ -24,6 +24,12 @@ export function useClips(): Pages<Clip> {
     on: ['clip.'],
     every: ({ items }) => (items.some(({ state }) => state === 'making') ? PROGRESS_MS : undefined),
   });
+}
+
+/** A clip of the list as it is now: the addresses of its media work for a day, and a list may be older. */
+export function useClip(listed: Clip): Clip {
+  const { id } = listed;
+  return useResource(`clip ${id}`, () => answer(api.GET('/api/clips/{id}', { params: { path: { id } } }))).data ?? listed;
 }
 
 /** The clip with an address that anyone can download from. */

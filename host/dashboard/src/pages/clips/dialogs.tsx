@@ -1,58 +1,20 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { answer, api } from '../../api';
 import { t } from '../../i18n';
 import { useAction } from '../../resource';
-import { Button, Confirm, CopyField, Dialog, DialogActions, ErrorNote, FormDialog, Note, Skeleton, TextField, toast } from '../../ui';
+import { Confirm, FormDialog, TextField, toast } from '../../ui';
 import { ShareDialog } from '../recordings/share';
-import { nameOf, signed, type Clip } from './data';
+import { nameOf, useClip, type Clip } from './data';
 
 interface Props {
   clip: Clip;
+  reload: () => Promise<void>;
   onClose: () => void;
 }
 
-interface ChangeProps extends Props {
-  reload: () => Promise<void>;
-}
-
-/** Asks the service for an address, and shows it. */
-export function DownloadDialog({ clip, onClose }: Props) {
+export function WatchDialog({ clip: listed, reload, onClose }: Props) {
   const texts = t().clips;
-  const [found, setFound] = useState<Clip | null>(null);
-  const signing = useAction(async () => setFound(await signed(clip.id)));
-  useEffect(() => void signing.run(), []);
-  const url = found?.url ?? '';
-  const isAddress = url.startsWith('http');
-  return (
-    <Dialog title={texts.downloadNamed(nameOf(clip))} onClose={onClose}>
-      <ErrorNote failure={signing.failure} retry={() => void signing.run()} />
-      {signing.busy && <Skeleton rows={2} />}
-      {found && !isAddress && (
-        <Note kind="warning">
-          <p>{t().recordings.noAddress}</p>
-          <p>{url}</p>
-        </Note>
-      )}
-      {isAddress && (
-        <>
-          <p>{texts.downloadText}</p>
-          <CopyField label={t().recordings.address} value={url} secret />
-        </>
-      )}
-      <DialogActions>
-        <Button onClick={onClose}>{t().ui.close}</Button>
-        {isAddress && (
-          <a class="button main" href={url} rel="noreferrer" download>
-            {t().recordings.getFile}
-          </a>
-        )}
-      </DialogActions>
-    </Dialog>
-  );
-}
-
-export function WatchDialog({ clip, reload, onClose }: ChangeProps) {
-  const texts = t().clips;
+  const clip = useClip(listed);
   const change = async (wanted: boolean): Promise<void> => {
     await answer(api.PATCH('/api/clips/{id}', { params: { path: { id: clip.id } }, body: { public: wanted } }));
     toast(wanted ? texts.madePublic : texts.madePrivate);
@@ -64,6 +26,7 @@ export function WatchDialog({ clip, reload, onClose }: ChangeProps) {
       text={texts.watchText}
       url={clip.playbackUrl ?? ''}
       ownAddress={texts.ownAddress}
+      streamKeyId={clip.streamKeyId}
       isPublic={clip.public}
       publicText={texts.publicText}
       change={change}
@@ -74,7 +37,7 @@ export function WatchDialog({ clip, reload, onClose }: ChangeProps) {
   );
 }
 
-export function EditDialog({ clip, reload, onClose }: ChangeProps) {
+export function EditDialog({ clip, reload, onClose }: Props) {
   const texts = t().clips;
   const [title, setTitle] = useState(clip.title);
   const saving = useAction(async () => {
@@ -96,7 +59,7 @@ export function EditDialog({ clip, reload, onClose }: ChangeProps) {
   );
 }
 
-export function DeleteDialog({ clip, reload, onClose }: ChangeProps) {
+export function DeleteDialog({ clip, reload, onClose }: Props) {
   const texts = t().clips;
   const name = nameOf(clip);
   const remove = async (): Promise<void> => {

@@ -3,9 +3,10 @@ import { bytes, clock } from '../../format';
 import { t } from '../../i18n';
 import { useStreams, type Stream } from '../../store';
 import { Button, Empty, Frame, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
+import { DownloadDialog } from '../recordings/download';
 import { PublicBadge } from '../recordings/share';
-import { nameOf, useClips, type Clip } from './data';
-import { DeleteDialog, DownloadDialog, EditDialog, WatchDialog } from './dialogs';
+import { nameOf, signed, useClips, type Clip } from './data';
+import { DeleteDialog, EditDialog, WatchDialog } from './dialogs';
 
 type Action = 'watch' | 'download' | 'edit' | 'delete';
 
@@ -37,7 +38,14 @@ export default function View() {
       </Loaded>
       <Pager of={clips} />
       {asked?.action === 'watch' && <WatchDialog clip={asked.clip} reload={reload} onClose={close} />}
-      {asked?.action === 'download' && <DownloadDialog clip={asked.clip} onClose={close} />}
+      {asked?.action === 'download' && (
+        <DownloadDialog
+          title={texts.downloadNamed(nameOf(asked.clip))}
+          text={texts.downloadText}
+          signed={() => signed(asked.clip.id)}
+          onClose={close}
+        />
+      )}
       {asked?.action === 'edit' && <EditDialog clip={asked.clip} reload={reload} onClose={close} />}
       {asked?.action === 'delete' && <DeleteDialog clip={asked.clip} reload={reload} onClose={close} />}
     </Page>
@@ -56,7 +64,7 @@ function columnsOf(streams: readonly Stream[], ask: (action: Action, clip: Clip)
     {
       title: texts.clip,
       cell: (clip) => (
-        <span class="clip-name">
+        <span class="with-poster">
           {clip.posterUrl !== null && <Frame url={clip.posterUrl} />}
           <span class="recording-file">
             <strong>{nameOf(clip)}</strong>

@@ -5,12 +5,12 @@ export function playerOf(url: string): string {
   return url.replace('/vod/', '/watch/vod/').replace(/\/(index\.m3u8|clip\.mp4)/, '');
 }
 
-/** The same address for viewers with a public key. */
-export function publicOf(url: string): string {
-  return `${url.split('?')[0]}?apiKey=pk_...`;
+/** The same address for viewers with this public key. */
+export function publicOf(url: string, key: string): string {
+  return `${url.split('?')[0]}?apiKey=${key}`;
 }
 
 /** The player page in a frame of a website. */
-export function embedOf(url: string, title: string): string {
-  return `<iframe src="${publicOf(playerOf(url))}" width="960" height="540" allow="autoplay; fullscreen" title="${title}" style="border: 0"></iframe>`;
+export function embedOf(url: string, key: string, title: string): string {
+  return `<iframe src="${publicOf(playerOf(url), key)}" width="960" height="540" allow="autoplay; fullscreen" title="${title}" style="border: 0"></iframe>`;
 }

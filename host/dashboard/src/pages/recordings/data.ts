@@ -1,16 +1,19 @@
 // Recordings in the cloud archive.
 
-import { api, listed, type Listed, type Schema } from '../../api';
-import { usePages, type Pages } from '../../resource';
+import { answer, api, listed, type Listed, type Schema } from '../../api';
+import { usePages, useResource, type Pages } from '../../resource';
 
 export type Recording = Schema<'Archive'>;
+
+/** The file without its folders, for titles. */
+export function shortName(fileName: string): string {
+  return fileName.slice(fileName.lastIndexOf('/') + 1);
+}
 
 /** Rows of one page. */
 const ROWS = 50;
 /** Interval of reads while a recording grows or is uploaded. */
 const PROGRESS_MS = 5_000;
-/** Entries of a page in which an address is looked for. */
-const SIGNED = 100;
 
 /** The recordings, newest first. */
 export function useRecordings(): Pages<Recording> {
@@ -22,18 +25,15 @@ export function useRecordings(): Pages<Recording> {
   });
 }
 
-/** The recording with an address that anyone can download from; `null` if it is not listed. The service signs pages of its
- * list, so this reads them up to the one with the recording. */
-export async function signed(id: number): Promise<Recording | null> {
-  let cursor: string | null | undefined;
-  do {
-    const query = { sign: true, limit: SIGNED, ...(cursor ? { cursor } : {}) };
-    const page: Listed<Recording> = await listed(api.GET('/api/archives', { params: { query } }));
-    const found = page.items.find((recording) => recording.id === id);
-    if (found) {
-      return found;
-    }
-    cursor = page.next;
-  } while (cursor);
-  return null;
+/** A recording of the list as it is now: the addresses of its media work for a day, and a list may be older. */
+export function useRecording(listed: Recording): Recording {
+  const { id } = listed;
+  const load = () => answer(api.GET('/api/archives/{id}', { params: { path: { id } } }));
+  const every = ({ state }: Recording) => (state === 'recording' ? PROGRESS_MS : undefined);
+  return useResource(`recording ${id}`, load, { every }).data ?? listed;
+}
+
+/** The recording with an address that anyone can download from. */
+export function signed(id: number): Promise<Recording> {
+  return answer(api.GET('/api/archives/{id}', { params: { path: { id }, query: { sign: true } } }));
 }

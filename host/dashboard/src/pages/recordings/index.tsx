@@ -1,13 +1,15 @@
 import { useState } from 'preact/hooks';
 import { bytes, clock } from '../../format';
 import { t } from '../../i18n';
-import { Button, Empty, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
-import { useRecordings, type Recording } from './data';
-import { DeleteDialog, DownloadDialog, RecoverDialog } from './dialogs';
+import { Button, Empty, Frame, LinkButton, Loaded, Page, Pager, StateBadge, Table, Time, type Column } from '../../ui';
+import { ClipDialog } from './clip';
+import { shortName, signed, useRecordings, type Recording } from './data';
+import { DeleteDialog, RecoverDialog } from './dialogs';
+import { DownloadDialog } from './download';
 import { PublicBadge } from './share';
 import { WatchDialog } from './watch';
 
-type Action = 'watch' | 'download' | 'recover' | 'delete';
+type Action = 'watch' | 'clip' | 'download' | 'recover' | 'delete';
 
 export default function View() {
   const texts = t().recordings;
@@ -36,17 +38,27 @@ export default function View() {
       </Loaded>
       <Pager of={recordings} />
       {asked?.action === 'watch' && <WatchDialog recording={asked.recording} reload={reload} onClose={close} />}
-      {asked?.action === 'download' && <DownloadDialog recording={asked.recording} onClose={close} />}
+      {asked?.action === 'clip' && asked.recording.streamKeyId !== null && (
+        <ClipDialog recording={asked.recording} streamKeyId={asked.recording.streamKeyId} onClose={close} />
+      )}
+      {asked?.action === 'download' && (
+        <DownloadDialog
+          title={texts.downloadTitle(shortName(asked.recording.fileName))}
+          text={texts.downloadText}
+          signed={() => signed(asked.recording.id)}
+          onClose={close}
+        />
+      )}
       {asked?.action === 'recover' && <RecoverDialog recording={asked.recording} reload={reload} onClose={close} />}
       {asked?.action === 'delete' && <DeleteDialog recording={asked.recording} reload={reload} onClose={close} />}
     </Page>
   );
 }
 
-/** The actions that a state allows. */
-function actionsOf({ state, playbackUrl }: Recording): Action[] {
+/** The actions that a state allows. A deleted stream has no clips. */
+function actionsOf({ state, playbackUrl, streamKeyId }: Recording): Action[] {
   const actions = storedActions(state);
-  return playbackUrl === null ? actions : ['watch', ...actions];
+  return playbackUrl === null ? actions : streamKeyId === null ? ['watch', ...actions] : ['watch', 'clip', ...actions];
 }
 
 function storedActions(state: Recording['state']): Action[] {
@@ -67,11 +79,14 @@ function columnsOf(ask: (action: Action, recording: Recording) => void): Column<
   return [
     {
       title: texts.file,
-      cell: ({ fileName, startedAt }) => (
-        <span class="recording-file">
-          <strong>{fileName}</strong>
-          <span class="small muted">
-            {texts.started} <Time at={startedAt} />
+      cell: ({ fileName, startedAt, posterUrl }) => (
+        <span class="with-poster">
+          {posterUrl !== null && <Frame url={posterUrl} />}
+          <span class="recording-file">
+            <strong>{fileName}</strong>
+            <span class="small muted">
+              {texts.started} <Time at={startedAt} />
+            </span>
           </span>
         </span>
       ),

@@ -1,7 +1,7 @@
 import { answer, api } from '../../api';
 import { t } from '../../i18n';
 import { toast } from '../../ui';
-import type { Recording } from './data';
+import { shortName, useRecording, type Recording } from './data';
 import { ShareDialog } from './share';
 
 interface Props {
@@ -10,9 +10,10 @@ interface Props {
   onClose: () => void;
 }
 
-export function WatchDialog({ recording, reload, onClose }: Props) {
+export function WatchDialog({ recording: listed, reload, onClose }: Props) {
   const texts = t().recordings;
-  const { id, fileName, playbackUrl } = recording;
+  const recording = useRecording(listed);
+  const { id, fileName, playbackUrl, streamKeyId } = recording;
   const change = async (wanted: boolean): Promise<void> => {
     await answer(api.PATCH('/api/archives/{id}', { params: { path: { id } }, body: { public: wanted } }));
     toast(wanted ? texts.madePublic : texts.madePrivate);
@@ -20,10 +21,11 @@ export function WatchDialog({ recording, reload, onClose }: Props) {
   };
   return (
     <ShareDialog
-      title={texts.watchTitle(fileName.slice(fileName.lastIndexOf('/') + 1))}
+      title={texts.watchTitle(shortName(fileName))}
       text={texts.watchText}
       url={playbackUrl ?? ''}
       ownAddress={texts.ownAddress}
+      streamKeyId={streamKeyId}
       isPublic={recording.public}
       publicText={texts.publicText}
       change={change}

@@ -1,41 +1,23 @@
-import { answer, api, once, type Schema } from '../../api';
+import type { Schema } from '../../api';
 import { number } from '../../format';
 import { t } from '../../i18n';
-import { useAction } from '../../resource';
 import { useKeys } from '../../store';
-import { Button, CopyField, ErrorNote, Figures, LinkButton, Loaded, toast } from '../../ui';
+import { CopyField, Figures, LinkButton, Loaded } from '../../ui';
+import { NewPublicKey } from '../keys/public';
 
 /** Viewers while live, public key, addresses and the code to embed of a destination that viewers can play. */
 export function Playback({ playback }: { playback: Schema<'StreamPlayback'> }) {
   const keys = useKeys();
   const { destinationId, viewers } = playback;
-  const creating = useAction(async (attempt: string) => {
-    const body = { type: 'public', destinationId, label: t().playback.label } as const;
-    await answer(api.POST('/api/keys', { body, params: once(attempt) }));
-    toast(t().playback.created);
-    await keys.reload();
-  });
   return (
     <div class="stack sunken">
       {viewers !== null && <Figures items={[[t().playback.viewers, number(viewers)]]} />}
       <Loaded of={keys} rows={2}>
         {({ items }) => {
           const key = items.find((each) => each.type === 'public' && each.destinationId === destinationId)?.key;
-          return key ? (
-            <Addresses url={playback.url} publicKey={key} />
-          ) : (
-            <div class="stack">
-              <p>{t().playback.noKey}</p>
-              <div>
-                <Button kind="main" busy={creating.busy} onClick={() => void creating.run()}>
-                  {t().playback.create}
-                </Button>
-              </div>
-            </div>
-          );
+          return key ? <Addresses url={playback.url} publicKey={key} /> : <NewPublicKey destinationId={destinationId} />;
         }}
       </Loaded>
-      <ErrorNote failure={creating.failure} />
     </div>
   );
 }

@@ -262,6 +262,7 @@ async fn reports_are_limited_and_marked_incomplete() {
         gone: false,
         expires_at_ms: None,
         asks_notice: false,
+        audio_only: false,
     };
     for _ in 0..REPORTS_PER_SEC_MAX {
         assert!(services.report_limit.admit(services.clock.monotonic()).is_some());

@@ -6,6 +6,7 @@ use serde_json::json;
 use satcast_plugin_api::recording::{EXPIRY_NOTICE_MS, Recording, RecordingState};
 use satcast_plugin_api::{Class, Error};
 
+use super::recordings::stream_of;
 use super::{LINKED_DRIVER, Rig};
 use crate::api::archives;
 use crate::base::ApiError;
@@ -50,6 +51,7 @@ pub(super) async fn recording(rig: &Rig, name: &str, state: RecordingState) -> R
         gone: false,
         expires_at_ms: None,
         asks_notice: false,
+        audio_only: false,
     };
     put(recording.clone());
     recording
@@ -95,7 +97,7 @@ async fn recordings_are_listed_newest_first_in_pages_only_to_their_owner() {
     assert_eq!(
         rest,
         json!([{"id": first, "fileName": "a.mp4", "state": "failed", "destinationId": failed.destination_id,
-                "sessionId": "ses_a.mp4", "sizeBytes": 5_000_000, "uploadedBytes": 1_000_000,
+                "sessionId": "ses_a.mp4", "streamKeyId": stream_of(&rig, first).await, "sizeBytes": 5_000_000, "uploadedBytes": 1_000_000,
                 "durationSeconds": 61.5, "error": "the store refused the upload", "url": null,
                 "playbackUrl": null, "posterUrl": null, "public": false,
                 "startedAt": 1_800_000_000_000_i64, "updatedAt": 1_800_000_000_000_i64, "expiresAt": null}])

@@ -65,6 +65,7 @@ pub(super) async fn ready_and_failed(rig: &Rig) {
         attempt_opened: false,
         expires_at: None,
         notice: None,
+        audio_only: false,
     };
     store.record_archive(report, &|_| true, now).await.unwrap();
 }

@@ -150,6 +150,11 @@ async fn a_poster_is_the_first_keyframe_with_the_access_of_the_playlist() {
     rig.app.clock.advance(Duration::from_secs(2));
     let public = play(&rig, &format!("{path}?apiKey={key}")).await;
     assert_eq!((public.answer.status, &public.bytes), (StatusCode::OK, &poster.bytes));
+    // One without video has no poster to offer.
+    let song = recording(&rig, "song.mp4", RecordingState::Ready).await;
+    let song = tell(&rig, Recording { audio_only: true, ..song }).await;
+    let shown = rig.get(&format!("/api/archives/{song}")).await.ok();
+    assert!(shown["playbackUrl"].is_string() && shown["posterUrl"].is_null(), "{shown}");
     // Bytes that are no video.
     let (_, other) = made(&rig, "a.mp4", RecordingState::Ready, 9).await;
     let index = self::address(&rig, other).await;

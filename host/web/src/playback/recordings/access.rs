@@ -181,9 +181,9 @@ impl Playback {
             (None, Some(token)) => token,
             (None, None) => return Err(ApiError::public_key_required()),
         };
-        let ticket = self.mint.read(&token, &token_path(id)).ok_or_else(ApiError::invalid_public_key)?;
+        let ticket = self.mint.read(&token, &token_path(id)).ok_or_else(ApiError::invalid_token)?;
         if ticket.grant != Grant::Preview {
-            return Err(ApiError::invalid_public_key());
+            return Err(ApiError::invalid_token());
         }
         self.owner(&ticket, id).await
     }
@@ -216,7 +216,7 @@ impl Playback {
         let watched = group.iter().find(|watched| watched.record.id == id).ok_or_else(nothing_to_play)?;
         let destination = watched.record.report.destination_id;
         let until = owner_until(ticket, destination, self.clock.now());
-        let until = until.ok_or_else(ApiError::invalid_public_key)?;
+        let until = until.ok_or_else(ApiError::invalid_token)?;
         Ok((Viewer { who: Who::Owner(until), readers: Readers::All }, group))
     }
 }

@@ -40,6 +40,8 @@ pub struct Clip {
     pub start_ns: i64,
     /// Length in nanoseconds.
     pub duration_ns: i64,
+    /// It has no video.
+    pub audio_only: bool,
 }
 
 /// Bytes of the source that a clip has.

@@ -53,6 +53,7 @@ pub(super) fn write(moov: &Moov, runs: &[Run<'_>], start_ns: i64) -> Result<Clip
         ranges: joined(&chunks),
         start_ns,
         duration_ns: i64::try_from(duration).unwrap_or(i64::MAX),
+        audio_only: runs.iter().all(|run| run.track.kind == Kind::Audio || run.samples.is_empty()),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use satcast_tests::dashboard::{Dashboard, dialog, text, text_with};
 use satcast_tests::service::ACCOUNT;
+use satcast_tests::wait::{seconds, until, until_api};
 use serde_json::{Value, json};
 
 use super::filled::{CLIP, EVENING, Filled, OTHERS, WEBSITE, first_link};
@@ -9,6 +10,8 @@ use super::{dashboard_paths, fresh, miss_dialog};
 
 const NARROW: (u32, u32) = (360, 800);
 const WIDE: (u32, u32) = (1280, 800);
+/// Label of a second public key.
+const SECOND_KEY: &str = "forum";
 /// Identifier that nothing has.
 const NOTHING: &str = "999999";
 /// The only buttons that close the dialogs whose content is shown once.
@@ -200,6 +203,7 @@ fn dialogs(filled: &Filled) -> Vec<Dialogs> {
             "/recordings".to_owned(),
             vec![
                 named("recordings.watchNamed", &ready),
+                named("recordings.clipNamed", &ready),
                 named("recordings.downloadNamed", &ready),
                 named("recordings.deleteNamed", &ready),
                 named("recordings.recoverNamed", &failed),
@@ -255,25 +259,73 @@ fn every_dialog_is_accessible() {
             miss_dialog(&mut page);
         }
     }
-    a_public_clip(&mut page);
+    a_public_clip(&mut page, &filled);
+    a_clip_of_a_recording(&mut page, &filled);
     forms_of_destinations(&mut page, &filled);
     a_refused_form(&mut page);
     page.finish();
 }
 
-/// The owner opens a clip to the public, and sees what to give to viewers.
-fn a_public_clip(page: &mut Dashboard) {
+/// The owner opens a clip to the public, and sees what to give to viewers: a stream without a destination for them needs one, then a
+/// key, and of several keys the owner chooses one.
+fn a_public_clip(page: &mut Dashboard, filled: &Filled) {
     page.open("/clips");
     page.see_text(EVENING);
-    page.click("button", text_with("clips.watchNamed", json!([CLIP])));
+    let watch = text_with("clips.watchNamed", json!([CLIP]));
+    page.click("button", watch.clone());
     let _ = page.step(json!({ "do": "check", "in": dialog(), "label": text("recordings.public") }));
+    let _ = page.step(json!({ "do": "see", "in": dialog(), "text": text("recordings.noHosted") }));
+    assert_usable(page, "a clip of a stream without a self-hosted destination");
+    let hosted = json!({ "type": "self-hosted", "config": {} });
+    let added = filled.api.post(&format!("/api/streams/{}/destinations", filled.evening.id), &hosted).ok();
+    page.click("button", text("playback.create"));
     for label in ["clips.publicFile", "recordings.publicPlayer", "recordings.embedCode"] {
         let _ = page.step(json!({ "do": "see", "in": dialog(), "label": text(label) }));
     }
     assert_usable(page, "what to give to viewers of a clip");
+    let second = json!({ "type": "public", "destinationId": added["id"], "label": SECOND_KEY });
+    let _ = filled.api.post("/api/keys", &second).ok();
+    let label = text("recordings.publicKey");
+    let _ = page.step(json!({ "do": "see", "in": dialog(), "label": label }));
+    assert_usable(page, "the choice of a public key");
     page.press("Escape");
     miss_dialog(page);
     page.see_text(text("recordings.public"));
+}
+
+/// The owner plays a recording, and takes the start of a clip from the player. A range without a length is refused at its field.
+fn a_clip_of_a_recording(page: &mut Dashboard, filled: &Filled) {
+    let file = filled.recording("ready");
+    let name = file.rsplit('/').next().unwrap_or_default();
+    page.open("/recordings");
+    page.click("button", text_with("recordings.clipNamed", json!([file])));
+    page.fill(text("clips.to"), "0:00");
+    page.see_text(text("clips.noLength"));
+    assert_usable(page, "a clip without a length");
+    page.fill(text("clips.to"), "0:20");
+    let player = text_with("clips.video", json!([name]));
+    let _ = page.step(json!({ "do": "press", "in": dialog(), "label": player, "keys": ["Space"] }));
+    until("the recording to play", seconds(30), || {
+        let shown = page.step(json!({ "do": "video", "css": "dialog video" }));
+        if shown["position"].as_f64() > Some(1.0) { Ok(()) } else { Err(shown.to_string()) }
+    });
+    page.click("button", text("clips.fromHere"));
+    assert_ne!(page.field(text("clips.from")), "0:00.0");
+    // The destination that made the recording is disabled, so there is no place for the clip.
+    page.click("button", text("clips.make"));
+    see_alert(page);
+    let path = format!("/api/streams/{}/destinations", filled.evening.id);
+    let all = filled.api.get(&path).ok();
+    let archive = all.as_array().into_iter().flatten().find(|one| one["type"] == "cloud-archive");
+    let path = format!("{path}/{}", archive.expect("a destination that records")["id"]);
+    let _ = filled.api.patch(&path, &json!({ "enabled": true })).ok();
+    page.click("button", text("clips.make"));
+    miss_dialog(page);
+    page.see_text(text("clips.begun"));
+    until_api("the clip of the recording", seconds(60), || match filled.api.get("/api/clips").ok() {
+        all if all.as_array().is_some_and(|all| all.len() == 2) && all[0]["state"] == "ready" => Ok(()),
+        other => Err(other.to_string()),
+    });
 }
 
 /// The form of each type that has its own fields, and one that lacks a value.

@@ -32,8 +32,8 @@ pub(super) const PAGES: [(&str, &str); 14] = [
 ];
 /// Pages that are also shown on a telephone.
 const SMALL: [&str; 3] = ["streams", "stream", "wallet"];
-/// Pages with a frame of a stream or clip.
-const WITH_FRAME: [&str; 3] = ["streams", "stream", "clips"];
+/// Pages with a frame of a stream, recording or clip.
+const WITH_FRAME: [&str; 4] = ["streams", "stream", "recordings", "clips"];
 
 const WIDE: (u32, u32) = (1280, 800);
 const NARROW: (u32, u32) = (360, 740);
