@@ -9,6 +9,7 @@
 //! - [`poster`]: the newest keyframe of a stream as a video of one frame.
 //! - [`entry`]: which encoder may publish, and which must wait; [`refusals`]: the newest refusals.
 //! - [`session`]: one session and the task that owns its life.
+//! - [`slate`]: the clip that plays while no encoder sends.
 //! - [`health`]: measures the encoder's media and compares it with the requirements of platforms.
 //! - [`ingest`], above all of these: the RTMP and RTMPS ports. The other modules know nothing of RTMP.
 //!
@@ -34,6 +35,7 @@ mod queue_tests;
 mod refusals;
 mod session;
 mod shown;
+mod slate;
 #[cfg(test)]
 mod spill_tests;
 mod spool;
@@ -52,4 +54,5 @@ pub use shown::{
     Delayed, DestState, DestinationSnapshot, EncoderRole, EncoderSnapshot, LiveDestination, LiveSession,
     SessionSnapshot, SessionState, Waiting,
 };
+pub use slate::slate_record;
 pub use via::{VIA_MAX, Via};

@@ -29,6 +29,7 @@ mod open;
 mod playback;
 mod removal;
 mod sessions;
+mod slates;
 mod store;
 mod streams;
 #[cfg(any(test, feature = "testing"))]
@@ -73,6 +74,7 @@ pub use open::{Inspector, OpenOptions, open};
 pub use playback::{Bandwidth, PlaybackRecord};
 pub use removal::RemovedNode;
 pub use sessions::{NewSession, SessionRecord, Terms};
+pub use slates::{SlateAudio, SlateRecord};
 pub use store::{Caps, Page, Store, TimeRange};
 pub use streams::{
     LimitChange, LimitsChange, NewStream, StreamChange, StreamLimits, StreamRecord, StreamView,

@@ -7,6 +7,7 @@ use crate::commands::{CommandTarget, NodeCommand};
 use crate::destinations::NewDestination;
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
+use crate::slates;
 use crate::store::{Caps, Lock, Page, Store};
 use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
 use satcast_core::networks::Networks;
@@ -332,6 +333,7 @@ impl Store {
         let label = label.ok_or(StoreError::NotFound("stream"))?;
         let rest = engine::query(DELETE_DESTINATIONS).bind(stream.0).bind(actor.now.0);
         rest.execute(&mut tx).await.map_err(&failed)?;
+        slates::delete_in(&mut tx, stream).await?;
         let stop = NodeCommand::Stop(EndReason::KeyRevoked);
         self.command_in(&mut tx, CommandTarget::Stream(stream), stop, actor.now).await?;
         let change = Change::new("stream.deleted", "stream", stream.0, json!({"label": label}));

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{ForeignCodec, demux, mux};
 use crate::fmp4::{BoxHeader, ClipSource, INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX, first_frame};
+use crate::mp4::{Movie, SAMPLES_MAX};
 use crate::playlist::{
     Entry, MediaPlaylist, PartEntry, PartRules, PreviewPlaylist, init_name, part_name, segment_name,
 };
@@ -28,7 +29,7 @@ use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("amf0", amf0),
     ("chunk", chunk),
     ("server_session", server_session),
@@ -40,6 +41,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("clip", clip),
     ("ts", ts),
     ("srt", srt),
+    ("mp4", mp4),
 ];
 
 /// Codec configurations from which the segmenter target chooses.
@@ -236,6 +238,21 @@ pub fn clip(data: &[u8]) {
         let is_media = frame.offset >= clip.head.len() as u64;
         assert!(is_media && frame.offset + u64::from(frame.bytes) <= clip.bytes());
     }
+}
+
+/// Ordinary MP4: payloads lie within the bytes, and the media can begin again after its length without going back.
+pub fn mp4(data: &[u8]) {
+    let Ok(movie) = Movie::read(&Bytes::copy_from_slice(data)) else { return };
+    assert!(movie.packets.len() <= SAMPLES_MAX && movie.packets.is_sorted_by_key(|packet| packet.dts_ns));
+    assert!(movie.packets.iter().all(|packet| (1..=data.len()).contains(&packet.payload.len())));
+    for kind in [Kind::Video, Kind::Audio] {
+        let mut of_kind = movie.packets.iter().filter(|packet| packet.kind() == kind);
+        let Some(first) = of_kind.next() else { continue };
+        assert!(kind == Kind::Audio || first.keyframe);
+        let last = of_kind.next_back().unwrap_or(first);
+        assert!(last.dts_ns - first.dts_ns <= movie.length_ns);
+    }
+    assert!(movie.frame_rate.is_finite());
 }
 
 /// Transport stream: byte 0 is the block size. Media that was read survives writing and reading again.

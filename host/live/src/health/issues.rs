@@ -28,11 +28,13 @@ pub enum IssueCode {
     BFrames,
     /// The encoder's clock jumped.
     TimestampJumps,
+    /// The slate differs from the encoder's media, and is not shown.
+    SlateMismatch,
 }
 
 impl IssueCode {
     /// Every code, in the order in which issues are shown.
-    pub const ALL: [IssueCode; 11] = [
+    pub const ALL: [IssueCode; 12] = [
         IssueCode::NothingArrives,
         IssueCode::VideoMissing,
         IssueCode::AudioMissing,
@@ -44,6 +46,7 @@ impl IssueCode {
         IssueCode::FrameRate,
         IssueCode::BFrames,
         IssueCode::TimestampJumps,
+        IssueCode::SlateMismatch,
     ];
 
     /// The name in the API and in events.
@@ -60,6 +63,7 @@ impl IssueCode {
             IssueCode::FrameRate => "frame_rate",
             IssueCode::BFrames => "b_frames",
             IssueCode::TimestampJumps => "timestamp_jumps",
+            IssueCode::SlateMismatch => "slate_mismatch",
         }
     }
 }

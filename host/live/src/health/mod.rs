@@ -14,7 +14,7 @@ mod watch;
 pub(super) use gauge::Gauge;
 pub use gauge::{AudioHealth, Figures, VideoHealth};
 pub use issues::{Issue, IssueCode};
-pub(super) use verdict::{PlatformRequirements, judge};
+pub(super) use verdict::{PlatformRequirements, Verdict, judge};
 pub use watch::HealthNews;
 pub(super) use watch::Watch;
 

@@ -113,9 +113,9 @@ impl Hub {
     }
 
     /// Sends packets of the active encoder that arrived at the monotonic time `now` to all destinations. Packets of another
-    /// encoder, which was active a moment ago, are dropped.
-    pub(super) fn publish(&self, encoder: u64, packets: impl Iterator<Item = Packet>, now: Duration) {
-        self.publish_since(encoder, packets, now, now);
+    /// encoder, which was active a moment ago, are dropped; returns false then.
+    pub(super) fn publish(&self, encoder: u64, packets: impl Iterator<Item = Packet>, now: Duration) -> bool {
+        self.publish_since(encoder, packets, now, now)
     }
 
     /// The same with kept packets: the first media arrived at the monotonic time `began`, the last at `now`.
@@ -125,12 +125,12 @@ impl Hub {
         packets: impl Iterator<Item = Packet>,
         began: Duration,
         now: Duration,
-    ) {
+    ) -> bool {
         let mut wakeups = Wakeups::new();
         {
             let mut state = self.state.lock();
             if state.encoder != encoder {
-                return;
+                return false;
             }
             let mut arrived = began;
             for packet in packets {
@@ -145,6 +145,12 @@ impl Hub {
         for (waker, driver) in wakeups {
             waker.wake([driver]);
         }
+        true
+    }
+
+    /// Number of the active encoder, or of the slate.
+    pub(super) fn encoder(&self) -> u64 {
+        self.state.lock().encoder
     }
 
     /// A track of the current encoder has an unsupported codec.

@@ -19,6 +19,7 @@ use super::shown::{
     Delayed, DestinationSnapshot, EncoderSnapshot, LiveDestination, LiveSession, SessionSnapshot,
     SessionState,
 };
+use super::slate::{SLATE_MEMORY_BYTES, SLATE_SHARE_BYTES, texts};
 use super::spool;
 use super::via::Marks;
 use satcast_core::clock::Clock;
@@ -27,7 +28,8 @@ use satcast_core::networks::Networks;
 use satcast_core::troubles::{Trouble, Troubles};
 use satcast_drivers::Drivers;
 use satcast_drivers::published::{Opening, Openings};
-use satcast_store::{CommandTarget, Store, StoreError, StreamLimits};
+use satcast_quota::Quota;
+use satcast_store::{CommandTarget, SlateRecord, Store, StoreError, StreamLimits};
 use satcast_usage::{Gate, Unmetered};
 
 /// Longest time that a shutdown waits for sessions to end. It covers the flush of queues and the end of destinations.
@@ -98,6 +100,8 @@ pub(super) struct Inner {
     /// Streams whose last encoder sent no supported track, and the issues of its tracks.
     pub(super) unusable: Troubles<StreamId, Vec<Issue>>,
     refusals: Refusals,
+    /// Media of slates that play.
+    pub(super) slates: Quota<AccountId>,
     pub(super) marks: Marks,
     /// Runtime of the session tasks. The thread of the encoder may end before the session.
     pub(super) runtime: tokio::runtime::Handle,
@@ -149,6 +153,7 @@ impl Live {
             troubles: Arc::default(),
             unusable: Troubles::default(),
             refusals: Refusals::default(),
+            slates: Quota::new(SLATE_MEMORY_BYTES, SLATE_SHARE_BYTES),
             marks: Marks::new(),
             runtime: tokio::runtime::Handle::current(),
         };
@@ -204,6 +209,18 @@ impl Live {
     pub fn encoders(&self, stream: StreamId) -> Vec<EncoderSnapshot> {
         let session = self.find(stream);
         session.map_or_else(Vec::new, |session| session.encoders(self.inner.clock.monotonic()))
+    }
+
+    /// Since when the slate of a stream is on air.
+    pub fn slate_since(&self, stream: StreamId) -> Option<UnixMillis> {
+        self.find(stream)?.slate_since()
+    }
+
+    /// How a slate differs from the media of the live session of a stream, for people; `None` if it does not, or if there is no
+    /// media that it could be compared with.
+    pub fn slate_differs(&self, stream: StreamId, slate: &SlateRecord) -> Option<String> {
+        let differ = self.find(stream)?.slate_differs(slate, self.inner.clock.monotonic())?;
+        (!differ.is_empty()).then(|| texts(&differ))
     }
 
     /// An encoder with the key of a stream was refused with this status.

@@ -144,7 +144,7 @@ impl Run {
         if gone_since.is_none() {
             self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
         }
-        let until = gone_since.unwrap_or(now) + self.live.settings().reconnect_window;
+        let until = self.window_end(gone_since.unwrap_or(now));
         self.gives_up = Some((closed, until));
         let reason = if gone_since.is_some() { EndReason::Unpublished } else { EndReason::Shutdown };
         End { reason, done: Some(done) }

@@ -5,8 +5,10 @@
 
 mod begin;
 mod encoders;
+mod ending;
 mod run;
 mod schedule;
+mod slate;
 mod standby;
 mod timer;
 
@@ -26,7 +28,7 @@ use self::encoders::{Arrival, Encoders, Entered, Failover, TakeOver, Turn};
 use self::run::Run;
 use super::codes::{self, Closed};
 use super::destination::Destination;
-use super::health::{Health, Issue, LinkHealth};
+use super::health::{Figures, Health, Issue, IssueCode, LinkHealth};
 use super::hub::Hub;
 use super::live::Inner;
 use super::shown::{
@@ -115,6 +117,10 @@ struct Shared {
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
     /// Current health issues.
     issues: Vec<Issue>,
+    /// Since when the slate is on air; also a moment after an encoder took over.
+    slate_since: Option<UnixMillis>,
+    /// The slate is not shown while the encoder is away, because it does not match.
+    slate_withheld: bool,
     /// Destinations that wait for their start or stop delay.
     delayed: BTreeMap<DestinationId, Delayed>,
 }
@@ -226,16 +232,23 @@ impl Session {
         })
     }
 
-    /// Health at the monotonic time `now`; `None` while the encoder is away.
+    /// Health at the monotonic time `now`; `None` while the encoder is away, unless the slate is not shown because it does not
+    /// match.
     pub(super) fn health(&self, now: Duration) -> Option<Health> {
-        let (issues, failovers, link) = {
+        let (issues, failovers, link, sends) = {
             let shared = self.shared.lock();
             let is_live = shared.state == Some(SessionState::Live);
-            is_live.then(|| {
-                (shared.issues.clone(), shared.encoders.failovers(), shared.encoders.active_link())
-            })?
+            let mut issues = shared.issues.clone();
+            if !is_live {
+                issues.retain(|issue| issue.code == IssueCode::SlateMismatch);
+            }
+            let sends = is_live && !shared.encoders.has_slate();
+            let shows = is_live || (shared.slate_withheld && !issues.is_empty());
+            shows.then(|| (issues, shared.encoders.failovers(), shared.encoders.active_link(), sends))?
         };
-        Some(Health { figures: self.hub.figures(now), issues, failovers, link })
+        // The media of the slate is not that of the encoder.
+        let figures = if sends { self.hub.figures(now) } else { Figures::default() };
+        Some(Health { figures, issues, failovers, link })
     }
 
     /// The connected encoders, the primary one first, at the monotonic time `now`.

@@ -13,20 +13,21 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use super::encoders::Failover;
+use super::ending::Ending;
 use super::schedule::{Pending, Schedule, Wait, Wanted};
 use super::timer::Timer;
 use super::{Command, Session, millis};
 use crate::codes::{self, Closed};
 use crate::destination::{self, Parts};
-use crate::health::{HealthNews, Issue, IssueCode, PlatformRequirements, Watch, judge};
+use crate::health::{Figures, HealthNews, Issue, IssueCode, PlatformRequirements, Watch, judge};
 use crate::live::Inner;
 use crate::notifier::Notifier;
 use crate::shown::{Delayed, DestState, SessionState};
-use satcast_core::clock::Clock;
-use satcast_core::ids::{DestinationId, EndReason, SessionId, UnixMillis};
+use crate::slate::Slate;
+use satcast_core::ids::{DestinationId, EndReason, UnixMillis};
 use satcast_store::{
     Delays, DestinationRecord, FailoverNotice, HealthNotice, IssueNotice, Limit, NoticeKind, Returning,
-    Store, StoreError, StreamLimits,
+    StreamLimits,
 };
 use satcast_usage::{Orders, Unmetered, Usage};
 
@@ -41,16 +42,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// The ticks of all sessions fall on a grid of this width, so that one wake-up serves many sessions. Several of them in a second keep
 /// the work of a tick short.
 const TICK_GRID_MS: u64 = 100;
-/// Attempts to record the end before the session is removed.
-const TRIES_MAX: u32 = 5;
-/// Wait between these attempts.
-const RETRY_WAIT: Duration = Duration::from_millis(200);
-/// Attempts in the background, after the session was removed: more than a day. An end that is still not recorded, also when the
-/// service ends before, is closed as interrupted at the next start.
-const LATER_TRIES_MAX: u32 = 50_000;
-/// Wait between attempts in the background.
-const LATER_WAIT: Duration = Duration::from_secs(2);
-
 /// The task of a session.
 pub(crate) struct Run {
     pub(super) session: Arc<Session>,
@@ -60,8 +51,8 @@ pub(crate) struct Run {
     queue: mpsc::Receiver<Command>,
     span: Span,
     tasks: BTreeMap<DestinationId, JoinHandle<()>>,
-    /// The destinations could not be read. The next tick retries.
-    reload_due: bool,
+    /// The destinations or the slate could not be read. The next tick retries.
+    pub(super) reload_due: bool,
     /// Monotonic time of the first media; at a node that takes the session over, of its encoder's return.
     pub(super) began: Duration,
     /// How long the session had lasted before.
@@ -79,6 +70,7 @@ pub(crate) struct Run {
     requirements: Vec<PlatformRequirements>,
     watch: Watch,
     schedule: Schedule,
+    pub(super) slate: Slate,
     /// Destinations that get no further backfill.
     had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
 }
@@ -126,6 +118,7 @@ impl Run {
             requirements,
             watch,
             schedule,
+            slate: Slate::default(),
             had_backfill: Arc::default(),
         }
     }
@@ -185,6 +178,8 @@ impl Run {
     async fn follow(&mut self) -> End {
         let mut tick = self.live.clock.monotonic();
         loop {
+            self.show_connection();
+            let slate = self.follow_slate().await;
             let left = match self.reconnect_time_left() {
                 Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
                 left => left,
@@ -200,7 +195,7 @@ impl Run {
             if let Some(reason) = self.orders.borrow_and_update().end {
                 return End { reason, done: None };
             }
-            let next = [left, duration.left, duration.warns_in].into_iter().flatten().min();
+            let next = [left, duration.left, duration.warns_in, slate].into_iter().flatten().min();
             tokio::select! {
                 // `usage` holds the sender.
                 _ = self.orders.changed() => {}
@@ -239,31 +234,38 @@ impl Run {
         self.before.saturating_add(self.live.clock.monotonic().saturating_sub(self.began))
     }
 
+    /// Monotonic time at which a session ends whose encoder is away since `since`: not before the end of its slate.
+    pub(super) fn window_end(&self, since: Duration) -> Duration {
+        let end = since + self.live.settings().reconnect_window;
+        self.slate.until().map_or(end, |until| end.max(until))
+    }
+
+    /// Shows whether an encoder is connected, and tells of a change.
+    fn show_connection(&self) {
+        let mut shared = self.session.shared.lock();
+        let is_away = shared.gone_since.is_some();
+        let state = if is_away { SessionState::Reconnecting } else { SessionState::Live };
+        if shared.state == Some(state) {
+            return;
+        }
+        shared.state = Some(state);
+        if is_away {
+            self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
+            let window_ms = self.live.settings().reconnect_window.as_millis() as u64;
+            tracing::info!(window_ms, "encoder disconnected, waiting for it to reconnect");
+        } else {
+            shared.slate_withheld = false;
+            self.publish_event(RETURNED, self.live.clock.now(), json!({}));
+            tracing::info!("encoder reconnected");
+        }
+    }
+
     /// Time until the session ends without an encoder; `None` while an encoder is connected.
     fn reconnect_time_left(&self) -> Option<Duration> {
         let now = self.live.clock.monotonic();
         let mut shared = self.session.shared.lock();
-        let left = shared
-            .gone_since
-            .map(|since| (since + self.live.settings().reconnect_window).saturating_sub(now));
+        let left = shared.gone_since.map(|since| self.window_end(since).saturating_sub(now));
         shared.closing = left.is_some_and(|left| left.is_zero());
-        let state = if left.is_some() { SessionState::Reconnecting } else { SessionState::Live };
-        if shared.state != Some(state) {
-            shared.state = Some(state);
-            match left {
-                Some(left) => {
-                    self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
-                    tracing::info!(
-                        window_ms = left.as_millis() as u64,
-                        "encoder disconnected, waiting for it to reconnect"
-                    )
-                }
-                None => {
-                    self.publish_event(RETURNED, self.live.clock.now(), json!({}));
-                    tracing::info!("encoder reconnected");
-                }
-            }
-        }
         left
     }
 
@@ -276,6 +278,7 @@ impl Run {
 
     async fn finish(mut self, end: End) {
         Span::current().record("reason", end.reason.as_str());
+        self.end_slate();
         let ended_at = self.end_time(end.reason);
         self.usage.ends(self.live.clock.monotonic());
         let started = {
@@ -364,6 +367,7 @@ impl Run {
             }
         };
         self.reload_due = false;
+        self.reload_slate().await;
         self.read_requirements(wanted.iter().filter(|destination| destination.enabled));
         // A destination with a start delay gets no backfill.
         let late = wanted.iter().filter(|destination| destination.delays.start_secs > 0);
@@ -481,9 +485,17 @@ impl Run {
             return;
         }
         let now = self.live.clock.monotonic();
-        let figures = self.session.hub.figures(now);
+        let figures = if self.slate.is_on_air() {
+            Figures { is_silent: true, ..Figures::default() }
+        } else {
+            let figures = self.session.hub.figures(now);
+            if figures.is_settled {
+                self.slate.measured(self.session.hub.encoder(), &figures);
+            }
+            figures
+        };
         let verdicts = judge(&figures, &self.requirements, |code| self.watch.is_shown(code));
-        let news = self.watch.look(verdicts, now);
+        let news = self.watch.look(verdicts.into_iter().chain([self.slate.verdict()]), now);
         self.session.shared.lock().issues = self.watch.issues();
         if let Some(news) = news {
             self.report_health(news);
@@ -513,9 +525,7 @@ impl Run {
     async fn record_end(&self, ended_at: UnixMillis, reason: EndReason) {
         let (store, clock) = (self.live.store.clone(), self.live.clock.clone());
         let ending = Ending { store, clock, session: self.session.id.clone(), ended_at, reason };
-        if !ending.record(TRIES_MAX, RETRY_WAIT).await {
-            self.live.runtime.spawn(ending.record_later().in_current_span());
-        }
+        ending.record_soon(&self.live.runtime).await;
     }
 }
 
@@ -536,44 +546,6 @@ fn delayed(wait: Wait, now: Duration, wall_now: UnixMillis) -> Delayed {
 
 fn issue_notice(issue: Issue) -> IssueNotice {
     IssueNotice { code: issue.code.as_str(), text: issue.text, platforms: issue.platforms }
-}
-
-/// An end to record.
-#[derive(Clone)]
-struct Ending {
-    store: Store,
-    clock: Clock,
-    session: SessionId,
-    ended_at: UnixMillis,
-    reason: EndReason,
-}
-
-impl Ending {
-    /// False when no attempt succeeded.
-    async fn record(&self, tries: u32, wait: Duration) -> bool {
-        for attempt in 1..=tries {
-            match self.store.end_session(&self.session, self.ended_at, self.reason).await {
-                Ok(()) => return true,
-                Err(error @ StoreError::OwnershipLost) => {
-                    tracing::warn!(%error, "the end of the session is not recorded by this node");
-                    return true;
-                }
-                Err(error) => {
-                    tracing::error!(attempt, %error, "cannot record the end of the session; retrying");
-                }
-            }
-            self.clock.sleep(wait).await;
-        }
-        false
-    }
-
-    async fn record_later(self) {
-        if self.record(LATER_TRIES_MAX, LATER_WAIT).await {
-            tracing::info!(reason = %self.reason, "end of session recorded after retries");
-        } else {
-            tracing::error!("cannot record the end of the session; the next start closes it as interrupted");
-        }
-    }
 }
 
 #[cfg(test)]

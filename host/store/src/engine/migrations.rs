@@ -52,6 +52,7 @@ const STEPS: &[Step] = steps! {
     24, "archive expiry", "0024_archive_expiry";
     25, "former nodes", "0025_former_nodes";
     26, "srt passphrases", "0026_srt_passphrases";
+    27, "slates", "0027_slates";
     28, "audio only", "0028_audio_only";
 };
 

@@ -101,6 +101,7 @@ async fn fill(rig: &Rig) -> AccountId {
     };
     store.create_stream(&owner, odd).await.unwrap();
     let (stream_id, other, hosted) = rig.hosted(account).await;
+    store.set_slate(&owner, stream_id, slates::slate(), vec![0, 1, 255]).await.unwrap();
     fill_access(rig, account, hosted).await;
     let webhook = NewWebhook {
         stream_id: Some(stream_id),

@@ -17,6 +17,7 @@ mod races;
 mod recoveries;
 mod removal;
 mod server;
+mod slates;
 mod upgrades;
 mod wallets;
 

@@ -104,6 +104,8 @@ pub struct Limits {
     pub hashing: Arc<Semaphore>,
     /// Concurrent store tests, in total and per account; each takes a few seconds at most.
     pub store_checks: Quota<AccountId>,
+    /// Concurrent uploads of slates, in total and per account; each takes at most 16 MiB of memory.
+    pub uploads: Quota<AccountId>,
     /// Requests with an invalid key, per address; shared with playback.
     pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Tests of webhooks, per key.
@@ -130,6 +132,10 @@ pub(super) const STORE_CHECK_WAIT: Duration = Duration::from_secs(10);
 const STORE_CHECKS_AT_ONCE_MAX: u64 = 16;
 /// Concurrent store tests of one account.
 const STORE_CHECKS_OF_ACCOUNT_MAX: u64 = 4;
+/// Concurrent uploads.
+const UPLOADS_AT_ONCE_MAX: u64 = 8;
+/// Concurrent uploads of one account.
+const UPLOADS_OF_ACCOUNT_MAX: u64 = 2;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -144,6 +150,7 @@ impl Default for Limits {
             guesses: Guesses::default(),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
             store_checks: Quota::new(STORE_CHECKS_AT_ONCE_MAX, STORE_CHECKS_OF_ACCOUNT_MAX),
+            uploads: Quota::new(UPLOADS_AT_ONCE_MAX, UPLOADS_OF_ACCOUNT_MAX),
             invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
             webhook_tests: RateLimiter::new(auth::RATE_WEBHOOK_TESTS),
             topups: RateLimiter::new(auth::RATE_TOPUPS),

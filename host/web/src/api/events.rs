@@ -74,7 +74,7 @@ impl EventsApi {
     ///
     /// Server-sent events (`text/event-stream`) of the account: every entry that this service writes to the account's audit
     /// log, named by its action; `stream.started`, `stream.reconnecting`, `stream.reconnected`, `stream.failover` (`from`,
-    /// `to` and `reason` as in the webhook), `stream.health` and `stream.ended`; `destination.state` (`state`, `error`, `attempt`, `nextRetryAt`, `liveSince` and `stateSince` as in the
+    /// `to` and `reason` as in the webhook), `stream.slate` (`onAir`), `stream.health` and `stream.ended`; `destination.state` (`state`, `error`, `attempt`, `nextRetryAt`, `liveSince` and `stateSince` as in the
     /// stream's details); `destination.event` (reported by the driver, with `name` and `data`); `recording.state`; and
     /// `clip.state`.
     /// `data` is a JSON object with `at` in Unix milliseconds. The stream starts with `ready`, or with `reset` if events were

@@ -101,6 +101,8 @@ enum Code {
     BFrames,
     /// The encoder's clock jumped within the last minute.
     TimestampJumps,
+    /// The slate differs from the encoder's media, so it is not shown while the encoder is away.
+    SlateMismatch,
 }
 
 impl From<IssueCode> for Code {
@@ -117,6 +119,7 @@ impl From<IssueCode> for Code {
             IssueCode::FrameRate => Code::FrameRate,
             IssueCode::BFrames => Code::BFrames,
             IssueCode::TimestampJumps => Code::TimestampJumps,
+            IssueCode::SlateMismatch => Code::SlateMismatch,
         }
     }
 }
@@ -133,7 +136,7 @@ struct HealthIssue {
 }
 
 impl StreamHealth {
-    /// Health of a stream; `None` unless its encoder is connected.
+    /// Health of a stream; `None` unless its encoder is connected, or its slate is not shown because it does not match.
     pub(super) fn of(app: &App, stream: StreamId) -> Option<Self> {
         let live::Health { figures, issues, failovers, link } = app.live.health(stream)?;
         let issue = |issue: live::Issue| HealthIssue {

@@ -31,6 +31,7 @@ mod playback;
 mod public;
 mod range;
 mod service;
+mod slate;
 mod status;
 mod streams;
 #[cfg(test)]

@@ -5,14 +5,14 @@ use poem_openapi::{OpenApi, OpenApiService};
 use super::app::VERSION;
 use super::{
     accounts, analytics, archives, audit, clips, cost, destinations, drivers, edits, events, keys, login,
-    public, status, streams, wallet, webhooks,
+    public, slate, status, streams, wallet, webhooks,
 };
 
 /// Every group of operations.
 pub(super) fn service() -> OpenApiService<impl OpenApi, ()> {
     let apis = (
         streams::StreamsApi,
-        edits::EditsApi,
+        (edits::EditsApi, slate::SlatesApi),
         destinations::DestinationsApi,
         drivers::DriversApi,
         (login::LoginApi, accounts::AccountsApi),

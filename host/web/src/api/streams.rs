@@ -22,12 +22,15 @@ use super::health::StreamHealth;
 use super::null::Null;
 use super::page::{PageRequest, with_link};
 use super::playback::StreamPlayback;
+use super::slate::StreamSlate;
 use crate::base::ApiError;
 use satcast_core::ids::{EndReason, StreamId};
 use satcast_core::networks::Networks;
 use satcast_core::secret::{Redacted, backup_key, new_stream_key};
 use satcast_live::{self as live, SessionSnapshot, SessionState};
-use satcast_store::{Change, CommandTarget, DestinationView, NewStream, Page, StreamLimits, StreamView};
+use satcast_store::{
+    Change, CommandTarget, DestinationView, NewStream, Page, SlateRecord, StreamLimits, StreamView,
+};
 
 /// Longest time that a stop request waits for the end of the session.
 const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
@@ -164,6 +167,10 @@ pub(super) struct StreamDetail {
     health: Null<StreamHealth>,
     /// Connected encoders, the primary one first; empty when there are none.
     encoders: Vec<StreamEncoder>,
+    /// The slate, which plays while no encoder sends; null when there is none.
+    slate: Null<StreamSlate>,
+    /// Since when the slate is on air, Unix milliseconds; null when it is not.
+    slate_since: Null<i64>,
     /// Networks from which the stream key may be used; empty for all.
     allowed_addresses: Vec<String>,
     /// Whether encoders that connect by SRT need the passphrase of the stream.
@@ -202,6 +209,7 @@ impl StreamDetail {
         app: &App,
         session: Option<&SessionSnapshot>,
         view: StreamView,
+        slate: Option<SlateRecord>,
         destinations: &[DestinationView],
     ) -> Self {
         let (status, state, started_at) = stream_state(session);
@@ -220,6 +228,8 @@ impl StreamDetail {
             playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
             health: StreamHealth::of(app, view.stream.id).into(),
             encoders: StreamEncoder::of(app, view.stream.id),
+            slate: slate.map(StreamSlate::from).into(),
+            slate_since: app.live.slate_since(view.stream.id).map(|at| at.0).into(),
             allowed_addresses: view.stream.allowed.to_texts(),
             has_srt_passphrase: view.stream.srt_passphrase.is_some(),
             refusals: EncoderRefusal::of(app, view.stream.id).collect(),
@@ -412,7 +422,8 @@ impl StreamsApi {
         let view = owned(&app, &caller, id.0).await?;
         let records = app.store.destinations_page(caller.account, view.stream.id, Page::ALL).await;
         let records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
-        Ok(Json(StreamDetail::of(&app, session.as_ref(), view, &records)))
+        let slate = app.store.slate(view.stream.id).await.map_err(ApiError::from)?;
+        Ok(Json(StreamDetail::of(&app, session.as_ref(), view, slate, &records)))
     }
 
     /// Stop a stream

@@ -115,8 +115,8 @@ codes! {
         "The request body is larger than the limit in the text.",
         "Send less in one request.";
     ContentTypeNotSupported "content_type_not_supported":
-        "The request body was not announced as JSON.",
-        "Send the header `Content-Type: application/json`.";
+        "The request body was not announced as JSON, or a slate as MP4.",
+        "Send the header `Content-Type: application/json`, or `video/mp4` with a slate.";
     MalformedIdempotencyKey "malformed_idempotency_key":
         "The header `Idempotency-Key` is empty, too long, sent twice, or has other characters than ASCII.",
         "Send one short random text, such as a UUID.";
@@ -135,7 +135,7 @@ codes! {
         "The account name or the password is wrong.",
         "Check both; without the password the operator can still make a key with `satcast key create`.";
     Busy "busy":
-        "Too many logins or webhook tests run at the same time.",
+        "Too many logins, webhook tests or uploads run at the same time.",
         "Try again in a few seconds.";
     AccountDisabled "account_disabled":
         "An operator of the service has disabled the account.",
@@ -202,6 +202,28 @@ codes! {
     NoPlayback "no_playback":
         "The destination has no playback, but public keys are for playback.",
         "Create the key for a destination of a type with playback, such as `self-hosted`.";
+
+    SlateUnreadable "slate_unreadable":
+        "The slate is not an ordinary MP4 that can be read, or its media is in fragments.",
+        "Export the clip again as MP4; with ffmpeg, add `-movflags +faststart`.";
+    SlateNoVideo "slate_no_video":
+        "The slate has no video.",
+        "Upload a clip with video.";
+    SlateCodec "slate_codec":
+        "The slate has a codec that the service does not relay, or more than one track of a kind.",
+        "Encode the clip as H.264 with AAC, and keep one video and at most one audio track.";
+    SlateFirstFrame "slate_first_frame":
+        "The video of the slate does not begin with a keyframe.",
+        "Encode the clip again, or cut it at a keyframe.";
+    SlateEdits "slate_edits":
+        "The slate has an edit list that cuts, repeats or delays media.",
+        "Export the clip again without edits; with ffmpeg, encode it instead of copying.";
+    SlateLength "slate_length":
+        "The slate is too short or too long, has too many frames, or its audio and video differ in length.",
+        "Send a clip of half a second to two minutes; with ffmpeg, add `-shortest`.";
+    SlateMismatch "slate_mismatch":
+        "The slate differs from the media of the live encoder.",
+        "Make the clip with the settings of the encoder that the text names.";
 
     // Recordings.
     ArchiveRecording "archive_recording":

@@ -146,6 +146,12 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ContentTypeNotSupported, text)
     }
 
+    /// 415: the body is not announced as an MP4.
+    pub fn not_mp4() -> Self {
+        let text = "Send the file as the body, with the header Content-Type: video/mp4";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ContentTypeNotSupported, text)
+    }
+
     /// 416: the `Content-Range` header has the size.
     pub fn range_not_satisfiable() -> Self {
         let text = "The range starts after the end of the file; the Content-Range header has the size";
@@ -228,6 +234,12 @@ impl ApiError {
     /// 503: too many clips of all accounts are being made.
     pub fn clips_busy() -> Self {
         let text = "Too many clips are being made; try again in a few seconds";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, text)
+    }
+
+    /// 503: too many uploads at once.
+    pub fn uploads_busy() -> Self {
+        let text = "Too many files are being uploaded; try again when another upload has ended";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::Busy, text)
     }
 

@@ -27,6 +27,7 @@ pub use in_band::InBand;
 pub use init::init_segment;
 pub use poster::{FirstFrame, first_frame, first_poster, poster};
 pub use read::{INIT_BYTES_MAX, READ_BYTES_MAX, ReadSegment, Reader};
+pub(crate) use read::{opus_head, signed_nanos};
 pub use scan::{BOX_HEADER_BYTES, BoxHeader, FragmentMedia, Reach};
 pub use track::{TrackConfig, TrackDetails, VideoRange};
 

@@ -10,6 +10,7 @@ use satcast_media::fmp4::{
     AUDIO_TRACK_ID, Sample, TrackConfig, TrackRun, VIDEO_TRACK_ID, init_segment, media_segment,
 };
 use satcast_media::fuzz;
+use satcast_media::mp4::made;
 use satcast_media::rtmp::amf0::{Value, encode_all};
 use satcast_media::srt::calling;
 use satcast_media::ts::{Muxer, PACKET_BYTES};
@@ -167,6 +168,17 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             latm_stream(),
         ],
         "srt" => vec![callers_datagrams(1), callers_datagrams(3)],
+        "mp4" => vec![
+            made::File::default().bytes(),
+            made::File { moov_last: true, compositions: vec![80, 160, 40], ..made::File::default() }.bytes(),
+            made::File {
+                edits: vec![(40, -1, 1), (1_000, 0, 1)],
+                frames: 25,
+                audio: None,
+                ..made::File::default()
+            }
+            .bytes(),
+        ],
         "segmenter" => vec![packet_steps(2000, 60), packet_steps(3000, 180), packet_steps(1500, 1)],
         _ => vec![
             b"\x01\x64\x00\x28\xff\xe1\x00\x08\x67\x64\x00\x28\xac\xd9\x40\x78\x01\x00\x02\x68\xeb".to_vec(),

@@ -61,6 +61,10 @@ fn verdict(
     requirements: &[PlatformRequirements],
     slack: Slack,
 ) -> Verdict {
+    // The session compares its slate.
+    if code == IssueCode::SlateMismatch {
+        return Verdict::Unknown;
+    }
     // When nothing arrives, this is the only issue.
     if figures.is_silent && code != IssueCode::NothingArrives {
         return Verdict::Unknown;

@@ -9,6 +9,7 @@ mod feed;
 mod health;
 mod nodes;
 mod poster;
+mod slate;
 mod spool;
 mod webhooks;
 

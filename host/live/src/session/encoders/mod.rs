@@ -120,6 +120,8 @@ pub(super) struct TakeOver {
 pub(super) struct Encoders {
     slots: [Option<Encoder>; 2],
     active: Option<EncoderRole>,
+    /// Number of the slate that takes the place of an active encoder. Every encoder is on standby then.
+    slate: Option<u64>,
     /// The encoder whose media went out last, and when.
     sent: Option<(EncoderRole, Duration)>,
     /// Why no encoder is active.
@@ -148,7 +150,7 @@ struct Encoder {
 
 impl Encoders {
     /// Accepts an encoder. It replaces one of the same role that was silent for `silent` (the other gets the notice), and is on
-    /// standby while an encoder of the other role is connected. `None` if an encoder of the role sends media.
+    /// standby while an encoder of the other role is connected, or the slate is on air. `None` if an encoder of the role sends media.
     pub(super) fn enter(&mut self, arrival: Arrival, silent: Duration, now: Duration) -> Option<Entered> {
         let role = arrival.role;
         if let Some(before) = &self.slots[role.index()] {
@@ -173,7 +175,8 @@ impl Encoders {
             foreign: Vec::new(),
             standby: Standby::default(),
         });
-        let is_active = self.active == Some(role) || self.slots[role.other().index()].is_none();
+        let is_alone = self.slots[role.other().index()].is_none();
+        let is_active = self.slate.is_none() && (self.active == Some(role) || is_alone);
         if is_active {
             self.active = Some(role);
         }
@@ -226,7 +229,7 @@ impl Encoders {
         let failover = sent.filter(|(from, _)| *from != role);
         let failover = failover.map(|(from, _)| Failover { from, to: role, reason });
         self.failovers += u64::from(failover.is_some());
-        (self.active, self.sent) = (Some(role), Some((role, now)));
+        (self.active, self.sent, self.slate) = (Some(role), Some((role, now)), None);
         Turn::TakesOver(Box::new(TakeOver { start, failover, via, foreign }))
     }
 
@@ -314,6 +317,43 @@ impl Encoders {
             Some(EncoderSnapshot { role, is_active, connected_at: encoder.connected_at, figures })
         };
         EncoderRole::ALL.into_iter().filter_map(of).collect()
+    }
+
+    /// When no encoder will have sent media for `stall`; at once without an encoder. `None` if the last one ended its publish.
+    pub(super) fn lost_at(&self, stall: Duration) -> Option<Duration> {
+        match self.media_at(None) {
+            Some(at) => Some(at.saturating_add(stall)),
+            None => (self.left != Reason::Unpublished).then_some(Duration::ZERO),
+        }
+    }
+
+    /// Time of the last media that went out of an encoder.
+    pub(super) fn sent_at(&self) -> Option<Duration> {
+        self.sent.map(|(_, at)| at)
+    }
+
+    /// Gives the slate the place of the active encoder; its number. `None` if an encoder has sent media within `stall`.
+    pub(super) fn begin_slate(&mut self, now: Duration, stall: Duration) -> Option<u64> {
+        self.lost_at(stall).filter(|lost| *lost <= now)?;
+        if self.active.take().is_some() {
+            self.left = Reason::Stalled;
+        }
+        self.numbers += 1;
+        self.slate = Some(self.numbers);
+        self.slate
+    }
+
+    /// Ends the slate with this number; false if an encoder took over before.
+    pub(super) fn end_slate(&mut self, number: u64) -> bool {
+        self.slate.take_if(|slate| *slate == number).is_some()
+    }
+
+    pub(super) fn plays_slate(&self, number: u64) -> bool {
+        self.slate == Some(number)
+    }
+
+    pub(super) fn has_slate(&self) -> bool {
+        self.slate.is_some()
     }
 
     /// How often another encoder became active.

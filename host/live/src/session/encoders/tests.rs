@@ -68,6 +68,19 @@ impl Rig {
         seen
     }
 
+    /// The times at which an encoder takes over that sends until `until_ms`.
+    fn send_any(&mut self, role: EncoderRole, number: u64, until_ms: u64) -> Vec<u64> {
+        let mut seen = Vec::new();
+        while self.now_ms < until_ms {
+            self.now_ms += STEP_MS;
+            let media = packet(Codec::H264, self.now_ms, self.now_ms.is_multiple_of(STEP_MS * GOP));
+            if let Turn::TakesOver(_) = self.take(role, number, &[media]) {
+                seen.push(self.now_ms);
+            }
+        }
+        seen
+    }
+
     fn active(&self) -> Option<EncoderRole> {
         self.encoders.active
     }
@@ -241,4 +254,58 @@ fn only_encoders_of_such_an_address_are_disconnected() {
     );
     assert!(rig.encoders.close_if(&closed, is("192.0.2.1")));
     assert!(rig.encoders.is_empty());
+}
+
+#[test]
+fn the_slate_begins_when_no_encoder_sends_and_the_next_keyframe_ends_it() {
+    let stall = FailoverTimes::default().stall;
+    let mut rig = Rig::default();
+    let primary = rig.enter(Primary);
+    rig.send(&[(Primary, primary)], 3_000);
+    assert_eq!(rig.encoders.lost_at(stall), Some(Duration::from_millis(5_000)));
+    assert_eq!(rig.encoders.begin_slate(rig.now(), stall), None, "it sends");
+    rig.encoders.leave(Primary, primary, false).unwrap();
+    assert_eq!(rig.encoders.lost_at(stall), Some(Duration::ZERO));
+    let slate = rig.encoders.begin_slate(rig.now(), stall).unwrap();
+    assert!(slate > primary && rig.encoders.plays_slate(slate));
+    // The encoder that returns is on standby until its keyframe.
+    let primary = rig.try_enter(Primary).unwrap();
+    assert!(!primary.is_active && primary.number > slate);
+    rig.now_ms = 3_100;
+    let turn = rig.take(Primary, primary.number, &[config(b"v"), packet(Codec::H264, 3_100, false)]);
+    assert!(matches!(turn, Turn::Standby) && rig.encoders.has_slate());
+    let Turn::TakesOver(taken) = rig.take(Primary, primary.number, &[packet(Codec::H264, 3_200, true)])
+    else {
+        panic!("a keyframe")
+    };
+    assert_eq!((times(&taken.start), taken.failover), (vec![3_200], None));
+    assert!(taken.start.packets[0].is_config());
+    assert_eq!((rig.active(), rig.encoders.has_slate()), (Some(Primary), false));
+    assert!(!rig.encoders.end_slate(slate), "it has ended");
+}
+
+#[test]
+fn a_stalled_encoder_gives_its_place_to_the_slate_and_a_backup_that_sends_prevents_it() {
+    let stall = FailoverTimes::default().stall;
+    let mut rig = Rig::default();
+    let (primary, backup) = (rig.enter(Primary), rig.enter(Backup));
+    rig.send(&[(Primary, primary), (Backup, backup)], 1_000);
+    rig.send(&[(Backup, backup)], 4_000);
+    assert_eq!(rig.active(), Some(Backup));
+    rig.encoders.leave(Primary, primary, false).unwrap();
+    rig.now_ms = 5_999;
+    assert_eq!(rig.encoders.begin_slate(rig.now(), stall), None);
+    rig.now_ms = 6_000;
+    let slate = rig.encoders.begin_slate(rig.now(), stall).unwrap();
+    assert_eq!(rig.active(), None);
+    let seen = rig.send_any(Backup, backup, 8_000);
+    assert_eq!(seen, [7_000], "its next keyframe, once");
+    assert!(!rig.encoders.plays_slate(slate));
+    // Ended before the encoder returns: it takes over in the same way.
+    rig.now_ms = 20_000;
+    let slate = rig.encoders.begin_slate(rig.now(), stall).unwrap();
+    assert!(rig.encoders.end_slate(slate) && !rig.encoders.has_slate());
+    assert_eq!(rig.send_any(Backup, backup, 21_500), [21_000]);
+    rig.encoders.leave(Backup, backup, true).unwrap();
+    assert_eq!(rig.encoders.lost_at(stall), None, "it ended its publish");
 }

@@ -11,6 +11,7 @@ const MORE: &[(&str, &str, &str)] = &[
     ("createStream", "503", "DriverUnavailable"),
     ("addDestination", "503", "DriverUnavailable"),
     ("changeDestination", "503", "DriverUnavailable"),
+    ("setSlate", "503", "Busy"),
     // The destination of a public key.
     ("createKey", "404", "NotFound"),
     ("changeDriver", "404", "NotFound"),
@@ -130,7 +131,7 @@ fn responses() -> Value {
             "cap_reached", "A stream can have 50 destinations; send fewer"),
         "BodyTooLarge": answer("The body is too large", "body_too_large",
             "The request body is larger than 262144 bytes"),
-        "ContentTypeNotSupported": answer("The Content-Type is not JSON", "content_type_not_supported",
+        "ContentTypeNotSupported": answer("The Content-Type is not the one of the operation", "content_type_not_supported",
             "Send the body as JSON with the header Content-Type: application/json"),
         "Refused": answer("A value is refused; the text names the field", "label_refused",
             "Field `label` must have 1 to 128 characters"),

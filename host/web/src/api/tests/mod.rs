@@ -22,6 +22,7 @@ mod metrics;
 mod poster;
 mod recordings;
 mod recordings_nodes;
+mod slate;
 mod status;
 mod streams;
 mod table;

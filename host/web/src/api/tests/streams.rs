@@ -123,7 +123,7 @@ async fn an_idle_stream_reads_as_documented() {
         detail,
         json!({"id": id, "streamKey": key, "backupKey": backup, "label": "test", "status": "idle", "state": "idle",
                "lastEndReason": null, "createdAt": 1_800_000_000_000_i64, "limits": {}, "destinations": [],
-               "playback": [], "health": null, "encoders": [], "allowedAddresses": [], "hasSrtPassphrase": false,
+               "playback": [], "health": null, "encoders": [], "slate": null, "slateSince": null, "allowedAddresses": [], "hasSrtPassphrase": false,
                "refusals": []})
     );
 }

@@ -189,7 +189,8 @@ fn outside() -> Fmp4Error {
     Fmp4Error::Box("a sample lies outside the segment".to_owned())
 }
 
-fn signed_nanos(ticks: i64, timescale: u32) -> i64 {
+/// Nanoseconds of ticks, rounded; `timescale` is in ticks per second.
+pub(crate) fn signed_nanos(ticks: i64, timescale: u32) -> i64 {
     let nanos = i128::from(ticks) * NANOS_PER_SECOND;
     let half = i128::from(timescale) / 2 * i128::from(ticks.signum());
     i64::try_from((nanos + half) / i128::from(timescale.max(1))).unwrap_or(0)
@@ -312,7 +313,7 @@ pub(super) fn record(entry: &SampleEntry) -> Result<(Codec, Bytes), Fmp4Error> {
 }
 
 /// Builds OpusHead from `dOps`: little-endian, with a magic and a version.
-fn opus_head(dops: &Dops, head: &mut Vec<u8>) {
+pub(crate) fn opus_head(dops: &Dops, head: &mut Vec<u8>) {
     head.extend_from_slice(b"OpusHead\x01");
     head.push(dops.output_channel_count);
     head.extend_from_slice(&dops.pre_skip.to_le_bytes());

@@ -1,5 +1,6 @@
 //! One row for each operation: its credential, its resource and a valid body.
 
+use satcast_media::mp4::made::File;
 use serde_json::{Value, json};
 
 use super::world::Resource;
@@ -29,6 +30,8 @@ pub(super) enum About {
     /// None, or the account as a whole.
     All,
     Stream,
+    /// A stream with a slate.
+    Slate,
     /// A destination by its own id.
     Destination,
     /// A destination and its stream.
@@ -68,15 +71,21 @@ pub(super) struct Row {
     pub(super) body: Option<Make>,
     /// A readable body with a refused value.
     pub(super) refused: Option<Make>,
+    /// A file as the body, in place of `body`.
+    pub(super) file: Option<fn() -> Vec<u8>>,
 }
 
 impl Row {
     const fn of(id: &'static str, takes: Takes, about: About) -> Self {
-        Self { id, takes, about, body: None, refused: None }
+        Self { id, takes, about, body: None, refused: None, file: None }
     }
 
     const fn body(self, body: Make) -> Self {
         Self { body: Some(body), ..self }
+    }
+
+    const fn file(self, file: fn() -> Vec<u8>) -> Self {
+        Self { file: Some(file), ..self }
     }
 
     const fn refused(self, refused: Make) -> Self {
@@ -163,6 +172,8 @@ pub(super) const ROWS: &[Row] = &[
         .body(|_| json!({"maxSats": 100, "maxDurationMinutes": null}))
         .refused(|_| json!({"maxSats": 0})),
     Row::of("rotateStreamKey", Account, Stream),
+    Row::of("setSlate", Account, Stream).file(|| File::default().bytes()),
+    Row::of("deleteSlate", Account, About::Slate),
     Row::of("stopStream", Account, Stream),
     Row::of("getWalletBalance", Account, All),
     Row::of("getWalletConnection", Account, All),

@@ -14,6 +14,7 @@ use super::rows::{self, About, Row, rtmp};
 use super::world::{BETWEEN, Call, Credential, Resource, World};
 use crate::api::Subject;
 use crate::api::archives::too_little;
+use crate::api::slate::SLATE_BYTES_MAX;
 use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
 use crate::base::error::INVALID_PUBLIC_KEY_TEXT;
 use satcast_archive::CLIPS_WAITING_MAX;
@@ -43,6 +44,7 @@ impl World {
             "redeliverWebhookDelivery" => self.disabled_webhook(operation, row).await,
             "testWebhook" => self.busy_tests(operation, row).await,
             "createClip" => self.clips(operation, row).await,
+            "setSlate" => self.slates(operation, row).await,
             "recoverArchive" | "deleteArchive" => self.archives(operation, row).await,
             "connectWallet" | "createTopUp" | "getWalletBalance" => self.wallets(operation, row).await,
             "followEvents" => self.watchers(operation, row).await,
@@ -96,6 +98,22 @@ impl World {
         }
         let call = Call::new(operation, row, &own, Credential::Stranger);
         self.send(call).await.error(403, "not_operator");
+    }
+
+    /// Files that are refused, another content type, and too many uploads at once.
+    async fn slates(&self, operation: &Operation, row: &Row) {
+        let one = async || self.one(operation, row).await;
+        self.send(one().await.with_body("no mp4")).await.error(422, "slate_unreadable");
+        self.send(one().await.with_body(vec![0; SLATE_BYTES_MAX + 1])).await.error(413, "body_too_large");
+        for content_type in [None, Some("application/json")] {
+            let call = Call { content_type, ..one().await };
+            self.send(call).await.error(415, "content_type_not_supported");
+        }
+        let uploads = &self.rig.app.limits.uploads;
+        let held = uploads.try_take(self.rig.account, uploads.share()).unwrap();
+        self.send(one().await).await.error(503, "busy");
+        drop(held);
+        self.send(one().await).await.ok();
     }
 
     async fn one(&self, operation: &Operation, row: &Row) -> Call {

@@ -18,9 +18,11 @@ use crate::api::tests::clips::{clip, live_with_window};
 use crate::api::tests::login::PASSWORD;
 use crate::api::tests::{Answer, Rig, contract};
 use crate::auth::password;
-use satcast_core::ids::{AccountId, LoginId, Sats, UnixMillis};
+use satcast_core::ids::{AccountId, LoginId, Sats, StreamId, UnixMillis};
 use satcast_core::secret::{KeyKind, Redacted, key_hash, new_invite_token, new_login_token};
-use satcast_live::Publisher;
+use satcast_live::{Publisher, slate_record};
+use satcast_media::mp4::Movie;
+use satcast_media::mp4::made::File;
 use satcast_store::{Actor, NewLogin, Scopes};
 
 /// Limits that are large enough for all requests of one operation.
@@ -108,13 +110,14 @@ impl Resource {
 impl Call {
     /// A request that succeeds if the credential is allowed.
     pub(super) fn new(operation: &Operation, row: &Row, resource: &Resource, credential: Credential) -> Self {
-        let body = row.body.map(|make| make(resource).to_string().into_bytes());
+        let json = row.body.map(|make| ("application/json", make(resource).to_string().into_bytes()));
+        let body = json.or_else(|| row.file.map(|file| ("video/mp4", file())));
         Self {
             method: operation.method.clone(),
             path: resource.path(operation.template),
             query: String::new(),
-            content_type: body.is_some().then_some("application/json"),
-            body: body.unwrap_or_default(),
+            content_type: body.as_ref().map(|(content_type, _)| *content_type),
+            body: body.map(|(_, body)| body).unwrap_or_default(),
             headers: Vec::new(),
             credential,
         }
@@ -202,6 +205,13 @@ impl World {
                 Resource::new(rig.account(new_invite_token().expose()).await.0.0)
             }
             About::Stream => Resource::new(rig.stream().await),
+            About::Slate => {
+                let id = rig.stream().await;
+                let file = File::default().bytes();
+                let record = slate_record(&Movie::read(&file.clone().into()).unwrap(), 60);
+                app.store.set_slate(&self.actor(), StreamId(id), record, file).await.unwrap();
+                Resource::new(id)
+            }
             About::DestinationOfStream => {
                 let id = rig.stream().await;
                 let path = format!("/api/streams/{id}/destinations");
