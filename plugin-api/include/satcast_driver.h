@@ -46,6 +46,13 @@
 #define SATCAST_EXT_NET "satcast.net/1"
 
 /**
+ * Host extension, since minor version 9: checked outbound UDP sockets. Its struct is `SatcastNet` too; the descriptor is a
+ * non-blocking UDP socket that is connected to one checked address, so that it sends to this address alone and takes nothing from
+ * others.
+ */
+#define SATCAST_EXT_UDP "satcast.udp/1"
+
+/**
  * Host extension: a private folder of the driver, see `SatcastDataDir`.
  */
 #define SATCAST_EXT_DATA_DIR "satcast.data-dir/1"
@@ -120,7 +127,7 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 8
+#define SATCAST_ABI_MINOR 9
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
@@ -830,7 +837,7 @@ typedef struct SatcastConnect {
      */
     struct SatcastStr host;
     /**
-     * TCP port.
+     * TCP or UDP port.
      */
     uint32_t port;
     /**
@@ -849,7 +856,7 @@ typedef struct SatcastConnected {
     void *data;
     /**
      * `[pump]`, or inside `connect`; once, perhaps after `stopped`. `fd` >= 0: a connected, non-blocking TCP socket with
-     * TCP_NODELAY that the driver now owns and closes. Else `error` says why. Must return at once.
+     * TCP_NODELAY, or UDP socket, that the driver now owns and closes. Else `error` says why. Must return at once.
      */
     void (*done)(void *data, int32_t fd, const struct SatcastError *error);
 } SatcastConnected;

@@ -66,6 +66,10 @@ impl Destination for Out {
                 let stream = ctx.connect("127.0.0.1", self.0.port, Duration::from_secs(5)).await?;
                 drop(stream);
             }
+            "connect-udp" => {
+                let socket = ctx.connect_udp("127.0.0.1", self.0.port, Duration::from_secs(5)).await?;
+                socket.send(b"x").await.map_err(|error| Error::network(error.to_string()))?;
+            }
             "auth" => return Err(Error::auth("bad key").retry_after(Duration::from_secs(60))),
             _ => {}
         }
@@ -238,6 +242,13 @@ fn connects(kit: &Testkit) {
     drop(listener);
     let dest = kit.open("probe", &json!({ "mode": "connect", "port": port })).unwrap();
     assert_eq!(dest.wait_for_end().unwrap_err().class, Class::Network);
+
+    let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let dest = kit.open("probe", &json!({ "mode": "connect-udp", "port": port })).unwrap();
+    assert_eq!(listener.recv(&mut [0; 8]).unwrap(), 1);
+    dest.stop();
+    dest.wait_for_end().unwrap();
 }
 
 fn gives_every_packet_back(kit: &Testkit) {

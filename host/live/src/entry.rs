@@ -75,11 +75,8 @@ impl Live {
             let reason = codes::reason_text(EndReason::AccountDisabled);
             return Err(PublishRefused::new(codes::DENIED, reason));
         }
-        if via.has(&self.inner.marks.of(stream.id)) {
-            return Err(PublishRefused::new(codes::DENIED, codes::LOOP));
-        }
-        if via.is_too_long() {
-            return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
+        if let Some(reason) = self.inner.marks.refusal(stream.id, &via) {
+            return Err(PublishRefused::new(codes::DENIED, reason));
         }
         self.refuse_at_this_node(&stream, role).await?;
         // One limit for all of them: encoders may replace each other one after the other.

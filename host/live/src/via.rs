@@ -2,11 +2,12 @@
 //!
 //! A destination may lead back to its own stream, directly or through other streams. When the encoder leaves, such a destination would
 //! take its place, and the stream would feed itself for ever. So a driver gets the marks of the streams that its media has passed
-//! through (`via` of [`satcast_plugin_api::recording::About`]) and sends them in the `flashVer` of its `connect`. A publisher that
-//! sends the mark of the stream itself is refused.
+//! through (`via` of [`satcast_plugin_api::recording::About`]) and sends them in the `flashVer` of its `connect`, or by SRT in a note
+//! in the transport stream. A publisher that sends the mark of the stream itself is refused.
 
 use sha2::{Digest as _, Sha256};
 
+use super::codes;
 use satcast_core::ids::StreamId;
 
 /// Most streams that media may pass through.
@@ -27,13 +28,19 @@ impl Via {
         Self(marks.take(VIA_MAX + 1).map(str::to_owned).collect())
     }
 
+    /// Reads the marks in the note of a transport stream, eight bytes each, which is not trusted; at most [`VIA_MAX`] + 1.
+    pub fn of_note(note: &[u8]) -> Self {
+        let marks = note.as_chunks::<{ MARK_HEX_CHARS / 2 }>().0.iter();
+        Self(marks.take(VIA_MAX + 1).map(|mark| format!("{:016x}", u64::from_be_bytes(*mark))).collect())
+    }
+
     /// The media passed through the stream with this mark.
-    pub(super) fn has(&self, mark: &str) -> bool {
+    fn has(&self, mark: &str) -> bool {
         self.0.iter().any(|known| known == mark)
     }
 
     /// The media passed through more than [`VIA_MAX`] streams.
-    pub(super) fn is_too_long(&self) -> bool {
+    fn is_too_long(&self) -> bool {
         self.0.len() > VIA_MAX
     }
 
@@ -58,6 +65,12 @@ impl Marks {
         let salt = u128::from(satcast_core::secret::random_u64()) << 64
             | u128::from(satcast_core::secret::random_u64());
         Self { salt: salt.to_le_bytes() }
+    }
+
+    /// Why media that has passed through `via` may not come to `stream`: it comes from the stream itself, or through too many.
+    pub(super) fn refusal(&self, stream: StreamId, via: &Via) -> Option<&'static str> {
+        let is_loop = via.has(&self.of(stream));
+        if is_loop { Some(codes::LOOP) } else { via.is_too_long().then_some(codes::CHAIN) }
     }
 
     pub(super) fn of(&self, stream: StreamId) -> String {
@@ -89,6 +102,10 @@ mod tests {
         ] {
             assert_eq!(Via::read(odd), Via::default(), "{odd}");
         }
+        let note = [&one, &other].map(|mark| u64::from_str_radix(mark, 16).unwrap().to_be_bytes()).concat();
+        assert_eq!(Via::of_note(&note), both);
+        assert_eq!(Via::of_note(&note[..15]), first);
+        assert!(Via::of_note(&[7; 255]).is_too_long());
         let many: Vec<String> = (0..VIA_MAX as i64).map(|id| marks.of(StreamId(id))).collect();
         assert!(!Via::read(&flash_ver(&many)).is_too_long());
         assert!(Via::read(&flash_ver(&[many.clone(), many].concat())).is_too_long());

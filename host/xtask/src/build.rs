@@ -10,11 +10,12 @@ use crate::{process, web, workspace};
 /// Our drivers: the id that operators enable, and the cdylib that cargo makes.
 ///
 /// The list is explicit because a stale library in the output folder would otherwise be shipped as a second driver.
-pub(crate) const DRIVERS: [(&str, &str); 4] = [
+pub(crate) const DRIVERS: [(&str, &str); 5] = [
     ("archive", "libsatcast_plugin_archive.so"),
     ("hls", "libsatcast_plugin_hls.so"),
     ("platform", "libsatcast_plugin_platform.so"),
     ("rtmp", "libsatcast_plugin_rtmp.so"),
+    ("srt", "libsatcast_plugin_srt.so"),
 ];
 
 /// The file that lists the libraries of this project in the drivers folder: `{"files": {"<name>": "<sha256 hex>"}}`.
@@ -180,7 +181,7 @@ mod tests {
         // SHA-256 of the seven bytes.
         let digest = "b718f1354f7247312eca086d9a024afe5fa717ddea5adeddd6f12bcf945b2e8c";
         let line = |id: &str| format!("    \"{id}.so\": \"{digest}\"");
-        let lines = ["archive", "hls", "platform", "rtmp"].map(line).join(",\n");
+        let lines = ["archive", "hls", "platform", "rtmp", "srt"].map(line).join(",\n");
         assert_eq!(text, format!("{{\n  \"files\": {{\n{lines}\n  }}\n}}\n"));
         assert_eq!(previous_manifest(&folder.join("drivers")), DRIVERS.map(|(id, _)| format!("{id}.so")));
         assert_eq!(std::fs::read(folder.join("drivers/rtmp.so")).unwrap(), b"library");

@@ -21,7 +21,7 @@ use crate::rtmp::handshake::BLOCK_BYTES;
 use crate::rtmp::limits::{HELD_MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX, UNFINISHED_BYTES_MAX};
 use crate::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use crate::segment::{Event, HELD_BYTES_MAX, Segmenter};
-use crate::srt::{self, Connection, Request, StreamId, calling};
+use crate::srt::{self, Call, Called, Caller, Connection, Request, Seed, Sender, StreamId, calling};
 use crate::ts::{self, Demuxer, Muxer};
 use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 
@@ -316,6 +316,39 @@ pub fn srt(data: &[u8]) {
     }
     while connection.give(Duration::MAX).is_some() {}
     assert_eq!(connection.held_bytes(), 0);
+    srt_sending(data);
+}
+
+/// A caller and its sender, then one that was called: each gets the datagrams, and sends a packet between them.
+fn srt_sending(data: &[u8]) {
+    let peer = IpAddr::from([192, 0, 2, 7]);
+    let (mut now, mut rest) = (Duration::ZERO, data);
+    let secret = (data.first().is_some_and(|first| first % 16 == 1)).then(|| ("a passphrase".to_owned(), 16));
+    let call = Call { secret, ..Call::default() };
+    let Some(mut caller) = Caller::new(call, Seed { socket: 9, ..Seed::default() }, peer, now) else {
+        return;
+    };
+    let mut sender = match Request::parse(&calling::conclusion(9, 7, 5, 120, &[])) {
+        Some(Request::Conclusion(asked)) => Sender::accept(&asked, 9, peer, None, 120, now).1,
+        _ => return,
+    };
+    while let [step, length, behind @ ..] = rest {
+        let (datagram, more) = behind.split_at(usize::from(*length).min(behind.len()));
+        (now, rest) = (now + Duration::from_millis(u64::from(*step)), more);
+        let _ = (caller.poll(now), caller.next_at());
+        if let Some(Called::Accepted(accepted)) = caller.input(datagram, now) {
+            sender = *accepted;
+        }
+        sender.input(datagram, now);
+        let _ = sender.push(&[7; srt::limits::SEND_BYTES], now);
+        sender.poll(now);
+        sender.transmit(now, |sent| {
+            assert!(sent.len() <= 16 + srt::limits::SEND_BYTES);
+            *step != 7
+        });
+        assert!(sender.held_bytes() <= srt::limits::HELD_BYTES_MAX);
+        let _ = (sender.next_at(), sender.take_overrun());
+    }
 }
 
 /// Requested duration of parts.

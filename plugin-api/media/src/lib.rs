@@ -1,4 +1,4 @@
-//! Sans-I/O live media: RTMP in both roles, the listener of SRT, FLV and Enhanced RTMP tags, MPEG transport streams, codec
+//! Sans-I/O live media: RTMP and SRT in both roles, FLV and Enhanced RTMP tags, MPEG transport streams, codec
 //! configurations, fragmented and ordinary MP4, segments and HLS playlists.
 //!
 //! Bytes go in, [`Packet`]s and bytes come out. Nothing here opens a socket, reads a clock, spawns a task,
@@ -9,7 +9,7 @@
 //!
 //! Map: [`rtmp::server::ServerSession`] and [`rtmp::client::ClientSession`] are the two peers, built from
 //! [`rtmp::handshake`], [`rtmp::chunk`], [`rtmp::message`] and [`rtmp::amf0`]; [`flv`] turns message bodies
-//! into packets and back, [`ts`] does so with transport streams, which [`srt`] receives; [`codec`] reads codec configurations. [`segment::Segmenter`] turns packets into
+//! into packets and back, [`ts`] does so with transport streams, which [`srt`] carries; [`codec`] reads codec configurations. [`segment::Segmenter`] turns packets into
 //! [`fmp4`] segments, and [`playlist`] writes their playlists. [`mp4`] reads files that others made.
 
 #![warn(missing_docs)]

@@ -6,6 +6,10 @@ use super::{SatcastError, SatcastErrorSink, SatcastMedia, SatcastStr, SatcastTex
 
 /// Host extension: checked outbound connections, see `SatcastNet`.
 pub const EXT_NET: &str = "satcast.net/1";
+/// Host extension, since minor version 9: checked outbound UDP sockets. Its struct is `SatcastNet` too; the descriptor is a
+/// non-blocking UDP socket that is connected to one checked address, so that it sends to this address alone and takes nothing from
+/// others.
+pub const EXT_UDP: &str = "satcast.udp/1";
 /// Host extension: a private folder of the driver, see `SatcastDataDir`.
 pub const EXT_DATA_DIR: &str = "satcast.data-dir/1";
 /// Host extension: files the host serves to viewers for the driver, see `SatcastAssets`.
@@ -79,7 +83,7 @@ pub struct SatcastConnect {
     pub timeout_ms: u32,
     /// Name or literal address, without brackets.
     pub host: SatcastStr,
-    /// TCP port.
+    /// TCP or UDP port.
     pub port: u32,
     /// Zero.
     pub reserved: u32,
@@ -92,7 +96,7 @@ pub struct SatcastConnected {
     /// Passed back.
     pub data: *mut c_void,
     /// `[pump]`, or inside `connect`; once, perhaps after `stopped`. `fd` >= 0: a connected, non-blocking TCP socket with
-    /// TCP_NODELAY that the driver now owns and closes. Else `error` says why. Must return at once.
+    /// TCP_NODELAY, or UDP socket, that the driver now owns and closes. Else `error` says why. Must return at once.
     pub done: Option<unsafe extern "C" fn(data: *mut c_void, fd: i32, error: *const SatcastError)>,
 }
 

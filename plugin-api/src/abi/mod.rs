@@ -40,7 +40,7 @@ pub const MAGIC: u64 = 0x0154_5341_4354_4153;
 /// Drivers of another major version are refused.
 pub const ABI_MAJOR: u32 = 1;
 /// Grows with every appended field or extension; never a reason to refuse.
-pub const ABI_MINOR: u32 = 8;
+pub const ABI_MINOR: u32 = 9;
 /// The one symbol a driver library exports, of type `SatcastDriverEntry`.
 pub const ENTRY_SYMBOL: &str = "satcast_driver_entry";
 

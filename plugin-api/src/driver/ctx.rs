@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::watch;
 
 use super::State;
@@ -107,6 +107,15 @@ impl Ctx {
     /// `Config` when the guard refuses the address, `Network` when resolving or connecting fails or takes over `timeout`.
     pub async fn connect(&self, host: &str, port: u16, timeout: Duration) -> Result<TcpStream, Error> {
         super::net::connect(&self.host, self.dest, host, port, timeout).await
+    }
+
+    /// `[task]` A UDP socket that sends to one address the user gave and takes datagrams from it alone. The host's outbound guard resolved
+    /// and checked the address. Needs a host of minor version 9.
+    ///
+    /// # Errors
+    /// `Config` when the guard refuses the address, `Network` when resolving fails or takes over `timeout`, `Internal` with an older host.
+    pub async fn connect_udp(&self, host: &str, port: u16, timeout: Duration) -> Result<UdpSocket, Error> {
+        super::net::connect_udp(&self.host, self.dest, host, port, timeout).await
     }
 
     /// `[any]` The driver's private folder, which exists and outlives sessions.

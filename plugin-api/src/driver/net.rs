@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 
 use super::ctx::missing;
@@ -13,6 +13,20 @@ use super::hostref::HostRef;
 use crate::Error;
 use crate::abi::{self, SatcastError, SatcastStr};
 use crate::wire::read_error;
+
+/// A UDP socket to one checked address.
+pub(super) async fn connect_udp(
+    by: &HostRef,
+    dest: u64,
+    host: &str,
+    port: u16,
+    timeout: Duration,
+) -> Result<UdpSocket, Error> {
+    let (done, outcome) = oneshot::channel();
+    start(by, abi::EXT_UDP, (dest, host, port, timeout), done)?;
+    let socket = std::net::UdpSocket::from(given(outcome).await?);
+    socket.set_nonblocking(true).and_then(|()| UdpSocket::from_std(socket)).map_err(unusable)
+}
 
 /// Connects for opening `dest`, or with 0 for the driver itself.
 pub(super) async fn connect(
@@ -23,26 +37,29 @@ pub(super) async fn connect(
     timeout: Duration,
 ) -> Result<TcpStream, Error> {
     let (done, outcome) = oneshot::channel();
-    start(by, dest, host, port, timeout, done)?;
-    let fd = outcome.await.map_err(|_| Error::internal("the host dropped a connection attempt"))??;
-    let stream = std::net::TcpStream::from(fd);
-    stream
-        .set_nonblocking(true)
-        .and_then(|()| TcpStream::from_std(stream))
-        .map_err(|error| Error::internal(format!("cannot use the socket the host gave: {error}")))
+    start(by, abi::EXT_NET, (dest, host, port, timeout), done)?;
+    let stream = std::net::TcpStream::from(given(outcome).await?);
+    stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)).map_err(unusable)
 }
 
+async fn given(outcome: oneshot::Receiver<Result<OwnedFd, Error>>) -> Result<OwnedFd, Error> {
+    outcome.await.map_err(|_| Error::internal("the host dropped a connection attempt"))?
+}
+
+fn unusable(error: io::Error) -> Error {
+    Error::internal(format!("cannot use the socket the host gave: {error}"))
+}
+
+/// Asks the extension `name`, which is [`abi::EXT_NET`] or [`abi::EXT_UDP`].
 fn start(
     by: &HostRef,
-    dest: u64,
-    host: &str,
-    port: u16,
-    timeout: Duration,
+    name: &str,
+    (dest, host, port, timeout): (u64, &str, u16, Duration),
     done: oneshot::Sender<Result<OwnedFd, Error>>,
 ) -> Result<(), Error> {
-    // SAFETY: `SatcastNet` is the struct of this name.
-    let net = unsafe { by.extension::<abi::SatcastNet>(abi::EXT_NET) };
-    let connect = net.and_then(|net| net.connect).ok_or_else(|| missing(abi::EXT_NET))?;
+    // SAFETY: `SatcastNet` is the struct of both names.
+    let net = unsafe { by.extension::<abi::SatcastNet>(name) };
+    let connect = net.and_then(|net| net.connect).ok_or_else(|| missing(name))?;
     let request = abi::SatcastConnect {
         size: size_of::<abi::SatcastConnect>() as u32,
         timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),

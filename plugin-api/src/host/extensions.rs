@@ -12,11 +12,14 @@ use super::pump::PUMP;
 use super::recordings::{RECORDINGS_HOST, VAULT};
 use super::services::{Context, with};
 use super::wait::wait_any;
+use super::{Connected, Services};
 use crate::Error;
 use crate::abi::{self, SatcastStr};
 use crate::wire::{report, with_abi};
 
 static NET: abi::SatcastNet = abi::SatcastNet { size: size_of::<abi::SatcastNet>(), connect: Some(connect) };
+static UDP: abi::SatcastNet =
+    abi::SatcastNet { size: size_of::<abi::SatcastNet>(), connect: Some(connect_udp) };
 static DATA_DIR: abi::SatcastDataDir =
     abi::SatcastDataDir { size: size_of::<abi::SatcastDataDir>(), path: Some(data_dir) };
 static SETTINGS: abi::SatcastSettings =
@@ -36,6 +39,7 @@ pub(super) unsafe extern "C" fn get_extension(_: *mut c_void, name: SatcastStr) 
     // SAFETY: the name lives for the call.
     match &*unsafe { name.read() } {
         abi::EXT_NET => (&raw const NET).cast(),
+        abi::EXT_UDP => (&raw const UDP).cast(),
         abi::EXT_DATA_DIR => (&raw const DATA_DIR).cast(),
         abi::EXT_SETTINGS => (&raw const SETTINGS).cast(),
         abi::EXT_WAIT => (&raw const WAIT).cast(),
@@ -85,6 +89,40 @@ unsafe extern "C" fn connect(
     request: *const abi::SatcastConnect,
     done: abi::SatcastConnected,
 ) -> i32 {
+    // SAFETY: as here.
+    unsafe {
+        begin(ctx, request, done, |services, host, port, timeout, done| {
+            services.connect(dest, host, port, timeout, done);
+        })
+    }
+}
+
+/// # Safety
+/// As [`abi::SatcastNet::connect`].
+unsafe extern "C" fn connect_udp(
+    ctx: *mut c_void,
+    dest: u64,
+    request: *const abi::SatcastConnect,
+    done: abi::SatcastConnected,
+) -> i32 {
+    // SAFETY: as here.
+    unsafe {
+        begin(ctx, request, done, |services, host, port, timeout, done| {
+            services.connect_udp(dest, host, port, timeout, done);
+        })
+    }
+}
+
+/// Reads a request and passes it to `call`.
+///
+/// # Safety
+/// As [`abi::SatcastNet::connect`].
+unsafe fn begin(
+    ctx: *mut c_void,
+    request: *const abi::SatcastConnect,
+    done: abi::SatcastConnected,
+    call: impl FnOnce(&dyn Services, String, u16, Duration, Connected),
+) -> i32 {
     let answer = Answer(Some(done));
     // SAFETY: the request lives for the call.
     unsafe {
@@ -95,12 +133,12 @@ unsafe extern "C" fn connect(
             }
             let request = *request;
             let Ok(port) = u16::try_from(request.port) else {
-                answer.give(Err(Error::config(format!("{} is no TCP port", request.port))));
+                answer.give(Err(Error::config(format!("{} is no port", request.port))));
                 return abi::ERR;
             };
             let host = request.host.read().into_owned();
             let timeout = Duration::from_millis(u64::from(request.timeout_ms));
-            context.services.connect(dest, host, port, timeout, Box::new(|outcome| answer.give(outcome)));
+            call(&*context.services, host, port, timeout, Box::new(|outcome| answer.give(outcome)));
             abi::OK
         })
     }

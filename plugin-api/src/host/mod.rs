@@ -119,6 +119,11 @@ pub trait Services: Send + Sync + 'static {
     fn stopped(&self, dest: u64, outcome: Result<(), Error>);
     /// Begins a checked connection, with `dest` 0 for the driver itself; calls `done` exactly once.
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected);
+    /// As [`Services::connect`], for a UDP socket that is connected to a checked address.
+    fn connect_udp(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
+        let _ = (dest, host, port, timeout);
+        done(Err(Error::internal("this host makes no UDP sockets")));
+    }
     /// From now on the driver calls [`Services::run_pump`], on a thread of its own, when the eventfd is added to. `None`: the host goes
     /// on waking the driver itself.
     fn take_pump(&self) -> Option<OwnedFd> {

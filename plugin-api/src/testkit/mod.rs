@@ -78,7 +78,7 @@ impl Default for Options {
 /// Calls of the host that a test can make fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostCall {
-    /// [`Ctx::connect`](crate::driver::Ctx::connect).
+    /// [`Ctx::connect`](crate::driver::Ctx::connect) and [`Ctx::connect_udp`](crate::driver::Ctx::connect_udp).
     Connect,
     /// [`Ctx::counter`](crate::driver::Ctx::counter), which reports no error.
     Counter,

@@ -1,6 +1,7 @@
 //! The mock host's services: they record the driver's reports, and fail where a test asks for it.
 
 use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -139,6 +140,13 @@ impl Services for Shared {
         std::thread::spawn(move || done(connect_unguarded(&host, port, timeout)));
     }
 
+    fn connect_udp(&self, _: u64, host: String, port: u16, _: Duration, done: Connected) {
+        if let Err(error) = self.fails(HostCall::Connect) {
+            return done(Err(error));
+        }
+        std::thread::spawn(move || done(connect_udp_unguarded(&host, port)));
+    }
+
     fn data_dir(&self) -> Result<PathBuf, Error> {
         self.fails(HostCall::DataDir)?;
         std::fs::create_dir_all(&self.folder)
@@ -207,14 +215,25 @@ impl Services for Shared {
     }
 }
 
-fn connect_unguarded(host: &str, port: u16, timeout: Duration) -> Result<std::os::fd::OwnedFd, Error> {
-    use std::net::{TcpStream, ToSocketAddrs as _};
+fn resolved_unguarded(host: &str, port: u16) -> Result<SocketAddr, Error> {
+    let found = (host, port).to_socket_addrs();
+    let mut found =
+        found.map_err(|error| Error::network(format!("cannot resolve {host}:{port}: {error}")))?;
+    found.next().ok_or_else(|| Error::network(format!("{host} has no address")))
+}
+
+fn connect_udp_unguarded(host: &str, port: u16) -> Result<std::os::fd::OwnedFd, Error> {
     let network = |error: std::io::Error| Error::network(format!("cannot connect to {host}:{port}: {error}"));
-    let address = (host, port)
-        .to_socket_addrs()
-        .map_err(network)?
-        .next()
-        .ok_or_else(|| Error::network(format!("{host} has no address")))?;
+    let address = resolved_unguarded(host, port)?;
+    let own: SocketAddr = if address.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+    let socket = UdpSocket::bind(own).map_err(network)?;
+    socket.connect(address).and_then(|()| socket.set_nonblocking(true)).map_err(network)?;
+    Ok(socket.into())
+}
+
+fn connect_unguarded(host: &str, port: u16, timeout: Duration) -> Result<std::os::fd::OwnedFd, Error> {
+    let network = |error: std::io::Error| Error::network(format!("cannot connect to {host}:{port}: {error}"));
+    let address = resolved_unguarded(host, port)?;
     let stream = TcpStream::connect_timeout(&address, timeout).map_err(network)?;
     stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).map_err(network)?;
     Ok(stream.into())

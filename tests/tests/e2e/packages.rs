@@ -121,7 +121,7 @@ fn streams(page: &Page) {
     page.run("ready");
     let drivers = page.get("/api/drivers", "[.[] | [.id, .state]]");
     let expected =
-        ["archive", "hls", "platform", "rtmp"].map(|id| format!("[\"{id}\",\"loaded\"]")).join(",");
+        ["archive", "hls", "platform", "rtmp", "srt"].map(|id| format!("[\"{id}\",\"loaded\"]")).join(",");
     assert_eq!(drivers, format!("[{expected}]"));
     let body = r#"{"label":"kept","destinations":[{"type":"self-hosted","config":{}},{"type":"rtmp","config":{"url":"rtmp://127.0.0.1:9/x"}}]}"#;
     page.run(&format!(

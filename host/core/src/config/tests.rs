@@ -31,7 +31,7 @@ fn the_printed_file_is_the_default_and_stays_short() {
     assert!(DEFAULT_TOML.lines().count() <= 125);
     assert_eq!(default.http.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(default.ingest.rtmp_listen.to_string(), "127.0.0.1:1935");
-    assert_eq!(default.drivers.enabled, ["rtmp", "platform", "hls", "archive"]);
+    assert_eq!(default.drivers.enabled, ["rtmp", "srt", "platform", "hls", "archive"]);
     assert_eq!(default.billing.initial_credit_sats, 10_000);
     assert_eq!(default.database_url().expose(), "sqlite:data/satcast.db");
     assert_eq!(default.key_file(), PathBuf::from("data/secret.key"));

@@ -65,6 +65,14 @@ pub trait PacketSink: Send + Sync + 'static {
     /// The encoder ended its publish; the drop follows.
     fn unpublished(&mut self) {}
 
+    /// The media has passed through these streams; called before the first media.
+    ///
+    /// # Errors
+    /// The encoder has to leave: the media comes from the stream itself, or from too many.
+    fn came_through(&mut self, _: Via) -> Result<(), Status> {
+        Ok(())
+    }
+
     /// Numbers of an SRT connection, about once a second.
     fn link(&mut self, _: srt::Stats) {}
 
@@ -106,6 +114,11 @@ impl PacketSink for Publisher {
 
     fn unpublished(&mut self) {
         Publisher::unpublished(self);
+    }
+
+    fn came_through(&mut self, via: Via) -> Result<(), Status> {
+        Publisher::came_through(self, &via)
+            .map_err(|closed| Status { code: closed.code, reason: closed.reason })
     }
 
     fn link(&mut self, stats: srt::Stats) {

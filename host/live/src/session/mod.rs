@@ -415,6 +415,20 @@ impl Publisher {
         }
     }
 
+    /// The media has passed through these streams, as it says itself; called before the first media.
+    ///
+    /// # Errors
+    /// It comes from the stream itself, or through too many: the encoder has to leave.
+    pub fn came_through(&mut self, via: &Via) -> Result<(), Closed> {
+        if let Some(reason) = self.live.marks.refusal(self.session.stream.id, via) {
+            return Err(Closed { code: codes::DENIED, reason: reason.into() });
+        }
+        if self.session.shared.lock().encoders.came_through(self.role, self.number, via) {
+            *self.session.via.lock() = via.clone();
+        }
+        Ok(())
+    }
+
     /// The encoder ends its publish, and leaves.
     pub fn unpublished(&mut self) {
         self.unpublished = true;

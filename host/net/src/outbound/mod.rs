@@ -106,7 +106,7 @@ pub enum GuardError {
     Connect {
         /// Name or address.
         host: String,
-        /// TCP port.
+        /// TCP or UDP port.
         port: u16,
         /// The failure at the last address tried.
         source: Arc<io::Error>,
@@ -306,6 +306,29 @@ impl Guard {
         }
     }
 
+    /// Resolves, checks, and makes a UDP socket that sends to one of the addresses alone: the first to which the system has a
+    /// way. Nothing is sent. `limit` is that of [`Guard::resolve`]. The socket is non-blocking.
+    ///
+    /// # Errors
+    /// As [`Guard::resolve`]; the failure at the last address.
+    pub async fn connect_udp(
+        &self,
+        host: &str,
+        port: u16,
+        limit: Duration,
+    ) -> Result<std::net::UdpSocket, GuardError> {
+        let addresses = self.resolve(host, port, limit).await?;
+        let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in addresses {
+            match udp_to(address) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => failure = error,
+            }
+        }
+        let host = Target::parse(host).map_or_else(String::new, |target| target.to_string());
+        Err(GuardError::Connect { host, port, source: Arc::new(failure) })
+    }
+
     fn check_address(&self, address: IpAddr) -> Result<(), Refused> {
         match self.objection(address) {
             Some((address, why)) => Err(Refused::Address { address, why, setting: self.setting }),
@@ -355,6 +378,14 @@ async fn connect_first(addresses: &[SocketAddr], deadline: Instant) -> io::Resul
         }
     }
     Err(failure)
+}
+
+fn udp_to(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let any = if address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.connect(address)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 fn whole_ms(duration: Duration) -> u64 {

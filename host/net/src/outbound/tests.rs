@@ -232,6 +232,27 @@ async fn a_forbidden_address_sees_no_connection() {
 }
 
 #[tokio::test]
+async fn a_udp_socket_sends_to_a_checked_address_alone() {
+    let [listener, other] = [(); 2].map(|()| std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+        let error = guard(&["10.0.0.0/8"]).connect_udp(host, port, LONG).await.unwrap_err();
+        assert!(matches!(error, GuardError::Refused(_)), "{host}: {error}");
+    }
+    let answers = Answers::new(parking_lot::Mutex::new([vec![IpAddr::from([127, 0, 0, 1])], vec![]].into()));
+    let guard = guard(&["127.0.0.0/8"]).answering(answers);
+    let socket = guard.connect_udp("a.example", port, LONG).await.unwrap();
+    assert_eq!(socket.peer_addr().unwrap(), listener.local_addr().unwrap());
+    other.send_to(b"y", socket.local_addr().unwrap()).unwrap();
+    assert_eq!(socket.recv(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    socket.send(b"x").unwrap();
+    let mut byte = [0; 1];
+    assert_eq!(listener.recv_from(&mut byte).unwrap(), (1, socket.local_addr().unwrap()));
+    let gone = guard.connect_udp("a.example", port, LONG).await.unwrap_err();
+    assert!(matches!(gone, GuardError::Dns { .. }), "{gone}");
+}
+
+#[tokio::test]
 async fn a_closed_port_is_a_connect_error() {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let error = guard(&["127.0.0.1"]).connect("127.0.0.1", port, LONG).await.unwrap_err();

@@ -17,9 +17,9 @@ const ACK_EVERY: Duration = Duration::from_millis(10);
 /// Least time between two reports of the same losses (4.8.2).
 const NAK_EVERY_MIN: Duration = Duration::from_millis(20);
 /// A side that has nothing to send says so each second (4.7.2).
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(1);
+pub(super) const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// Round-trip time before it is measured, and its variance (4.10).
-const RTT: Duration = Duration::from_millis(100);
+pub(super) const RTT: Duration = Duration::from_millis(100);
 /// Samples of the caller's clock for one correction.
 const DRIFT_SAMPLES: i64 = 1_000;
 /// Least time between two changes of keys: to unwrap keys takes about a millisecond of a thread that serves others. Callers
@@ -52,10 +52,12 @@ pub struct Stats {
 /// Why a connection is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// The caller closed it.
+    /// The other side closed it.
     Closed,
-    /// The caller sent nothing for [`SILENCE`].
+    /// The other side sent nothing for [`SILENCE`].
     Silent,
+    /// As many packets were sent as one key may encrypt; a new connection has a new key.
+    Worn,
 }
 
 /// The listener's end of a connection. Times are monotonic, from any start.
@@ -102,7 +104,7 @@ impl Connection {
             over: None,
             output: Vec::new(),
         };
-        Accepted { answer: conclusion.accept(own, peer), connection }
+        Accepted { answer: conclusion.accept(own, peer, None), connection }
     }
 
     /// Takes a datagram to this socket. Datagrams that violate the protocol are ignored.

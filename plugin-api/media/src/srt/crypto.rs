@@ -1,4 +1,4 @@
-//! Decryption (6): the key that a caller wraps with its passphrase, and AES in counter mode.
+//! Encryption (6): the key that a caller wraps with its passphrase, and AES in counter mode.
 
 use aes::cipher::{BlockDecrypt as _, BlockEncrypt as _, KeyInit as _};
 use aes::{Aes128, Aes192, Aes256};
@@ -20,6 +20,8 @@ const WRAP_IV: [u8; WRAP_BYTES] = [0xa6; WRAP_BYTES];
 const HEAD: [u8; 3] = [0x12, 0x20, 0x29];
 /// AES in counter mode.
 const CIPHER_CTR: u8 = 2;
+/// Transport stream over SRT.
+const STREAM_SRT: u8 = 2;
 
 /// Key material of a caller, not unwrapped.
 #[derive(Clone, PartialEq, Eq)]
@@ -149,8 +151,7 @@ impl Keys {
     /// Takes further keys; false if they do not fit the passphrase.
     pub(super) fn renew(&mut self, material: &KeyMaterial) -> bool {
         let Some(plain) = unwrapped(&self.passphrase, material) else { return false };
-        let mut iv = [0; BLOCK_BYTES];
-        iv[..BLOCK_BYTES - 2].copy_from_slice(&material.salt()[..BLOCK_BYTES - 2]);
+        let iv = iv_of(material);
         let mut keys = plain.chunks_exact(material.key_bytes);
         for (is_sent, place) in [(material.has_even, &mut self.even), (material.has_odd, &mut self.odd)] {
             if is_sent {
@@ -160,7 +161,20 @@ impl Keys {
         true
     }
 
-    /// Decrypts a payload in place; false if its key was not sent.
+    /// A new key of 16 or 32 bytes for a caller, and the message with it. Takes about a millisecond. `None`: another length.
+    pub(super) fn wrap(passphrase: &str, salt: [u8; SALT_BYTES], key: &[u8]) -> Option<(Self, KeyMaterial)> {
+        let message = wrapped(passphrase.as_bytes(), salt, 1, key, key.len())?;
+        let material = KeyMaterial::parse(&message).ok()?;
+        let even = Cipher::new(key).map(|cipher| (cipher, iv_of(&material)));
+        Some((Self { passphrase: passphrase.as_bytes().to_vec(), even, odd: None }, material))
+    }
+
+    /// The key that this side encrypts with.
+    pub(super) fn parity(&self) -> Parity {
+        if self.even.is_some() { Parity::Even } else { Parity::Odd }
+    }
+
+    /// Decrypts or encrypts a payload in place, which is the same in counter mode; false if the key is not there.
     pub(super) fn decrypt(&self, parity: Parity, sequence: u32, payload: &mut [u8]) -> bool {
         let key = match parity {
             Parity::Even => &self.even,
@@ -178,6 +192,13 @@ impl Keys {
         }
         true
     }
+}
+
+/// Where the counter begins (6.2.2).
+fn iv_of(material: &KeyMaterial) -> Block {
+    let mut iv = [0; BLOCK_BYTES];
+    iv[..BLOCK_BYTES - 2].copy_from_slice(&material.salt()[..BLOCK_BYTES - 2]);
+    iv
 }
 
 /// Key for the wrapped keys (6.2.1): PBKDF2 with HMAC-SHA-1 over the last 8 bytes of the salt.
@@ -224,6 +245,39 @@ fn unwrapped(passphrase: &[u8], material: &KeyMaterial) -> Option<Vec<u8>> {
     (check == WRAP_IV).then_some(parts)
 }
 
+/// The message with these keys of one length (RFC 3394, 2.2.1); `kk` as in it: 1 even, 2 odd, 3 both. `None`: a length that
+/// no key has.
+fn wrapped(
+    passphrase: &[u8],
+    salt: [u8; SALT_BYTES],
+    kk: u8,
+    keys: &[u8],
+    key_bytes: usize,
+) -> Option<Vec<u8>> {
+    let mut head = vec![HEAD[0], HEAD[1], HEAD[2], kk, 0, 0, 0, 0, CIPHER_CTR, 0, STREAM_SRT, 0, 0, 0];
+    head.extend([(SALT_BYTES / 4) as u8, u8::try_from(key_bytes / 4).ok()?]);
+    head.extend_from_slice(&salt);
+    let shape = vec![0; WRAP_BYTES + keys.len()];
+    let material = KeyMaterial::parse(&[&head[..], &shape].concat()).ok()?;
+    let cipher = Cipher::new(&wrapping_key(passphrase, &material)?)?;
+    let (mut check, mut parts) = (WRAP_IV, keys.to_vec());
+    let count = parts.len() / WRAP_BYTES;
+    for round in 0..6 {
+        for at in 0..count {
+            let part = &mut parts[at * WRAP_BYTES..(at + 1) * WRAP_BYTES];
+            let mut block = [0; BLOCK_BYTES];
+            block[..WRAP_BYTES].copy_from_slice(&check);
+            block[WRAP_BYTES..].copy_from_slice(part);
+            cipher.encrypt(&mut block);
+            let step = (count * round + at + 1) as u64;
+            let high = block.first_chunk().map(|high| u64::from_be_bytes(*high))?;
+            check = (high ^ step).to_be_bytes();
+            part.copy_from_slice(&block[WRAP_BYTES..]);
+        }
+    }
+    Some([head, check.to_vec(), parts].concat())
+}
+
 /// Wraps keys as callers do; for tests.
 #[cfg(test)]
 pub(super) mod wrapping {
@@ -237,30 +291,7 @@ pub(super) mod wrapping {
         keys: &[u8],
         key_bytes: usize,
     ) -> Vec<u8> {
-        let mut head = vec![HEAD[0], HEAD[1], HEAD[2], kk, 0, 0, 0, 0, CIPHER_CTR, 0, 2, 0, 0, 0, 4];
-        head.push((key_bytes / 4) as u8);
-        head.extend_from_slice(&salt);
-        let shape = vec![0; WRAP_BYTES + keys.len()];
-        let material = KeyMaterial::parse(&[&head[..], &shape].concat()).expect("valid");
-        let cipher =
-            Cipher::new(&wrapping_key(passphrase.as_bytes(), &material).expect("a key")).expect("a cipher");
-        let (mut check, mut parts) = (WRAP_IV, keys.to_vec());
-        let count = parts.len() / WRAP_BYTES;
-        for round in 0..6 {
-            for at in 0..count {
-                let part = &mut parts[at * WRAP_BYTES..(at + 1) * WRAP_BYTES];
-                let mut block = [0; BLOCK_BYTES];
-                block[..WRAP_BYTES].copy_from_slice(&check);
-                block[WRAP_BYTES..].copy_from_slice(part);
-                cipher.encrypt(&mut block);
-                let step = (count * round + at + 1) as u64;
-                let mixed =
-                    block.first_chunk().map(|high| u64::from_be_bytes(*high) ^ step).expect("8 bytes");
-                check = mixed.to_be_bytes();
-                part.copy_from_slice(&block[WRAP_BYTES..]);
-            }
-        }
-        [head, check.to_vec(), parts].concat()
+        wrapped(passphrase.as_bytes(), salt, kk, keys, key_bytes).expect("a length that keys have")
     }
 }
 

@@ -12,34 +12,36 @@ use super::reason::Reason;
 use super::wire::{HANDSHAKE, HEADER_BYTES, Header, SEQUENCE, control, destination, to_words, word};
 
 /// Bytes of a handshake before its extensions.
-const BODY_BYTES: usize = 48;
-const VERSION: u32 = 5;
-const INDUCTION: u32 = 1;
-const CONCLUSION: u32 = 0xffff_ffff;
+pub(super) const BODY_BYTES: usize = 48;
+pub(super) const VERSION: u32 = 5;
+pub(super) const INDUCTION: u32 = 1;
+pub(super) const CONCLUSION: u32 = 0xffff_ffff;
 /// Extension field of the answer to an induction.
 const MAGIC: u32 = 0x4a17;
 /// Flags of the extension field of a conclusion.
-const HAS_HANDSHAKE: u32 = 1;
-const HAS_KEYS: u32 = 2;
+pub(super) const HAS_HANDSHAKE: u32 = 1;
+pub(super) const HAS_KEYS: u32 = 2;
+/// Other extensions follow, such as a `streamid`.
+pub(super) const HAS_MORE: u32 = 4;
 /// Types of extensions (table 5).
-const HS_REQUEST: u16 = 1;
-const HS_RESPONSE: u16 = 2;
-const KM_REQUEST: u16 = 3;
-const KM_RESPONSE: u16 = 4;
-const STREAM_ID: u16 = 5;
+pub(super) const HS_REQUEST: u16 = 1;
+pub(super) const HS_RESPONSE: u16 = 2;
+pub(super) const KM_REQUEST: u16 = 3;
+pub(super) const KM_RESPONSE: u16 = 4;
+pub(super) const STREAM_ID: u16 = 5;
 const CONGESTION: u16 = 6;
 const FILTER: u16 = 7;
 const GROUP: u16 = 8;
 /// Version of the library that this is like: 1.5.0.
-const LIBRARY: u32 = 0x01_05_00;
+pub(super) const LIBRARY: u32 = 0x01_05_00;
 /// The oldest library with this form of handshake: 1.3.0.
 const LIBRARY_MIN: u32 = 0x01_03_00;
 /// Both directions with timestamps, encryption, too-late drop, periodic reports of losses, marked retransmissions.
-const FLAGS: u32 = 0x3f;
+pub(super) const FLAGS: u32 = 0x3f;
 /// The caller wants a byte stream instead of messages.
 const FLAG_STREAM: u32 = 0x40;
 /// Largest datagram with all headers.
-const MTU: u32 = 1_500;
+pub(super) const MTU: u32 = 1_500;
 
 /// A handshake that a listener answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +71,7 @@ pub struct Conclusion {
     /// The caller's clock in microseconds.
     pub(super) timestamp: u32,
     mtu: u32,
+    window: u32,
     asked: Result<Asked, Reason>,
 }
 
@@ -111,7 +114,8 @@ impl Request {
                     Err(Reason::Version)
                 };
                 let cookie = field(7)?;
-                let conclusion = Conclusion { caller, cookie, sequence, timestamp, mtu, asked };
+                let window = field(4)?;
+                let conclusion = Conclusion { caller, cookie, sequence, timestamp, mtu, window, asked };
                 Some(Self::Conclusion(Box::new(conclusion)))
             }
             _ => None,
@@ -173,19 +177,19 @@ fn text(content: &[u8]) -> Result<String, Reason> {
 }
 
 /// The fields of a handshake that is sent.
-struct Body {
-    version: u32,
-    fields: u32,
-    sequence: u32,
-    mtu: u32,
-    kind: u32,
-    socket: u32,
-    cookie: u32,
-    peer: IpAddr,
+pub(super) struct Body {
+    pub(super) version: u32,
+    pub(super) fields: u32,
+    pub(super) sequence: u32,
+    pub(super) mtu: u32,
+    pub(super) kind: u32,
+    pub(super) socket: u32,
+    pub(super) cookie: u32,
+    pub(super) peer: IpAddr,
 }
 
 impl Body {
-    fn datagram(&self, to: u32, timestamp: u32, extensions: &[u32]) -> Vec<u8> {
+    pub(super) fn datagram(&self, to: u32, timestamp: u32, extensions: &[u32]) -> Vec<u8> {
         let mut address = [0; 16];
         match self.peer.to_canonical() {
             IpAddr::V4(peer) => {
@@ -240,15 +244,32 @@ impl Conclusion {
         wanted.clamp(LATENCY_MS_MIN, LATENCY_MS_MAX)
     }
 
+    /// Packets on their way that the caller takes.
+    pub(super) fn window(&self) -> usize {
+        self.window as usize
+    }
+
+    /// Bytes of the longest datagram with all headers that the caller takes.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
     /// The answer that refuses.
     pub fn refuse(&self, reason: Reason, peer: IpAddr) -> Vec<u8> {
         self.body(0, reason.handshake_type(), 0, peer).datagram(self.caller, 0, &[])
     }
 
-    /// The answer that accepts, by the socket `own`.
-    pub(super) fn accept(&self, own: u32, peer: IpAddr) -> Vec<u8> {
+    /// Latency in milliseconds when this side sends: what the caller wants as a receiver, or `wanted_ms` if that is more,
+    /// within the limits.
+    pub fn send_latency_ms(&self, wanted_ms: u16) -> u16 {
+        let wanted = self.asked.as_ref().map_or(0, |asked| asked.receive_ms);
+        wanted.max(wanted_ms).clamp(LATENCY_MS_MIN, LATENCY_MS_MAX)
+    }
+
+    /// The answer that accepts, by the socket `own`. `send_ms`: the latency of what this side sends.
+    pub(super) fn accept(&self, own: u32, peer: IpAddr, send_ms: Option<u16>) -> Vec<u8> {
         let receive_ms = self.asked.as_ref().map_or(0, |asked| asked.receive_ms);
-        let latency = u32::from(self.latency_ms()) << 16 | u32::from(receive_ms);
+        let latency = u32::from(self.latency_ms()) << 16 | u32::from(send_ms.unwrap_or(receive_ms));
         let mut extensions = vec![u32::from(HS_RESPONSE) << 16 | 3, LIBRARY, FLAGS, latency];
         let mut fields = HAS_HANDSHAKE;
         if let Some(keys) = self.key_material() {
@@ -321,53 +342,9 @@ impl Cookies {
     }
 }
 
-/// Handshakes as callers send them; for tests and fuzzing.
-#[doc(hidden)]
-pub mod calling {
-    use super::*;
-
-    /// An induction of the socket `caller`.
-    pub fn induction(caller: u32) -> Vec<u8> {
-        let words = [4, 2, 1, MTU, 8_192, INDUCTION, caller, 0, 0x0100_007f, 0, 0, 0];
-        control(HANDSHAKE, 0, 0, 0, 0, &words)
-    }
-
-    /// The cookie of an answer to an induction.
-    pub fn cookie(answer: &[u8]) -> Option<u32> {
-        word(answer, HEADER_BYTES + 28)
-    }
-
-    /// The type of a handshake, and the socket that sends it.
-    pub fn kind_and_socket(answer: &[u8]) -> Option<(u32, u32)> {
-        Some((word(answer, HEADER_BYTES + 20)?, word(answer, HEADER_BYTES + 24)?))
-    }
-
-    /// An extension with its head.
-    pub fn extension(kind: u16, content: &[u8]) -> Vec<u32> {
-        let words = to_words(content);
-        [vec![u32::from(kind) << 16 | words.len() as u32], words].concat()
-    }
-
-    /// The extension with a `streamid`.
-    pub fn stream_id(text: &str) -> Vec<u32> {
-        let mut bytes = text.as_bytes().to_vec();
-        bytes.resize(bytes.len().div_ceil(4) * 4, 0);
-        bytes.chunks_exact_mut(4).for_each(<[u8]>::reverse);
-        extension(STREAM_ID, &bytes)
-    }
-
-    /// A conclusion whose first packet has the number `sequence`, with this latency and these further extensions.
-    pub fn conclusion(caller: u32, cookie: u32, sequence: u32, latency_ms: u16, more: &[u32]) -> Vec<u8> {
-        let latency = u32::from(latency_ms) << 16 | u32::from(latency_ms);
-        let head = [VERSION, 7, sequence, MTU, 8_192, CONCLUSION, caller, cookie, 0x0100_007f, 0, 0, 0];
-        let handshake = [u32::from(HS_REQUEST) << 16 | 3, LIBRARY, FLAGS, latency];
-        control(HANDSHAKE, 0, 0, 0, 0, &[&head[..], &handshake, more].concat())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::calling::{conclusion, extension, induction, stream_id};
+    use super::super::calling::{self, conclusion, extension, induction, stream_id};
     use super::*;
 
     const PEER: &str = "192.0.2.7:4000";

@@ -1,5 +1,6 @@
-//! Limits on the memory and work that an SRT caller can cause. Each has a test that reaches it (named beside it).
+//! Limits on the memory and work that the other side of an SRT connection can cause. Each has a test that reaches it (named beside it).
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Latency that a connection has at least, in milliseconds; a caller that asks for more gets more. Test: `tests`.
@@ -23,3 +24,18 @@ pub const ACKS_OPEN_MAX: usize = 1_024;
 pub const SILENCE: Duration = Duration::from_secs(5);
 /// A cookie is valid for this long, and for as long again. Test: `handshake::tests`.
 pub const COOKIE_WINDOW: Duration = Duration::from_secs(30);
+/// Payload of a packet that is sent, in bytes: seven packets of a transport stream. Test: `sending`.
+pub const SEND_BYTES: usize = 7 * crate::ts::PACKET_BYTES;
+/// Bytes that wait to be sent before a sender asks for no more media. Test: `sending`.
+pub const UNSENT_BYTES_MAX: usize = 64 * 1024;
+/// Longest round-trip time that a receiver is believed. Test: `sending`.
+pub const RTT_MAX: Duration = Duration::from_secs(10);
+/// Control packets that wait to be sent; answers beyond it are left out. Test: `sending`.
+pub const CONTROL_MAX: usize = 64;
+/// Packets whose memory is kept for later ones. Test: `sending`.
+pub const SPARE_MAX: usize = 64;
+/// Packets that are encrypted with one key before the connection is over: numbers must not come twice, and they have
+/// 31 bits. Test: `sending`.
+pub const PACKETS_PER_KEY_MAX: u64 = 1 << 30;
+/// Bytes of a passphrase (`SRTO_PASSPHRASE` of libsrt). Test: `sending`.
+pub const PASSPHRASE_BYTES: RangeInclusive<usize> = 10..=79;

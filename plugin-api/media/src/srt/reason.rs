@@ -1,7 +1,7 @@
 //! Reasons for a refusal, as a caller shows them.
 
 /// The handshake type of a refusal is its reason and this.
-const TYPE_BASE: u32 = 1_000;
+pub(super) const TYPE_BASE: u32 = 1_000;
 
 /// Why a caller is refused. The numbers are those that libsrt gives its user (`SRT_REJ_*` and `SRT_REJX_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

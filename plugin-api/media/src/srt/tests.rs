@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
+use super::calling::{conclusion, extension};
 use super::connection::Over;
 use super::crypto::wrapping;
-use super::handshake::calling::{conclusion, extension};
 use super::limits::{ACKS_OPEN_MAX, HELD_BYTES_MAX, LATENCY_MS_MIN, PAYLOAD_BYTES_MAX, SILENCE};
 use super::wire::{self, Header, SEQUENCE, control, word};
 use super::*;
@@ -33,7 +33,7 @@ impl Rig {
         let (keys, now, peer) = (keys(&asked), ms(1_000), IpAddr::from([192, 0, 2, 7]));
         let accepted = Connection::accept(&asked, OWN, peer, keys, now, now);
         assert_eq!(destination(&accepted.answer), Some(CALLER));
-        assert_eq!(handshake::calling::kind_and_socket(&accepted.answer), Some((u32::MAX, OWN)));
+        assert_eq!(calling::kind_and_socket(&accepted.answer), Some((u32::MAX, OWN)));
         Self { connection: accepted.connection, now }
     }
 

@@ -7,7 +7,7 @@ const CONTROL: u32 = 1 << 31;
 /// Bits of sequence numbers.
 pub(super) const SEQUENCE: u32 = 0x7fff_ffff;
 /// Bit in reports of lost packets: a range begins.
-const RANGE: u32 = 1 << 31;
+pub(super) const RANGE: u32 = 1 << 31;
 
 /// Control types (table 1), and the subtypes of the one for extensions.
 pub(super) const HANDSHAKE: u16 = 0;

@@ -1,5 +1,6 @@
 //! Bytes in, packets out.
 
+use super::limits::NOTE_BYTES_MAX;
 use super::packet::TsPacket;
 use super::section::Sections;
 use super::sink::{DemuxStats, Sink};
@@ -25,6 +26,7 @@ struct Program {
     pmt_sections: Sections,
     pat: Option<Pat>,
     pmt: Option<Pmt>,
+    note: Vec<u8>,
     /// Video and audio.
     tracks: [Option<Track>; 2],
     timeline: TimeLine,
@@ -76,6 +78,11 @@ impl Demuxer {
         self.program.pmt.into_iter().flat_map(|pmt| pmt.foreign).flatten()
     }
 
+    /// The note about the program ([`super::Muxer::set_note`]), as soon as its tables came; empty without one.
+    pub fn note(&self) -> &[u8] {
+        &self.program.note
+    }
+
     /// A program map table was read and names at least one stream that is supported.
     pub fn has_streams(&self) -> bool {
         self.program.tracks.iter().any(Option::is_some)
@@ -88,9 +95,9 @@ impl Demuxer {
 
     /// Bytes of media and tables in memory; at most [`super::limits::HELD_BYTES_MAX`].
     pub fn held_bytes(&self) -> usize {
-        let Program { pat_sections, pmt_sections, tracks, .. } = &self.program;
+        let Program { pat_sections, pmt_sections, note, tracks, .. } = &self.program;
         let tracks: usize = tracks.iter().flatten().map(Track::held_bytes).sum();
-        pat_sections.held_bytes() + pmt_sections.held_bytes() + tracks
+        pat_sections.held_bytes() + pmt_sections.held_bytes() + note.len() + tracks
     }
 }
 
@@ -144,7 +151,15 @@ impl Program {
         payload: &[u8],
         packets: &mut Vec<Packet>,
     ) -> Result<(), TsError> {
-        let completed = self.pmt_sections.push(packet, payload, |section| Pmt::parse(section, pat));
+        let note = &mut self.note;
+        let completed = self.pmt_sections.push(packet, payload, |section| {
+            let pmt = Pmt::parse(section, pat)?;
+            let told = Pmt::note(section);
+            if told != note.as_slice() {
+                *note = told[..told.len().min(NOTE_BYTES_MAX)].to_vec();
+            }
+            Some(pmt)
+        });
         self.stats.sections_refused += completed.refused;
         let Some(pmt) = completed.table.filter(|pmt| self.pmt != Some(*pmt)) else { return Ok(()) };
         self.pmt = Some(pmt);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::limits::{AUDIO_PES_BYTES_MAX, VIDEO_PES_BYTES_MAX};
+use super::limits::{AUDIO_PES_BYTES_MAX, NOTE_BYTES_MAX, VIDEO_PES_BYTES_MAX};
 use super::opus::{self, TRIM_MAX};
 use super::tables::{Format, Pat, Pmt, Stream};
 use super::time::{TICKS_PER_MILLI, to_ticks};
@@ -72,6 +72,8 @@ pub struct Muxer {
     pmt_counter: LastCounter,
     video_counter: LastCounter,
     audio_counter: LastCounter,
+    /// About the program, in every PMT.
+    note: Vec<u8>,
     /// version_number of the PMT.
     version: u8,
     /// The streams changed since the tables were written.
@@ -107,6 +109,12 @@ enum AudioForm {
 }
 
 impl Muxer {
+    /// Adds a note about the program, which a [`super::Demuxer`] gives and other programs leave alone; at most
+    /// [`NOTE_BYTES_MAX`] bytes, the rest is cut. Before the first media.
+    pub fn set_note(&mut self, note: &[u8]) {
+        self.note = note[..note.len().min(NOTE_BYTES_MAX)].to_vec();
+    }
+
     /// Appends the bytes of a packet: whole transport stream packets. A codec configuration gives no bytes.
     ///
     /// # Errors
@@ -270,7 +278,7 @@ impl Muxer {
         Pat::write(&mut section, PID_PMT);
         write::section(out, PID_PAT, &mut self.pat_counter, &section);
         section.clear();
-        self.streams().write(&mut section, self.version);
+        self.streams().write(&mut section, self.version, &self.note);
         write::section(out, PID_PMT, &mut self.pmt_counter, &section);
     }
 

@@ -29,7 +29,7 @@ impl Sections {
         &mut self,
         packet: &TsPacket<'_>,
         payload: &[u8],
-        parse: impl Fn(&[u8]) -> Option<T>,
+        mut parse: impl FnMut(&[u8]) -> Option<T>,
     ) -> Completed<T> {
         let mut completed = Completed { table: None, refused: 0 };
         match self.counter.step(packet) {
@@ -39,7 +39,7 @@ impl Sections {
         }
         if !packet.start {
             if !self.bytes.is_empty() {
-                self.add(payload, &parse, &mut completed);
+                self.add(payload, &mut parse, &mut completed);
             }
             return completed;
         }
@@ -52,10 +52,10 @@ impl Sections {
             return completed;
         };
         if !self.bytes.is_empty() {
-            self.add(before, &parse, &mut completed);
+            self.add(before, &mut parse, &mut completed);
         }
         self.bytes.clear();
-        self.add(new, &parse, &mut completed);
+        self.add(new, &mut parse, &mut completed);
         completed
     }
 
@@ -64,7 +64,12 @@ impl Sections {
         self.bytes.len()
     }
 
-    fn add<T>(&mut self, bytes: &[u8], parse: &impl Fn(&[u8]) -> Option<T>, completed: &mut Completed<T>) {
+    fn add<T>(
+        &mut self,
+        bytes: &[u8],
+        parse: &mut impl FnMut(&[u8]) -> Option<T>,
+        completed: &mut Completed<T>,
+    ) {
         self.bytes.extend_from_slice(bytes);
         let mut at = 0;
         while let Some([table_id, high, low]) = self.bytes[at..].first_chunk() {

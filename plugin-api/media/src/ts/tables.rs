@@ -22,6 +22,9 @@ const TAG_REGISTRATION: u8 = 0x05;
 const TAG_EXTENSION: u8 = 0x7f;
 const TAG_EXTENSION_OPUS: u8 = 0x80;
 
+/// Format identifier of our notes (2.6.9); other programs leave such a descriptor alone.
+const NOTE: [u8; 4] = *b"SATC";
+
 /// How a stream carries its codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -124,9 +127,26 @@ impl Pmt {
         }
     }
 
-    /// Appends the section.
-    pub(super) fn write(&self, out: &mut Vec<u8>, version: u8) {
-        let mut body = [0xe000 | self.pcr_pid, 0xf000].map(u16::to_be_bytes).concat();
+    /// The note about the program in a section: empty without one.
+    pub(super) fn note(section: &[u8]) -> &[u8] {
+        let descriptors = body(section, TABLE_PMT).and_then(|body| {
+            let (head, rest) = body.split_first_chunk::<4>()?;
+            rest.get(..length(head[2], head[3]))
+        });
+        let mut notes = descriptors_of(descriptors.unwrap_or_default());
+        notes
+            .find_map(|(tag, body)| body.strip_prefix(&NOTE).filter(|_| tag == TAG_REGISTRATION))
+            .unwrap_or_default()
+    }
+
+    /// Appends the section, with a note about the program of at most [`super::limits::NOTE_BYTES_MAX`] bytes.
+    pub(super) fn write(&self, out: &mut Vec<u8>, version: u8, note: &[u8]) {
+        let note = match note {
+            [] => vec![],
+            note => [&[TAG_REGISTRATION, (NOTE.len() + note.len()) as u8], &NOTE[..], note].concat(),
+        };
+        let mut body = [0xe000 | self.pcr_pid, 0xf000 | note.len() as u16].map(u16::to_be_bytes).concat();
+        body.extend_from_slice(&note);
         for Stream { pid, format } in [self.video, self.audio].into_iter().flatten() {
             let (stream_type, descriptors) = match format {
                 Format::H264 => (TYPE_H264, vec![]),
@@ -269,7 +289,7 @@ mod tests {
                 let audio = Some(Stream { pid: 0x101, format: audio });
                 let pmt = Pmt { pcr_pid: 0x101, video, audio, foreign: [None; 2] };
                 let mut section = Vec::new();
-                pmt.write(&mut section, 31);
+                pmt.write(&mut section, 31, &[]);
                 assert_eq!(Pmt::parse(without_crc(&section), PAT), Some(pmt));
                 let other = Pat { program: 2, ..PAT };
                 assert_eq!(Pmt::parse(without_crc(&section), other), None);

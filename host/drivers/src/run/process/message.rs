@@ -14,7 +14,7 @@ use super::payloads::Place;
 use satcast_core::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 9;
+pub(super) const PROTOCOL: u32 = 10;
 
 /// Name of the hidden subcommand that the child runs.
 pub const RUNNER_COMMAND: &str = "driver-runner";
@@ -274,6 +274,7 @@ pub(super) enum Request {
         host: String,
         port: u16,
         timeout: Duration,
+        is_udp: bool,
     },
     /// Bytes in memory follow it; a file is named `body` in [`ToChild::BodyReleased`].
     Publish {

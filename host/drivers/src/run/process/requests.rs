@@ -103,7 +103,7 @@ impl Session {
             Request::Playback { dest, playback } => services.playback(dest, playback).map(nothing),
             Request::Seal(text) => services.seal(&text),
             Request::Unseal(sealed) => services.unseal(&sealed),
-            Request::Connect { dest, host, port, timeout } => {
+            Request::Connect { dest, host, port, timeout, is_udp } => {
                 let session = self.clone();
                 let done = move |outcome: Result<OwnedFd, Error>| {
                     let (outcome, socket) = match outcome {
@@ -112,7 +112,10 @@ impl Session {
                     };
                     session.send_with(&ToChild::Answer { call, outcome }, socket);
                 };
-                return services.connect(dest, host, port, timeout, Box::new(done));
+                return match is_udp {
+                    false => services.connect(dest, host, port, timeout, Box::new(done)),
+                    true => services.connect_udp(dest, host, port, timeout, Box::new(done)),
+                };
             }
         };
         self.send(&ToChild::Answer { call, outcome });

@@ -33,7 +33,7 @@ use crate::published::{Answer, Assets, Budget, Unanswered};
 use satcast_core::clock::Clock;
 use satcast_core::ids::DestinationId;
 use satcast_core::log_limit::LogLimit;
-use satcast_net::outbound::{Asker, Guard};
+use satcast_net::outbound::{Asker, Guard, GuardError};
 
 /// Error for a late connect.
 const ENDED: &str = "this driver has ended";
@@ -371,6 +371,43 @@ impl DriverServices {
         true
     }
 
+    /// Makes a socket with `connect`, for an opening or the driver itself, within the limits.
+    fn connect_by<F: Future<Output = Result<OwnedFd, GuardError>> + Send + 'static>(
+        &self,
+        dest: u64,
+        timeout: Duration,
+        done: Connected,
+        connect: impl FnOnce(Guard, Duration) -> F + Send + 'static,
+    ) {
+        let asker = match self.find(dest) {
+            Some(opened) => Asker::Account(opened.account),
+            None if dest == DRIVER_ITSELF => Asker::Service(self.driver.as_str().into()),
+            None => {
+                done(Err(Error::internal("this destination is no longer open")));
+                return;
+            }
+        };
+        let Some(pump) = self.pump.upgrade() else {
+            done(Err(Error::internal(ENDED)));
+            return;
+        };
+        let Some(permit) = Connecting::begin(&self.connecting) else {
+            let driver = &self.driver;
+            done(Err(Error::internal(format!(
+                "driver {driver} already waits for {CONNECTS_MAX} connections; it must wait until some of them are made"
+            ))));
+            return;
+        };
+        let timeout =
+            if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
+        let guard = self.guard.asked_by(asker);
+        let answer = OnPump { pump, done: Some(done), permit: Some(permit) };
+        self.runtime.spawn(async move {
+            let outcome = connect(guard, timeout).await;
+            answer.give(outcome.map_err(connect_error));
+        });
+    }
+
     /// Passes an event on, unless it is invalid or there are too many.
     fn forward_event(&self, dest: u64, name: &str, json: &str) {
         let Some(opened) = self.find(dest) else { return };
@@ -427,32 +464,14 @@ impl Services for DriverServices {
     }
 
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
-        let asker = match self.find(dest) {
-            Some(opened) => Asker::Account(opened.account),
-            None if dest == DRIVER_ITSELF => Asker::Service(self.driver.as_str().into()),
-            None => {
-                done(Err(Error::internal("this destination is no longer open")));
-                return;
-            }
-        };
-        let Some(pump) = self.pump.upgrade() else {
-            done(Err(Error::internal(ENDED)));
-            return;
-        };
-        let Some(permit) = Connecting::begin(&self.connecting) else {
-            let driver = &self.driver;
-            done(Err(Error::internal(format!(
-                "driver {driver} already waits for {CONNECTS_MAX} connections; it must wait until some of them are made"
-            ))));
-            return;
-        };
-        let timeout =
-            if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
-        let guard = self.guard.asked_by(asker);
-        let answer = OnPump { pump, done: Some(done), permit: Some(permit) };
-        self.runtime.spawn(async move {
-            let outcome = guard.connect(&host, port, timeout).await;
-            answer.give(outcome.map(OwnedFd::from).map_err(connect_error));
+        self.connect_by(dest, timeout, done, move |guard, timeout| async move {
+            guard.connect(&host, port, timeout).await.map(OwnedFd::from)
+        });
+    }
+
+    fn connect_udp(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
+        self.connect_by(dest, timeout, done, move |guard, timeout| async move {
+            guard.connect_udp(&host, port, timeout).await.map(OwnedFd::from)
         });
     }
 

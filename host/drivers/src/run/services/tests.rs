@@ -78,6 +78,12 @@ async fn a_driver_connects_through_the_same_guard_without_a_destination() {
         };
         services.connect(dest, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
         assert_eq!(reported.await.unwrap(), Err(said), "{dest}");
+        let (report, reported) = tokio::sync::oneshot::channel();
+        let done = move |outcome: Result<OwnedFd, Error>| {
+            let _ = report.send(outcome.map(drop).map_err(|error| error.class));
+        };
+        services.connect_udp(dest, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
+        assert_eq!(reported.await.unwrap(), Err(said), "{dest} by UDP");
     }
     // The references of a driver's table for late calls do not keep its thread.
     assert_eq!(Arc::strong_count(&pump), 1);

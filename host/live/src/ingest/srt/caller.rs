@@ -201,6 +201,7 @@ impl<A: Admission> Caller<A> {
             let output = relay.connection.take_output();
             output.iter().for_each(|datagram| port.send(datagram, self.registered.id.0));
             let given = relay.give(now);
+            relay.tell_note()?;
             for codec in relay.unsupported() {
                 self.warn(None, &Issue::unsupported(codec).text);
             }
@@ -214,7 +215,7 @@ impl<A: Admission> Caller<A> {
             }
             match relay.connection.over() {
                 Some(Over::Closed) => return Err(End::Unpublished),
-                Some(Over::Silent) => return Err(End::Io(io::ErrorKind::TimedOut.into())),
+                Some(Over::Silent | Over::Worn) => return Err(End::Io(io::ErrorKind::TimedOut.into())),
                 None => {}
             }
             if last_media.elapsed() >= idle {
@@ -278,6 +279,8 @@ struct Relay<P> {
     demuxer: Demuxer,
     packets: Vec<Packet>,
     usable: Usable,
+    /// The publisher knows the note of the transport stream.
+    is_note_told: bool,
     /// Kinds of tracks whose unsupported codec is known.
     foreign: Vec<Kind>,
     reported: Duration,
@@ -292,6 +295,7 @@ impl<P: PacketSink> Relay<P> {
             demuxer: Demuxer::default(),
             packets,
             usable: Usable::default(),
+            is_note_told: false,
             foreign,
             reported: Duration::ZERO,
         }
@@ -321,6 +325,15 @@ impl<P: PacketSink> Relay<P> {
             self.publisher.foreign(*codec);
         }
         new
+    }
+
+    /// Tells the publisher of the streams that the media has passed through.
+    fn tell_note(&mut self) -> Result<(), End> {
+        if !self.is_note_told && self.demuxer.has_streams() {
+            self.is_note_told = true;
+            self.publisher.came_through(Via::of_note(self.demuxer.note())).map_err(End::Closed)?;
+        }
+        Ok(())
     }
 
     /// Passes the packets on; whether there was media.

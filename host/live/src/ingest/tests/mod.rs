@@ -34,6 +34,9 @@ use satcast_store::{Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, Str
 /// Longest wait in a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The mark that the fake live sessions have themselves.
+const LOOP_MARK: [u8; 8] = [7; 8];
+
 /// What the fake live sessions do with a publish request.
 #[derive(Debug, Clone)]
 enum Behaviour {
@@ -99,6 +102,10 @@ impl PacketSink for FakePublisher {
     }
 
     fn foreign(&mut self, _: ForeignCodec) {}
+
+    fn came_through(&mut self, via: Via) -> Result<(), Status> {
+        if via == Via::of_note(&LOOP_MARK) { Err(Status::new(admit::CODE_DENIED, "a loop")) } else { Ok(()) }
+    }
 
     async fn closed(&self) -> Status {
         let mut close = self.0.close.subscribe();

@@ -137,6 +137,28 @@ async fn a_lost_packet_is_a_gap_and_never_garbage() {
 }
 
 #[tokio::test]
+async fn media_that_came_through_the_stream_itself_is_turned_away_before_it_is_read() {
+    for (mark, is_taken) in [(LOOP_MARK, false), ([8; 8], true)] {
+        let mut service = Service::quick().await;
+        let (mut caller, socket) = Caller::publishing(&service).await;
+        let (mut muxer, mut bytes) = (Muxer::default(), Vec::new());
+        muxer.set_note(&mark);
+        let (_, sent) = audio(50);
+        sent.iter().for_each(|packet| muxer.push(packet, &mut bytes).unwrap());
+        for payload in bytes.chunks(PAYLOAD) {
+            caller.send(socket, payload).await;
+        }
+        if is_taken {
+            assert_eq!(service.packets(sent.len()).await.0.len(), sent.len());
+        } else {
+            caller.is_shut_down().await;
+            service.no_publisher_is_left().await;
+            assert!(service.pushed.try_recv().is_err());
+        }
+    }
+}
+
+#[tokio::test]
 async fn refusals_have_their_codes() {
     let service = Service::quick().await;
     let (key, wrong) = (service.key.clone(), wrong_key());

@@ -194,6 +194,13 @@ impl Encoders {
         Some(Left { was_active, was_last: self.is_empty() })
     }
 
+    /// The media of an encoder has passed through these streams; whether it is the active one.
+    pub(super) fn came_through(&mut self, role: EncoderRole, number: u64, via: &Via) -> bool {
+        let is_active = self.active == Some(role);
+        let encoder = self.encoder(role, number);
+        encoder.map(|encoder| encoder.via = via.clone()).is_some() && is_active
+    }
+
     /// Takes packets of an encoder, and decides whether it is or becomes active.
     pub(super) fn take(
         &mut self,

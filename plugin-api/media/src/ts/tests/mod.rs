@@ -135,7 +135,7 @@ impl Handmade {
         let pmt = Pmt { pcr_pid: PID_VIDEO, video, audio, ..Pmt::default() };
         let (mut pat_section, mut pmt_section) = (Vec::new(), Vec::new());
         Pat::write(&mut pat_section, 0x1000);
-        pmt.write(&mut pmt_section, 0);
+        pmt.write(&mut pmt_section, 0, &[]);
         let mut bytes = Vec::new();
         write::section(&mut bytes, 0, &mut LastCounter::default(), &pat_section);
         write::section(&mut bytes, 0x1000, &mut LastCounter::default(), &pmt_section);

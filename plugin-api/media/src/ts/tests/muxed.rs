@@ -4,7 +4,7 @@ use super::*;
 use crate::codec::CodecError;
 use crate::codec::nal::annex_b;
 use crate::codec::opus::OpusConfig;
-use crate::ts::limits::{AUDIO_PES_BYTES_MAX, VIDEO_PES_BYTES_MAX};
+use crate::ts::limits::{AUDIO_PES_BYTES_MAX, NOTE_BYTES_MAX, VIDEO_PES_BYTES_MAX};
 use crate::ts::packet::TsPacket;
 use crate::ts::pes::Header;
 use crate::ts::{MuxError, PACKET_BYTES, opus};
@@ -133,6 +133,19 @@ fn own_delimiters_and_parameter_sets_are_not_written_twice() {
     ]
     .concat();
     assert!(last.ends_with(&expected), "{last:?}");
+}
+
+#[test]
+fn a_note_about_the_program_is_read_again_and_limited() {
+    for (length, read) in [(0, 0), (72, 72), (NOTE_BYTES_MAX, NOTE_BYTES_MAX), (255, NOTE_BYTES_MAX)] {
+        let (mut muxer, mut bytes, note) = (Muxer::default(), Vec::new(), vec![b'x'; length]);
+        muxer.set_note(&note);
+        let packets = programme(&[Codec::Hevc, Codec::Opus], 30, 0);
+        packets.iter().for_each(|packet| assert_eq!(muxer.push(packet, &mut bytes), Ok(())));
+        let (got, demuxer) = demuxed(&bytes, 188);
+        assert_eq!((demuxer.note(), got.len()), (&note[..read], packets.len()), "{length}");
+        check_intervals(&bytes);
+    }
 }
 
 #[test]

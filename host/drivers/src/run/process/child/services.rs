@@ -68,7 +68,11 @@ impl Services for Proxy {
     }
 
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
-        self.link.connect(Request::Connect { dest, host, port, timeout }, done);
+        self.link.connect(Request::Connect { dest, host, port, timeout, is_udp: false }, done);
+    }
+
+    fn connect_udp(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
+        self.link.connect(Request::Connect { dest, host, port, timeout, is_udp: true }, done);
     }
 
     fn data_dir(&self) -> Result<PathBuf, Error> {
