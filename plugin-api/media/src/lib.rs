@@ -9,7 +9,8 @@
 //!
 //! Map: [`rtmp::server::ServerSession`] and [`rtmp::client::ClientSession`] are the two peers, built from
 //! [`rtmp::handshake`], [`rtmp::chunk`], [`rtmp::message`] and [`rtmp::amf0`]; [`flv`] turns message bodies
-//! into packets and back, [`ts`] does so with transport streams, which [`srt`] receives; [`codec`] reads codec configurations. [`segment::Segmenter`] turns packets into
+//! into packets and back, [`ts`] does so with transport streams, which [`srt`] receives, and [`video`] reads access units
+//! with their parameter sets in band; [`codec`] reads codec configurations. [`segment::Segmenter`] turns packets into
 //! [`fmp4`] segments, and [`playlist`] writes their playlists.
 
 #![warn(missing_docs)]
@@ -26,5 +27,6 @@ pub mod srt;
 #[cfg(test)]
 mod testing;
 pub mod ts;
+pub mod video;
 
 pub use satcast_types::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};

@@ -32,13 +32,10 @@ pub const AUDIO_FRAMES_MAX: usize = 512;
 /// count its header. Test: `tests::limits`.
 pub const AUDIO_FRAME_BYTES_MAX: usize = 3 + 0x1fff;
 
-/// Longest parameter set that is taken from an access unit, in bytes. Test: `tests::limits`.
-pub const PARAMETER_SET_BYTES_MAX: usize = 4096;
-
 /// Bytes that one demultiplexer holds at most: two open PES packets, an audio frame that is not complete, parameter
 /// sets, and two sections. Test: `tests::limits`.
 pub const HELD_BYTES_MAX: usize = VIDEO_PES_BYTES_MAX
     + AUDIO_PES_BYTES_MAX
     + AUDIO_FRAME_BYTES_MAX
-    + 3 * crate::codec::PARAMETER_SETS_MAX * PARAMETER_SET_BYTES_MAX
+    + crate::video::HELD_BYTES_MAX
     + 2 * (SECTION_BYTES_MAX + super::PACKET_BYTES);
