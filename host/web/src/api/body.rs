@@ -34,9 +34,17 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// 413 when it is too large, 400 when the connection breaks or the body does not arrive in time.
 pub(super) async fn read_bytes(body: poem::Body) -> Result<Bytes> {
-    match tokio::time::timeout(BODY_TIMEOUT, body.into_bytes_limit(BODY_MAX_BYTES)).await {
+    read_bytes_within(body, BODY_MAX_BYTES).await
+}
+
+/// The same for a body of at most `max` bytes.
+///
+/// # Errors
+/// As [`read_bytes`].
+pub(super) async fn read_bytes_within(body: poem::Body, max: usize) -> Result<Bytes> {
+    match tokio::time::timeout(BODY_TIMEOUT, body.into_bytes_limit(max)).await {
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(ReadBodyError::PayloadTooLarge)) => Err(ApiError::too_large(BODY_MAX_BYTES)),
+        Ok(Err(ReadBodyError::PayloadTooLarge)) => Err(ApiError::too_large(max)),
         Ok(Err(_)) => Err(ApiError::malformed(
             Code::MalformedBody,
             "The request body is incomplete: the connection broke",
