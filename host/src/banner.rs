@@ -41,6 +41,8 @@ pub struct Facts {
     pub rtmps: Option<SocketAddr>,
     /// The SRT port.
     pub srt: Option<SocketAddr>,
+    /// The UDP port of WHIP.
+    pub whip: Option<SocketAddr>,
     /// The servers for encoders.
     pub ingest: IngestAddresses,
     /// The configured public address.
@@ -130,7 +132,8 @@ fn drivers(facts: &Facts) -> String {
 fn listeners(facts: &Facts) -> String {
     let rtmps = facts.rtmps.map(|address| format!("    rtmps  {address}")).unwrap_or_default();
     let srt = facts.srt.map(|address| format!("    srt  {address}")).unwrap_or_default();
-    format!("http  {}    rtmp  {}{rtmps}{srt}", facts.http, facts.rtmp)
+    let whip = facts.whip.map(|address| format!("    whip  {address}")).unwrap_or_default();
+    format!("http  {}    rtmp  {}{rtmps}{srt}{whip}", facts.http, facts.rtmp)
 }
 
 /// The program without its flags.
@@ -166,7 +169,13 @@ mod tests {
             rtmp: "127.0.0.1:1935".parse().unwrap(),
             rtmps: None,
             srt: None,
-            ingest: IngestAddresses { rtmp: "rtmp://127.0.0.1:1935/live".into(), rtmps: None, srt: None },
+            whip: None,
+            ingest: IngestAddresses {
+                rtmp: "rtmp://127.0.0.1:1935/live".into(),
+                rtmps: None,
+                srt: None,
+                whip: None,
+            },
             public_url: "http://127.0.0.1:8080".parse().unwrap(),
             first_link: Some(FirstLink {
                 address: Redacted::new("http://127.0.0.1:8080/setup#inv_x".into()),

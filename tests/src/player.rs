@@ -68,6 +68,15 @@ impl Player {
         Self::run("dashboard.mjs", &[base])
     }
 
+    /// Starts a browser that publishes by WHIP, with the steps of `publish.mjs`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn launch_for_publishing() -> Self {
+        Self::run("publish.mjs", &[])
+    }
+
     /// Starts a browser and plays `url` in it; gives when the first frame was shown.
     ///
     /// # Panics

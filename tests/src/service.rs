@@ -40,6 +40,7 @@ pub struct Setup {
     settings: Vec<(String, String)>,
     with_tls: bool,
     with_srt: bool,
+    with_whip: bool,
     https: bool,
     host: Option<Host>,
 }
@@ -47,8 +48,15 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         // All peers run on this machine, which the outbound guard refuses unless it is listed.
-        Self { settings: Vec::new(), with_tls: false, with_srt: false, https: false, host: None }
-            .set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
+        Self {
+            settings: Vec::new(),
+            with_tls: false,
+            with_srt: false,
+            with_whip: false,
+            https: false,
+            host: None,
+        }
+        .set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
     }
 }
 
@@ -73,6 +81,12 @@ impl Setup {
     #[must_use]
     pub fn srt(self) -> Self {
         Self { with_srt: true, ..self }
+    }
+
+    /// Accepts encoders by WHIP too.
+    #[must_use]
+    pub fn whip(self) -> Self {
+        Self { with_whip: true, ..self }
     }
 
     /// Uses https and accepts encoders over TLS, with a certificate for `name` that it orders at `directory`; `root` has
@@ -112,7 +126,7 @@ impl Setup {
         let place = self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address);
         let lease = || Port::lease().at(place);
         let (http, rtmp) = (lease(), lease());
-        let Self { mut settings, with_tls, with_srt, https, host } =
+        let Self { mut settings, with_tls, with_srt, with_whip, https, host } =
             self.default("SATCAST_HTTP__LISTEN", &http.address().to_string());
         settings.push(("SATCAST_INGEST__RTMP_LISTEN".into(), rtmp.address().to_string()));
         let rtmps = with_tls.then(lease);
@@ -123,13 +137,17 @@ impl Setup {
         if let Some(srt) = &srt {
             settings.push(("SATCAST_INGEST__SRT_LISTEN".into(), srt.address().to_string()));
         }
+        let whip = with_whip.then(lease);
+        if let Some(whip) = &whip {
+            settings.push(("SATCAST_INGEST__WEBRTC_LISTEN".into(), whip.address().to_string()));
+        }
         let scheme = if https { "https" } else { "http" };
         settings.push(("SATCAST_PUBLIC_URL".into(), format!("{scheme}://{}", http.address())));
         if settings.iter().any(|(known, _)| known == "SATCAST_CLUSTER__NODE") {
             settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("{scheme}://{}", http.address())));
         }
         settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
-        Service { process: None, folder, host, http, rtmp, rtmps, srt, https, settings, key: None }
+        Service { process: None, folder, host, http, rtmp, rtmps, srt, whip, https, settings, key: None }
     }
 
     /// Starts it, waits until it is ready, and makes an account with a permanent key.
@@ -164,6 +182,7 @@ pub struct Service {
     rtmp: Port,
     rtmps: Option<Port>,
     srt: Option<Port>,
+    whip: Option<Port>,
     https: bool,
     settings: Vec<(String, String)>,
     key: Option<String>,
@@ -356,6 +375,21 @@ impl Service {
     #[must_use]
     pub fn srt_address(&self) -> SocketAddr {
         self.srt.as_ref().expect("a service with SRT").address()
+    }
+
+    /// Where encoders by WHIP send their offers.
+    #[must_use]
+    pub fn whip_url(&self) -> String {
+        format!("{}/whip", self.base())
+    }
+
+    /// The UDP port for the media of encoders by WHIP.
+    ///
+    /// # Panics
+    /// When it was set up without.
+    #[must_use]
+    pub fn whip_address(&self) -> SocketAddr {
+        self.whip.as_ref().expect("a service with WHIP").address()
     }
 
     /// The address for encoders with TLS.

@@ -11,7 +11,7 @@
 //! - [`session`]: one session and the task that owns its life.
 //! - [`slate`]: the clip that plays while no encoder sends.
 //! - [`health`]: measures the encoder's media and compares it with the requirements of platforms.
-//! - [`ingest`], above all of these: the RTMP and RTMPS ports. The other modules know nothing of RTMP.
+//! - [`ingest`], above all of these: the ports of RTMP, SRT and WHIP. The other modules know nothing of these.
 //!
 //! Sessions report their usage through `satcast_usage`. This crate knows nothing of money and HTTP.
 
@@ -45,7 +45,9 @@ mod view;
 
 pub use codes::Closed;
 pub use entry::PublishRefused;
-pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, LinkHealth, VideoHealth};
+pub use health::{
+    AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, LinkHealth, SrtStats, VideoHealth, WhipLink,
+};
 pub use live::{Admits, HEARTBEAT, LEASE_MARGIN, Live, SHUTDOWN_WAIT, Settings};
 pub use poster::{POSTER_NAME, POSTER_SECS};
 pub use refusals::{EncoderRefusal, REFUSALS_PER_STREAM_MAX};

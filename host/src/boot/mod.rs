@@ -201,6 +201,7 @@ impl Host {
             rtmp: listener.local_addr()?,
             rtmps: listener.secure_addr()?,
             srt: listener.srt_addr()?,
+            whip: listener.whip_addr()?,
             ingest: ingest_addresses(&config, &listener)?,
             public_url: config.public_url.clone(),
             first_link: None,
@@ -227,6 +228,7 @@ impl Host {
             current: Current::new(Config::clone(&config)),
             stopping: Default::default(),
             ingest: facts.ingest.clone(),
+            whip: listener.whip(),
             limits,
             known: Default::default(),
             key_uses: Default::default(),
@@ -400,7 +402,8 @@ async fn encoders(
 
 fn ingest_addresses(config: &Config, listener: &Listener<Live>) -> Result<IngestAddresses, BootError> {
     let (rtmp, rtmps) = (listener.local_addr()?, listener.secure_addr()?);
-    Ok(IngestAddresses::new(&config.public_url, rtmp, rtmps, listener.srt_addr()?))
+    let whip = listener.whip_addr()?.is_some();
+    Ok(IngestAddresses::new(&config.public_url, rtmp, rtmps, listener.srt_addr()?, whip))
 }
 
 /// Stores counted bytes before playback is charged.

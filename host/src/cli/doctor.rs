@@ -56,6 +56,10 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
         let bound = UdpSocket::bind(address).map(drop);
         findings.push(("srt listener", opened(bound, address, "[ingest] srt_listen", running)));
     }
+    if let Some(address) = config.ingest.webrtc_listen {
+        let bound = UdpSocket::bind(address).map(drop);
+        findings.push(("webrtc listener", opened(bound, address, "[ingest] webrtc_listen", running)));
+    }
     if config.acme.is_on() {
         findings.push(("https certificate", ordered(config)));
     } else if let Some((cert, key)) = config.http.https() {

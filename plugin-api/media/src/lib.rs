@@ -9,7 +9,8 @@
 //!
 //! Map: [`rtmp::server::ServerSession`] and [`rtmp::client::ClientSession`] are the two peers, built from
 //! [`rtmp::handshake`], [`rtmp::chunk`], [`rtmp::message`] and [`rtmp::amf0`]; [`flv`] turns message bodies
-//! into packets and back, [`ts`] does so with transport streams, which [`srt`] carries; [`codec`] reads codec configurations. [`segment::Segmenter`] turns packets into
+//! into packets and back, [`ts`] does so with transport streams, which [`srt`] carries, and [`video`] reads access units
+//! with their parameter sets in band; [`codec`] reads codec configurations. [`segment::Segmenter`] turns packets into
 //! [`fmp4`] segments, and [`playlist`] writes their playlists. [`mp4`] reads files that others made.
 
 #![warn(missing_docs)]
@@ -27,5 +28,6 @@ pub mod srt;
 #[cfg(test)]
 mod testing;
 pub mod ts;
+pub mod video;
 
 pub use satcast_types::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};

@@ -76,3 +76,4 @@ mod wallets;
 mod watch;
 mod watch_recordings;
 mod webhooks;
+mod whip;

@@ -43,6 +43,8 @@ const NEVER: &[(&str, &str)] = &[
     ),
     ("createTopUp", "the same"),
     ("getTopUp", "the same"),
+    ("publishByWhip", "the service has no port for WHIP"),
+    ("endWhip", "the same"),
     ("changeDriver", "for operators, which this account is not"),
     ("listAccounts", "the same"),
     ("createAccount", "the same"),

@@ -7,6 +7,9 @@ use url::Url;
 /// The RTMP application that encoders publish to.
 const RTMP_APP: &str = "live";
 
+/// Where WHIP encoders send their offers.
+pub const WHIP_PATH: &str = "/whip";
+
 /// Servers for encoders: their addresses without a stream key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IngestAddresses {
@@ -15,18 +18,21 @@ pub struct IngestAddresses {
     pub rtmps: Option<String>,
     /// SRT; `None` when it is not served.
     pub srt: Option<String>,
+    /// WHIP, on the HTTP port; `None` when it is not served.
+    pub whip: Option<String>,
 }
 
 impl IngestAddresses {
     /// Addresses of the listeners of a service with this `public_url`.
     ///
     /// Encoders connect to the host of `public_url`, at the port of the listener. If that host is this machine only, they connect to
-    /// the address of the listener, unless it accepts on every address.
+    /// the address of the listener, unless it accepts on every address. WHIP encoders begin at `public_url` itself.
     pub fn new(
         public_url: &Url,
         rtmp: SocketAddr,
         rtmps: Option<SocketAddr>,
         srt: Option<SocketAddr>,
+        whip: bool,
     ) -> Self {
         let address = |scheme: &str, listener: SocketAddr| match public_url.host_str() {
             Some(host) if !is_local(public_url) || listener.ip().is_unspecified() => {
@@ -40,6 +46,7 @@ impl IngestAddresses {
             rtmp: with_app("rtmp", rtmp),
             rtmps: rtmps.map(|listener| with_app("rtmps", listener)),
             srt: srt.map(|listener| address("srt", listener)),
+            whip: whip.then(|| format!("{}{WHIP_PATH}", public_url.as_str().trim_end_matches('/'))),
         }
     }
 }
@@ -54,7 +61,7 @@ mod tests {
     use super::*;
 
     fn rtmp(public_url: &str, listener: &str) -> String {
-        IngestAddresses::new(&public_url.parse().unwrap(), listener.parse().unwrap(), None, None).rtmp
+        IngestAddresses::new(&public_url.parse().unwrap(), listener.parse().unwrap(), None, None, false).rtmp
     }
 
     #[test]
@@ -73,14 +80,15 @@ mod tests {
     }
 
     #[test]
-    fn rtmps_and_srt_have_their_own_ports() {
+    fn rtmps_and_srt_have_their_own_ports_and_whip_has_that_of_http() {
         let public_url = "https://live.example.com".parse().unwrap();
         let [rtmp, rtmps, srt] =
             ["0.0.0.0:1935", "0.0.0.0:1936", "0.0.0.0:8890"].map(|listener| listener.parse().unwrap());
-        let addresses = IngestAddresses::new(&public_url, rtmp, Some(rtmps), Some(srt));
+        let addresses = IngestAddresses::new(&public_url, rtmp, Some(rtmps), Some(srt), true);
+        assert_eq!(addresses.whip.as_deref(), Some("https://live.example.com/whip"));
         assert_eq!(addresses.srt.as_deref(), Some("srt://live.example.com:8890"));
         assert_eq!(addresses.rtmps.as_deref(), Some("rtmps://live.example.com:1936/live"));
-        let none = IngestAddresses::new(&public_url, rtmp, None, None);
-        assert_eq!((none.rtmps, none.srt), (None, None));
+        let none = IngestAddresses::new(&public_url, rtmp, None, None, false);
+        assert_eq!((none.rtmps, none.srt, none.whip), (None, None, None));
     }
 }

@@ -16,7 +16,7 @@ mod value;
 mod wallet;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
@@ -26,7 +26,7 @@ use url::Url;
 pub use acme::Acme;
 pub use archive::ARCHIVE_TABLE;
 pub use driver::{DriverSettings, Isolation, ProcessLimits, QueueLimits, SPOOL_MB_DEFAULT};
-pub use ingest::IngestAddresses;
+pub use ingest::{IngestAddresses, WHIP_PATH};
 pub use load::nearest;
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use reload::{Changes, Current};
@@ -129,6 +129,12 @@ pub struct Ingest {
     /// Address for SRT, a UDP port.
     #[serde(default, deserialize_with = "value::optional_address")]
     pub srt_listen: Option<SocketAddr>,
+    /// Address for the media of WHIP, a UDP port. Offers come to the HTTP port.
+    #[serde(default, deserialize_with = "value::optional_address")]
+    pub webrtc_listen: Option<SocketAddr>,
+    /// Addresses of this machine for WHIP encoders; empty: those of `webrtc_listen`, or of the interface.
+    #[serde(deserialize_with = "value::addresses")]
+    pub webrtc_addresses: Vec<IpAddr>,
     /// Certificate chain in PEM for RTMPS.
     pub tls_cert: Option<PathBuf>,
     /// Private key in PEM for RTMPS.

@@ -71,12 +71,14 @@ const APPLIED: [Key; 20] = keys![
 ];
 
 /// Keys of tables that wait for a restart.
-const WAITING: [Key; 31] = keys![
+const WAITING: [Key; 33] = keys![
     http.listen,
     http.trusted_proxies,
     ingest.rtmp_listen,
     ingest.rtmps_listen,
     ingest.srt_listen,
+    ingest.webrtc_listen,
+    ingest.webrtc_addresses,
     ingest.proxy_protocol_from,
     ingest.read_batch_ms,
     acme.domains,

@@ -63,6 +63,7 @@ fn every_commented_out_key_is_a_real_one() {
     for key in [
         "rtmps_listen",
         "srt_listen",
+        "webrtc_listen",
         "tls_cert",
         "tls_key",
         "url",
@@ -72,6 +73,15 @@ fn every_commented_out_key_is_a_real_one() {
         "[driver.rtmp]",
     ] {
         assert!(seen.contains(key), "{key} is not shown in the printed file");
+    }
+}
+
+#[test]
+fn addresses_for_whip_are_single_ones() {
+    let read = |text: &str| from(&format!("[ingest]\nwebrtc_addresses = [{text}]\n"), &[]);
+    assert_eq!(read("\"203.0.113.7\", \"2001:db8::7\"").unwrap().ingest.webrtc_addresses.len(), 2);
+    for wrong in ["0.0.0.0", "::", "10.0.0.0/8", "203.0.113.7:8189", "example.com"] {
+        assert!(read(&format!("{wrong:?}")).is_err(), "{wrong}");
     }
 }
 

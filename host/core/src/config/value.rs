@@ -1,7 +1,7 @@
 //! Parsing of single configuration values; each type's error names the expected form.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr as _;
 
 use ipnet::IpNet;
@@ -177,9 +177,20 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
     entries.into_iter().map(parse).collect()
 }
 
+pub(super) fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
+    let List(entries) = List::deserialize(deserializer)?;
+    let parse = |text: String| {
+        let address: Option<IpAddr> = text.trim().parse().ok();
+        address.filter(|address| !address.is_unspecified()).ok_or_else(|| {
+            D::Error::custom(format!("holds \"{text}\"; use an address such as \"203.0.113.7\""))
+        })
+    };
+    entries.into_iter().map(parse).collect()
+}
+
 /// A CIDR, or a single address.
 fn parse_network(text: &str) -> Option<IpNet> {
-    let single = || text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address));
+    let single = || text.parse().ok().map(|address: IpAddr| IpNet::from(address));
     text.parse().ok().or_else(single)
 }
 

@@ -153,6 +153,7 @@ export const de: Messages = {
     server: 'Server',
     tlsServer: 'Server mit TLS',
     srtServer: 'Server für SRT, mit Schlüssel',
+    whipServer: 'Server für WHIP (Schlüssel als Bearer-Token)',
     key: 'Stream-Schlüssel',
     backupKey: 'Ersatzschlüssel',
     backupHelp: 'Für einen zweiten Encoder, der übernimmt, wenn der erste ausfällt.',

@@ -154,6 +154,7 @@ export const en = {
     server: 'Server',
     tlsServer: 'Server with TLS',
     srtServer: 'Server for SRT, with the key',
+    whipServer: 'Server for WHIP (the key is the bearer token)',
     key: 'Stream key',
     backupKey: 'Backup key',
     backupHelp: 'For a second encoder, which takes over when the first one fails.',

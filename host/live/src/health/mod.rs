@@ -6,6 +6,8 @@
 //!
 //! All modules are pure: times are arguments. Nothing is enforced: a platform that does not accept the media refuses it itself.
 
+use std::time::Duration;
+
 mod gauge;
 mod issues;
 mod verdict;
@@ -25,9 +27,26 @@ pub struct Health {
     pub issues: Vec<Issue>,
     /// How often another encoder took over in this session, since its start at this node.
     pub failovers: u64,
-    /// The SRT connection of the encoder; `None` by RTMP.
+    /// The connection of the encoder by SRT or WHIP; `None` by RTMP.
     pub link: Option<LinkHealth>,
 }
 
-/// Numbers of an encoder's SRT connection.
-pub use satcast_media::srt::Stats as LinkHealth;
+pub use satcast_media::srt::Stats as SrtStats;
+
+/// Numbers of an encoder's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkHealth {
+    Srt(SrtStats),
+    Whip(WhipLink),
+}
+
+/// Numbers of a WHIP connection, since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct WhipLink {
+    /// Round-trip time; `None` until the sender has reported it.
+    pub rtt: Option<Duration>,
+    /// Packets that never came.
+    pub lost: u64,
+    /// Requests to the sender to send packets again.
+    pub nacks: u64,
+}

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 
 use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::srt;
 
-use crate::{EncoderRole, Live, Publisher, Via};
+use crate::{EncoderRole, LinkHealth, Live, Publisher, Via};
 use satcast_core::ids::{AccountId, SessionId, StreamId};
 use satcast_core::secret::{BACKUP_KEY_PREFIX, Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
 use satcast_store::{Store, StreamRecord};
@@ -27,6 +26,11 @@ pub(super) const CODE_FAILED: &str = "NetStream.Failed";
 pub(super) const CODE_BAD_SECRET: &str = "SRT.BadSecret";
 /// Of an SRT caller and its stream, one has a passphrase and the other has none.
 pub(super) const CODE_UNSECURE: &str = "SRT.Unsecure";
+
+/// The offer of a WHIP sender cannot be read.
+pub(super) const CODE_OFFER: &str = "WHIP.Offer";
+/// The offer of a WHIP sender has no codec that is taken.
+pub(super) const CODE_NO_CODEC: &str = "WHIP.NoCodec";
 
 /// Starts or continues the session of a stream after its key was accepted. Implemented by the live sessions.
 pub trait Admission: Send + Sync + 'static {
@@ -73,8 +77,8 @@ pub trait PacketSink: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Numbers of an SRT connection, about once a second.
-    fn link(&mut self, _: srt::Stats) {}
+    /// Numbers of a connection by SRT or WHIP, about once a second.
+    fn link(&mut self, _: LinkHealth) {}
 
     /// Resolves when the encoder has to leave. May be called and dropped any number of times.
     fn closed(&self) -> impl Future<Output = Status> + Send;
@@ -121,8 +125,8 @@ impl PacketSink for Publisher {
             .map_err(|closed| Status { code: closed.code, reason: closed.reason })
     }
 
-    fn link(&mut self, stats: srt::Stats) {
-        Publisher::link(self, stats);
+    fn link(&mut self, link: LinkHealth) {
+        Publisher::link(self, link);
     }
 
     async fn closed(&self) -> Status {

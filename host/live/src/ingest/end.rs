@@ -44,6 +44,12 @@ pub(super) enum End {
         /// The mask of the stream key, if one was sent.
         key: Option<String>,
     },
+    /// The media connection of a WHIP sender was not made.
+    #[error(
+        "no media connection within {0} ms; let UDP pass to the port of [ingest] webrtc_listen, and behind NAT set \
+         webrtc_addresses"
+    )]
+    NotConnected(u128),
     /// The encoder sent no media.
     #[error("no media within {0} ms")]
     Idle(u128),

@@ -49,12 +49,30 @@ pub const SHUTDOWN_TIMEOUT_MS: u64 = 3_000;
 /// Pause after a failed accept (no file handles left), so that the loop does not spin.
 pub const ACCEPT_PAUSE_MS: u64 = 100;
 
-/// Datagrams of one SRT caller that wait for its task: those of 10 ms at 100 Mbit/s, ten times. More count as lost on the way.
-pub const SRT_DATAGRAMS_QUEUED_MAX: usize = 1_024;
-/// Buffer of the SRT socket in bytes, as far as the system allows (`net.core.rmem_max`).
-pub const SRT_RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+/// Datagrams of one SRT caller or WHIP sender that wait for its task: those of 10 ms at 100 Mbit/s, ten times. More count as lost on
+/// the way.
+pub const DATAGRAMS_QUEUED_MAX: usize = 1_024;
+/// Buffer of a UDP socket in bytes, as far as the system allows (`net.core.rmem_max`).
+pub const UDP_RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 /// A refused SRT caller that repeats its question gets the same answer for this long. It keeps its slot as a stranger meanwhile.
 pub const SRT_ANSWER_KEPT_MS: u64 = 3_000;
+
+/// Longest offer of a WHIP sender in bytes. Those of browsers have about 8 KiB.
+pub const WHIP_OFFER_BYTES_MAX: usize = 64 * 1024;
+/// Most media sections of an offer.
+pub const WHIP_SECTIONS_MAX: usize = 8;
+/// Offers that wait for the port; more are refused.
+pub const WHIP_OFFERS_QUEUED_MAX: usize = 64;
+/// Addresses from which one WHIP sender may send at the same time; the oldest is forgotten for a new one. Browsers try every network
+/// of their machine.
+pub const WHIP_ADDRESSES_MAX: usize = 8;
+/// A connected WHIP sender from which nothing comes for this long has left. Senders check their connection every few seconds.
+pub const WHIP_SILENCE_MS: u64 = 10_000;
+/// A WHIP sender is asked for a keyframe when the newest one is this old. Segments of HLS begin with keyframes, and browsers send one
+/// only when they are asked.
+pub const WHIP_KEYFRAME_EVERY_MS: u64 = 2_000;
+/// Least time between two requests for a keyframe.
+pub const WHIP_KEYFRAME_REQUESTS_MS: u64 = 500;
 
 /// The limits in force; tests shorten them.
 #[derive(Debug, Clone)]
@@ -74,6 +92,7 @@ pub(crate) struct Limits {
     pub(crate) reply_bytes_max: usize,
     pub(crate) linger: Duration,
     pub(crate) shutdown: Duration,
+    pub(crate) silence: Duration,
 }
 
 impl Default for Limits {
@@ -94,6 +113,7 @@ impl Default for Limits {
             reply_bytes_max: REPLY_BYTES_MAX,
             linger: Duration::from_millis(LINGER_MS),
             shutdown: Duration::from_millis(SHUTDOWN_TIMEOUT_MS),
+            silence: Duration::from_millis(WHIP_SILENCE_MS),
         }
     }
 }

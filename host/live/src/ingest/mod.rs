@@ -1,11 +1,12 @@
-//! Ingest: the RTMP, RTMPS and SRT listeners, with common caps and deadlines.
+//! Ingest: the RTMP, RTMPS, SRT and WHIP listeners, with common caps and deadlines.
 //!
 //! A connection is one task: socket (-> `tls`) -> [`satcast_media::rtmp::server`] -> packets -> the stream's publisher. Before the stream
-//! key is accepted, a client is limited in time and bytes. A client can break only its own connection. [`srt`] has the port of SRT.
+//! key is accepted, a client is limited in time and bytes. A client can break only its own connection. [`srt`] and [`whip`] have the ports of
+//! these.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,11 +37,14 @@ mod srt;
 mod threads;
 mod timer;
 mod tls;
+mod udp;
 mod usable;
+mod whip;
 mod wire;
 
 pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
+pub use whip::{Whip, WhipAccepted, WhipRefusal, WhipRefused};
 
 use conn::{Shared, Subject};
 use connections::{Acceptor, ConnectionLimiter};
@@ -54,6 +58,8 @@ pub struct Settings {
     listen: SocketAddr,
     secure: Option<(SocketAddr, Certificates)>,
     srt: Option<SocketAddr>,
+    /// The port of WHIP, and the addresses for its answers.
+    whip: Option<(SocketAddr, Vec<IpAddr>)>,
     read_wait: Duration,
     proxies: Vec<IpNet>,
     limits: Limits,
@@ -74,7 +80,7 @@ impl Settings {
     pub fn new(listen: SocketAddr, read_batch_ms: u64) -> Self {
         let read_wait = Duration::from_millis(read_batch_ms);
         let (proxies, limits, handed) = (Vec::new(), Limits::default(), Handed::default());
-        Self { listen, secure: None, srt: None, read_wait, proxies, limits, handed }
+        Self { listen, secure: None, srt: None, whip: None, read_wait, proxies, limits, handed }
     }
 
     /// Uses these sockets instead of opening the ports.
@@ -96,7 +102,8 @@ impl Settings {
     pub fn of(config: &config::Ingest, now: UnixMillis) -> Result<Self, CertificateError> {
         let settings =
             Self::new(config.rtmp_listen, config.read_batch_ms).behind(config.proxy_protocol_from.clone());
-        let settings = Self { srt: config.srt_listen, ..settings };
+        let whip = config.webrtc_listen.map(|listen| (listen, config.webrtc_addresses.clone()));
+        let settings = Self { srt: config.srt_listen, whip, ..settings };
         let Some((listen, cert, key)) = config.rtmps() else { return Ok(settings) };
         if let Some(objection) = Certificates::objection(Section::Ingest, cert, key, now)? {
             let file = cert.display();
@@ -118,6 +125,12 @@ impl Settings {
         Self { srt: Some(listen), ..self }
     }
 
+    /// Takes senders of WHIP too, with their media on this UDP port: `[ingest] webrtc_listen`.
+    #[must_use]
+    pub fn with_whip(self, listen: SocketAddr) -> Self {
+        Self { whip: Some((listen, Vec::new())), ..self }
+    }
+
     /// Listens for RTMPS too, on `listen` (`[ingest] rtmps_listen`) with this certificate.
     #[must_use]
     pub fn with_tls(self, listen: SocketAddr, certificates: Certificates) -> Self {
@@ -131,7 +144,7 @@ impl Settings {
     "cannot listen for encoders on {address} ({source}); {}", remedy(source, &format!("[ingest] {setting}"))
 )]
 pub struct BindError {
-    /// `rtmp_listen`, `rtmps_listen` or `srt_listen`.
+    /// `rtmp_listen`, `rtmps_listen`, `srt_listen` or `webrtc_listen`.
     pub setting: &'static str,
     pub address: SocketAddr,
     /// Error of the system.
@@ -144,6 +157,7 @@ pub struct Listener<A> {
     socket: TcpListener,
     secure: Option<Secure>,
     srt: Option<std::net::UdpSocket>,
+    whip: Option<whip::Bound>,
     shared: Arc<Shared<A>>,
     limiter: ConnectionLimiter,
     threads: Threads,
@@ -187,9 +201,14 @@ impl<A: Admission> Listener<A> {
         };
         let srt = settings.srt.map(|address| {
             let failed = |source| BindError { setting: "srt_listen", address, source };
-            srt::bind(address).map_err(failed)
+            udp::bind(address).map_err(failed)
         });
         let srt = srt.transpose()?;
+        let whip = settings.whip.map(|(address, public)| {
+            let failed = |source| BindError { setting: "webrtc_listen", address, source };
+            whip::Bound::open(address, public).map_err(failed)
+        });
+        let whip = whip.transpose()?;
         let threads =
             Threads::start().map_err(|source| BindError { setting: "rtmp_listen", address, source })?;
         let limits = settings.limits;
@@ -205,7 +224,7 @@ impl<A: Admission> Listener<A> {
             limits,
         });
         let (proxies, drained) = (settings.proxies, CancellationToken::new());
-        Ok(Self { socket, secure, srt, shared, limiter, threads, proxies, drained })
+        Ok(Self { socket, secure, srt, whip, shared, limiter, threads, proxies, drained })
     }
 
     /// Once it is cancelled, no further encoder is accepted; those that are connected go on until the end.
@@ -247,10 +266,23 @@ impl<A: Admission> Listener<A> {
         self.srt.as_ref().map(std::net::UdpSocket::local_addr).transpose()
     }
 
+    /// The HTTP side of WHIP, if it is served.
+    pub fn whip(&self) -> Option<Whip> {
+        self.whip.as_ref().map(whip::Bound::whip)
+    }
+
+    /// The address of the UDP port of WHIP, if there is one.
+    ///
+    /// # Errors
+    /// The system call failed.
+    pub fn whip_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.whip.as_ref().map(whip::Bound::local_addr).transpose()
+    }
+
     /// Serves encoders until `shutdown` resolves. Then stops accepting, sends a status to every publisher, and returns when all
     /// connections have ended, at the latest after [`SHUTDOWN_TIMEOUT_MS`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, secure, srt, shared, limiter, threads, proxies, drained } = self;
+        let Self { socket, secure, srt, whip, shared, limiter, threads, proxies, drained } = self;
         let stopped = CancellationToken::new();
         let acceptor = Acceptor {
             shared: Arc::clone(&shared),
@@ -264,6 +296,10 @@ impl<A: Admission> Listener<A> {
             let thread = acceptor.threads.slot().0;
             let callers = srt::Callers::new(socket, &acceptor, drained.clone());
             tasks.spawn_on(callers.serve(), &thread);
+        }
+        if let Some(bound) = whip {
+            let thread = acceptor.threads.slot().0;
+            tasks.spawn_on(whip::Senders::new(bound, &acceptor, drained.clone()).serve(), &thread);
         }
         let mut shutdown = std::pin::pin!(shutdown);
         let mut renewing =

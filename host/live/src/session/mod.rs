@@ -434,7 +434,7 @@ impl Publisher {
         self.unpublished = true;
     }
 
-    /// Numbers of the encoder's SRT connection, about once a second.
+    /// Numbers of the encoder's connection by SRT or WHIP, about once a second.
     pub fn link(&mut self, link: LinkHealth) {
         self.session.shared.lock().encoders.link(self.role, self.number, link);
     }

@@ -28,7 +28,7 @@ use satcast_core::networks::Network;
 use satcast_core::rate::RateLimiter;
 use satcast_drivers::Drivers;
 use satcast_live::Live;
-use satcast_live::ingest;
+use satcast_live::ingest::{self, Whip};
 use satcast_money::billing::Billing;
 use satcast_money::wallet::topups::TopUps;
 use satcast_net::acme::Ports;
@@ -68,6 +68,8 @@ pub struct App {
     pub stopping: AtomicBool,
     /// The servers for encoders.
     pub ingest: IngestAddresses,
+    /// Offers of WHIP go there; `None` when it is off.
+    pub whip: Option<Whip>,
     pub limits: Limits,
     /// Cache of public keys.
     pub known: KnownKeys,

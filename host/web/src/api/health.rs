@@ -1,11 +1,13 @@
 //! Health of a live stream, as its owner sees it.
 
+use std::time::Duration;
+
 use poem_openapi::{Enum, Object};
 
 use super::app::App;
 use super::null::Null;
 use satcast_core::ids::StreamId;
-use satcast_live::{self as live, IssueCode};
+use satcast_live::{self as live, IssueCode, LinkHealth, SrtStats};
 
 /// Measured values of the encoder's media, and problems with it.
 #[derive(Clone, Object)]
@@ -19,8 +21,10 @@ pub(super) struct StreamHealth {
     timestamp_jumps: u64,
     /// How often the other encoder of the stream took over in this session; counted from 0 after a move to another node.
     failovers: u64,
-    /// The SRT connection of the encoder; null by RTMP.
+    /// The SRT connection of the encoder; null by RTMP and WHIP.
     srt: Null<SrtHealth>,
+    /// The WHIP connection of the encoder; null by RTMP and SRT.
+    whip: Null<WhipHealth>,
     /// Current issues; empty when there are none. An issue is shown once it has lasted for some seconds.
     issues: Vec<HealthIssue>,
 }
@@ -73,6 +77,18 @@ struct SrtHealth {
     packets_retransmitted: u64,
     /// Packets that did not come within the latency, so that media is missing.
     packets_dropped: u64,
+}
+
+/// The WHIP connection of the encoder. Counters begin with the connection.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase")]
+struct WhipHealth {
+    /// Round-trip time in milliseconds; null until the encoder has reported it.
+    rtt_ms: Null<f64>,
+    /// Packets that never came, so that media is missing.
+    packets_lost: u64,
+    /// Requests to the encoder to send packets again.
+    nacks: u64,
 }
 
 /// Stable code of the issue.
@@ -144,12 +160,18 @@ impl StreamHealth {
             text: issue.text,
             platforms: issue.platforms,
         };
+        let (srt, whip) = match link {
+            Some(LinkHealth::Srt(link)) => (Some(srt(link)), None),
+            Some(LinkHealth::Whip(link)) => (None, Some(whip(link))),
+            None => (None, None),
+        };
         Some(Self {
             video: figures.video.map(video).into(),
             audio: figures.audio.map(audio).into(),
             timestamp_jumps: figures.timestamp_jumps,
             failovers,
-            srt: link.map(srt).into(),
+            srt: srt.into(),
+            whip: whip.into(),
             issues: issues.into_iter().map(issue).collect(),
         })
     }
@@ -176,14 +198,23 @@ fn audio(audio: live::AudioHealth) -> AudioHealth {
     }
 }
 
-fn srt(link: live::LinkHealth) -> SrtHealth {
+fn srt(link: SrtStats) -> SrtHealth {
     SrtHealth {
-        rtt_ms: hundredths(link.rtt.as_secs_f64() * 1_000.0),
+        rtt_ms: millis(link.rtt),
         latency_ms: u64::try_from(link.latency.as_millis()).unwrap_or(u64::MAX),
         packets_lost: link.lost,
         packets_retransmitted: link.retransmitted,
         packets_dropped: link.dropped,
     }
+}
+
+fn whip(link: live::WhipLink) -> WhipHealth {
+    let live::WhipLink { rtt, lost, nacks } = link;
+    WhipHealth { rtt_ms: rtt.map(millis).into(), packets_lost: lost, nacks }
+}
+
+fn millis(time: Duration) -> f64 {
+    hundredths(time.as_secs_f64() * 1_000.0)
 }
 
 fn hundredths(value: f64) -> f64 {

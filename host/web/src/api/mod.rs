@@ -38,6 +38,7 @@ mod streams;
 pub(crate) mod tests;
 mod wallet;
 mod webhooks;
+mod whip;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,6 +57,7 @@ use self::service::service;
 use crate::base::{ApiError, Middleware, Requests};
 use crate::nodes::{COUNT_PREFIX, EVENTS_PATH};
 use crate::playback::{NODE_PREFIX, NODE_VOD_PREFIX, PREFIX, VOD_PREFIX};
+use satcast_core::config::WHIP_PATH;
 use satcast_drivers::State;
 use satcast_live::Admits;
 
@@ -88,6 +90,7 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
     });
     let requests = Arc::new(Requests::new(named.chain(BESIDE)));
     let (measured, counted) = (app.clone(), requests.clone());
+    let (offered, left) = (app.clone(), app.clone());
     let routes = beside
         // Not at "/": it would hide the page there.
         .nest_no_strip("/api", service())
@@ -96,6 +99,8 @@ pub fn endpoint(app: Arc<App>, beside: Route) -> Middleware {
             "/metrics",
             poem::get(make(move |request| metrics::respond(measured.clone(), counted.clone(), request))),
         )
+        .at(WHIP_PATH, make(move |request| whip::publish(offered.clone(), request)))
+        .at(WHIP_PATH.to_owned() + "/:id", make(move |request| whip::leave(left.clone(), request)))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
         .data(app.clone());

@@ -51,12 +51,14 @@ pub(super) struct PublicIngest {
     rtmps: Null<String>,
     /// Server for SRT, where the stream key is the `streamid`; null when the service has none.
     srt: Null<String>,
+    /// Address for WHIP, where the stream key is the bearer token; null when the service has none.
+    whip: Null<String>,
 }
 
 impl From<&IngestAddresses> for PublicIngest {
     fn from(addresses: &IngestAddresses) -> Self {
-        let IngestAddresses { rtmp, rtmps, srt } = addresses.clone();
-        Self { rtmp, rtmps: rtmps.into(), srt: srt.into() }
+        let IngestAddresses { rtmp, rtmps, srt, whip } = addresses.clone();
+        Self { rtmp, rtmps: rtmps.into(), srt: srt.into(), whip: whip.into() }
     }
 }
 

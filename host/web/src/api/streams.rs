@@ -184,7 +184,8 @@ pub(super) struct StreamDetail {
 struct EncoderRefusal {
     /// Time of the refusal, Unix milliseconds.
     at: i64,
-    /// RTMP status code that the encoder got; `SRT.BadSecret` or `SRT.Unsecure` for a passphrase that does not fit.
+    /// RTMP status code that the encoder got; `SRT.BadSecret` or `SRT.Unsecure` for a passphrase that does
+    /// not fit; `WHIP.Offer` or `WHIP.NoCodec` for an offer that cannot be used.
     code: String,
     /// Text that the encoder got.
     error: String,

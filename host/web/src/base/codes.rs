@@ -115,8 +115,8 @@ codes! {
         "The request body is larger than the limit in the text.",
         "Send less in one request.";
     ContentTypeNotSupported "content_type_not_supported":
-        "The request body was not announced as JSON, or a slate as MP4.",
-        "Send the header `Content-Type: application/json`, or `video/mp4` with a slate.";
+        "The request body was not announced as JSON, a slate as MP4, or an offer of WHIP as SDP.",
+        "Send the header `Content-Type` that the text names.";
     MalformedIdempotencyKey "malformed_idempotency_key":
         "The header `Idempotency-Key` is empty, too long, sent twice, or has other characters than ASCII.",
         "Send one short random text, such as a UUID.";
@@ -388,6 +388,26 @@ codes! {
     DriverSilent "driver_silent":
         "The driver of the destination takes too long to answer.",
         "Try again; if it lasts, tell the operator.";
+
+    // Encoders by WHIP.
+    WhipOff "whip_off":
+        "The service takes no encoders by WHIP.",
+        "Use RTMP or SRT, or ask the operator to set `[ingest] webrtc_listen`.";
+    PublishRefused "publish_refused":
+        "The stream may not be published now, or not from this address; the text says why.",
+        "Do what the text says; the page of the stream shows the refusal too.";
+    AlreadyPublished "already_published":
+        "Another encoder publishes with this stream key.",
+        "Stop the other encoder, or use the key of another stream.";
+    CodecRefused "codec_refused":
+        "The offer has no codec that the service takes.",
+        "Choose H.264 or HEVC for video, and Opus for audio.";
+    TooManyEncoders "too_many_encoders":
+        "Too many encoders are connected, or too many wrong stream keys came from this address.",
+        "Wait as many seconds as `retryAfter` says, then try again.";
+    PublishUnavailable "publish_unavailable":
+        "The service cannot take encoders at the moment: its database does not answer, or it shuts down.",
+        "Try again after some seconds.";
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::codes::Code;
 use satcast_core::feed::WATCHERS_PER_ACCOUNT_MAX;
 use satcast_core::rate::RateRule;
 use satcast_drivers::RecordingsError;
+use satcast_live::ingest::{WhipRefusal, WhipRefused};
 use satcast_store::StoreError;
 
 pub(crate) const INVALID_PUBLIC_KEY_TEXT: &str = "Invalid API key or destination disabled";
@@ -21,6 +22,9 @@ const KEY_REQUIRED_TEXT: &str = "An API key is required: send it as X-API-Key he
 
 /// `Retry-After` for viewers, in seconds: most temporary conditions have passed by then.
 const VIEWER_RETRY_SECS: u64 = 1;
+
+/// `Retry-After` for encoders, in seconds.
+const ENCODER_RETRY_SECS: u64 = 10;
 
 /// An error response.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -150,6 +154,37 @@ impl ApiError {
     pub fn not_mp4() -> Self {
         let text = "Send the file as the body, with the header Content-Type: video/mp4";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ContentTypeNotSupported, text)
+    }
+
+    /// 415: the body is not an offer of WHIP.
+    pub fn not_sdp() -> Self {
+        let text = "Send the offer as SDP with the header Content-Type: application/sdp";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ContentTypeNotSupported, text)
+    }
+
+    /// 404: the service takes no WHIP.
+    pub fn whip_off() -> Self {
+        let text = "WHIP is off in this service; the operator turns it on with [ingest] webrtc_listen. Use RTMP or SRT meanwhile";
+        Self::new(StatusCode::NOT_FOUND, Code::WhipOff, text)
+    }
+
+    /// The refusal of a WHIP encoder: 401 for its key, 403 or 409 for its stream, 400 or 422 for its offer, 404 for the address of its
+    /// publish, 429 for its network, 503 for the service.
+    pub fn publish_refused(refused: WhipRefused) -> Self {
+        let (status, code) = match refused.why {
+            WhipRefusal::NoKey => (StatusCode::UNAUTHORIZED, Code::KeyRequired),
+            WhipRefusal::UnknownKey => (StatusCode::UNAUTHORIZED, Code::InvalidKey),
+            WhipRefusal::Denied => (StatusCode::FORBIDDEN, Code::PublishRefused),
+            WhipRefusal::Conflict => (StatusCode::CONFLICT, Code::AlreadyPublished),
+            WhipRefusal::Offer => (StatusCode::BAD_REQUEST, Code::MalformedBody),
+            WhipRefusal::Codec => (StatusCode::UNPROCESSABLE_ENTITY, Code::CodecRefused),
+            WhipRefusal::Full => (StatusCode::TOO_MANY_REQUESTS, Code::TooManyEncoders),
+            WhipRefusal::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, Code::PublishUnavailable),
+            WhipRefusal::NoPublish => (StatusCode::NOT_FOUND, Code::NotFound),
+        };
+        let waits = matches!(refused.why, WhipRefusal::Full | WhipRefusal::Unavailable);
+        let error = Self::new(status, code, sentence(&refused.reason));
+        Self { retry_after_secs: waits.then_some(ENCODER_RETRY_SECS), ..error }
     }
 
     /// 416: the `Content-Range` header has the size.

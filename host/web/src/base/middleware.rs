@@ -22,6 +22,7 @@ use tracing::{Instrument as _, Span};
 use super::error::ApiError;
 use super::requests::{Requests, matches_template};
 use satcast_core::clock::Clock;
+use satcast_core::config::WHIP_PATH;
 use satcast_core::rate::RateVerdict;
 use satcast_core::secret::{BACKUP_KEY_PREFIX, STREAM_KEY_PREFIX, mask_key, new_request_id};
 use satcast_core::trace::{self, TraceContext};
@@ -256,39 +257,69 @@ impl Endpoint for Middleware {
 
 /// Path prefix of all public operations.
 const PUBLIC_PREFIX: &str = "/api/public/";
-/// Request headers that a website may send.
-const METHODS: &str = "GET, HEAD";
-const REQUEST_HEADERS: &str = "X-API-Key, Authorization";
-/// Response headers that its scripts may read.
-const RESPONSE_HEADERS: &str = "Retry-After, RateLimit, RateLimit-Policy, X-Request-Id";
+
+/// What scripts of any website may do.
+struct Cors {
+    methods: &'static str,
+    /// Request headers that a website may send.
+    request_headers: &'static str,
+    /// Response headers that its scripts may read.
+    response_headers: &'static str,
+}
+
+static PUBLIC: Cors = Cors {
+    methods: "GET, HEAD",
+    request_headers: "X-API-Key, Authorization",
+    response_headers: "Retry-After, RateLimit, RateLimit-Policy, X-Request-Id",
+};
+
+/// Pages that publish from a browser (RFC 9725, 4.2).
+static WHIP: Cors = Cors {
+    methods: "POST, DELETE",
+    request_headers: "Authorization, Content-Type",
+    response_headers: "Location, ETag, Link, Retry-After, X-Request-Id",
+};
+
 /// How long a browser may cache the preflight response; browsers may use a shorter time.
 const PREFLIGHT_KEPT_SECS: &str = "86400";
 
-/// Whether the path belongs to a public operation.
-pub(crate) fn is_public(path: &str) -> bool {
-    path.starts_with(PUBLIC_PREFIX)
+/// The rules of a path that scripts of any website may call.
+fn cors(path: &str) -> Option<&'static Cors> {
+    let behind_whip = path.strip_prefix(WHIP_PATH);
+    if path.starts_with(PUBLIC_PREFIX) {
+        Some(&PUBLIC)
+    } else if behind_whip.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        Some(&WHIP)
+    } else {
+        None
+    }
+}
+
+/// Whether scripts of any website may call the path.
+pub(crate) fn has_cors(path: &str) -> bool {
+    cors(path).is_some()
 }
 
 /// The response to a preflight request.
 fn preflight(method: &Method, path: &str) -> Option<Response> {
-    if method != Method::OPTIONS || !is_public(path) {
-        return None;
-    }
+    let rules = cors(path).filter(|_| method == Method::OPTIONS)?;
     let mut response = Response::from(());
     response.set_status(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
-    headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
-    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(REQUEST_HEADERS));
+    if let Ok(allow) = HeaderValue::from_str(&format!("{}, OPTIONS", rules.methods)) {
+        headers.insert(ALLOW, allow);
+    }
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(rules.methods));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(rules.request_headers));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_KEPT_SECS));
     Some(response)
 }
 
-/// Lets scripts of any website read the response of a public operation.
+/// Lets scripts of any website read the response, if they may call the path.
 fn let_read(path: &str, headers: &mut HeaderMap) {
-    if is_public(path) {
+    if let Some(rules) = cors(path) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(RESPONSE_HEADERS));
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(rules.response_headers));
     }
 }
 

@@ -2,6 +2,9 @@
 
 use super::{CodecError, take, take_array};
 
+/// Rate at which Opus counts samples, in hertz (RFC 7845, section 4).
+pub const SAMPLE_RATE: u32 = 48_000;
+
 /// OpusHead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpusConfig<'a> {
@@ -48,6 +51,15 @@ impl<'a> OpusConfig<'a> {
         };
         Ok(OpusConfig { channels, pre_skip, input_sample_rate, output_gain, mapping_family, mapping })
     }
+}
+
+/// Writes an OpusHead without a gain, for media whose rate before encoding is not known. `mapping` is empty for family 0,
+/// and otherwise stream count, coupled count and the mapping of each channel.
+pub fn head(channels: u8, pre_skip: u16, family: u8, mapping: &[u8]) -> Vec<u8> {
+    let [skip_low, skip_high] = pre_skip.to_le_bytes();
+    let rate = SAMPLE_RATE.to_le_bytes();
+    let fields = [1, channels, skip_low, skip_high, rate[0], rate[1], rate[2], rate[3], 0, 0, family];
+    [&b"OpusHead"[..], &fields, mapping].concat()
 }
 
 #[cfg(test)]

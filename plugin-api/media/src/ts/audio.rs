@@ -6,14 +6,13 @@ use super::adts::{self, Framed};
 use super::latm;
 use super::limits::AUDIO_FRAMES_MAX;
 use super::opus::{self, Control};
-use super::sink::{Sink, Times};
+use super::sink::Sink;
 use super::tables::Format;
 use crate::Packet;
 use crate::codec::aac::AacConfig;
+use crate::codec::opus::SAMPLE_RATE;
 use crate::fmp4::{opus_samples, ticks_to_nanos};
-
-/// Opus always counts at this rate (RFC 7845, section 4).
-const OPUS_RATE: u32 = 48_000;
+use crate::video::Times;
 
 /// Reads the PES packets of an audio stream.
 #[derive(Debug)]
@@ -146,7 +145,7 @@ impl AudioReader {
         }
         let payload = frame.slice(control.payload_at..);
         let samples = opus_samples(&payload).unwrap_or(0);
-        self.push(payload, ticks_to_nanos(samples.into(), OPUS_RATE), sink);
+        self.push(payload, ticks_to_nanos(samples.into(), SAMPLE_RATE), sink);
     }
 
     /// Counts a frame, whether it is given or not: each can bring a codec configuration.

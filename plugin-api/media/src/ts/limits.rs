@@ -32,9 +32,6 @@ pub const AUDIO_FRAMES_MAX: usize = 512;
 /// count its header. Test: `tests::limits`.
 pub const AUDIO_FRAME_BYTES_MAX: usize = 3 + 0x1fff;
 
-/// Longest parameter set that is taken from an access unit, in bytes. Test: `tests::limits`.
-pub const PARAMETER_SET_BYTES_MAX: usize = 4096;
-
 /// Longest note about a program, in bytes; the rest is cut. With it the program map table fits into one packet. Test:
 /// `tests::muxed`.
 pub const NOTE_BYTES_MAX: usize = 128;
@@ -45,5 +42,5 @@ pub const HELD_BYTES_MAX: usize = VIDEO_PES_BYTES_MAX
     + AUDIO_PES_BYTES_MAX
     + AUDIO_FRAME_BYTES_MAX
     + NOTE_BYTES_MAX
-    + 3 * crate::codec::PARAMETER_SETS_MAX * PARAMETER_SET_BYTES_MAX
+    + crate::video::HELD_BYTES_MAX
     + 2 * (SECTION_BYTES_MAX + super::PACKET_BYTES);

@@ -33,7 +33,6 @@ mod tables;
 mod tests;
 mod time;
 mod track;
-mod video;
 mod write;
 
 pub use demux::Demuxer;

@@ -1,7 +1,7 @@
 //! Opus in transport streams: the control header before each packet, and the channel configuration
 //! (ETSI TS draft 0.1.3, clauses 4.2 and 4.3).
 
-use crate::codec::opus::OpusConfig;
+use crate::codec::opus::{self, OpusConfig};
 
 /// The eleven bits before the flags of a control header, in 16 bits.
 const PREFIX: u16 = 0x7fe0;
@@ -49,10 +49,7 @@ fn mapping(code: u8) -> Option<(u8, &'static [u8])> {
 pub(super) fn head(code: u8, pre_skip: u16) -> Option<Vec<u8>> {
     let (family, mapping) = mapping(code)?;
     let channels = if code == CODE_DUAL_MONO { 2 } else { code };
-    let [skip_low, skip_high] = pre_skip.to_le_bytes();
-    let rate = 48_000u32.to_le_bytes();
-    let fields = [1, channels, skip_low, skip_high, rate[0], rate[1], rate[2], rate[3], 0, 0, family];
-    Some([&b"OpusHead"[..], &fields, mapping].concat())
+    Some(opus::head(channels, pre_skip, family, mapping))
 }
 
 /// channel_config_code of a configuration; `None` if the order of its channels has none.

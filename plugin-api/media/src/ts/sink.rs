@@ -4,6 +4,7 @@ use super::TsError;
 use super::pes::Stamps;
 use super::time::{TimeLine, distance, to_nanos};
 use crate::Packet;
+use crate::video::Times;
 
 /// What a demultiplexer has read and left out. Numbers only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,13 +31,6 @@ pub(super) struct Sink<'a> {
     pub(super) timeline: &'a mut TimeLine,
     pub(super) stats: &'a mut DemuxStats,
     pub(super) packets: &'a mut Vec<Packet>,
-}
-
-/// Times of a packet on the unwrapped timeline, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Times {
-    pub(super) pts_ns: i64,
-    pub(super) dts_ns: i64,
 }
 
 impl Sink<'_> {

@@ -7,8 +7,8 @@ use super::packet::{Counter, Step, TsPacket};
 use super::pes::{Added, Assembler, Header};
 use super::sink::Sink;
 use super::tables::Stream;
-use super::video::VideoReader;
 use crate::Kind;
+use crate::video::VideoReader;
 
 #[derive(Debug)]
 enum Reader {
@@ -93,7 +93,11 @@ impl Track {
         let times = header.stamps.map(|stamps| sink.times(stamps)).transpose()?;
         let payload = &bytes[header.payload_at..];
         match &mut self.reader {
-            Reader::Video(video) => video.read(times, payload, sink),
+            Reader::Video(video) => {
+                if !video.read(times, payload, sink.packets) {
+                    sink.stats.frames_dropped += 1;
+                }
+            }
             Reader::Audio(audio) => audio.read(times, payload, sink),
         }
         self.pes.clear();

@@ -195,11 +195,12 @@ function Encoder({ stream, reload }: Props) {
       {isIdle && <LastEnd stream={stream} />}
       {isIdle && <p>{texts.waitingText}</p>}
       <Loaded of={config} rows={1}>
-        {({ ingest: { rtmp, rtmps, srt } }) => (
+        {({ ingest: { rtmp, rtmps, srt, whip } }) => (
           <div class="stack">
             <CopyField label={texts.server} value={rtmp} />
             {rtmps !== null && <CopyField label={texts.tlsServer} value={rtmps} />}
             {srt !== null && <CopyField label={texts.srtServer} value={`${srt}?streamid=${stream.streamKey}`} secret />}
+            {whip !== null && <CopyField label={texts.whipServer} value={whip} />}
           </div>
         )}
       </Loaded>

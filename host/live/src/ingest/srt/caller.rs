@@ -25,11 +25,11 @@ use super::super::admit::{
 use super::super::conn::{KnownNetwork, Subject};
 use super::super::connections::canonical;
 use super::super::end::End;
-use super::super::limits::{SRT_ANSWER_KEPT_MS, SRT_DATAGRAMS_QUEUED_MAX};
+use super::super::limits::{DATAGRAMS_QUEUED_MAX, SRT_ANSWER_KEPT_MS};
 use super::super::threads::ConnectionSlot;
 use super::super::usable::Usable;
 use super::port::{Datagram, Registered};
-use crate::{Issue, Via};
+use crate::{Issue, LinkHealth, Via};
 use satcast_core::ids::{AccountId, StreamId as Stream};
 
 /// A caller that sends is looked after this far apart, which is as often as acknowledgements are due.
@@ -191,7 +191,7 @@ impl<A: Admission> Caller<A> {
         let mut last_media = Instant::now();
         loop {
             let mut is_busy = false;
-            for _ in 0..SRT_DATAGRAMS_QUEUED_MAX {
+            for _ in 0..DATAGRAMS_QUEUED_MAX {
                 let Ok((at, datagram)) = datagrams.try_recv() else { break };
                 is_busy = true;
                 relay.connection.input(datagram, at);
@@ -352,7 +352,7 @@ impl<P: PacketSink> Relay<P> {
     fn report(&mut self, now: Duration) {
         if now >= self.reported + LINK_EVERY {
             self.reported = now;
-            self.publisher.link(self.connection.stats());
+            self.publisher.link(LinkHealth::Srt(self.connection.stats()));
         }
     }
 }

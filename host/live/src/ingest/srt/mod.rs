@@ -7,37 +7,20 @@ mod port;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use satcast_core::secret::fill_random;
 use satcast_media::srt::{Conclusion, Cookies, Reason, Request, destination};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::admit::Admission;
 use super::conn::Subject;
 use super::connections::{Acceptor, ConnectionLimiter, canonical};
-use super::limits::{ACCEPT_PAUSE_MS, SRT_RECEIVE_BUFFER_BYTES};
 use super::threads::{Threads, report};
+use super::udp::{DATAGRAM_BYTES, read_round};
 use caller::Caller;
 use port::Port;
-
-/// Most datagrams that are read before other tasks of the thread run.
-const ROUND_DATAGRAMS: usize = 256;
-/// Larger than every datagram of a caller; longer ones are cut, and are then refused.
-const DATAGRAM_BYTES: usize = 2_048;
-
-/// Opens the port.
-pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
-    let socket = std::net::UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    // The system cuts it to its own limit (net.core.rmem_max).
-    let _may_be_refused =
-        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, SRT_RECEIVE_BUFFER_BYTES);
-    Ok(socket)
-}
 
 /// The port, with what decides about callers before they have a task.
 pub(super) struct Callers<A> {
@@ -88,19 +71,7 @@ impl<A: Admission> Callers<A> {
                 Some(ended) = tasks.join_next() => report(ended),
                 ready = socket.readable() => ready?,
             }
-            for _ in 0..ROUND_DATAGRAMS {
-                match socket.try_recv_from(&mut block) {
-                    Ok((bytes, from)) => self.take(&block[..bytes], from, tasks),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // An error of one datagram, such as an unreachable peer, or a lack of memory.
-                    Err(_) => {
-                        sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
-                        break;
-                    }
-                }
-            }
-            // Readiness costs no budget in tokio, and this thread serves encoders too.
-            tokio::task::yield_now().await;
+            read_round(&socket, &mut block, |datagram, from| self.take(datagram, from, tasks)).await;
         }
     }
 

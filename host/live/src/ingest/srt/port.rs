@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::super::conn::Shared;
-use super::super::limits::SRT_DATAGRAMS_QUEUED_MAX;
+use super::super::limits::DATAGRAMS_QUEUED_MAX;
 
 /// A datagram and when it came.
 pub(super) type Datagram = (Duration, BytesMut);
@@ -104,7 +104,7 @@ impl<A> Registered<A> {
 
     /// Opens a socket for the caller. Its numbers cannot be guessed, because they are all that a datagram shows.
     pub(super) fn open(&mut self) -> (u32, mpsc::Receiver<Datagram>) {
-        let (datagrams, received) = mpsc::channel(SRT_DATAGRAMS_QUEUED_MAX);
+        let (datagrams, received) = mpsc::channel(DATAGRAMS_QUEUED_MAX);
         let route = Route { peer: self.id.0, datagrams };
         let mut routes = self.port.routes.lock();
         loop {

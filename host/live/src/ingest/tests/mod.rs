@@ -7,9 +7,9 @@ mod proxied;
 mod refused;
 mod secure;
 mod srt;
+mod whip;
 mod wrong_keys;
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -127,6 +127,9 @@ struct Service {
     secure: SocketAddr,
     /// The SRT port.
     srt: SocketAddr,
+    /// The port of WHIP, and its HTTP side.
+    media: SocketAddr,
+    whip: Whip,
     key: String,
     stream: StreamId,
     store: Store,
@@ -164,6 +167,7 @@ impl Service {
         let settings =
             settings.with_tls(SocketAddr::from(([127, 0, 0, 1], 0)), secure::certificates(&folder));
         let settings = settings.with_srt(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let settings = settings.with_whip(SocketAddr::from(([127, 0, 0, 1], 0)));
         let mut listener =
             Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await.unwrap();
         // Log lines are collected on the test's thread.
@@ -171,6 +175,7 @@ impl Service {
         let address = listener.local_addr().unwrap();
         let secure = listener.secure_addr().unwrap().unwrap();
         let srt = listener.srt_addr().unwrap().unwrap();
+        let (media, whip) = (listener.whip_addr().unwrap().unwrap(), listener.whip().unwrap());
         let shared = Arc::clone(&listener.shared);
         let (shutdown, stop) = oneshot::channel();
         let running = tokio::spawn(listener.run(async move {
@@ -181,6 +186,8 @@ impl Service {
             address,
             secure,
             srt,
+            media,
+            whip,
             key,
             stream,
             store,

@@ -136,7 +136,7 @@ struct Encoder {
     via: Via,
     connected_at: UnixMillis,
     close: watch::Sender<Option<Closed>>,
-    /// Its SRT connection.
+    /// Its connection by SRT or WHIP.
     link: Option<LinkHealth>,
     /// Time of its last media, or of its connection.
     media_at: Duration,
@@ -264,14 +264,14 @@ impl Encoders {
         }
     }
 
-    /// New numbers of an encoder's SRT connection.
+    /// New numbers of an encoder's connection.
     pub(super) fn link(&mut self, role: EncoderRole, number: u64, link: LinkHealth) {
         if let Some(encoder) = self.encoder(role, number) {
             encoder.link = Some(link);
         }
     }
 
-    /// Numbers of the active encoder's SRT connection; `None` by RTMP.
+    /// Numbers of the active encoder's connection; `None` by RTMP.
     pub(super) fn active_link(&self) -> Option<LinkHealth> {
         self.slots[self.active?.index()].as_ref()?.link
     }

@@ -14,6 +14,7 @@ pub(in crate::api) mod testing;
 mod traits;
 mod union;
 mod webhooks;
+mod whip;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub fn document(types: &[TypeSchema]) -> Value {
     errors::declare(&mut document);
     operations::describe(&mut document);
     playback::describe(&mut document);
+    whip::describe(&mut document);
     webhooks::describe(&mut document);
     examples::describe(&mut document);
     document.sort_all_objects();
@@ -95,6 +97,7 @@ impl Documents {
 pub(super) fn methods_by_path() -> BTreeMap<String, String> {
     let mut described = Value::Null;
     playback::describe(&mut described);
+    whip::describe(&mut described);
     let mut paths: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, method) in generated::operations().into_iter().chain(operations_of(&described)) {
         paths.entry(path).or_default().push(method);
@@ -103,7 +106,7 @@ pub(super) fn methods_by_path() -> BTreeMap<String, String> {
         if methods.iter().any(|name| name == "GET") {
             methods.push("HEAD".to_owned());
         }
-        if middleware::is_public(path) {
+        if middleware::has_cors(path) {
             methods.push("OPTIONS".to_owned());
         }
         methods.sort();

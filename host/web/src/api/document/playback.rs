@@ -50,7 +50,8 @@ pub(super) fn describe(document: &mut Value) {
     );
 }
 
-fn with_retry(mut response: Value) -> Value {
+/// Declares that the response says when to try again.
+pub(super) fn with_retry(mut response: Value) -> Value {
     response["headers"]["Retry-After"] = json!({"$ref": "#/components/headers/Retry-After"});
     response
 }

@@ -94,7 +94,7 @@ async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
             json!({"pricing": {"BANDWIDTH_LIMIT_GB_PER_HOUR": 10, "BANDWIDTH_OVERAGE_SATS_PER_GB": 5,
                                "COST_PER_PLATFORM": 7, "FREE_PLATFORMS": 1},
                    "fees": {"archiveRecoverySats": 360, "clipSats": 0},
-                   "ingest": {"rtmp": "rtmp://127.0.0.1:1935/live", "rtmps": null, "srt": null},
+                   "ingest": {"rtmp": "rtmp://127.0.0.1:1935/live", "rtmps": null, "srt": null, "whip": null},
                    "limits": {"destinationsPerStream": 50, "streamsPerAccount": 1000, "webhooksPerAccount": 20,
                               "keysPerAccount": 70, "readsPerMinute": 300, "writesPerMinute": 60, "statusPerMinute": 60,
                               "loginsPerMinute": 20, "ingestConnectionsPerNetwork": 1024,
@@ -113,7 +113,7 @@ async fn the_public_configuration_has_the_public_servers_for_encoders_and_no_fee
     let answer = rig.get("/api/public/config").await.ok();
     assert_eq!(
         answer["ingest"],
-        json!({"rtmp": "rtmp://live.example.com:1940/live", "rtmps": null, "srt": null})
+        json!({"rtmp": "rtmp://live.example.com:1940/live", "rtmps": null, "srt": null, "whip": null})
     );
     assert_eq!(answer["fees"]["archiveRecoverySats"], 0);
 }

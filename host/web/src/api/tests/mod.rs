@@ -32,6 +32,7 @@ mod wallet;
 mod wallets;
 mod webhook_events;
 mod webhooks;
+mod whip;
 
 use std::sync::{Arc, OnceLock};
 
@@ -248,7 +249,8 @@ impl Rig {
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
             clock,
-            ingest: IngestAddresses::new(&config.public_url, config.ingest.rtmp_listen, None, None),
+            ingest: IngestAddresses::new(&config.public_url, config.ingest.rtmp_listen, None, None, false),
+            whip: None,
             current: Current::new(Config::clone(&config)),
             stopping: Default::default(),
             limits,

@@ -6,10 +6,11 @@ use crate::codec::avc::AvcConfig;
 use crate::ts::adts;
 use crate::ts::latm::writing::frame as latm_frame;
 use crate::ts::limits::{
-    AUDIO_FRAME_BYTES_MAX, AUDIO_FRAMES_MAX, AUDIO_PES_BYTES_MAX, HELD_BYTES_MAX, PARAMETER_SET_BYTES_MAX,
-    RESYNC_BYTES_MAX, VIDEO_PES_BYTES_MAX,
+    AUDIO_FRAME_BYTES_MAX, AUDIO_FRAMES_MAX, AUDIO_PES_BYTES_MAX, HELD_BYTES_MAX, RESYNC_BYTES_MAX,
+    VIDEO_PES_BYTES_MAX,
 };
 use crate::ts::{PACKET_BYTES, TsError};
+use crate::video::PARAMETER_SET_BYTES_MAX;
 
 /// A start code and a NAL unit.
 fn coded(nal: &[u8]) -> Vec<u8> {

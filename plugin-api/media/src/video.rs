@@ -1,13 +1,18 @@
-//! Video PES packets: an access unit each, as a byte stream (annex B).
+//! Video of encoders that send parameter sets in band, as a byte stream (annex B): access units become packets, and
+//! their parameter sets the codec configuration. Used for transport streams and WebRTC.
 
 use bytes::Bytes;
 
-use super::limits::PARAMETER_SET_BYTES_MAX;
-use super::sink::{Sink, Times};
 use crate::codec::nal::{annex_b, push_prefixed};
 use crate::codec::{CodecError, PARAMETER_SETS_MAX, avc, hevc};
 use crate::rtmp::limits::CONFIG_BYTES_MAX;
 use crate::{Codec, Packet};
+
+/// Longest parameter set that is taken from an access unit, in bytes. Test: `ts::tests::limits`.
+pub const PARAMETER_SET_BYTES_MAX: usize = 4096;
+
+/// Bytes of parameter sets that one reader holds at most.
+pub const HELD_BYTES_MAX: usize = 3 * PARAMETER_SETS_MAX * PARAMETER_SET_BYTES_MAX;
 
 /// Memory for longer prefixes: a start code of three bytes becomes a length of four.
 const SPARE_BYTES: usize = 64;
@@ -158,9 +163,18 @@ fn put(codec: Codec, set: Set, list: &mut Vec<Vec<u8>>, nal: &[u8]) -> bool {
     }
 }
 
-/// Reads the PES packets of a video stream.
+/// Times of an access unit in nanoseconds, on the timeline of its encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// When it is shown.
+    pub pts_ns: i64,
+    /// When it is decoded.
+    pub dts_ns: i64,
+}
+
+/// Reads the access units of a video stream of H.264 or HEVC.
 #[derive(Debug)]
-pub(super) struct VideoReader {
+pub struct VideoReader {
     codec: Codec,
     sets: ParameterSets,
     /// The newest codec configuration.
@@ -174,44 +188,54 @@ pub(super) struct VideoReader {
 }
 
 impl VideoReader {
-    pub(super) fn new(codec: Codec) -> Self {
+    /// Nothing is given before the first keyframe.
+    pub fn new(codec: Codec) -> Self {
         let sets = ParameterSets::default();
         VideoReader { codec, sets, record: None, is_new: false, is_waiting: true, is_cut: false }
     }
 
-    pub(super) fn lost(&mut self) {
+    /// Media is missing: nothing is given before the next keyframe, which has [`Packet::discontinuity`].
+    pub fn lost(&mut self) {
         self.is_waiting = true;
         self.is_cut = true;
     }
 
-    pub(super) fn held_bytes(&self) -> usize {
+    /// Whether nothing is given before a keyframe comes.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// Bytes in memory.
+    pub fn held_bytes(&self) -> usize {
         self.sets.held_bytes()
     }
 
-    /// Reads the payload of a PES packet. Without times its frame is lost.
-    pub(super) fn read(&mut self, times: Option<Times>, payload: &[u8], sink: &mut Sink<'_>) {
-        let unit = Unit::read(self.codec, payload);
+    /// Reads an access unit, and appends its packet, after a new codec configuration. Without times its frame is lost.
+    /// Returns false if the frame was left out.
+    pub fn read(&mut self, times: Option<Times>, unit: &[u8], packets: &mut Vec<Packet>) -> bool {
+        let unit = Unit::read(self.codec, unit);
         if self.sets.take(self.codec, &unit.sets) {
             self.renew();
         }
         if unit.payload.is_empty() {
-            return;
+            return true;
         }
         let starts = unit.keyframe && self.record.is_some();
         let Some(times) = times.filter(|_| starts || !self.is_waiting) else {
-            sink.stats.frames_dropped += 1;
-            return self.lost();
+            self.lost();
+            return false;
         };
         self.is_waiting = false;
         if std::mem::take(&mut self.is_new)
             && let Some(record) = &self.record
         {
-            sink.packets.push(Packet::configuration(self.codec, record.clone()));
+            packets.push(Packet::configuration(self.codec, record.clone()));
         }
         let discontinuity = std::mem::take(&mut self.is_cut);
         let payload = Bytes::from(unit.payload);
         let packet = Packet::media(self.codec, unit.keyframe, times.dts_ns, times.pts_ns, payload);
-        sink.packets.push(Packet { discontinuity, ..packet });
+        packets.push(Packet { discontinuity, ..packet });
+        true
     }
 
     /// Makes the codec configuration again. Sets that give none leave the one before.

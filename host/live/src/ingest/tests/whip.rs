@@ -1,0 +1,208 @@
+//! Senders by WHIP: a scripted one against the real port.
+
+use std::net::Ipv4Addr;
+
+use satcast_core::secret::Redacted;
+use satcast_media::codec::avc::AvcConfig;
+use satcast_media::fuzz::RECORDS;
+use str0m::media::MediaKind;
+use tokio::net::UdpSocket;
+
+use super::*;
+use crate::ingest::admit::{CODE_BAD_NAME, CODE_DENIED, CODE_FAILED};
+use crate::ingest::whip::peer::Peer;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn bearer(key: &str) -> Option<Redacted<String>> {
+    Some(Redacted::new(key.to_owned()))
+}
+
+async fn ask(service: &Service, key: &str, offer: &str) -> Result<WhipAccepted, WhipRefusal> {
+    let answer = service.whip.publish(CLIENT, bearer(key), offer.to_owned()).await;
+    answer.map_err(|refused| refused.why)
+}
+
+async fn publishing(service: &Service) -> (Peer, String) {
+    let mut peer = Peer::new().await;
+    let WhipAccepted { id, answer } = ask(service, &service.key, &peer.offer).await.unwrap();
+    assert!(answer.contains("a=ice-lite"), "{answer}");
+    peer.answered(&answer);
+    peer.until(|peer| peer.is_connected).await;
+    (peer, id)
+}
+
+/// A keyframe as a byte stream, with its parameter sets.
+fn keyframe(slice: &[u8]) -> Vec<u8> {
+    let config = AvcConfig::parse(RECORDS[0].1).unwrap();
+    [config.sps[0], config.pps[0], slice].map(|nal| [&[0, 0, 0, 1][..], nal].concat()).concat()
+}
+
+fn slice(first: u8, number: u8) -> Vec<u8> {
+    let mut slice = vec![number; 3_000];
+    slice[0] = first;
+    slice
+}
+
+#[tokio::test]
+async fn media_of_a_sender_reaches_its_publisher() {
+    let mut service = Service::quick().await;
+    let (mut peer, _) = publishing(&service).await;
+    let (key, other) = (slice(0x65, 1), slice(0x41, 2));
+    for number in 0..20u8 {
+        let millis = u64::from(number) * 20;
+        peer.send(MediaKind::Audio, millis, &[0xfc, number, 3]).await;
+        match number {
+            0 => peer.send(MediaKind::Video, millis, &keyframe(&key)).await,
+            2 | 4 => peer.send(MediaKind::Video, millis, &[&[0, 0, 0, 1][..], &other].concat()).await,
+            _ => {}
+        }
+        peer.for_a(Duration::from_millis(20)).await;
+    }
+    let (got, _) = service.packets(2 + 20 + 3).await;
+    let of = |codec: Codec| got.iter().filter(|packet| packet.codec == codec).collect::<Vec<_>>();
+    let (video, audio) = (of(Codec::H264), of(Codec::Opus));
+    assert_eq!(video[0].payload, RECORDS[0].1);
+    assert!(video[0].is_config() && audio[0].is_config() && audio[0].payload.starts_with(b"OpusHead"));
+    assert!(video[1].keyframe && !video[2].keyframe);
+    assert_eq!((&video[1].payload[4..], &video[2].payload[4..]), (&key[..], &other[..]));
+    assert_eq!((video.len(), audio.len()), (4, 21));
+    assert!(audio[1..].windows(2).all(|pair| pair[1].dts_ns - pair[0].dts_ns == 20 * NANOS_PER_MILLI));
+    assert!(got.iter().all(|packet| packet.dts_ns == packet.pts_ns && !packet.discontinuity));
+}
+
+#[tokio::test]
+async fn a_sender_is_asked_for_keyframes() {
+    let service = Service::quick().await;
+    let (mut peer, _) = publishing(&service).await;
+    peer.send(MediaKind::Video, 0, &keyframe(&slice(0x65, 1))).await;
+    let before = peer.asked;
+    peer.until(|peer| peer.asked > before + 1).await;
+}
+
+#[tokio::test]
+async fn a_sender_leaves_with_its_key() {
+    let service = Service::quick().await;
+    let (mut peer, id) = publishing(&service).await;
+    let leave = async |id: &str, key: &str| {
+        service.whip.leave(CLIENT, bearer(key), id).await.map_err(|refused| refused.why)
+    };
+    assert_eq!(leave("another", &service.key).await, Err(WhipRefusal::NoPublish));
+    assert_eq!(leave(&id, &wrong_key()).await, Err(WhipRefusal::UnknownKey));
+    assert_eq!(service.publishers(), 1);
+    assert_eq!(leave(&id, &service.key).await, Ok(()));
+    peer.until(|peer| peer.is_closed).await;
+    service.no_publisher_is_left().await;
+    assert_eq!(leave(&id, &service.key).await, Err(WhipRefusal::NoPublish));
+}
+
+#[tokio::test]
+async fn refusals_have_their_kinds() {
+    let service = Service::quick().await;
+    let (key, wrong, offer) = (service.key.clone(), wrong_key(), Peer::new().await.offer);
+    let vp8 =
+        Peer::with(|config| config.clear_codecs().enable_vp8(true).enable_opus(true, false)).await.offer;
+    let silent =
+        Peer::with(|config| config.clear_codecs().enable_h264(true).enable_pcmu(true, false)).await.offer;
+    let many = format!("{offer}{}", "m=audio 9 UDP/TLS/RTP/SAVPF 0\r\n".repeat(WHIP_SECTIONS_MAX));
+    let status = |code| Behaviour::Refuse(Status::new(code, "no"));
+    let table = [
+        (Behaviour::Accept, "", &offer, WhipRefusal::NoKey),
+        (Behaviour::Accept, wrong.as_str(), &offer, WhipRefusal::UnknownKey),
+        (Behaviour::Accept, &key, &String::new(), WhipRefusal::Offer),
+        (Behaviour::Accept, &key, &"v=0\r\n".repeat(99), WhipRefusal::Offer),
+        (Behaviour::Accept, &key, &many, WhipRefusal::Offer),
+        (Behaviour::Accept, &key, &offer.replace("a=sendonly", "a=recvonly"), WhipRefusal::Offer),
+        (Behaviour::Accept, &key, &vp8, WhipRefusal::Codec),
+        (Behaviour::Accept, &key, &silent, WhipRefusal::Codec),
+        (status(CODE_BAD_NAME), &key, &offer, WhipRefusal::Conflict),
+        (status(CODE_DENIED), &key, &offer, WhipRefusal::Denied),
+        (status(CODE_FAILED), &key, &offer, WhipRefusal::Unavailable),
+        (Behaviour::Panic, &key, &offer, WhipRefusal::Unavailable),
+    ];
+    for (behaviour, key, offer, why) in table {
+        service.behave(behaviour);
+        assert_eq!(ask(&service, key, offer).await, Err(why), "{offer}");
+    }
+    assert_eq!(service.refused().len(), 9);
+    assert_eq!(service.publishers(), 0);
+}
+
+#[tokio::test]
+async fn datagrams_of_strangers_get_no_answer() {
+    let service = Service::quick().await;
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    stranger.connect(service.media).await.unwrap();
+    let mut request = vec![0, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42];
+    request.extend([7; 12]);
+    request.extend([0, 6, 0, 8]);
+    request.extend(b"xyz:abcd");
+    for number in 0..500usize {
+        stranger.send(&request).await.unwrap();
+        stranger.send(&vec![number as u8; (number * 7) % 1_500]).await.unwrap();
+    }
+    let (_peer, _) = publishing(&service).await;
+    let mut block = [0; 64];
+    assert!(stranger.try_recv(&mut block).is_err());
+}
+
+#[tokio::test]
+async fn a_sender_that_never_connects_ends() {
+    let service = Service::start(0, |limits| limits.setup = Duration::from_millis(300)).await;
+    let peer = Peer::new().await;
+    ask(&service, &service.key, &peer.offer).await.unwrap();
+    assert_eq!(service.publishers(), 1);
+    service.no_publisher_is_left().await;
+}
+
+#[tokio::test]
+async fn a_sender_that_falls_silent_ends_and_one_without_media_too() {
+    let service = Service::start(0, |limits| limits.silence = Duration::from_millis(300)).await;
+    let (_silent, _) = publishing(&service).await;
+    service.no_publisher_is_left().await;
+    let service = Service::start(0, |limits| limits.idle = Duration::from_millis(300)).await;
+    let (mut idle, _) = publishing(&service).await;
+    idle.until(|peer| peer.is_closed).await;
+    service.no_publisher_is_left().await;
+}
+
+#[tokio::test]
+async fn senders_count_with_the_other_connections_of_their_network() {
+    let service = Service::start(0, |limits| {
+        limits.connections_per_network_max = 2;
+        limits.admission = Duration::from_millis(300);
+    });
+    let service = service.await;
+    let (_peer, _) = publishing(&service).await;
+    service.behave(Behaviour::Hang);
+    let offer = Peer::new().await.offer;
+    let (one, other) = tokio::join!(ask(&service, &service.key, &offer), ask(&service, &service.key, &offer));
+    assert!([&one, &other].contains(&&Err(WhipRefusal::Full)), "{one:?} {other:?}");
+    assert!([&one, &other].contains(&&Err(WhipRefusal::Unavailable)), "{one:?} {other:?}");
+}
+
+#[tokio::test]
+async fn wrong_keys_block_the_network() {
+    let service = Service::start(0, |limits| limits.failed_keys_max = 2).await;
+    let offer = Peer::new().await.offer;
+    for why in [WhipRefusal::UnknownKey, WhipRefusal::UnknownKey, WhipRefusal::Full] {
+        assert_eq!(ask(&service, &wrong_key(), &offer).await, Err(why));
+    }
+    service.clock.advance(keys::WINDOW);
+    publishing(&service).await;
+}
+
+#[tokio::test]
+async fn senders_are_told_to_leave_at_the_end_of_their_session_and_at_shutdown() {
+    let service = Service::quick().await;
+    let (mut peer, _) = publishing(&service).await;
+    service.live.close.send_replace(Some(Status::new(CODE_DENIED, "over")));
+    peer.until(|peer| peer.is_closed).await;
+    service.no_publisher_is_left().await;
+    let mut service = Service::quick().await;
+    let (mut peer, _) = publishing(&service).await;
+    drop(service.shutdown.take());
+    peer.until(|peer| peer.is_closed).await;
+    service.no_publisher_is_left().await;
+    assert_eq!(ask(&service, &service.key, &peer.offer).await, Err(WhipRefusal::Unavailable));
+}

@@ -1,0 +1,165 @@
+//! Encoders by WHIP: Chromium over a good and a bad network, refused, gone and told to leave.
+
+use satcast_tests::hls::Viewer;
+use satcast_tests::hosted::Hosted;
+use satcast_tests::lossy::{BAD, Lossy};
+use satcast_tests::player::Player;
+use satcast_tests::probe::{assert_decodes, assert_segments, records, spans};
+use satcast_tests::record::{CARRIED_MILLIS, Track, assert_carried, assert_configured};
+use satcast_tests::said;
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::sink::Sink;
+use satcast_tests::wait::{self, seconds};
+use serde_json::{Value, json};
+
+/// Ten seconds of video and Opus.
+const PACKETS: usize = 700;
+/// Longest distance between the ends of audio and video, in seconds: a frame of video, and what the segment cuts off.
+const APART_SECONDS: f64 = 0.2;
+
+fn publish(browser: &mut Player, service: &Service, key: &str, more: &Value) -> Value {
+    let mut request = json!({"url": service.whip_url(), "key": key});
+    for (name, value) in more.as_object().into_iter().flatten() {
+        request[name] = value.clone();
+    }
+    browser.step(&format!("publish {request}"))
+}
+
+/// Publishes H.264, and waits until it is connected.
+#[track_caller]
+fn publish_connected(browser: &mut Player, service: &Service, key: &str, port: Option<u16>) {
+    let more = json!({"codec": "video/H264", "port": port});
+    let answer = publish(browser, service, key, &more);
+    assert_eq!(answer["status"], 201, "{answer}");
+    assert_eq!(browser.step("connected")["state"], "connected");
+}
+
+#[test]
+fn a_browser_is_seen_and_forwarded_until_it_leaves() {
+    let mut browser = Player::launch_for_publishing();
+    let (sink, platform) = (Sink::recording(), Sink::recording());
+    let service = Setup::default().whip().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
+    let api = service.api();
+    let hosted = Hosted::new(&service, "browser");
+    let stream = &hosted.stream;
+    api.add_destination(stream, &sink.url(), "copy");
+    let body = json!({"type": "twitch", "config": {"key": "some-secret-key", "server": platform.url()}});
+    let twitch = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok()["id"].as_i64();
+    publish_connected(&mut browser, &service, &stream.key, None);
+    let mut viewer = Viewer::of(&hosted.ready(seconds(30)));
+    let segments =
+        viewer.media_when("four segments", seconds(60), |media| media.segments.len() >= 4).segments;
+    let chunks = viewer.chunks(&segments);
+    sink.wait_for_media(PACKETS, seconds(60));
+    let health = api.stream(stream)["health"].clone();
+    let codecs = (&health["video"]["codec"], &health["audio"]["codec"], &health["video"]["bFrames"]);
+    assert_eq!(codecs, (&json!("h264"), &json!("opus"), &json!(false)), "{health}");
+    assert_eq!((&health["whip"]["packetsLost"], &health["srt"]), (&json!(0), &Value::Null), "{health}");
+    let shown = api.wait_for_destination(stream, twitch.expect("an id"), "failed", seconds(20));
+    assert!(shown["error"].as_str().is_some_and(|error| error.contains(said::CODEC_NOT_TAKEN)), "{shown}");
+    wait::until("the issue of the audio codec", seconds(30), || {
+        let issues = api.stream(stream)["health"]["issues"].clone();
+        let is_there = issues.as_array().into_iter().flatten().any(|issue| issue["code"] == "audio_codec");
+        if is_there { Ok(()) } else { Err(issues.to_string()) }
+    });
+
+    // The address is that of this sender alone.
+    assert_eq!(browser.step("leave {\"key\":\"live_another\"}")["status"], 401);
+    assert_eq!(api.stream(stream)["state"], "live");
+    let left = browser.step(&format!("leave {}", json!({"key": stream.key})));
+    assert_eq!(left["status"], 200);
+    let ended = api.wait_for_stream(stream, "idle", seconds(20));
+    assert_eq!(ended["lastEndReason"], "unpublished", "{ended}");
+    sink.wait_until_left(seconds(20));
+    let got = sink.records();
+    assert_configured("the sink", &got);
+    assert_segments(&chunks);
+    assert_decodes(&chunks);
+    assert_carried("a viewer", &got, &records(&chunks), CARRIED_MILLIS);
+    for chunk in &chunks {
+        let spans = spans(chunk);
+        let end = |track| {
+            let span = spans.iter().find(|span| span.track == track).expect("both tracks");
+            span.start + span.seconds()
+        };
+        let apart = end(Track::Video) - end(Track::Audio);
+        assert!(apart.abs() < APART_SECONDS, "{apart} s in {:?}", chunk.entry);
+    }
+    service.assert_not_logged(&[("a stream key", &stream.key)]);
+}
+
+#[test]
+fn video_of_a_browser_survives_a_bad_network() {
+    let mut browser = Player::launch_for_publishing();
+    let service = Setup::default().whip().start();
+    let network = Lossy::before(service.whip_address(), BAD);
+    let api = service.api();
+    let hosted = Hosted::new(&service, "lossy");
+    publish_connected(&mut browser, &service, &hosted.stream.key, Some(network.address().port()));
+    let mut viewer = Viewer::of(&hosted.ready(seconds(60)));
+    let segments =
+        viewer.media_when("five segments", seconds(90), |media| media.segments.len() >= 5).segments;
+    assert_decodes(&viewer.chunks(&segments));
+    let health = wait::until("requests to send again", seconds(30), || {
+        let health = api.stream(&hosted.stream)["health"]["whip"].clone();
+        if health["nacks"].as_u64() > Some(0) { Ok(health) } else { Err(health.to_string()) }
+    });
+    assert!(health["packetsLost"].is_u64(), "{health}");
+}
+
+#[test]
+fn senders_are_refused_with_a_reason() {
+    let mut browser = Player::launch_for_publishing();
+    let service = Setup::default().whip().start();
+    let api = service.api();
+    let stream = api.create_stream("refused");
+    let unknown = stream.key.replace(|char: char| char.is_ascii_digit(), "z");
+    for (key, more, status, code) in [
+        ("", json!({}), 401, "key_required"),
+        (&unknown, json!({}), 401, "invalid_key"),
+        (&stream.key, json!({"codec": "video/VP8"}), 422, "codec_refused"),
+    ] {
+        let answer = publish(&mut browser, &service, key, &more);
+        assert_eq!((&answer["status"], &answer["code"]), (&json!(status), &json!(code)), "{answer}");
+        assert_eq!(api.stream(&stream)["state"], "idle");
+    }
+    assert_eq!(api.stream(&stream)["refusals"][0]["code"], "WHIP.NoCodec");
+    publish_connected(&mut browser, &service, &stream.key, None);
+    api.wait_for_stream(&stream, "live", seconds(20));
+    for (method, url) in [("GET", Some(service.whip_url())), ("POST", None), ("GET", None)] {
+        let request = json!({"method": method, "url": url});
+        assert_eq!(browser.step(&format!("request {request}"))["status"], 405, "{request}");
+    }
+    let mut second = Player::launch_for_publishing();
+    let answer = publish(&mut second, &service, &stream.key, &json!({}));
+    assert_eq!((&answer["status"], &answer["code"]), (&json!(409), &json!("already_published")), "{answer}");
+    service.assert_not_logged(&[("a stream key", &stream.key)]);
+}
+
+#[test]
+fn a_sender_that_returns_continues_its_session_and_leaves_when_it_is_told_to() {
+    let mut browser = Player::launch_for_publishing();
+    let sink = Sink::recording();
+    let service = Setup::default().whip().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "60").start();
+    let api = service.api();
+    let stream = api.create_stream("returns");
+    api.add_destination(&stream, &sink.url(), "copy");
+    publish_connected(&mut browser, &service, &stream.key, None);
+    sink.wait_for_media(200, seconds(40));
+    let before = api.wait_for_stream(&stream, "live", seconds(5));
+    browser.step("gone");
+    api.wait_for_stream(&stream, "reconnecting", seconds(20));
+    let first = sink.records().len();
+    publish_connected(&mut browser, &service, &stream.key, None);
+    let after = api.wait_for_stream(&stream, "live", seconds(20));
+    assert_eq!(after["startedAt"], before["startedAt"], "a new session was begun");
+    sink.wait_for_media(first + 200, seconds(40));
+    let stopped = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    assert_eq!(stopped["success"], true, "{stopped}");
+    wait::until("the end of the connection", seconds(20), || match browser.step("state")["state"].as_str() {
+        Some("connected") => Err("it is connected".to_owned()),
+        _ => Ok(()),
+    });
+    sink.wait_until_left(seconds(20));
+    assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
+}
