@@ -8,6 +8,7 @@
 //   {"do":"click","role":"button","name":NAME}
 //   {"do":"fill","label":NAME,"value":TEXT}
 //   {"do":"choose","label":NAME,"option":NAME}
+//   {"do":"attach","label":NAME,"path":FILE}  chooses a file
 //   {"do":"check","label":NAME}        ticks a box, chooses one of several
 //   {"do":"see","text":NAME}           waits until the text is visible; with `role` and `name` instead of `text`: that part of the page
 //   {"do":"miss","text":NAME}          waits until it is not; `role` and `name` as above
@@ -204,6 +205,7 @@ const STEPS = {
   async choose(step) {
     await target(step).selectOption({ label: text(step.option) });
   },
+  attach: (step) => target(step).setInputFiles(step.path),
   check: (step) => target(step).check(),
   see: (step) => target(step).first().waitFor({ state: 'visible' }),
   async miss(step) {

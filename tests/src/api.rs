@@ -140,6 +140,17 @@ impl Api {
         send_patiently(&self.authorised(self.request("PATCH", path)).json(body))
     }
 
+    /// PUT of a file.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    #[track_caller]
+    #[must_use]
+    pub fn put_file(&self, path: &str, content_type: &str, file: &[u8]) -> Answer {
+        let request = self.authorised(self.request("PUT", path)).header("content-type", content_type);
+        send_patiently(&request.body(file.to_vec()))
+    }
+
     /// DELETE.
     ///
     /// # Panics

@@ -29,6 +29,13 @@ impl Recipe {
             -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 3M -maxrate 3M -bufsize 3M -g 60 -sc_threshold 0 \
             -c:a aac -b:a 128k",
     };
+    /// Four seconds that match [`Self::SHARED`] and show something else.
+    pub const SLATE: Self = Self {
+        name: "slate-v1",
+        encoding: "-f lavfi -i smptebars=size=1280x720:rate=30,noise=alls=12:allf=t \
+            -f lavfi -i sine=frequency=220:sample_rate=48000 -t 4 \
+            -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 1M -g 30 -sc_threshold 0 -c:a aac -b:a 64k",
+    };
     /// 270p30 with B-frames, which a browser decodes cheaply without a graphics processor. No other source has this width.
     pub const SCREEN: Self = Self {
         name: "screen-v1",
@@ -162,6 +169,22 @@ impl Source {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The same media as an MP4; `options` are those of ffmpeg.
+    ///
+    /// # Panics
+    /// When ffmpeg fails.
+    #[must_use]
+    pub fn mp4(&self, options: &str) -> Vec<u8> {
+        let folder = tempfile::tempdir().expect("a folder for the file");
+        let path = folder.path().join("clip.mp4");
+        let mut ffmpeg = Command::new("ffmpeg");
+        ffmpeg.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-i"]).arg(&self.path);
+        ffmpeg.args(["-c", "copy"]).args(options.split_whitespace()).arg(&path);
+        let output = ffmpeg.output().expect("ffmpeg can be started");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read(&path).expect("the file")
     }
 
     /// Every packet that a publisher of this file sends.

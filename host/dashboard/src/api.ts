@@ -9,6 +9,8 @@ export type Schema<Name extends keyof components['schemas']> = components['schem
 
 /** Wait for an answer. Logins can take 30 s. */
 const ANSWER_MS = 40_000;
+/** The same while a file is sent; the service waits for 120 s. */
+const UPLOAD_MS = 130_000;
 
 /** Codes of failures that have no answer of the service. */
 export type LocalCode = 'network' | 'timeout' | 'unreadable';
@@ -70,7 +72,8 @@ function nameOf({ method, url }: Request): string {
 
 const watch: Middleware = {
   async onRequest({ request }) {
-    return new Request(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(ANSWER_MS)]) });
+    const limit = request.headers.get('Content-Type')?.startsWith('video/') ? UPLOAD_MS : ANSWER_MS;
+    return new Request(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(limit)]) });
   },
   onResponse({ response, schemaPath, request }) {
     reachable.value = true;

@@ -68,6 +68,7 @@ mod relayed;
 mod reload;
 mod rtmps;
 mod schemathesis;
+mod slate;
 mod srt;
 mod status;
 mod traced;

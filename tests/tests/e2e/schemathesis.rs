@@ -37,6 +37,8 @@ const NEVER: &[(&str, &str)] = &[
     ("changeClip", "the same"),
     ("deleteClip", "the same"),
     ("getClipFile", "the same"),
+    ("setSlate", "its files are random bytes and no MP4, so that there is no slate"),
+    ("deleteSlate", "the same"),
     (
         "connectWallet",
         "the service has no wallet to receive with; the tests of wallets hold it against the document",

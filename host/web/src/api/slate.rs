@@ -29,8 +29,6 @@ pub(super) const SLATE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// Seconds that a slate plays at most, if the upload names none.
 const PLAY_SECS: u32 = 300;
-/// Longest time that can be set: an hour.
-const PLAY_SECS_MAX: u32 = 3_600;
 /// Media type of the body.
 const MP4: &str = "video/mp4";
 
@@ -133,7 +131,7 @@ impl SlatesApi {
         body: Mp4Body,
     ) -> Result<Json<StreamSlate>> {
         let stream = owned(&app, &caller, id.0).await?.stream.id;
-        let max_seconds = max_seconds.0.unwrap_or(PLAY_SECS).clamp(1, PLAY_SECS_MAX);
+        let max_seconds = max_seconds.0.unwrap_or(PLAY_SECS);
         let permit = app.limits.uploads.try_take(caller.account, 1);
         let permit = permit.map_err(|_| ApiError::uploads_busy())?;
         let file = read_limited(body.0, SLATE_BYTES_MAX, UPLOAD_TIMEOUT).await?;
@@ -182,7 +180,7 @@ async fn check(
     let record = slate_record(&movie, max_seconds);
     match app.live.slate_differs(stream, &record) {
         Some(differences) => Err(ApiError::refused(
-            Code::SlateMismatch,
+            Code::SlateDiffers,
             format!("The slate differs from the encoder's media: {differences}; make it with these settings"),
         )),
         None => Ok(record),

@@ -221,7 +221,7 @@ codes! {
     SlateLength "slate_length":
         "The slate is too short or too long, has too many frames, or its audio and video differ in length.",
         "Send a clip of half a second to two minutes; with ffmpeg, add `-shortest`.";
-    SlateMismatch "slate_mismatch":
+    SlateDiffers "slate_mismatch":
         "The slate differs from the media of the live encoder.",
         "Make the clip with the settings of the encoder that the text names.";
 

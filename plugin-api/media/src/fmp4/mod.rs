@@ -95,4 +95,4 @@ impl From<mp4_atom::Error> for Fmp4Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,13 +9,13 @@ use crate::codec::CodecError;
 use crate::fuzz::RECORDS;
 use crate::testing::hex;
 
-pub(super) const HEVC: &str = concat!(
+pub(crate) const HEVC: &str = concat!(
     "0101600000009000000000005df000fcfdf8f800000f03a00001001840010c01ffff01600000030090000003",
     "000003005d959809a10001002b42010101600000030090000003000003005da00280802d165959a4932bc05a",
     "020000030002000003003c10a2000100074401c172b46240"
 );
 /// Of SVT-AV1 at 320x180.
-pub(super) const AV1: &str = "81000c000a0b000000043cfecc02f80040";
+pub(crate) const AV1: &str = "81000c000a0b000000043cfecc02f80040";
 /// Of libaom and SMPTE ST 2084, of x265 and x264 and ARIB STD-B67.
 const AV1_PQ: &str = "81004c000a0e000000043cfeccdaf95091009040";
 const HEVC_HLG: &str = concat!(

@@ -3,7 +3,10 @@
 use super::made::File;
 use super::*;
 use crate::Codec;
-use crate::testing::Random;
+use crate::fmp4::init_segment;
+use crate::fmp4::tests::{AV1, HEVC};
+use crate::fuzz::RECORDS;
+use crate::testing::{Random, hex};
 
 const MS: i64 = NANOS_PER_MILLI;
 
@@ -39,9 +42,25 @@ fn a_file_is_read_with_its_movie_box_before_or_behind_the_media() {
         // 94 frames of audio are longer than 50 of video.
         assert_eq!((movie.frame_rate, movie.length_ns / MS), (25.0, 2_005));
         assert!(movie.configs().eq([
-            Packet::configuration(Codec::H264, Bytes::from_static(crate::fuzz::RECORDS[0].1)),
-            Packet::configuration(Codec::Aac, Bytes::from_static(crate::fuzz::RECORDS[2].1)),
+            Packet::configuration(Codec::H264, Bytes::from_static(RECORDS[0].1)),
+            Packet::configuration(Codec::Aac, Bytes::from_static(RECORDS[2].1)),
         ]));
+    }
+}
+
+#[test]
+fn every_codec_that_is_relayed_is_read_from_its_sample_entry() {
+    let of_corpus = [0, 2, 3, 4].map(|index| (RECORDS[index].0, Bytes::from_static(RECORDS[index].1)));
+    let more = [(Codec::Hevc, hex(HEVC).into()), (Codec::Av1, hex(AV1).into())];
+    for (codec, record) in of_corpus.into_iter().chain(more) {
+        let config = TrackConfig::parse(codec, &record).expect("a configuration");
+        let init = init_segment(&[&config]).expect("one track");
+        let path: [&[u8; 4]; 6] = [b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd"];
+        let stsd = inside(&init, &path).expect("the sample entries");
+        let read = entry::track(stsd, codec.kind()).expect("a known codec");
+        // The boxes of AV1 and HEVC are written from what was read of the configuration.
+        assert_eq!((read.codec(), read.details()), (codec, config.details()), "{codec:?}");
+        assert!(entry::track(&stsd[..stsd.len() - 1], codec.kind()).is_err());
     }
 }
 

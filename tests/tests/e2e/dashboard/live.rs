@@ -357,3 +357,42 @@ fn see_cost(page: &mut Dashboard, api: &Api) -> Value {
         if is_charged && shown == wanted { Ok(session) } else { Err(format!("{shown:?}: {session}")) }
     })
 }
+
+#[test]
+fn a_slate_is_uploaded_seen_on_air_and_deleted() {
+    let service = running();
+    let (mut page, api) = Dashboard::first(&service);
+    let stream = api.create_stream("with a slate");
+    let folder = tempfile::tempdir().expect("a folder for the file");
+    let file = folder.path().join("slate.mp4");
+    std::fs::write(&file, Source::of(Recipe::SCREEN).mp4("-t 4")).expect("a file");
+    open(&mut page, &stream);
+    let slate = card(text("slate.title"));
+    page.click("button", text("slate.upload"));
+    let _ =
+        page.step(json!({ "do": "attach", "in": dialog(), "label": text("slate.file"), "path": file.display().to_string() }));
+    let _ = page.step(json!({ "do": "fill", "in": dialog(), "label": text("slate.plays"), "value": "60" }));
+    submit(&mut page, "slate.upload");
+    assert_eq!(page.figure(&slate, text("stream.video")).as_deref(), Some("H.264 · 480×270 · 30 fps"));
+    assert_eq!(api.stream(&stream)["slate"]["maxSeconds"], 60);
+
+    let mut encoder = publish(&service.ingest_url(&stream.key));
+    let _ = api.wait_for_stream(&stream, "live", LIVE_LIMIT);
+    page.see_text(text("stream.state.live"));
+    encoder.cut();
+    page.see_text(text("slate.state"));
+    page.see_in(&slate, text("slate.onAir"));
+    page.assert_accessible();
+    page.click("button", text("slate.delete"));
+    submit(&mut page, "slate.delete");
+    page.see_in(&slate, text("slate.none"));
+    until_api("the end of the slate", LIVE_LIMIT, || {
+        let shown = api.stream(&stream);
+        if shown["slate"].is_null() && shown["slateSince"].is_null() {
+            Ok(())
+        } else {
+            Err(shown.to_string())
+        }
+    });
+    page.finish();
+}

@@ -14,7 +14,7 @@ export function Health({ stream }: { stream: StreamDetail }) {
   useAnnouncedState(texts.state[stream.state]);
   return (
     <Card title={texts.health}>
-      <p>{texts.state[stream.state]}</p>
+      <p>{stream.slateSince === null ? texts.state[stream.state] : t().slate.state}</p>
       <Figures
         items={[
           ...(stream.encoders.length === 0 ? [] : [[texts.encoders, encoders(stream)] as const]),

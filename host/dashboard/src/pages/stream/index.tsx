@@ -29,6 +29,7 @@ import { Cost } from './cost';
 import { Destinations } from './destinations';
 import { Health } from './health';
 import { Preview } from './preview';
+import { Slate } from './slate';
 
 export default function View({ params }: PageProps) {
   const id = Number(params['id']);
@@ -88,6 +89,7 @@ function Parts({ stream, reload }: Props) {
       <div class="stack wide">
         {!isIdle && encoder}
         <Cost stream={stream} />
+        <Slate stream={stream} reload={reload} />
       </div>
     </div>
   );

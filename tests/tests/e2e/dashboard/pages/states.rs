@@ -179,6 +179,7 @@ fn dialogs(filled: &Filled) -> Vec<Dialogs> {
                 plain("stream.edit"),
                 plain("stream.stop"),
                 plain("stream.rotate"),
+                plain("slate.upload"),
                 plain("stream.delete"),
                 plain("cost.setLimits"),
                 named("destination.editNamed", &hosted),
