@@ -28,7 +28,7 @@ const VIEWERS_PER_ADDRESS: usize = 250;
 const STEPS: usize = 256;
 const STEPS_PER_DOUBLING: f64 = 8.0;
 
-/// The requested paths; they may be replaced while the viewers read.
+/// The requested paths, some with a range behind a space (`/file bytes=0-99`); they may be replaced while the viewers read.
 pub type Paths = Arc<RwLock<Vec<String>>>;
 
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Crowd {
         self.counts.times.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
-    /// Answers that were not 200, and lost connections.
+    /// Answers that were not those of a whole file or range, and lost connections.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.counts.failures.load(Ordering::Relaxed)
@@ -216,10 +216,15 @@ impl Viewer {
         };
         self.at += 1;
         let (counts, asked) = (&self.counts, Instant::now());
-        socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address).as_bytes())?;
+        let (path, range, wanted) = match path.split_once(' ') {
+            Some((path, range)) => (path, format!("range: {range}\r\n"), 206),
+            None => (path.as_str(), String::new(), 200),
+        };
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n{range}\r\n", self.address);
+        socket.write_all(request.as_bytes())?;
         let (status, mut left, had) = head(socket)?;
         counts.bytes.fetch_add(had, Ordering::Relaxed);
-        counts.failures.fetch_add(u64::from(status != 200), Ordering::Relaxed);
+        counts.failures.fetch_add(u64::from(status != wanted), Ordering::Relaxed);
         while left > 0 {
             let most = DISCARD_BYTES.min(usize::try_from(left).unwrap_or(DISCARD_BYTES));
             let got = recv(socket.as_raw_fd(), &mut discarded[..most], MsgFlags::MSG_TRUNC)? as u64;

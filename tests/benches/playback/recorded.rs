@@ -1,5 +1,5 @@
-//! CPU cost of many viewers of one recording: from the local copy while it is made, and from the store afterwards. Each viewer reads the
-//! whole file again and again. nginx serves the same bytes with sendfile.
+//! CPU cost of many viewers of one recording: from the local copy while it is made, and from the store afterwards. Each viewer reads
+//! its segments in turn, as players do. nginx serves the same ranges of the same bytes with sendfile.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(source: &Source, options: Options, results: &mut Results) {
     let path = format!("/api/streams/{}/destinations", stream.id);
     let _ = api.post(&path, &json!({ "type": "cloud-archive", "config": store.config() })).ok();
     let encoder = Publish::of(source).endless().to(&service.ingest_url(&stream.key));
-    let media = media(&only(&api, "recording", RECORDED_SECONDS));
+    let media = Media::of(&only(&api, "recording", RECORDED_SECONDS));
     measure("local", &service, &media, options, results);
     drop(encoder);
     let _ = api.wait_for_stream(&stream, "reconnecting", seconds(20));
@@ -54,22 +54,44 @@ fn only(api: &Api, state: &str, secs: f64) -> Value {
     })
 }
 
-/// The address of the media of a recording.
-fn media(archive: &Value) -> Url {
-    let index = Url::parse(archive["playbackUrl"].as_str().expect("something to play")).expect("an address");
-    let playlist =
-        Client::new().get(index.clone()).send().and_then(|answer| answer.text()).expect("a playlist");
-    let uri = playlist.lines().find(|line| !line.starts_with('#')).expect("a segment");
-    index.join(uri).expect("an address")
+/// The media of a recording.
+struct Media {
+    address: Url,
+    /// Its segments, as in the header `Range`.
+    ranges: Vec<String>,
 }
 
-fn measure(place: &str, service: &Service, media: &Url, options: Options, results: &mut Results) {
+impl Media {
+    fn of(archive: &Value) -> Self {
+        let index = archive["playbackUrl"].as_str().expect("something to play");
+        let index = Url::parse(index).expect("an address");
+        let playlist = Client::new().get(index.clone()).send().and_then(|answer| answer.text());
+        let playlist = playlist.expect("a playlist");
+        let uri = playlist.lines().find(|line| !line.starts_with('#')).expect("a segment");
+        let ranges = playlist.lines().filter_map(|line| line.strip_prefix("#EXT-X-BYTERANGE:"));
+        Self { address: index.join(uri).expect("an address"), ranges: ranges.map(range).collect() }
+    }
+
+    /// What viewers of this path ask for.
+    fn paths(&self, path: &str) -> Paths {
+        Arc::new(RwLock::new(self.ranges.iter().map(|range| format!("{path} {range}")).collect()))
+    }
+}
+
+/// `LENGTH@FIRST` of a playlist, for the header `Range`.
+fn range(listed: &str) -> String {
+    let (len, first) = listed.split_once('@').expect("a range");
+    let (len, first): (u64, u64) = (len.parse().expect("a length"), first.parse().expect("an offset"));
+    format!("bytes={first}-{}", first + len - 1)
+}
+
+fn measure(place: &str, service: &Service, media: &Media, options: Options, results: &mut Results) {
     let folder = tempfile::tempdir().expect("a folder for nginx");
-    let bytes = Client::new().get(media.clone()).send().and_then(|answer| answer.bytes()).expect("the media");
+    let bytes = Client::new().get(media.address.clone()).send().and_then(|answer| answer.bytes());
+    let bytes = bytes.expect("the media");
     std::fs::write(folder.path().join(FILE), &bytes).expect("a file");
-    println!("a recording of {} bytes", bytes.len());
-    let path = |path: &str| -> Paths { Arc::new(RwLock::new(vec![path.to_owned()])) };
-    let (ours, theirs) = (path(media.path()), path(&format!("/{FILE}")));
+    println!("a recording of {} bytes, in {} segments", bytes.len(), media.ranges.len());
+    let (ours, theirs) = (media.paths(media.address.path()), media.paths(&format!("/{FILE}")));
     let row = format!("viewers recording {place} {VIEWERS}");
     for repeat in 0..options.repeats {
         for side in turns(repeat, SIDES.len()).map(|turn| SIDES[turn]) {
