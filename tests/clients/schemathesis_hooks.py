@@ -15,6 +15,9 @@ import os
 import requests
 import schemathesis
 
+# A file goes as it is.
+schemathesis.serializer.alias("video/mp4", "application/octet-stream")
+
 BASE = os.environ["BASE"]
 # The password in the examples of the document; a test may change it.
 passwords = collections.defaultdict(lambda: "correct horse battery")

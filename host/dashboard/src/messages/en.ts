@@ -246,7 +246,7 @@ export const en = {
   },
   slate: {
     title: 'Slate',
-    none: 'A clip that plays when the encoder is lost, until it returns. Without one, viewers see a standing picture.',
+    none: 'A clip that plays when the encoder is lost, until it returns. Without one, viewers see a still frame.',
     onAir: 'The slate has been on air for',
     state: 'The slate is on air, because nothing arrives from the encoder.',
     upload: 'Upload slate',

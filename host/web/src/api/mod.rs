@@ -36,6 +36,7 @@ mod status;
 mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
+mod uploads;
 mod wallet;
 mod webhooks;
 mod whip;

@@ -5,14 +5,14 @@ use poem_openapi::{OpenApi, OpenApiService};
 use super::app::VERSION;
 use super::{
     accounts, analytics, archives, audit, clips, cost, destinations, drivers, edits, events, keys, login,
-    public, slate, status, streams, wallet, webhooks,
+    public, status, streams, uploads, wallet, webhooks,
 };
 
 /// Every group of operations.
 pub(super) fn service() -> OpenApiService<impl OpenApi, ()> {
     let apis = (
         streams::StreamsApi,
-        (edits::EditsApi, slate::SlatesApi),
+        (edits::EditsApi, uploads::SlatesApi),
         destinations::DestinationsApi,
         drivers::DriversApi,
         (login::LoginApi, accounts::AccountsApi),

@@ -49,7 +49,7 @@ impl File {
     /// The bytes of the file.
     pub fn bytes(&self) -> Vec<u8> {
         let ftyp = atom(b"ftyp", &[b"isom\0\0\0\0isommp42"]);
-        let media: Vec<u8> = [self.video(), self.sound()].concat().concat();
+        let media: Vec<u8> = [self.video(), self.heard()].concat().concat();
         let mdat = atom(b"mdat", &[&media]);
         if self.moov_last {
             return [ftyp.clone(), mdat, self.moov(ftyp.len() + 8)].concat();
@@ -70,7 +70,7 @@ impl File {
     }
 
     /// Payloads of the audio.
-    pub fn sound(&self) -> Vec<Vec<u8>> {
+    pub fn heard(&self) -> Vec<Vec<u8>> {
         let frame = |index: u32| [&[0x21][..], &index.to_be_bytes(), &[7; 3]].concat();
         (0..self.audio.unwrap_or(0)).map(frame).collect()
     }
@@ -92,7 +92,7 @@ impl File {
         let mdhd = atom(b"mdhd", &[&[0; 12], &scale.to_be_bytes(), &[0; 8]]);
         let hdlr = atom(b"hdlr", &[&[0; 8], handler, &[0; 13]]);
         let stsd = atom(b"stsd", &[&[0, 0, 0, 0, 0, 0, 0, 1], &self.entry(track)]);
-        let samples = if is_video { self.video() } else { self.sound() };
+        let samples = if is_video { self.video() } else { self.heard() };
         let duration = if is_video { 40 } else { AUDIO_FRAME };
         let count = samples.len() as u32;
         let stts = table(b"stts", &[vec![count, duration]]);

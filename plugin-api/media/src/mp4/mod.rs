@@ -21,7 +21,7 @@ pub const LENGTH_MILLIS_MIN: i64 = 500;
 /// Longest track that is read, in milliseconds.
 pub const LENGTH_MILLIS_MAX: i64 = 120_000;
 /// Most milliseconds that an edit list may hide at the begin or the end of a track, such as the priming of audio, or leave empty
-/// before it. What is hidden is played: nothing is encoded anew.
+/// before it. What is hidden is played: nothing is encoded again.
 pub const HIDDEN_MILLIS_MAX: i64 = 250;
 /// Largest distance between the ends of audio and video, in milliseconds.
 pub const APART_MILLIS_MAX: i64 = 500;

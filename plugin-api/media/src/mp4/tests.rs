@@ -34,7 +34,7 @@ fn a_file_is_read_with_its_movie_box_before_or_behind_the_media() {
         let codecs: Vec<_> = movie.tracks.iter().map(TrackConfig::codec).collect();
         assert_eq!(codecs, [Codec::H264, Codec::Aac]);
         assert_eq!(payloads(&movie, Kind::Video), file.video());
-        assert_eq!(payloads(&movie, Kind::Audio), file.sound());
+        assert_eq!(payloads(&movie, Kind::Audio), file.heard());
         assert_eq!(times(&movie, Kind::Video), (0..50).map(|index| index * 40).collect::<Vec<_>>());
         assert!(movie.packets.is_sorted_by_key(|packet| packet.dts_ns));
         let keys = movie.packets.iter().filter(|packet| packet.keyframe);
@@ -137,8 +137,8 @@ fn hostile_files_are_refused_and_nothing_is_allocated_for_their_counts() {
     let whole = File::default().bytes();
     let with_second_track = {
         let mut bytes = whole.clone();
-        let sound = bytes.windows(4).position(|four| four == b"soun").expect("the handler");
-        bytes[sound..sound + 4].copy_from_slice(b"vide");
+        let handler = bytes.windows(4).position(|four| four == b"soun").expect("the handler");
+        bytes[handler..handler + 4].copy_from_slice(b"vide");
         bytes
     };
     for bytes in [

@@ -39,7 +39,7 @@ async fn take(store: &Store, name: &str) {
 }
 
 /// Another node on the database of the rig, which becomes a node as well.
-async fn with_other(rig: &Rig) -> Store {
+pub(super) async fn with_other(rig: &Rig) -> Store {
     let url = satcast_store::testing::url(&rig._folder.path().join("t.db")).await;
     let (durability, vault) = (Durability::Normal, Vault::new(&[7; 32]));
     let other = satcast_store::open(OpenOptions { url, durability, vault, low_balance: 0.into() });

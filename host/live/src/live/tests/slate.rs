@@ -255,3 +255,29 @@ async fn slates_that_play_share_the_memory_of_a_node() {
     rig.live.stop(rig.stream.id, EndReason::Stopped).await;
     rig.until("the memory", || (rig.live.inner.slates.taken() == 0).then_some(())).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_a_slate_goes_on_at_the_node_that_its_encoder_comes_to() {
+    if satcast_store::testing::server().is_none() {
+        return;
+    }
+    let rig = Rig::new(&[], Duration::from_secs(1)).await;
+    let (other, stream) = (nodes::with_other(&rig).await, rig.stream.id);
+    let there = Live::new(other.clone(), drivers(), rig.clock.clone(), rig.live.inner.settings());
+    upload(&rig, &File::default(), 60).await;
+    drop(rig.on_air().await);
+    rig.until_slate(true).await;
+    let first = rig.live.session(stream).unwrap().session_id;
+    // Longer than the reconnect window.
+    rig.pass(Duration::from_secs(5)).await;
+    let commands = tokio::spawn(rig.live.clone().keep_commands());
+    let mut moved = there.publish(rig.stream.clone()).await.unwrap();
+    assert!(rig.live.find(stream).is_none() && !rig.slate());
+    moved.push(&mut programme());
+    let live = || there.session(stream).filter(|seen| seen.state == SessionState::Live);
+    assert_eq!(rig.until("the session at the other node", live).await.session_id, first);
+    // It has the slate, too.
+    drop(moved);
+    rig.until("the slate at the other node", || there.slate_since(stream).map(drop)).await;
+    commands.abort();
+}

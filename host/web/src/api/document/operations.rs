@@ -27,6 +27,7 @@ const LINKS: &[(&str, &str, Sources)] = &[
     ("createStream", "addDestination", ANSWERED),
     ("createStream", "stopStream", ANSWERED),
     ("createStream", "rotateStreamKey", ANSWERED),
+    ("createStream", "setSlate", ANSWERED),
     ("createStream", "deleteStream", ANSWERED),
     ("addDestination", "changeDestination", OF_STREAM),
     ("addDestination", "deleteStreamDestination", OF_STREAM),

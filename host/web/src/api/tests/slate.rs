@@ -86,8 +86,7 @@ async fn a_slate_is_compared_with_the_live_encoder_and_shown_while_it_is_on_air(
     let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
     let mut publisher = rig.app.live.publish(record).await.unwrap();
     publisher.push(&mut programme());
-    let text = rig.upload(&path, &File::default()).await.error(422, "slate_mismatch");
-    assert!(text.contains("audio codec aac instead of none"), "{text}");
+    rig.upload(&path, &File::default()).await.error(422, "slate_mismatch");
     rig.upload(&path, &File { audio: None, ..File::default() }).await.ok();
     assert_eq!(rig.get(&format!("/api/streams/{id}")).await.ok()["slateSince"], Value::Null);
     drop(publisher);
