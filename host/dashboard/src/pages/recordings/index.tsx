@@ -79,9 +79,10 @@ function columnsOf(ask: (action: Action, recording: Recording) => void): Column<
   return [
     {
       title: texts.file,
-      cell: ({ fileName, startedAt, posterUrl }) => (
+      cell: ({ fileName, startedAt, durationSeconds, posterUrl }) => (
         <span class="with-poster">
-          {posterUrl !== null && <Frame url={posterUrl} />}
+          {/* A frame that is asked for before there is one is not asked for again. */}
+          {posterUrl !== null && durationSeconds > 0 && <Frame url={posterUrl} />}
           <span class="recording-file">
             <strong>{fileName}</strong>
             <span class="small muted">
