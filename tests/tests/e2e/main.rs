@@ -69,6 +69,7 @@ mod reload;
 mod rtmps;
 mod schemathesis;
 mod srt;
+mod srt_output;
 mod status;
 mod traced;
 mod viewers;
