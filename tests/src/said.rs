@@ -136,3 +136,5 @@ pub const UNWINDS: (&str, &str) = ("unwinds", "panic = \"abort\"");
 pub const SIGNAL_FAULT: &str = "signal 11";
 /// See [`SIGNAL_FAULT`].
 pub const SIGNAL_ABORT: &str = "signal 6";
+/// Log: media came back to its own stream.
+pub const LOOP: &str = "this media comes from this stream itself";

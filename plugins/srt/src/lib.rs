@@ -19,10 +19,11 @@ mod wire;
 
 use std::sync::Arc;
 
+use satcast_media::srt::limits::{LATENCY_MS_MAX, LATENCY_MS_MIN};
 use satcast_plugin_api::driver::{self, Driver, DriverInfo, DynDestination, SettingsSchema};
 use satcast_plugin_api::{DestType, Error, Secret};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use listen::Listen;
 pub use listen::{CALLERS_MAX, UNWRAPS_PER_SEC_MAX};
@@ -56,7 +57,7 @@ pub struct Config {
     pub passphrase: Option<Secret<String>>,
     /// Latency in milliseconds: the time in which lost packets are sent again. Four times the round-trip time is a good value.
     #[serde(default = "latency_default")]
-    #[schemars(range(min = 120, max = 8000))]
+    #[schemars(extend("minimum" = LATENCY_MS_MIN, "maximum" = LATENCY_MS_MAX))]
     pub latency: u16,
     /// Bytes of the key that a caller encrypts with: 16 for AES-128 or 32 for AES-256.
     #[serde(default = "pbkeylen_default")]
@@ -65,7 +66,7 @@ pub struct Config {
 }
 
 /// Who calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Mode {
@@ -154,6 +155,7 @@ mod tests {
         }
         assert_eq!(fields["url"]["type"], "string", "{schema}");
         assert_eq!(fields["mode"]["enum"], serde_json::json!(["caller", "listener"]), "{schema}");
+        assert_eq!(fields["mode"]["default"], "caller", "{schema}");
         assert_eq!(fields["latency"]["default"], LATENCY_MS_DEFAULT, "{schema}");
         assert_eq!(schema["required"], serde_json::json!(["url"]));
         assert_eq!(schema["additionalProperties"], false);

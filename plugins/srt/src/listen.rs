@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_media::srt::limits::SEND_BYTES;
 use satcast_media::srt::{Conclusion, Cookies, Keys, Reason, Request, Sender, StreamId, destination};
 use satcast_plugin_api::driver::{Ctx, Destination, Media, State};
 use satcast_plugin_api::{Error, Packet};
@@ -23,8 +22,6 @@ use crate::wire::{Clock, DATAGRAM_BYTES, FULL_PAUSE, ROUND_DATAGRAMS, Sent};
 pub const CALLERS_MAX: usize = 8;
 /// Passphrases of callers that are tried in a second: each takes about a millisecond of a thread that serves others.
 pub const UNWRAPS_PER_SEC_MAX: u32 = 20;
-/// Bytes of headers of IP, UDP and SRT in a datagram.
-const HEADERS_BYTES: usize = 44;
 
 /// A port that receivers call.
 pub(crate) struct Listen {
@@ -282,7 +279,7 @@ impl Serve<'_> {
         if !self.open || self.stop_by.is_some() {
             return Err(Reason::Down);
         }
-        if (asked.mtu() as usize) < SEND_BYTES + HEADERS_BYTES {
+        if !asked.takes_packets() {
             return Err(Reason::Rogue);
         }
         let id = asked.stream_id();

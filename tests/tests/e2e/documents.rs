@@ -181,6 +181,8 @@ fn forwards(document: &str) {
     let destinations = api.stream(&stream)["destinations"].clone();
     let id = destinations[0]["id"].as_i64().expect("the id of the destination");
     api.wait_for_destination(&stream, id, "live", seconds(20));
+    reader.paste_to("\"type\":\"srt\"");
+    assert_eq!(api.stream(&stream)["destinations"].as_array().map(Vec::len), Some(2));
     reader.finish();
 }
 

@@ -70,6 +70,7 @@ mod rtmps;
 mod schemathesis;
 mod slate;
 mod srt;
+mod srt_output;
 mod status;
 mod traced;
 mod viewers;

@@ -6,15 +6,13 @@ use std::time::Duration;
 use super::calling::{self, Agreed, Answer, extension};
 use super::crypto::{KeyMaterial, Keys};
 use super::handshake::{HAS_HANDSHAKE, HAS_KEYS, HAS_MORE, KM_REQUEST};
-use super::limits::{LATENCY_MS_MAX, LATENCY_MS_MIN, PASSPHRASE_BYTES, STREAM_ID_BYTES_MAX};
+use super::limits::{LATENCY_MS_MAX, LATENCY_MS_MIN, MTU_MIN, PASSPHRASE_BYTES, STREAM_ID_BYTES_MAX};
 use super::reason::Reason;
-use super::sender::{DATAGRAM_BYTES, Sender};
+use super::sender::Sender;
 use super::wire::{SEQUENCE, destination};
 
 /// A handshake without an answer is sent again after this time, as libsrt does.
 const REPEAT_EVERY: Duration = Duration::from_millis(250);
-/// Headers of IP and UDP, which count as part of a datagram in a handshake.
-const HEADERS_BYTES: u32 = 28;
 /// Status of key material in an answer: the listener has no passphrase.
 const KM_NO_SECRET: [u8; 4] = [0, 0, 0, 3];
 
@@ -151,7 +149,7 @@ impl Caller {
 
     fn accepted(&mut self, agreed: Agreed<'_>, now: Duration) -> Called {
         let refused = |reason: Reason| Called::Refused(reason.code());
-        if agreed.mtu < DATAGRAM_BYTES as u32 + HEADERS_BYTES {
+        if agreed.mtu < MTU_MIN {
             return refused(Reason::Rogue);
         }
         match (&self.keys, agreed.keys) {

@@ -7,7 +7,9 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha1::Sha1;
 
 use super::crypto::{Fault, KeyMaterial};
-use super::limits::{COOKIE_WINDOW, LATENCY_MS_MAX, LATENCY_MS_MIN, STREAM_ID_BYTES_MAX, WINDOW_PACKETS};
+use super::limits::{
+    COOKIE_WINDOW, LATENCY_MS_MAX, LATENCY_MS_MIN, MTU_MIN, STREAM_ID_BYTES_MAX, WINDOW_PACKETS,
+};
 use super::reason::Reason;
 use super::wire::{HANDSHAKE, HEADER_BYTES, Header, SEQUENCE, control, destination, to_words, word};
 
@@ -249,9 +251,9 @@ impl Conclusion {
         self.window as usize
     }
 
-    /// Bytes of the longest datagram with all headers that the caller takes.
-    pub fn mtu(&self) -> u32 {
-        self.mtu
+    /// Whether the caller takes packets as long as those of a [`super::Sender`].
+    pub fn takes_packets(&self) -> bool {
+        self.mtu >= MTU_MIN
     }
 
     /// The answer that refuses.

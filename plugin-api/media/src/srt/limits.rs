@@ -26,6 +26,8 @@ pub const SILENCE: Duration = Duration::from_secs(5);
 pub const COOKIE_WINDOW: Duration = Duration::from_secs(30);
 /// Payload of a packet that is sent, in bytes: seven packets of a transport stream. Test: `sending`.
 pub const SEND_BYTES: usize = 7 * crate::ts::PACKET_BYTES;
+/// Least datagram that a receiver must take, with the headers of SRT, UDP and IP, as handshakes count it. Test: `sending`.
+pub(super) const MTU_MIN: u32 = SEND_BYTES as u32 + 16 + 28;
 /// Bytes that wait to be sent before a sender asks for no more media. Test: `sending`.
 pub const UNSENT_BYTES_MAX: usize = 64 * 1024;
 /// Longest round-trip time that a receiver is believed. Test: `sending`.

@@ -16,7 +16,7 @@ use super::pace::Pace;
 use super::wire::{self, HEADER_BYTES, Header, Parity, RANGE, SEQUENCE, after, control, distance, word};
 
 /// Bytes of the longest data packet.
-pub(super) const DATAGRAM_BYTES: usize = HEADER_BYTES + SEND_BYTES;
+const DATAGRAM_BYTES: usize = HEADER_BYTES + SEND_BYTES;
 /// Least time for which a packet is kept, as with libsrt; a quarter longer than the latency if that is more (4.6).
 const KEPT_MIN: Duration = Duration::from_secs(1);
 /// The last packet is repeated when its acknowledgement is this late beyond the round-trip time: nothing behind it
@@ -442,6 +442,12 @@ impl Sender {
     /// Bytes of media in memory; at most [`super::limits::HELD_BYTES_MAX`] with headers.
     pub fn held_bytes(&self) -> usize {
         self.slots.iter().map(|slot| slot.datagram.len()).sum()
+    }
+
+    /// Packets whose memory is kept.
+    #[cfg(test)]
+    pub(super) fn spares(&self) -> usize {
+        self.spare.len()
     }
 
     /// As if so many packets were encrypted before.
