@@ -11,7 +11,7 @@
 //   stats                          numbers of what was sent, by kind
 //   state                          the state of the connection
 //   leave {"key":...}              deletes the publish; gives the status
-//   request {"method":...,"url":...}  gives the status of a request without a body
+//   request {"method":...,"url":...}  gives the status of a request; "bytes" and "type": of its body
 //   gone                           closes the connection without a word to the service
 
 import { once } from 'node:events';
@@ -88,8 +88,9 @@ const inPage = {
     const { status } = await fetch(place, { method: 'DELETE', headers });
     return { status };
   },
-  async request({ method, url }) {
-    const { status } = await fetch(url ?? place, { method });
+  async request({ method, url, bytes, type }) {
+    const body = bytes && { body: 'x'.repeat(bytes), headers: { 'Content-Type': type } };
+    const { status } = await fetch(url ?? place, { method, ...body });
     return { status };
   },
   async gone() {

@@ -69,10 +69,11 @@ pub const WHIP_ADDRESSES_MAX: usize = 8;
 /// A connected WHIP sender from which nothing comes for this long has left. Senders check their connection every few seconds.
 pub const WHIP_SILENCE_MS: u64 = 10_000;
 /// A WHIP sender is asked for a keyframe when the newest one is this old. Segments of HLS begin with keyframes, and browsers send one
-/// only when they are asked.
-pub const WHIP_KEYFRAME_EVERY_MS: u64 = 2_000;
-/// Least time between two requests for a keyframe.
-pub const WHIP_KEYFRAME_REQUESTS_MS: u64 = 500;
+/// only when they are asked. With the way there and back, and a second request, segments last for two seconds at most, which is the
+/// target of HLS.
+pub const WHIP_KEYFRAME_EVERY_MS: u64 = 1_500;
+/// Least time between two requests for a keyframe: one that is lost, or whose answer is, comes again.
+pub const WHIP_KEYFRAME_REQUESTS_MS: u64 = 400;
 
 /// The limits in force; tests shorten them.
 #[derive(Debug, Clone)]

@@ -171,19 +171,21 @@ impl ApiError {
     /// The refusal of a WHIP encoder: 401 for its key, 403 or 409 for its stream, 400 or 422 for its offer, 404 for the address of its
     /// publish, 429 for its network, 503 for the service.
     pub fn publish_refused(refused: WhipRefused) -> Self {
-        let (status, code) = match refused.why {
-            WhipRefusal::NoKey => (StatusCode::UNAUTHORIZED, Code::KeyRequired),
-            WhipRefusal::UnknownKey => (StatusCode::UNAUTHORIZED, Code::InvalidKey),
-            WhipRefusal::Denied => (StatusCode::FORBIDDEN, Code::PublishRefused),
-            WhipRefusal::Conflict => (StatusCode::CONFLICT, Code::AlreadyPublished),
-            WhipRefusal::Offer => (StatusCode::BAD_REQUEST, Code::MalformedBody),
-            WhipRefusal::Codec => (StatusCode::UNPROCESSABLE_ENTITY, Code::CodecRefused),
-            WhipRefusal::Full => (StatusCode::TOO_MANY_REQUESTS, Code::TooManyEncoders),
-            WhipRefusal::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, Code::PublishUnavailable),
-            WhipRefusal::NoPublish => (StatusCode::NOT_FOUND, Code::NotFound),
+        let text = sentence(&refused.reason);
+        let error = match refused.why {
+            WhipRefusal::NoKey => Self::new(StatusCode::UNAUTHORIZED, Code::KeyRequired, text),
+            WhipRefusal::UnknownKey => Self::new(StatusCode::UNAUTHORIZED, Code::InvalidKey, text),
+            WhipRefusal::Denied => Self::new(StatusCode::FORBIDDEN, Code::PublishRefused, text),
+            WhipRefusal::Conflict => Self::new(StatusCode::CONFLICT, Code::AlreadyPublished, text),
+            WhipRefusal::Offer => Self::new(StatusCode::BAD_REQUEST, Code::MalformedBody, text),
+            WhipRefusal::Codec => Self::new(StatusCode::UNPROCESSABLE_ENTITY, Code::CodecRefused, text),
+            WhipRefusal::Full => Self::new(StatusCode::TOO_MANY_REQUESTS, Code::TooManyEncoders, text),
+            WhipRefusal::Unavailable => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::PublishUnavailable, text)
+            }
+            WhipRefusal::NoPublish => Self::new(StatusCode::NOT_FOUND, Code::NotFound, text),
         };
         let waits = matches!(refused.why, WhipRefusal::Full | WhipRefusal::Unavailable);
-        let error = Self::new(status, code, sentence(&refused.reason));
         Self { retry_after_secs: waits.then_some(ENCODER_RETRY_SECS), ..error }
     }
 

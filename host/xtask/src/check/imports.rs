@@ -43,13 +43,14 @@ const RULES: &[Rule] = &[
         words: &["unsafe"],
     },
     Rule {
-        says: "the clock is read in host/core/src/clock.rs only (deadlines of I/O: tokio's; systemd and the dates of an authority want the time of the system)",
+        says: "the clock is read in host/core/src/clock.rs only (deadlines of I/O: tokio's; systemd and the dates of an authority want the time of the system; str0m takes that of std)",
         scope: &["host"],
         home: &[
             "host/core/src/clock",
             "host/src/notify",
             "host/net/src/acme/authority",
             "host/net/src/acme/testing",
+            "host/live/src/ingest/whip",
             "host/xtask",
             "host/benches",
             "host/model",

@@ -167,7 +167,10 @@ impl Service {
         let settings =
             settings.with_tls(SocketAddr::from(([127, 0, 0, 1], 0)), secure::certificates(&folder));
         let settings = settings.with_srt(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let settings = settings.with_whip(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let settings = match settings.whip {
+            Some(_) => settings,
+            None => settings.with_whip(SocketAddr::from(([127, 0, 0, 1], 0))),
+        };
         let mut listener =
             Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await.unwrap();
         // Log lines are collected on the test's thread.

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use satcast_core::secret::Redacted;
 use satcast_media::codec::avc::AvcConfig;
+use satcast_media::codec::hevc::HevcConfig;
 use satcast_media::fuzz::RECORDS;
 use str0m::media::MediaKind;
 use tokio::net::UdpSocket;
@@ -11,6 +12,14 @@ use tokio::net::UdpSocket;
 use super::*;
 use crate::ingest::admit::{CODE_BAD_NAME, CODE_DENIED, CODE_FAILED};
 use crate::ingest::whip::peer::Peer;
+
+/// The parameter sets of x265 for 1280x720.
+const HEVC_SETS: [&[u8]; 3] = [
+    b"\x40\x01\x0c\x01\xff\xff\x01\x60\0\0\x03\0\x90\0\0\x03\0\0\x03\0\x5d\x95\x98\x09",
+    b"\x42\x01\x01\x01\x60\0\0\x03\0\x90\0\0\x03\0\0\x03\0\x5d\xa0\x02\x80\x80\x2d\x16\x59\x59\xa4\x93\x2b\xc0\x5a\
+      \x02\0\0\x03\0\x02\0\0\x03\0\x3c\x10",
+    b"\x44\x01\xc1\x72\xb4\x62\x40",
+];
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -24,7 +33,10 @@ async fn ask(service: &Service, key: &str, offer: &str) -> Result<WhipAccepted, 
 }
 
 async fn publishing(service: &Service) -> (Peer, String) {
-    let mut peer = Peer::new().await;
+    connected(service, Peer::new().await).await
+}
+
+async fn connected(service: &Service, mut peer: Peer) -> (Peer, String) {
     let WhipAccepted { id, answer } = ask(service, &service.key, &peer.offer).await.unwrap();
     assert!(answer.contains("a=ice-lite"), "{answer}");
     peer.answered(&answer);
@@ -69,6 +81,23 @@ async fn media_of_a_sender_reaches_its_publisher() {
     assert_eq!((video.len(), audio.len()), (4, 21));
     assert!(audio[1..].windows(2).all(|pair| pair[1].dts_ns - pair[0].dts_ns == 20 * NANOS_PER_MILLI));
     assert!(got.iter().all(|packet| packet.dts_ns == packet.pts_ns && !packet.discontinuity));
+}
+
+#[tokio::test]
+async fn hevc_is_taken_with_its_parameter_sets() {
+    let mut service = Service::quick().await;
+    let (mut peer, _) = connected(&service, Peer::hevc().await).await;
+    // Begins a GOP: IDR_W_RADL.
+    let mut frame = slice(19 << 1, 1);
+    frame[1] = 1;
+    let unit = HEVC_SETS.iter().copied().chain([&frame[..]]).map(|nal| [&[0, 0, 0, 1][..], nal].concat());
+    peer.send(MediaKind::Video, 0, &unit.collect::<Vec<_>>().concat()).await;
+    peer.for_a(Duration::from_millis(50)).await;
+    let (got, _) = service.packets(2).await;
+    assert!(got.iter().all(|packet| packet.codec == Codec::Hevc) && got[0].is_config() && got[1].keyframe);
+    let config = HevcConfig::parse(&got[0].payload).unwrap();
+    assert!(config.parameter_sets.iter().map(|set| set.nal).eq(HEVC_SETS));
+    assert_eq!(&got[1].payload[4..], &frame);
 }
 
 #[tokio::test]
@@ -205,4 +234,30 @@ async fn senders_are_told_to_leave_at_the_end_of_their_session_and_at_shutdown()
     peer.until(|peer| peer.is_closed).await;
     service.no_publisher_is_left().await;
     assert_eq!(ask(&service, &service.key, &peer.offer).await, Err(WhipRefusal::Unavailable));
+}
+
+#[tokio::test]
+async fn offers_beyond_the_queue_of_the_port_are_refused() {
+    const OFFERS: usize = WHIP_OFFERS_QUEUED_MAX + 6;
+    let service = Service::quick().await;
+    // All are asked before the port takes one.
+    let asked = (0..OFFERS).map(|_| ask(&service, "", ""));
+    let answers = futures_util::future::join_all(asked).await;
+    let count = |why| answers.iter().filter(|answer| **answer == Err(why)).count();
+    assert_eq!(count(WhipRefusal::Unavailable), OFFERS - WHIP_OFFERS_QUEUED_MAX);
+}
+
+#[tokio::test]
+async fn a_port_of_both_families_serves_ipv4() {
+    let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0));
+    if std::net::UdpSocket::bind(any).is_err() {
+        return eprintln!("left out: this machine has no IPv6");
+    }
+    let settings = Settings::new(SocketAddr::from(([127, 0, 0, 1], 0)), 0).with_whip(any);
+    let service = Service::with(settings).await;
+    let mut peer = Peer::new().await;
+    let answer = ask(&service, &service.key, &peer.offer).await.unwrap().answer;
+    assert!(answer.contains(&format!("127.0.0.1 {}", service.media.port())), "{answer}");
+    peer.answered(&answer);
+    peer.until(|peer| peer.is_connected).await;
 }

@@ -157,6 +157,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn passwords_have_the_length_of_the_standard() {
+        // RFC 8839, 5.4.
+        assert!(satcast_core::secret::new_uid().len() >= 22);
+    }
+
     #[tokio::test]
     async fn an_answer_names_the_addresses_and_takes_media() {
         let offered = accept(&local(), &Peer::new().await.offer, Instant::now()).unwrap();

@@ -24,6 +24,7 @@ pub(in crate::ingest) struct Peer {
     pending: Option<SdpPendingOffer>,
     video: Mid,
     audio: Mid,
+    codec: Codec,
     /// Its offer.
     pub(in crate::ingest) offer: String,
     pub(in crate::ingest) is_connected: bool,
@@ -47,12 +48,19 @@ impl Peer {
         let (offer, pending) = changes.apply().unwrap();
         let (offer, pending) = (offer.to_sdp_string(), Some(pending));
         let (is_connected, is_closed, asked) = (false, false, 0);
-        Self { rtc, socket, own, pending, video, audio, offer, is_connected, is_closed, asked }
+        let codec = Codec::H264;
+        Self { rtc, socket, own, pending, video, audio, codec, offer, is_connected, is_closed, asked }
     }
 
     /// One that offers H.264 and Opus.
     pub(in crate::ingest) async fn new() -> Self {
         Self::with(|config| config.clear_codecs().enable_h264(true).enable_opus(true, false)).await
+    }
+
+    /// One that offers HEVC and Opus.
+    pub(in crate::ingest) async fn hevc() -> Self {
+        let with = |config: RtcConfig| config.clear_codecs().enable_h265(true).enable_opus(true, false);
+        Self { codec: Codec::H265, ..Self::with(with).await }
     }
 
     /// Takes the answer.
@@ -84,7 +92,7 @@ impl Peer {
     /// Sends a frame of this time in milliseconds.
     pub(in crate::ingest) async fn send(&mut self, kind: MediaKind, millis: u64, frame: &[u8]) {
         let (mid, codec) = match kind {
-            MediaKind::Video => (self.video, Codec::H264),
+            MediaKind::Video => (self.video, self.codec),
             MediaKind::Audio => (self.audio, Codec::Opus),
         };
         let writer = self.rtc.writer(mid).unwrap();

@@ -26,9 +26,9 @@ use super::super::limits::DATAGRAMS_QUEUED_MAX;
 use super::super::threads::ConnectionSlot;
 use super::media::Media;
 use super::offer::{self, Local, Offered};
+use super::port::{Offer, Port, WhipAccepted, WhipRefusal, WhipRefused};
 use super::routes::{Datagram, Registered};
 use super::stun::is_stun;
-use super::{Offer, Port, WhipAccepted, WhipRefusal, WhipRefused};
 use crate::{LinkHealth, Via, WhipLink};
 
 /// A sender that sends is looked after this far apart.

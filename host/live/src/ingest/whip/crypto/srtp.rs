@@ -146,7 +146,7 @@ impl GcmCipher {
         let nonce = Nonce::assume_unique_for_key(*iv);
         let joined;
         let aad: &[u8] = match aads {
-            [one] => *one,
+            [one] => one,
             several => {
                 joined = several.concat();
                 &joined
