@@ -23,6 +23,7 @@ const RECEIVED_BYTES: u64 = 3_000_000;
 const EARLY_AUDIO_MILLIS: i64 = 100;
 const LATENCY_MS: u64 = 1_000;
 const PASSPHRASE: &str = "correct horse battery";
+const WRONG_PASSPHRASE: &str = "another passphrase";
 const STREAM_ID: &str = "sesame-0123456789";
 
 /// Programs that receive.
@@ -240,7 +241,7 @@ fn goes_into_our_own_ingest(isolation: &str) {
     let network = Lossy::before(service.srt_address(), BAD);
     let url = format!("srt://{}", network.address());
     let config = |passphrase: &str| json!({ "url": url, "streamid": second.key, "passphrase": passphrase, "latency": LATENCY_MS });
-    let wrong = add(&api, &first, &config("another passphrase"));
+    let wrong = add(&api, &first, &config(WRONG_PASSPHRASE));
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&first.key));
     let refused = wait::until_api("the refusal", seconds(30), || {
         let shown = api.destination(&first, wrong);
@@ -248,7 +249,7 @@ fn goes_into_our_own_ingest(isolation: &str) {
         // A wrong passphrase is tried again slowly, and other failures after a second.
         if next > last.map(|last| last + 50_000) { Ok(shown) } else { Err(shown.to_string()) }
     });
-    assert!(!refused.to_string().contains("another passphrase"), "{refused}");
+    assert!(!refused.to_string().contains(WRONG_PASSPHRASE), "{refused}");
     let right = add(&api, &first, &config(PASSPHRASE));
     api.wait_for_destination(&first, right, "live", seconds(30));
     sink.wait_for_media(500, seconds(60));
