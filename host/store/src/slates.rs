@@ -9,6 +9,9 @@ use crate::error::{Result, StoreError, db};
 use crate::store::{Lock, Store};
 use satcast_core::ids::{StreamId, UnixMillis};
 
+/// Most that the slates of an account take in the database, in MiB.
+pub(crate) const SLATES_MIB_MAX: i64 = 512;
+
 /// What is known of a slate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlateRecord {
@@ -57,13 +60,15 @@ const PUT: &str =
     sample_rate = excluded.sample_rate, channels = excluded.channels, uploaded_ms = excluded.uploaded_ms,
     media = excluded.media";
 const DELETE: &str = "DELETE FROM slates WHERE stream_id = $1";
+const OTHERS_BYTES: &str = "SELECT CAST(COALESCE(SUM(l.media_bytes), 0) AS BIGINT) FROM slates l
+    JOIN streams s ON s.id = l.stream_id WHERE s.account_id = $1 AND l.stream_id <> $2";
 const OWNED_STREAM: &str = "SELECT id FROM streams WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 
 impl Store {
     /// Sets or replaces the slate of a stream; `slate.uploaded_at` and `slate.bytes` are those of `actor` and `media`.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`], [`StoreError::CapReached`] when all slates of the account would take more than 512 MiB.
     pub async fn set_slate(
         &self,
         actor: &Actor,
@@ -75,6 +80,11 @@ impl Store {
         let slate = SlateRecord { bytes, uploaded_at: actor.now, ..slate };
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         find(&mut tx, actor, stream).await?;
+        let others = engine::query_scalar(OTHERS_BYTES).bind(actor.account.0).bind(stream.0);
+        let others: i64 = others.fetch_one(&mut tx).await.map_err(db("add up the slates"))?;
+        if others.saturating_add(bytes) > SLATES_MIB_MAX << 20 {
+            return Err(StoreError::CapReached { what: "MiB of slates", limit: SLATES_MIB_MAX });
+        }
         let audio = slate.audio.as_ref();
         engine::query(PUT)
             .bind(stream.0)

@@ -144,7 +144,9 @@ impl Run {
         if gone_since.is_none() {
             self.publish_event("stream.reconnecting", self.live.clock.now(), json!({}));
         }
-        let until = self.window_end(gone_since.unwrap_or(now));
+        // The slate ends here, so the session waits elsewhere no longer than its reconnect window.
+        let until =
+            self.window_end(gone_since.unwrap_or(now)).min(now + self.live.settings().reconnect_window);
         self.gives_up = Some((closed, until));
         let reason = if gone_since.is_some() { EndReason::Unpublished } else { EndReason::Shutdown };
         End { reason, done: Some(done) }

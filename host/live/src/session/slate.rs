@@ -22,19 +22,19 @@ use satcast_store::SlateRecord;
 const EVENT: &str = "stream.slate";
 /// The number of no encoder: they are counted from 1.
 const NOBODY: u64 = 0;
+/// Longest wait for the database.
+const READ_MAX: Duration = Duration::from_secs(2);
+/// Memory of the packets of a slate beside its file: [`satcast_media::mp4::SAMPLES_MAX`] of them.
+const FRAMES_BYTES: u64 = 4 * 1024 * 1024;
 /// Shortest time between two rounds of packets: one wake-up serves more than one frame.
 const STEP: Duration = Duration::from_millis(50);
 
 impl Run {
     /// Reads what the database has about the slate. One on air that was replaced or deleted ends.
     pub(super) async fn reload_slate(&mut self) {
-        let record = match self.live.store.slate(self.session.stream.id).await {
-            Ok(record) => record,
-            Err(error) => {
-                tracing::error!(%error, "cannot read the slate; retrying soon");
-                self.reload_due = true;
-                return;
-            }
+        let Some(record) = in_time(self.live.store.slate(self.session.stream.id)).await else {
+            self.reload_due = true;
+            return;
         };
         if record != self.slate.record {
             (self.slate.record, self.slate.done_at) = (record, None);
@@ -84,7 +84,7 @@ impl Run {
         if let Some(issue) = self.slate.issue_of(&record) {
             return self.withhold(issue);
         }
-        let bytes = u64::try_from(record.bytes).unwrap_or(u64::MAX);
+        let bytes = held_bytes(&record);
         let Ok(permit) = self.live.slates.try_take(self.session.stream.account_id, bytes) else {
             if !std::mem::replace(&mut self.slate.waits, true) {
                 tracing::warn!(
@@ -96,6 +96,9 @@ impl Run {
         };
         let Some((record, movie)) = self.load_slate().await else { return };
         // It may have been replaced a moment ago.
+        if held_bytes(&record) > bytes {
+            return;
+        }
         if let Some(issue) = self.slate.issue_of(&record) {
             return self.withhold(issue);
         }
@@ -122,13 +125,7 @@ impl Run {
     }
 
     async fn load_slate(&mut self) -> Option<(SlateRecord, Movie)> {
-        let (record, media) = match self.live.store.slate_media(self.session.stream.id).await {
-            Ok(slate) => slate?,
-            Err(error) => {
-                tracing::error!(%error, "cannot read the slate; retrying soon");
-                return None;
-            }
-        };
+        let (record, media) = in_time(self.live.store.slate_media(self.session.stream.id)).await??;
         let read = tokio::task::spawn_blocking(move || Movie::read(&Bytes::from(media))).await;
         match read {
             Ok(Ok(movie)) => Some((record, movie)),
@@ -202,6 +199,23 @@ impl Session {
         let figures = self.hub.figures(now);
         (figures.is_settled && !figures.is_silent).then(|| differences(record, &figures))
     }
+}
+
+/// Memory of a slate that plays, in bytes: its file, and what is known of each frame.
+fn held_bytes(record: &SlateRecord) -> u64 {
+    u64::try_from(record.bytes).unwrap_or(u64::MAX).saturating_add(FRAMES_BYTES)
+}
+
+/// What the database answers within [`READ_MAX`]; `None`, after a line in the log, if it does not: the caller tries again soon. The
+/// task of the session must not wait longer, because it ends the session when its lease is over.
+async fn in_time<T>(read: impl Future<Output = satcast_store::Result<T>>) -> Option<T> {
+    let answer = tokio::time::timeout(READ_MAX, read).await;
+    match answer {
+        Ok(Ok(found)) => return Some(found),
+        Ok(Err(error)) => tracing::error!(%error, "cannot read the slate; retrying soon"),
+        Err(_) => tracing::error!("the database does not answer; reading the slate again soon"),
+    }
+    None
 }
 
 /// Plays until the monotonic time `until`, or until the slate `number` is no longer the one that sends.

@@ -19,7 +19,7 @@ pub(crate) use matching::{Difference, differences, texts};
 use satcast_core::ids::UnixMillis;
 use satcast_store::{SlateAudio, SlateRecord};
 
-/// Media of slates that play at one node, in bytes: 32 of the largest. A slate that does not fit waits.
+/// Media of slates that play at one node, in bytes: 25 of the largest. A slate that does not fit waits.
 pub(crate) const SLATE_MEMORY_BYTES: u64 = 512 * 1024 * 1024;
 /// The share of one account in that.
 pub(crate) const SLATE_SHARE_BYTES: u64 = SLATE_MEMORY_BYTES / 4;
@@ -87,11 +87,15 @@ impl Slate {
         }
         let rate = |figures: &Figures| figures.video.as_ref().and_then(|video| video.frame_rate);
         let known = self.encoder.take().filter(|(number, _)| *number == encoder);
-        let highest = [known.as_ref().and_then(|(_, known)| rate(known)), rate(figures)];
-        let highest = highest.into_iter().flatten().reduce(f64::max);
         let mut figures = figures.clone();
-        if let Some(video) = &mut figures.video {
-            video.frame_rate = highest;
+        if let Some((_, known)) = known {
+            let highest = [rate(&known), rate(&figures)].into_iter().flatten().reduce(f64::max);
+            // A track that a failing network leaves out is still one of the encoder.
+            figures.video = figures.video.or(known.video);
+            figures.audio = figures.audio.or(known.audio);
+            if let Some(video) = &mut figures.video {
+                video.frame_rate = highest;
+            }
         }
         self.encoder = Some((encoder, figures));
     }

@@ -1,6 +1,7 @@
 //! Slates: one for each stream, of its account only, gone with the stream.
 
 use super::*;
+use crate::slates::SLATES_MIB_MAX;
 use crate::{AuditFilter, SlateAudio, SlateRecord};
 
 pub(super) fn slate() -> SlateRecord {
@@ -14,6 +15,26 @@ pub(super) fn slate() -> SlateRecord {
         audio: Some(SlateAudio { codec: "aac".into(), sample_rate: 48_000, channels: 2 }),
         uploaded_at: UnixMillis(0),
     }
+}
+
+/// The file itself is not needed to fill an account: what its other slates take is added up from their rows.
+#[tokio::test]
+async fn the_slates_of_an_account_have_a_limit_together() {
+    let rig = Rig::new().await;
+    let (me, you) = (rig.account("me", 0).await.unwrap(), rig.account("you", 0).await.unwrap());
+    let ((first, _), (second, _)) = (rig.stream(me, 0).await.unwrap(), rig.stream(me, 0).await.unwrap());
+    let (other, _) = rig.stream(you, 0).await.unwrap();
+    rig.store.set_slate(&by(me), first, slate(), vec![1]).await.unwrap();
+    let full = (SLATES_MIB_MAX << 20) - 1;
+    let fill = engine::query("UPDATE slates SET media_bytes = $1").bind(full);
+    fill.execute(&rig.store.0.writer).await.unwrap();
+    rig.store.set_slate(&by(me), second, slate(), vec![1]).await.unwrap();
+    let refused = rig.store.set_slate(&by(me), second, slate(), vec![1, 2]).await;
+    assert!(matches!(refused, Err(StoreError::CapReached { limit: SLATES_MIB_MAX, .. })));
+    rig.store.set_slate(&by(you), other, slate(), vec![1, 2]).await.unwrap();
+    // Its own file does not count when it is replaced.
+    rig.store.set_slate(&by(me), first, slate(), vec![1, 2]).await.unwrap();
+    rig.store.set_slate(&by(me), second, slate(), vec![1, 2]).await.unwrap();
 }
 
 #[tokio::test]

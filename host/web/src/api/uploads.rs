@@ -149,7 +149,7 @@ fn refused(error: &Mp4Error) -> ApiError {
         Mp4Error::Codec(..) | Mp4Error::Several(_) => ApiError::refused(Code::SlateCodec, text),
         Mp4Error::FirstFrame => ApiError::refused(Code::SlateFirstFrame, text),
         Mp4Error::Edits => ApiError::refused(Code::SlateEdits, text),
-        Mp4Error::Length(_) | Mp4Error::Apart(_) | Mp4Error::Samples => {
+        Mp4Error::Length(_) | Mp4Error::Apart(_) | Mp4Error::Samples | Mp4Error::Rate => {
             ApiError::refused(Code::SlateLength, text)
         }
     }

@@ -219,7 +219,7 @@ codes! {
         "The slate has an edit list that cuts, repeats or delays media.",
         "Export the clip again without edits; with ffmpeg, encode it instead of copying.";
     SlateLength "slate_length":
-        "The slate is too short or too long, has too many frames, or its audio and video differ in length.",
+        "The slate is too short or too long, has too many frames or a too high rate, or its audio and video differ in length.",
         "Send a clip of half a second to two minutes; with ffmpeg, add `-shortest`.";
     SlateDiffers "slate_mismatch":
         "The slate differs from the media of the live encoder.",

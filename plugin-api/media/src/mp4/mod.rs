@@ -26,6 +26,11 @@ pub const HIDDEN_MILLIS_MAX: i64 = 250;
 /// Largest distance between the ends of audio and video, in milliseconds.
 pub const APART_MILLIS_MAX: i64 = 500;
 
+/// Highest average bit rate of a file, in bits per second.
+pub const BIT_RATE_MAX: i64 = 50_000_000;
+/// Most frames per second on average, audio and video together.
+pub const FRAMES_PER_SECOND_MAX: i64 = 1_000;
+
 /// Reasons for which a file is not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mp4Error {
@@ -61,6 +66,12 @@ pub enum Mp4Error {
     /// More than [`SAMPLES_MAX`] samples.
     #[error("the MP4 has more than {SAMPLES_MAX} frames; make it shorter")]
     Samples,
+    /// Over [`BIT_RATE_MAX`] or [`FRAMES_PER_SECOND_MAX`].
+    #[error(
+        "the MP4 has more than {} Mbit/s or more than {FRAMES_PER_SECOND_MAX} frames in a second; encode it with a lower rate",
+        BIT_RATE_MAX / 1_000_000
+    )]
+    Rate,
 }
 
 /// Media of a file.
@@ -129,6 +140,13 @@ impl Movie {
         let mut packets: Vec<Packet> = media.into_iter().flatten().collect();
         // The sort is stable: video comes first at the same time.
         packets.sort_by_key(|packet| packet.dts_ns);
+        let millis = length_ns / NANOS_PER_MILLI;
+        let bits = 8 * packets.iter().map(|packet| packet.payload.len() as i64).sum::<i64>();
+        if bits * 1_000 > BIT_RATE_MAX * millis
+            || packets.len() as i64 * 1_000 > FRAMES_PER_SECOND_MAX * millis
+        {
+            return Err(Mp4Error::Rate);
+        }
         Ok(Self { tracks: configs, frame_rate, packets, length_ns })
     }
 

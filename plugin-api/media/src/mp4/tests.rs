@@ -123,10 +123,39 @@ fn every_reason_is_reached() {
     }
 }
 
+/// Where four bytes begin, `at` bytes behind the code of a box.
+fn place(bytes: &[u8], kind: &[u8; 4], at: usize) -> usize {
+    bytes.windows(4).position(|four| four == kind).expect("the box") + 4 + at
+}
+
+#[test]
+fn rates_have_limits_which_are_allowed_themselves() {
+    let write = |bytes: &mut Vec<u8>, place: usize, number: u32| {
+        bytes[place..place + 4].copy_from_slice(&number.to_be_bytes());
+    };
+    // Frames of 1 ms, and shorter ones.
+    let mut bytes = File { frames: 3_000, audio: None, ..File::default() }.bytes();
+    let scale = place(&bytes, b"mdhd", 12);
+    for (number, expected) in [(40_000, None), (40_100, Some(Mp4Error::Rate))] {
+        write(&mut bytes, scale, number);
+        assert_eq!(Movie::read(&bytes.clone().into()).err(), expected, "{number}");
+    }
+    // The last frame takes almost all that half a second may have: 12 others have 8 bytes each.
+    let frames = 13;
+    let mut bytes = File { frames, audio: None, ..File::default() }.bytes();
+    let most = (BIT_RATE_MAX / 8) as u32 * 40 * frames / 1_000 - 8 * (frames - 1);
+    let size = place(&bytes, b"stsz", 12 + 4 * (frames as usize - 1));
+    bytes.resize(bytes.len() + most as usize, 0);
+    for (number, expected) in [(most, None), (most + 1, Some(Mp4Error::Rate))] {
+        write(&mut bytes, size, number);
+        assert_eq!(Movie::read(&bytes.clone().into()).err(), expected, "{number}");
+    }
+}
+
 /// The file with four bytes changed, which begin `at` bytes behind the code of a box.
 fn with(kind: &[u8; 4], at: usize, number: u32) -> Vec<u8> {
     let mut bytes = File::default().bytes();
-    let place = bytes.windows(4).position(|four| four == kind).expect("the box") + 4 + at;
+    let place = place(&bytes, kind, at);
     bytes[place..place + 4].copy_from_slice(&number.to_be_bytes());
     bytes
 }

@@ -189,6 +189,9 @@ impl Encoders {
         let was_active = self.active == Some(role);
         if was_active {
             self.active = None;
+        }
+        // The last one that stops during the slate ends it, though the slate had its place.
+        if was_active || (unpublished && self.slate.is_some() && self.is_empty()) {
             self.left = if unpublished { Reason::Unpublished } else { Reason::Disconnected };
         }
         Some(Left { was_active, was_last: self.is_empty() })
@@ -355,8 +358,9 @@ impl Encoders {
         self.slate.take_if(|slate| *slate == number).is_some()
     }
 
+    /// The slate with this number is on air, and no encoder has ended its publish since as the last one.
     pub(super) fn plays_slate(&self, number: u64) -> bool {
-        self.slate == Some(number)
+        self.slate == Some(number) && self.lost_at(Duration::ZERO).is_some()
     }
 
     pub(super) fn has_slate(&self) -> bool {

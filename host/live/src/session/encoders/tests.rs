@@ -309,3 +309,18 @@ fn a_stalled_encoder_gives_its_place_to_the_slate_and_a_backup_that_sends_preven
     rig.encoders.leave(Backup, backup, true).unwrap();
     assert_eq!(rig.encoders.lost_at(stall), None, "it ended its publish");
 }
+
+#[test]
+fn an_encoder_that_stops_during_the_slate_ends_it_if_it_is_the_last_one() {
+    let stall = FailoverTimes::default().stall;
+    let mut rig = Rig::default();
+    let (primary, backup) = (rig.enter(Primary), rig.enter(Backup));
+    rig.send(&[(Primary, primary)], 1_000);
+    rig.now_ms = 4_000;
+    let slate = rig.encoders.begin_slate(rig.now(), stall).unwrap();
+    rig.encoders.leave(Primary, primary, true).unwrap();
+    assert!(rig.encoders.plays_slate(slate), "another one is connected");
+    rig.encoders.leave(Backup, backup, true).unwrap();
+    assert!(!rig.encoders.plays_slate(slate));
+    assert!(rig.encoders.end_slate(slate));
+}
