@@ -10,7 +10,7 @@ mod traces;
 mod wallets;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -171,8 +171,7 @@ impl Host {
         let address = Address::parse(config.database_url().expose())?;
         let database_lock = DatabaseLock::take(&address, &config).await?;
         let vault = vault(&config).await?;
-        let playback_secret = PlaybackSecret::of(&vault);
-        let recordings = archive::parts(&vault);
+        let (playback_secret, recordings) = (PlaybackSecret::of(&vault), archive::parts(&vault));
         let store = open_store(&config, vault, &clock).await?;
         let acme = prepare_acme(&config, &clock).await?;
         // This port is opened before drivers are loaded: a port in use is the most common failure and must show at once.
@@ -186,8 +185,7 @@ impl Host {
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         // As late as possible, because nothing renews the lease yet, and before the first encoder.
         let node = Node::join(&store, &clock, &config).await?;
-        let handed = Handed { rtmp: sockets.rtmp, rtmps: sockets.rtmps };
-        let listener = encoders(&config, handed, &store, &live, &clock).await?;
+        let listener = encoders(&config, (sockets.rtmp, sockets.rtmps), &store, &live, &clock).await?;
         let mut facts = Facts {
             command,
             config: loaded.file,
@@ -391,11 +389,12 @@ fn playback(
 /// Opens the ports for encoders.
 async fn encoders(
     config: &Config,
-    handed: Handed,
+    (rtmp, rtmps): (Option<TcpListener>, Option<TcpListener>),
     store: &Store,
     live: &Live,
     clock: &Clock,
 ) -> Result<Listener<Live>, BootError> {
+    let handed = Handed { rtmp, rtmps };
     let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files()).on(handed);
     Ok(Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?)
 }
