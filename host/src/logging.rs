@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 
 use serde_json::{Map, Value};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, time};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
@@ -16,6 +16,9 @@ use tracing_subscriber::{Registry, reload};
 
 use crate::telemetry::Spans;
 use satcast_core::config::{Log, LogFormat};
+
+/// Targets of the WebRTC libraries. They log datagrams that they cannot use, at the rate of the sender, and passwords of ICE.
+const SILENT: [&str; 4] = ["str0m", "dimpl", "is::", "sctp_proto"];
 
 /// Changes the level of the lines while the service runs.
 #[derive(Clone, Debug)]
@@ -47,9 +50,15 @@ pub fn start(config: &Log, spans: Option<Spans>) -> Level {
     Level(level)
 }
 
-/// The level was checked with the configuration; one that cannot be read all the same means `info`.
+/// The level was checked with the configuration; one that cannot be read all the same means `info`. [`SILENT`] libraries log only if
+/// the filter names them.
 fn filter(level: &str) -> Targets {
-    level.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO))
+    let asked: Targets = level.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
+    SILENT.into_iter().fold(asked.clone(), |filter, library| {
+        let name = library.trim_end_matches(':');
+        let is_named = asked.iter().any(|(target, _)| target.split("::").next() == Some(name));
+        if is_named { filter } else { filter.with_target(library, LevelFilter::OFF) }
+    })
 }
 
 /// One JSON object per line, with the fields of the event and of the spans around it side by side. The innermost wins.
@@ -111,6 +120,17 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn libraries_of_webrtc_log_only_if_they_are_named() {
+        let shows = |level: &str, target: &str| filter(level).would_enable(target, &tracing::Level::ERROR);
+        for target in ["str0m", "str0m::session", "dimpl::dtls12", "is::agent", "sctp_proto::association"] {
+            assert!(!shows("info", target) && !shows("trace", target), "{target}");
+        }
+        assert!(shows("info,str0m=debug", "str0m::session") && !shows("info,str0m=debug", "is::agent"));
+        assert!(shows("warn,is=warn", "is::agent") && shows("off,is::agent=warn", "is::agent"));
+        assert!(shows("info", "satcast_live::ingest") && shows("info", "isolated"));
     }
 
     #[test]

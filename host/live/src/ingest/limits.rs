@@ -66,6 +66,8 @@ pub const WHIP_OFFERS_QUEUED_MAX: usize = 64;
 /// Addresses from which one WHIP sender may send at the same time; the oldest is forgotten for a new one. Browsers try every network
 /// of their machine.
 pub const WHIP_ADDRESSES_MAX: usize = 8;
+/// Addresses that one WHIP sender may have in all. ICE keeps each until the end, and looks through them for every request.
+pub const WHIP_ADDRESSES_TRIED_MAX: usize = 256;
 /// A connected WHIP sender from which nothing comes for this long has left. Senders check their connection every few seconds.
 pub const WHIP_SILENCE_MS: u64 = 10_000;
 /// A WHIP sender is asked for a keyframe when the newest one is this old. Segments of HLS begin with keyframes, and browsers send one

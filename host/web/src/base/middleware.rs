@@ -32,6 +32,7 @@ const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const REFERRER_POLICY: HeaderName = HeaderName::from_static("referrer-policy");
+const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 /// Headers that the middleware and the listener add: room for them is made once.
 const HEADERS_MORE: usize = 10;
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -312,6 +313,10 @@ fn preflight(method: &Method, path: &str) -> Option<Response> {
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(rules.methods));
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(rules.request_headers));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_KEPT_SECS));
+    if path == WHIP_PATH {
+        // Clients learn from it that this is a WHIP endpoint (RFC 9725).
+        headers.insert(ACCEPT_POST, HeaderValue::from_static("application/sdp"));
+    }
     Some(response)
 }
 

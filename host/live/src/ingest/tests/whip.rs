@@ -110,6 +110,21 @@ async fn a_sender_is_asked_for_keyframes() {
 }
 
 #[tokio::test]
+async fn a_frame_that_cannot_be_read_is_a_loss() {
+    let mut service = Service::quick().await;
+    let (mut peer, _) = publishing(&service).await;
+    // RTP has no units of type 30 (RFC 6184, 5.2).
+    let frames = [keyframe(&slice(0x65, 1)), vec![0, 0, 0, 1, 0x5e, 7, 7], keyframe(&slice(0x65, 2))];
+    for (millis, frame) in [0, 20, 40].into_iter().zip(frames) {
+        peer.send(MediaKind::Video, millis, &frame).await;
+        peer.for_a(Duration::from_millis(20)).await;
+    }
+    let (got, _) = service.packets(3).await;
+    let marks = got.iter().map(|packet| (packet.is_config(), packet.discontinuity));
+    assert_eq!(marks.collect::<Vec<_>>(), [(true, false), (false, false), (false, true)]);
+}
+
+#[tokio::test]
 async fn a_sender_leaves_with_its_key() {
     let service = Service::quick().await;
     let (mut peer, id) = publishing(&service).await;

@@ -113,8 +113,17 @@ impl Media {
             let head = opus::head(OPUS_CHANNELS, OPUS_PRE_SKIP, 0, &[]);
             packets.push(Packet::configuration(Codec::Opus, Bytes::from(head)));
         }
-        let packet = Packet::media(Codec::Opus, false, time, time, Bytes::copy_from_slice(&data.data));
-        packets.push(Packet { discontinuity: !data.contiguous, ..packet });
+        // Also behind a loss it has no mark, which would cut a stream of audio alone: the times have the gap, and decoders fill it.
+        packets.push(Packet::media(Codec::Opus, false, time, time, Bytes::copy_from_slice(&data.data)));
+    }
+
+    /// A frame of this track cannot be read.
+    pub(super) fn unreadable(&mut self, track: Mid) {
+        if let Some((mid, reader, _)) = &mut self.video
+            && *mid == track
+        {
+            reader.lost();
+        }
     }
 
     /// Counts what is missing in front of these RTP packets.

@@ -87,11 +87,13 @@ impl<A: Admission> Senders<A> {
     /// Serves until the service stops, and all senders have ended.
     pub(super) async fn serve(mut self) {
         let mut tasks = JoinSet::new();
-        if let Err(failure) = self.read(&mut tasks).await {
+        let read = self.read(&mut tasks).await;
+        // Refuses at once what waits and what comes, also while a port that failed waits for the end of the service.
+        drop(self.asks);
+        if let Err(failure) = read {
             tracing::error!(%failure, "the WHIP port failed; encoders cannot connect by WHIP until the next start");
             self.port.stopped.cancelled().await;
         }
-        self.asks.close();
         while let Some(ended) = tasks.join_next().await {
             report(ended);
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use str0m::change::SdpOffer;
 use str0m::media::{MediaKind, Mid};
+use str0m::rtp::Extension;
 use str0m::{Candidate, IceCreds, Output, Rtc, RtcConfig};
 
 use super::super::admit::{CODE_NO_CODEC, CODE_OFFER, Status};
@@ -19,6 +20,8 @@ const LEFT_OUT: [&str; 5] =
 const SECTION: &str = "m=";
 /// Line with the name of a media section.
 const SECTION_NAME: &str = "a=mid:";
+/// Beginning of lines of media sections that name the SSRC of a track.
+const SOURCE: &str = "a=ssrc:";
 /// Profiles of H.264 at level 5.2: baseline, constrained baseline, main and high (RFC 6184, 8.1). What a sender may send is limited
 /// by our level alone.
 const H264: [u32; 4] = [0x42_0034, 0x42_e034, 0x4d_0034, 0x64_0034];
@@ -82,7 +85,7 @@ pub(super) struct Local {
 pub(super) fn accept(local: &Local, text: &str, now: Instant) -> Result<Offered, OfferFault> {
     let text = usable_lines(text)?;
     let offer = SdpOffer::from_sdp_string(&text).map_err(|_| OfferFault::Malformed)?;
-    let mut rtc = config(local).build(now);
+    let mut rtc = config(local, &text).build(now);
     for address in &local.addresses {
         if let Ok(candidate) = Candidate::host(*address, "udp") {
             rtc.add_local_candidate(candidate);
@@ -110,7 +113,7 @@ pub(super) fn accept(local: &Local, text: &str, now: Instant) -> Result<Offered,
     Ok(Offered { rtc, answer: answer.to_sdp_string(), video, audio })
 }
 
-fn config(local: &Local) -> RtcConfig {
+fn config(local: &Local, text: &str) -> RtcConfig {
     let credentials = IceCreds { ufrag: local.name.clone(), pass: local.password.clone() };
     let mut config = RtcConfig::new()
         .set_crypto_provider(Arc::clone(&local.identity.provider))
@@ -118,13 +121,28 @@ fn config(local: &Local) -> RtcConfig {
         .set_local_ice_credentials(credentials)
         .set_ice_lite(true)
         .set_stats_interval(Some(STATS_EVERY))
+        // Not taken: the orientation of video, so that senders turn it themselves, and names of layers, of which each one that comes
+        // would get a buffer.
+        .clear_extension_map()
+        .set_extension(2, Extension::AbsoluteSendTime)
+        .set_extension(3, Extension::TransportSequenceNumber)
         .clear_codecs()
         .enable_opus(true, false)
         .enable_h265(true);
     for (pt, profile) in (PT_H264..).step_by(2).zip(H264) {
         config.codec_config().add_h264(pt.into(), Some((pt + 1).into()), true, profile);
     }
-    config
+    // str0m follows the name in a packet before it checks the packet, so a forged one would move a track.
+    if names_sources(text) { config } else { config.set_extension(4, Extension::RtpMid) }
+}
+
+/// Whether each media section that sends names its SSRCs. Packets of others are known by the name of their section.
+fn names_sources(text: &str) -> bool {
+    let mut sections = text.split("\nm=").skip(1).filter(|section| !section.starts_with("application"));
+    sections.all(|section| {
+        let has = |start: &str| section.lines().any(|line| line.starts_with(start));
+        has(SOURCE) || has("a=recvonly") || has("a=inactive")
+    })
 }
 
 /// The offer without the lines that are not used.
@@ -200,6 +218,21 @@ mod tests {
         let sections = offer.lines().filter(|line| line.starts_with(SECTION)).count();
         let more = "m=audio 0 UDP/TLS/RTP/SAVPF 0\r\n".repeat(WHIP_SECTIONS_MAX - sections + 1);
         assert_eq!(usable_lines(&format!("{offer}{more}")), Err(OfferFault::Malformed));
+    }
+
+    #[tokio::test]
+    async fn extensions_that_move_tracks_or_turn_video_are_not_taken() {
+        let offer = Peer::new().await.offer;
+        let local = local();
+        let answer = |offer: &str| accept(&local, offer, Instant::now()).unwrap().answer;
+        let named = answer(&offer);
+        for extension in ["video-orientation", "rtp-stream-id", "sdes:mid"] {
+            assert!(offer.contains(extension) && !named.contains(extension), "{extension}: {named}");
+        }
+        assert!(named.contains("transport-wide-cc"), "{named}");
+        let lines = offer.lines().filter(|line| !line.starts_with("a=ssrc"));
+        let unnamed = answer(&lines.collect::<Vec<_>>().join("\r\n"));
+        assert!(unnamed.contains("sdes:mid") && !unnamed.contains("rtp-stream-id"), "{unnamed}");
     }
 
     /// str0m reads what strangers with a key send.

@@ -1,6 +1,6 @@
 //! Who gets which datagrams of the port, and which sender has which resource of the HTTP side.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use satcast_core::secret::new_uid;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::super::limits::{DATAGRAMS_QUEUED_MAX, WHIP_ADDRESSES_MAX};
+use super::super::limits::{DATAGRAMS_QUEUED_MAX, WHIP_ADDRESSES_MAX, WHIP_ADDRESSES_TRIED_MAX};
 use super::stun::local_name;
 
 /// When a datagram came, from where, and its bytes.
@@ -25,8 +25,9 @@ pub(super) struct Routes(Mutex<Tables>);
 struct Tables {
     /// By the user name that ICE gives the sender. It cannot be guessed.
     names: HashMap<Arc<str>, mpsc::Sender<Datagram>>,
-    /// By addresses from which a request with the password of ICE came, with the user name.
-    addresses: HashMap<SocketAddr, (Arc<str>, mpsc::Sender<Datagram>)>,
+    /// By addresses from which a request with the password of ICE came. Each stays with its sender: requests can be sent in the name
+    /// of any address, also of another sender's.
+    addresses: HashMap<SocketAddr, mpsc::Sender<Datagram>>,
     /// By the id in `Location`.
     resources: HashMap<Arc<str>, Resource>,
 }
@@ -53,7 +54,7 @@ impl Routes {
         let tables = self.0.lock();
         let route = match local_name(datagram) {
             Some(name) => tables.names.get(name),
-            None => tables.addresses.get(&from).map(|(_, route)| route),
+            None => tables.addresses.get(&from),
         };
         if let Some(route) = route {
             let _full = route.try_send((now, from, Bytes::copy_from_slice(datagram)));
@@ -72,8 +73,8 @@ impl Routes {
         let mut tables = self.0.lock();
         tables.names.insert(Arc::clone(&name), datagrams.clone());
         tables.resources.insert(Arc::clone(&id), Resource { key, left: left.clone() });
-        let (routes, addresses) = (Arc::clone(self), VecDeque::new());
-        (Registered { routes, name, id, left, datagrams, addresses }, received)
+        let (routes, addresses, tried) = (Arc::clone(self), VecDeque::new(), HashSet::new());
+        (Registered { routes, name, id, left, datagrams, addresses, tried }, received)
     }
 
     /// Tells the sender of a resource to leave.
@@ -101,32 +102,33 @@ pub(super) struct Registered {
     /// Cancelled when the sender says that it leaves.
     pub(super) left: CancellationToken,
     datagrams: mpsc::Sender<Datagram>,
+    /// Those that lead to the sender, the oldest first.
     addresses: VecDeque<SocketAddr>,
+    /// All that it ever had.
+    tried: HashSet<SocketAddr>,
 }
 
 impl Registered {
-    /// The sender has proved with its password that it sends from this address.
-    pub(super) fn claim(&mut self, address: SocketAddr) {
+    /// A request with the password of the sender came from this address. Whether it may be used: not while another sender has the
+    /// address, and not after too many of them.
+    pub(super) fn claim(&mut self, address: SocketAddr) -> bool {
         if self.addresses.contains(&address) {
-            return;
+            return true;
         }
+        let is_one_too_many = self.tried.len() >= WHIP_ADDRESSES_TRIED_MAX && !self.tried.contains(&address);
         let mut tables = self.routes.0.lock();
+        if is_one_too_many || tables.addresses.contains_key(&address) {
+            return false;
+        }
         if self.addresses.len() == WHIP_ADDRESSES_MAX
             && let Some(oldest) = self.addresses.pop_front()
         {
-            tables.forget(oldest, &self.name);
+            tables.addresses.remove(&oldest);
         }
+        self.tried.insert(address);
         self.addresses.push_back(address);
-        tables.addresses.insert(address, (Arc::clone(&self.name), self.datagrams.clone()));
-    }
-}
-
-impl Tables {
-    /// Forgets an address, unless it belongs to another sender by now.
-    fn forget(&mut self, address: SocketAddr, name: &Arc<str>) {
-        if self.addresses.get(&address).is_some_and(|(owner, _)| owner == name) {
-            self.addresses.remove(&address);
-        }
+        tables.addresses.insert(address, self.datagrams.clone());
+        true
     }
 }
 
@@ -135,8 +137,8 @@ impl Drop for Registered {
         let mut tables = self.routes.0.lock();
         tables.names.remove(&self.name);
         tables.resources.remove(&self.id);
-        for address in std::mem::take(&mut self.addresses) {
-            tables.forget(address, &self.name);
+        for address in &self.addresses {
+            tables.addresses.remove(address);
         }
     }
 }
@@ -160,21 +162,33 @@ mod tests {
         lead(&routes, 1);
         assert!(received.try_recv().is_err());
         for port in 1..=WHIP_ADDRESSES_MAX + 1 {
-            sender.claim(address(port));
-            sender.claim(address(port));
+            assert!(sender.claim(address(port)) && sender.claim(address(port)));
         }
         lead(&routes, 1);
         assert!(received.try_recv().is_err(), "the oldest is forgotten");
         lead(&routes, 2);
         assert_eq!(received.try_recv().unwrap().1, address(2));
         let (mut other, mut theirs) = routes.register("other", [1; 32]);
-        other.claim(address(2));
-        drop(sender);
+        assert!(!other.claim(address(2)), "an address stays with its sender");
         lead(&routes, 2);
-        assert!(theirs.try_recv().is_ok(), "an address that another sender has taken over stays");
+        assert!(received.try_recv().is_ok() && theirs.try_recv().is_err());
+        drop(sender);
+        assert!(other.claim(address(2)));
+        lead(&routes, 2);
+        assert!(theirs.try_recv().is_ok());
         drop(other);
         let tables = routes.0.lock();
         assert!(tables.names.is_empty() && tables.addresses.is_empty() && tables.resources.is_empty());
+    }
+
+    #[test]
+    fn a_sender_has_a_limited_number_of_addresses_in_all() {
+        let routes = Arc::new(Routes::default());
+        let (mut sender, _received) = routes.register("name", [1; 32]);
+        assert!((1..=WHIP_ADDRESSES_TRIED_MAX).all(|port| sender.claim(address(port))));
+        assert!(!sender.claim(address(WHIP_ADDRESSES_TRIED_MAX + 1)));
+        assert!(sender.claim(address(1)), "it had this one before");
+        assert_eq!(routes.0.lock().addresses.len(), WHIP_ADDRESSES_MAX);
     }
 
     #[test]

@@ -33,6 +33,8 @@ use crate::{LinkHealth, Via, WhipLink};
 
 /// A sender that sends is looked after this far apart.
 const ROUND: Duration = Duration::from_millis(10);
+/// Datagrams that are taken before other tasks of the thread run.
+const DATAGRAMS_AT_ONCE: usize = 64;
 
 /// A sender with slots.
 pub(super) struct Sender<A> {
@@ -179,10 +181,13 @@ impl<A: Admission> Sender<A> {
         let mut last_media = Instant::now();
         loop {
             let mut is_busy = false;
-            for _ in 0..DATAGRAMS_QUEUED_MAX {
+            for number in 1..=DATAGRAMS_QUEUED_MAX {
                 let Ok(datagram) = datagrams.try_recv() else { break };
                 is_busy = true;
                 relay.input(datagram)?;
+                if number.is_multiple_of(DATAGRAMS_AT_ONCE) {
+                    tokio::task::yield_now().await;
+                }
             }
             relay.look_after(Moment::now())?;
             if relay.push() {
@@ -274,8 +279,8 @@ impl<'a, A, P: PacketSink> Relay<'a, A, P> {
         if !self.rtc.accepts(&input) {
             return Ok(());
         }
-        if is_stun(&datagram) {
-            self.registered.claim(from);
+        if is_stun(&datagram) && !self.registered.claim(from) {
+            return Ok(());
         }
         if self.is_connected {
             self.heard = at;
@@ -310,7 +315,15 @@ impl<'a, A, P: PacketSink> Relay<'a, A, P> {
     /// Takes everything out of the connection.
     fn drain(&mut self) -> Result<(), End> {
         loop {
-            match self.rtc.poll_output().map_err(failed)? {
+            let output = match self.rtc.poll_output() {
+                // One frame, which str0m has thrown away.
+                Err(str0m::RtcError::Packet(mid, ..)) => {
+                    self.media.unreadable(mid);
+                    continue;
+                }
+                output => output.map_err(failed)?,
+            };
+            match output {
                 Output::Timeout(due) => {
                     self.due = due;
                     return Ok(());

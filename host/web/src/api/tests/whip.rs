@@ -37,6 +37,7 @@ async fn pages_of_any_website_may_publish() {
         assert_eq!(answer.header("access-control-allow-headers"), "Authorization, Content-Type");
         assert_eq!(answer.header("access-control-allow-methods"), "POST, DELETE");
         assert!(answer.header("access-control-expose-headers").contains("Location"));
+        assert_eq!(answer.header("accept-post") == "application/sdp", path == "/whip");
     }
     assert_eq!(rig.ask(Method::POST, "/whip", None).await.header("access-control-allow-origin"), "*");
     assert_eq!(rig.ask(Method::OPTIONS, "/whipped", None).await.header("access-control-allow-origin"), "");

@@ -52,8 +52,8 @@ impl Dtls {
             cipher_suites: SUITES,
             dtls13_cipher_suites: SUITES_13,
         };
-        // The address of the peer was proved by ICE.
-        let builder = Config::builder().with_crypto_provider(provider).use_server_cookie(false);
+        // The cookie proves the address of the peer: ICE lite asks nobody, and requests can come from forged addresses.
+        let builder = Config::builder().with_crypto_provider(provider).use_server_cookie(true);
         let builder = mtu.into_iter().fold(builder, |builder, mtu| builder.mtu(mtu));
         let config = builder.build().map_err(|error| ProviderError::Other(error.to_string()))?;
         Ok(Arc::clone(CONFIG.get_or_init(|| Arc::new(config))))
