@@ -1,6 +1,6 @@
 //! As a listener: open a port, let receivers call, and send to each of them from its next keyframe on.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,7 @@ impl Destination for Listen {
             cookies: Cookies::new(&rand::random()),
             receivers: Vec::new(),
             unwraps: PerSecond::new(UNWRAPS_PER_SEC_MAX),
+            wrong_keys: WrongKeys::default(),
             refusals: PerSecond::new(1),
             feed: Feed::new(&ctx),
             counters: Counters::of(&ctx),
@@ -71,8 +72,9 @@ struct Receiver {
     /// Its socket and ours.
     caller: u32,
     own: u32,
-    /// The answer to its conclusion, which it may have to get again.
+    /// The answer to its conclusion, which it may have to get again, and when it was made.
     answer: Vec<u8>,
+    answered: Duration,
     outlet: Outlet,
 }
 
@@ -97,6 +99,35 @@ impl PerSecond {
     }
 }
 
+/// Networks that sent a wrong key in the last second. Each took one of the tries of all callers, so there are at most
+/// twice [`UNWRAPS_PER_SEC_MAX`].
+#[derive(Default)]
+struct WrongKeys(Vec<(IpAddr, Duration)>);
+
+impl WrongKeys {
+    /// Whether a caller has to wait, so that one host does not use up the tries of all others.
+    fn hold(&mut self, address: IpAddr, now: Duration) -> bool {
+        self.0.retain(|(_, at)| now < *at + Duration::from_secs(1));
+        let network = network_of(address);
+        self.0.iter().any(|(wrong, _)| *wrong == network)
+    }
+
+    fn add(&mut self, address: IpAddr, now: Duration) {
+        self.0.push((network_of(address), now));
+    }
+}
+
+/// An IPv4 address, or the 64 bits of IPv6 behind which a host chooses its address.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 struct Serve<'a> {
     listen: &'a Listen,
     socket: UdpSocket,
@@ -104,6 +135,7 @@ struct Serve<'a> {
     cookies: Cookies,
     receivers: Vec<Receiver>,
     unwraps: PerSecond,
+    wrong_keys: WrongKeys,
     /// Lines of the log about refused callers.
     refusals: PerSecond,
     feed: Feed,
@@ -131,14 +163,21 @@ impl Serve<'_> {
                 biased;
                 () = &mut stopping, if self.stop_by.is_none() => self.stop(),
                 more = self.media.recv_batch(&mut taken), if self.open => {
-                    self.give(&taken)?;
+                    if let Err(error) = self.give(&taken) {
+                        self.end();
+                        return Err(error);
+                    }
                     taken.clear();
                     if !more {
                         self.open = false;
                         self.stop();
                     }
                 }
-                _ = self.socket.readable() => self.read(),
+                _ = self.socket.readable() => {
+                    self.read();
+                    // Readiness costs no budget in tokio, and this thread serves other destinations too.
+                    tokio::task::yield_now().await;
+                }
                 _ = self.socket.writable(), if self.is_full => self.is_full = false,
                 () = sleep_until(self.clock.at(until)) => {}
             }
@@ -249,9 +288,12 @@ impl Serve<'_> {
         }
         let is_known = |receiver: &&Receiver| receiver.address == from && receiver.caller == asked.caller;
         if let Some(receiver) = self.receivers.iter().find(is_known) {
-            return self.send(&receiver.answer, from);
+            // The clock of the receiver begins by the answer that it gets, so this one says how late it is.
+            let (mut answer, late) = (receiver.answer.clone(), now.saturating_sub(receiver.answered));
+            answer[8..12].copy_from_slice(&(late.as_micros() as u32).to_be_bytes());
+            return self.send(&answer, from);
         }
-        let keys = match self.admit(asked, now) {
+        let keys = match self.admit(asked, from.ip(), now) {
             Ok(keys) => keys,
             Err(reason) => {
                 if self.refusals.may(now) {
@@ -267,11 +309,12 @@ impl Serve<'_> {
         self.send(&answer, from);
         tracing::info!(target = %self.listen.target, receiver = %from, "a receiver has called");
         let outlet = Outlet::new(sender);
-        self.receivers.push(Receiver { address: from, caller: asked.caller, own, answer, outlet });
+        let (address, caller) = (from, asked.caller);
+        self.receivers.push(Receiver { address, caller, own, answer, answered: now, outlet });
     }
 
     /// Whether a caller gets the stream, and the keys that it has sent.
-    fn admit(&mut self, asked: &Conclusion, now: Duration) -> Result<Option<Keys>, Reason> {
+    fn admit(&mut self, asked: &Conclusion, from: IpAddr, now: Duration) -> Result<Option<Keys>, Reason> {
         if let Some(fault) = asked.fault() {
             return Err(fault);
         }
@@ -294,9 +337,15 @@ impl Serve<'_> {
         }
         match (&target.passphrase, asked.key_material()) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) if !self.unwraps.may(now) => Err(Reason::Overload),
+            (Some(_), Some(_)) if self.wrong_keys.hold(from, now) || !self.unwraps.may(now) => {
+                Err(Reason::Overload)
+            }
             (Some(passphrase), Some(material)) => {
-                Keys::unwrap(passphrase, material).map(Some).ok_or(Reason::BadSecret)
+                let keys = Keys::unwrap(passphrase, material);
+                if keys.is_none() {
+                    self.wrong_keys.add(from, now);
+                }
+                keys.map(Some).ok_or(Reason::BadSecret)
             }
             (Some(_), None) | (None, Some(_)) => Err(Reason::Unsecure),
         }
@@ -348,5 +397,25 @@ mod tests {
         assert!((0..UNWRAPS_PER_SEC_MAX).all(|_| unwraps.may(now)));
         assert!(!unwraps.may(now) && !unwraps.may(now + Duration::from_millis(999)));
         assert!(unwraps.may(now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_network_tries_one_wrong_key_in_a_second() {
+        let (mut wrong, now) = (WrongKeys::default(), Duration::from_secs(9));
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(!wrong.hold(address("192.0.2.7"), now));
+        wrong.add(address("192.0.2.7"), now);
+        wrong.add(address("2001:db8:0:1::7"), now);
+        for (text, is_held) in [
+            ("192.0.2.7", true),
+            ("::ffff:192.0.2.7", true),
+            ("192.0.2.8", false),
+            ("2001:db8:0:1:ffff::", true),
+            ("2001:db8:0:2::7", false),
+        ] {
+            assert_eq!(wrong.hold(address(text), now + Duration::from_millis(999)), is_held, "{text}");
+        }
+        assert!(!wrong.hold(address("192.0.2.7"), now + Duration::from_secs(1)));
+        assert!(wrong.0.is_empty(), "nothing is kept for longer");
     }
 }

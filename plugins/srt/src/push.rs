@@ -45,6 +45,10 @@ impl Push {
         let mut caller = Caller::new(self.target.call(), seed, peer.ip(), clock.now())
             .ok_or_else(|| Error::internal("the passphrase was accepted and cannot be used"))?;
         loop {
+            // Here, because a timer is not looked at while datagrams come.
+            if Instant::now() >= deadline {
+                return Err(refusal::no_answer(&self.target, setup));
+            }
             if let Some(datagram) = caller.poll(clock.now()) {
                 match Sent::of(&socket.try_send(&datagram)) {
                     // A lost one is sent again.
@@ -54,9 +58,6 @@ impl Push {
             }
             let until = clock.at(caller.next_at()).min(deadline);
             if timeout_at(until, socket.readable()).await.is_err() {
-                if Instant::now() >= deadline {
-                    return Err(refusal::no_answer(&self.target, setup));
-                }
                 continue;
             }
             let mut called = None;
@@ -68,7 +69,8 @@ impl Push {
             match called {
                 Some(Called::Accepted(sender)) => return Ok((socket, clock, *sender)),
                 Some(Called::Refused(code)) => return Err(refusal::refused(&self.target, code)),
-                None if is_open => {}
+                // Readiness costs no budget in tokio, and this thread serves other destinations too.
+                None if is_open => tokio::task::yield_now().await,
                 None => return Err(refusal::nothing_listens(&self.target)),
             }
         }
@@ -131,7 +133,7 @@ impl Forward<'_> {
         let (ctx, mut taken) = (self.ctx, Vec::new());
         let mut stopping = pin!(ctx.stopping());
         loop {
-            let until = self.round()?;
+            let until = self.round().map_err(|error| self.failed(error))?;
             if self.is_done() {
                 return self.end();
             }
@@ -147,7 +149,11 @@ impl Forward<'_> {
                         self.stop();
                     }
                 }
-                _ = self.socket.readable() => self.read()?,
+                _ = self.socket.readable() => {
+                    self.read().map_err(|error| self.failed(error))?;
+                    // Readiness costs no budget in tokio, and this thread serves other destinations too.
+                    tokio::task::yield_now().await;
+                }
                 _ = self.socket.writable(), if self.is_full => self.is_full = false,
                 () = sleep_until(self.clock.at(until)) => {}
             }
@@ -219,6 +225,15 @@ impl Forward<'_> {
         let (now, sender) = (self.clock.now(), &mut self.outlet.sender);
         let is_open = read_all(&self.socket, |datagram| sender.input(datagram, now));
         if is_open { Ok(()) } else { Err(refusal::nothing_listens(&self.push.target)) }
+    }
+
+    /// Tells the receiver about the end: until it sees the silence, it may refuse the next connection as a second one.
+    fn failed(&mut self, error: Error) -> Error {
+        let now = self.clock.now();
+        self.outlet.sender.shut_down(now);
+        let _unreachable = self.transmit(now);
+        self.outlet.count(&self.counters, now);
+        error
     }
 
     /// Everything was pushed and is acknowledged.

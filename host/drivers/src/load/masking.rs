@@ -209,7 +209,9 @@ fn url_secrets(text: &str) -> Vec<String> {
     found.extend(path.split('/').skip(1).filter(|part| !part.is_empty()).map(str::to_string));
     if !query.is_empty() {
         found.push(query.to_string());
-        found.extend(query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1.to_string())));
+        // The value of `mode` is a word such as `listener`, which messages about the destination use too.
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        found.extend(pairs.filter(|(name, _)| *name != "mode").map(|(_, value)| value.to_string()));
     }
     found
 }

@@ -306,8 +306,8 @@ impl Guard {
         }
     }
 
-    /// Resolves, checks, and makes a UDP socket that sends to one of the addresses alone: the first to which the system has a
-    /// way. Nothing is sent. `limit` is that of [`Guard::resolve`]. The socket is non-blocking.
+    /// Resolves, checks, and makes a UDP socket that sends to one of the addresses alone: the first to which the system
+    /// has a way, IPv4 before IPv6. Nothing is sent. `limit` is that of [`Guard::resolve`]. The socket is non-blocking.
     ///
     /// # Errors
     /// As [`Guard::resolve`]; the failure at the last address.
@@ -317,7 +317,9 @@ impl Guard {
         port: u16,
         limit: Duration,
     ) -> Result<std::net::UdpSocket, GuardError> {
-        let addresses = self.resolve(host, port, limit).await?;
+        let mut addresses = self.resolve(host, port, limit).await?;
+        // A route is enough to connect, whether somebody listens or not, and most receivers listen at IPv4 alone.
+        addresses.sort_by_key(SocketAddr::is_ipv6);
         let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in addresses {
             match udp_to(address) {

@@ -253,6 +253,15 @@ async fn a_udp_socket_sends_to_a_checked_address_alone() {
 }
 
 #[tokio::test]
+async fn a_udp_socket_sends_to_ipv4_before_ipv6() {
+    let both = vec!["::1".parse().unwrap(), IpAddr::from([127, 0, 0, 2]), IpAddr::from([127, 0, 0, 1])];
+    let answers = Answers::new(parking_lot::Mutex::new([both].into()));
+    let guard = guard(&["127.0.0.0/8", "::1"]).answering(answers);
+    let socket = guard.connect_udp("a.example", 9, LONG).await.unwrap();
+    assert_eq!(socket.peer_addr().unwrap(), SocketAddr::from(([127, 0, 0, 2], 9)));
+}
+
+#[tokio::test]
 async fn a_closed_port_is_a_connect_error() {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let error = guard(&["127.0.0.1"]).connect("127.0.0.1", port, LONG).await.unwrap_err();

@@ -14,7 +14,7 @@ use super::wire::{SEQUENCE, destination};
 /// A handshake without an answer is sent again after this time, as libsrt does.
 const REPEAT_EVERY: Duration = Duration::from_millis(250);
 /// Status of key material in an answer: the listener has no passphrase.
-const KM_NO_SECRET: [u8; 4] = [0, 0, 0, 3];
+const KM_NO_SECRET: u8 = 3;
 
 /// What a caller wants. `Debug` shows no secret.
 #[derive(Clone, Default)]
@@ -156,7 +156,10 @@ impl Caller {
             (None, _) => {}
             (Some((_, sent)), Some(answer)) if answer == sent.bytes() => {}
             (Some(_), None) => return refused(Reason::Unsecure),
-            (Some(_), Some(answer)) if answer == KM_NO_SECRET => return refused(Reason::Unsecure),
+            // libsrt sends the word in the byte order of its machine, so the 3 mostly comes first.
+            (Some(_), Some(answer)) if answer.len() == 4 && answer.contains(&KM_NO_SECRET) => {
+                return refused(Reason::Unsecure);
+            }
             (Some(_), Some(_)) => return refused(Reason::BadSecret),
         }
         let latency_ms = agreed.latency_ms.unwrap_or(0).max(self.call.latency_ms).min(LATENCY_MS_MAX);

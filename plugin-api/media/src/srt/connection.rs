@@ -25,8 +25,9 @@ const DRIFT_SAMPLES: i64 = 1_000;
 /// Least time between two changes of keys: to unwrap keys takes about a millisecond of a thread that serves others. Callers
 /// repeat what is not answered.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// Status in an answer to key material that does not fit (3.2.2).
-const KM_BAD_SECRET: u32 = 4;
+/// Status in an answer to key material that does not fit (3.2.2): a 4 with its lowest byte first, as libsrt sends and
+/// reads it on common machines.
+const KM_BAD_SECRET: u32 = 4 << 24;
 
 /// Numbers of a connection; counters only grow, except `lost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -34,6 +34,9 @@ pub const UNSENT_BYTES_MAX: usize = 64 * 1024;
 pub const RTT_MAX: Duration = Duration::from_secs(10);
 /// Control packets that wait to be sent; answers beyond it are left out. Test: `sending`.
 pub const CONTROL_MAX: usize = 64;
+/// Looks at packets that reports of lost ones cost until the sender is polled again; reports beyond it are ignored, and
+/// come again. Test: `sending`.
+pub const REPORT_LOOKS_MAX: usize = WINDOW_PACKETS;
 /// Packets whose memory is kept for later ones. Test: `sending`.
 pub const SPARE_MAX: usize = 64;
 /// Packets that are encrypted with one key before the connection is over: numbers must not come twice, and they have

@@ -9,8 +9,8 @@ use super::connection::{KEEP_ALIVE_EVERY, Over, RTT};
 use super::crypto::Keys;
 use super::handshake::Conclusion;
 use super::limits::{
-    CONTROL_MAX, PACKETS_PER_KEY_MAX, RTT_MAX, SEND_BYTES, SILENCE, SPARE_MAX, UNSENT_BYTES_MAX,
-    WINDOW_PACKETS,
+    CONTROL_MAX, PACKETS_PER_KEY_MAX, REPORT_LOOKS_MAX, RTT_MAX, SEND_BYTES, SILENCE, SPARE_MAX,
+    UNSENT_BYTES_MAX, WINDOW_PACKETS,
 };
 use super::pace::Pace;
 use super::wire::{self, HEADER_BYTES, Header, Parity, RANGE, SEQUENCE, after, control, distance, word};
@@ -77,6 +77,8 @@ pub struct Sender {
     /// Packets that are to be repeated; none of them is before `lost_from`.
     lost: usize,
     lost_from: usize,
+    /// Looks at packets that reports may still cost until the next poll.
+    looks: usize,
     message: u32,
     /// Packets on their way that the receiver takes.
     window: usize,
@@ -121,6 +123,7 @@ impl Sender {
             unsent_bytes: 0,
             lost: 0,
             lost_from: 0,
+            looks: REPORT_LOOKS_MAX,
             message: 1,
             window: WINDOW_PACKETS,
             rtt: RTT,
@@ -256,10 +259,10 @@ impl Sender {
         self.lost_from = self.lost_from.saturating_sub(count);
     }
 
-    /// Marks lost packets. One report costs no more than a look at each packet that is kept.
+    /// Marks lost packets. All reports between two polls cost no more than a look at each packet that is kept.
     fn reported(&mut self, content: &[u8], now: Duration) {
         let mut words = content.chunks_exact(4).filter_map(|chunk| word(chunk, 0));
-        let (mut looks, mut gone) = (WINDOW_PACKETS, None);
+        let mut gone = None;
         while let Some(begin) = words.next() {
             let first = begin & SEQUENCE;
             let last = if begin & RANGE == 0 { Some(first) } else { words.next() };
@@ -274,10 +277,10 @@ impl Sender {
             }
             let Ok(to) = usize::try_from(to) else { continue };
             let from = usize::try_from(from).unwrap_or(0);
-            if to - from >= looks {
+            if to - from >= self.looks {
                 break;
             }
-            looks -= to - from + 1;
+            self.looks -= to - from + 1;
             (from..=to).for_each(|at| self.mark(at, now));
         }
         if let Some(gone) = gone {
@@ -306,6 +309,7 @@ impl Sender {
             self.over = Some(Over::Silent);
             return;
         }
+        self.looks = REPORT_LOOKS_MAX;
         let kept = self.kept();
         let late = self.slots.range(..self.unsent).take_while(|slot| now >= slot.at + kept).count();
         self.release(late);

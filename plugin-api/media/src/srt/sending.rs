@@ -12,7 +12,8 @@ use super::calling::{conclusion, extension, kind_and_socket};
 use super::connection::Over;
 use super::limits::{
     CONTROL_MAX, HELD_BYTES_MAX, LATENCY_MS_MAX, LATENCY_MS_MIN, PACKETS_PER_KEY_MAX, PASSPHRASE_BYTES,
-    RTT_MAX, SEND_BYTES, SILENCE, SPARE_MAX, STREAM_ID_BYTES_MAX, UNSENT_BYTES_MAX, WINDOW_PACKETS,
+    REPORT_LOOKS_MAX, RTT_MAX, SEND_BYTES, SILENCE, SPARE_MAX, STREAM_ID_BYTES_MAX, UNSENT_BYTES_MAX,
+    WINDOW_PACKETS,
 };
 use super::wire::{self, Header, SEQUENCE, after, control, word};
 use super::*;
@@ -314,6 +315,22 @@ fn floods_of_reports_and_acknowledgements_are_answered_within_limits() {
 }
 
 #[test]
+fn reports_cost_a_limited_number_of_looks_until_the_next_poll() {
+    let mut rig = Rig::new();
+    rig.push(6);
+    assert_eq!(rig.numbers().len(), 6);
+    rig.at(200);
+    for _ in 0..REPORT_LOOKS_MAX / 4 {
+        rig.tell(wire::NAK, 0, &[wire::RANGE | FIRST, after(FIRST, 3)]);
+    }
+    rig.tell(wire::NAK, 0, &[after(FIRST, 4)]);
+    let first_four = [0, 1, 2, 3].map(|number| (after(FIRST, number), true));
+    assert_eq!(rig.numbers(), first_four, "nothing of the last report");
+    rig.at(201).tell(wire::NAK, 0, &[after(FIRST, 4)]);
+    assert_eq!(rig.numbers(), [(after(FIRST, 4), true)]);
+}
+
+#[test]
 fn packets_leave_in_time_or_are_given_up() {
     let mut rig = Rig::new();
     rig.push(2);
@@ -433,8 +450,9 @@ fn an_answer_without_the_right_keys_is_a_refusal() {
     let mut clear = calling_without_keys(&asked);
     for (more, reason) in [
         (vec![], Reason::Unsecure),
+        (extension(4, &[3, 0, 0, 0]), Reason::Unsecure),
         (extension(4, &[0, 0, 0, 3]), Reason::Unsecure),
-        (extension(4, &[0, 0, 0, 4]), Reason::BadSecret),
+        (extension(4, &[4, 0, 0, 0]), Reason::BadSecret),
     ] {
         let length = clear.len();
         more.iter().for_each(|word| clear.extend(word.to_be_bytes()));

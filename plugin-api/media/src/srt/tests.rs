@@ -227,7 +227,7 @@ fn encrypted_packets_are_read_and_others_refused() {
     assert_eq!(rig.output(), [], "keys are unwrapped once a second");
     rig.now += ms(1_000);
     rig.input(&control(wire::EXTENSION, 3, 0, 0, OWN, &[1, 2, 3]));
-    assert_eq!(rig.output(), [(wire::EXTENSION, 0, vec![4])]);
+    assert_eq!(rig.output(), [(wire::EXTENSION, 0, vec![4 << 24])]);
     let mut plain = Rig::new();
     plain.data(0, 0, even, &payload);
     assert_eq!(plain.connection.stats().refused, 1);

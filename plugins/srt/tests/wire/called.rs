@@ -1,5 +1,8 @@
 //! Called by receivers.
 
+use std::net::UdpSocket;
+use std::time::Duration;
+
 use satcast_driver_srt::{CALLERS_MAX, UNWRAPS_PER_SEC_MAX, refusal};
 use satcast_media::srt::{Over, Reason, calling};
 use satcast_media::{Codec, Packet};
@@ -94,6 +97,39 @@ fn callers_of_one_destination_are_limited() {
     assert_eq!(seen.1.refused, Some(Reason::Overload.code()));
     let _may_be_late = dest.wait_for_end();
     assert!(UNWRAPS_PER_SEC_MAX > CALLERS_MAX as u32);
+}
+
+#[test]
+fn an_answer_that_is_sent_again_says_how_late_it_is() {
+    let port = free_port();
+    let kit = kit!(settings(port));
+    let dest = open(&kit, port, &json!({}));
+    assert!(dest.wait_for_state(State::Connecting));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let ask = |datagram: &[u8]| {
+        socket.send(datagram).unwrap();
+        loop {
+            let mut block = [0; 2_048];
+            let bytes = socket.recv(&mut block).unwrap();
+            // Not a sign of life.
+            if calling::kind_and_socket(&block[..bytes]).is_some() {
+                return block[..bytes].to_vec();
+            }
+        }
+    };
+    let cookie = calling::cookie(&ask(&calling::induction(9))).unwrap();
+    let conclusion = calling::conclusion(9, cookie, 500, 200, &[]);
+    let first = ask(&conclusion);
+    std::thread::sleep(Duration::from_millis(300));
+    let mut second = ask(&conclusion);
+    let late_micros = u32::from_be_bytes([second[8], second[9], second[10], second[11]]);
+    assert!((300_000..5_000_000).contains(&late_micros), "{late_micros}");
+    second[8..12].fill(0);
+    assert_eq!(first, second);
+    dest.stop();
+    dest.wait_for_end().unwrap();
 }
 
 #[test]

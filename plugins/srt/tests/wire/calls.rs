@@ -1,5 +1,8 @@
 //! Calling a receiver.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use satcast_driver_srt::refusal;
 use satcast_media::Codec;
 use satcast_media::srt::Over;
@@ -89,10 +92,33 @@ fn nobody_and_nothing_at_the_other_side_are_network_failures() {
     let address = silent.local_addr().unwrap();
     let dest = kit.open("srt", &json!({ "url": format!("srt://{address}") })).unwrap();
     let error = dest.wait_for_end().unwrap_err();
-    assert_eq!(error, refusal::no_answer(address, std::time::Duration::from_millis(1_500)));
+    assert_eq!(error, refusal::no_answer(address, Duration::from_millis(1_500)));
     let dest = kit.open("srt", &json!({ "url": format!("srt://{address}") })).unwrap();
     dest.stop();
     dest.wait_for_end().unwrap();
+}
+
+#[test]
+fn a_flood_of_datagrams_does_not_delay_the_end_of_a_call() {
+    let kit = kit!(json!({}));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let address = socket.local_addr().unwrap();
+    let dest = kit.open("srt", &json!({ "url": format!("srt://{address}") })).unwrap();
+    let over = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (_, from) = socket.recv_from(&mut [0; 256]).unwrap();
+            while !over.load(Ordering::Relaxed) {
+                // The driver may have gone.
+                let _gone = socket.send_to(&[0; 32], from);
+            }
+        });
+        let ended = dest.wait_for_end();
+        over.store(true, Ordering::Relaxed);
+        ended.unwrap_err()
+    });
+    assert_eq!(error, refusal::no_answer(address, Duration::from_millis(1_500)));
 }
 
 #[test]
@@ -103,7 +129,7 @@ fn a_receiver_that_takes_nothing_or_leaves_ends_the_destination() {
     push_in_time(&dest, &stream(50));
     assert_eq!(dest.wait_for_end().unwrap_err(), refusal::stalled(&receiver.url()[6..]));
     dest.report(|report| assert!(report.states.iter().all(|(state, _)| *state != State::Live)));
-    receiver.finish();
+    assert_eq!(receiver.wait().over, Some(Over::Closed), "it is told");
 
     let receiver = Receiver::start(Behaviour::default());
     let (dest, address) = (kit.open("srt", &json!({ "url": receiver.url() })).unwrap(), receiver.url());

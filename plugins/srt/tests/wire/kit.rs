@@ -131,7 +131,7 @@ pub(crate) struct Behaviour {
     pub(crate) refuse: Option<Reason>,
     /// Of a hundred datagrams, this many are lost when they come.
     pub(crate) loss_percent: u64,
-    /// Accepts, and acknowledges nothing.
+    /// Accepts, and acknowledges nothing; it hears the end alone.
     pub(crate) is_deaf: bool,
     /// Sends garbage beside its answers.
     pub(crate) is_hostile: bool,
@@ -212,8 +212,9 @@ impl Listening {
             return;
         }
         if destination(datagram) != Some(0) {
+            let is_end = datagram.starts_with(&[0x80, 5]);
             if let Some((.., connection)) = &mut self.accepted
-                && !self.behaviour.is_deaf
+                && (!self.behaviour.is_deaf || is_end)
             {
                 connection.input(BytesMut::from(datagram), now);
             }
@@ -253,7 +254,8 @@ impl Listening {
             // Signs of life, and nothing else.
             let alive = [0x8001_0000u32, 0, 0, *caller, 0].map(u32::to_be_bytes).concat();
             self.socket.send_to(&alive, *peer).unwrap();
-            return false;
+            self.seen.over = connection.over();
+            return self.seen.over.is_some();
         }
         connection.poll(now);
         for datagram in connection.take_output() {

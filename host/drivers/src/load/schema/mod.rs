@@ -176,6 +176,8 @@ mod tests {
         }
         let secrets = schema().secrets(&json!({ "url": "rtmp://h/app/inst/skey/" }));
         assert_eq!(secrets, ["inst", "skey"]);
+        let secrets = schema().secrets(&json!({ "url": "srt://:9000?mode=listener&streamid=sesame" }));
+        assert_eq!(secrets, ["mode=listener&streamid=sesame", "sesame"]);
     }
 
     #[test]
