@@ -28,7 +28,7 @@ fn the_printed_file_is_the_default_and_stays_short() {
     let printed = from(DEFAULT_TOML, &[]).unwrap();
     let default = from("", &[]).unwrap();
     assert_eq!(format!("{printed:?}"), format!("{default:?}"));
-    assert!(DEFAULT_TOML.lines().count() <= 125);
+    assert!(DEFAULT_TOML.lines().count() <= 130);
     assert_eq!(default.http.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(default.ingest.rtmp_listen.to_string(), "127.0.0.1:1935");
     assert_eq!(default.drivers.enabled, ["rtmp", "srt", "platform", "hls", "archive"]);
