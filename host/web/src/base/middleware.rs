@@ -275,24 +275,30 @@ static PUBLIC: Cors = Cors {
 };
 
 /// Pages that publish from a browser (RFC 9725, 4.2).
-static WHIP: Cors = Cors {
-    methods: "POST, DELETE",
-    request_headers: "Authorization, Content-Type",
-    response_headers: "Location, ETag, Link, Retry-After, X-Request-Id",
-};
+static OFFERS: Cors = whip("POST");
+/// The address of one publish.
+static PUBLISH: Cors = whip("DELETE");
+
+const fn whip(methods: &'static str) -> Cors {
+    Cors {
+        methods,
+        request_headers: "Authorization, Content-Type",
+        response_headers: "Location, ETag, Link, Retry-After, X-Request-Id",
+    }
+}
 
 /// How long a browser may cache the preflight response; browsers may use a shorter time.
 const PREFLIGHT_KEPT_SECS: &str = "86400";
 
 /// The rules of a path that scripts of any website may call.
 fn cors(path: &str) -> Option<&'static Cors> {
-    let behind_whip = path.strip_prefix(WHIP_PATH);
     if path.starts_with(PUBLIC_PREFIX) {
-        Some(&PUBLIC)
-    } else if behind_whip.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-        Some(&WHIP)
-    } else {
-        None
+        return Some(&PUBLIC);
+    }
+    match path.strip_prefix(WHIP_PATH)? {
+        "" => Some(&OFFERS),
+        publish if publish.starts_with('/') => Some(&PUBLISH),
+        _ => None,
     }
 }
 

@@ -30,12 +30,13 @@ async fn a_service_without_the_port_says_what_to_set() {
 #[tokio::test]
 async fn pages_of_any_website_may_publish() {
     let rig = Rig::new().await;
-    for path in ["/whip", "/whip/abc"] {
+    for (path, method) in [("/whip", "POST"), ("/whip/abc", "DELETE")] {
         let answer = rig.ask(Method::OPTIONS, path, None).await;
         assert_eq!(answer.status.as_u16(), 204, "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), "*");
         assert_eq!(answer.header("access-control-allow-headers"), "Authorization, Content-Type");
-        assert_eq!(answer.header("access-control-allow-methods"), "POST, DELETE");
+        assert_eq!(answer.header("access-control-allow-methods"), method);
+        assert_eq!(answer.header("allow"), format!("{method}, OPTIONS"));
         assert!(answer.header("access-control-expose-headers").contains("Location"));
         assert_eq!(answer.header("accept-post") == "application/sdp", path == "/whip");
     }
