@@ -17,6 +17,7 @@ import schemathesis
 
 # A file goes as it is.
 schemathesis.serializer.alias("video/mp4", "application/octet-stream")
+schemathesis.serializer.alias("application/sdp", "text/plain")
 
 BASE = os.environ["BASE"]
 # The password in the examples of the document; a test may change it.
@@ -116,8 +117,9 @@ def name_what_exists(case):
     turns[template] += 1
     if turns[template] % 2:
         return
-    if template.startswith(DELIVERIES + "/{") and not made[DELIVERIES]:
-        make_delivery()
+    for collection, make in MAKERS.items():
+        if template.startswith(collection + "/{") and not made[collection]:
+            made[collection].append(make())
     for collection in sorted(made, key=len, reverse=True):
         rest = template.removeprefix(collection + "/{")
         if rest != template and made[collection]:
@@ -126,15 +128,29 @@ def name_what_exists(case):
             return
 
 
+def post(path, body):
+    headers = {**client(), "Authorization": f"Bearer {next(keys)}"}
+    return requests.post(BASE + path, json=body, headers=headers, timeout=30).json()
+
+
 def make_delivery():
     """A webhook and one of its deliveries, because the webhooks of other requests are deleted soon."""
-
-    def post(path, body):
-        headers = {**client(), "Authorization": f"Bearer {next(keys)}"}
-        return requests.post(BASE + path, json=body, headers=headers, timeout=30).json()
-
     webhook = post("/api/webhooks", {"url": os.environ["RECEIVER"], "events": ["test.ping"]})["id"]
-    made[DELIVERIES].append(({"id": webhook}, post(f"/api/webhooks/{webhook}/test", {})["deliveryId"]))
+    return {"id": webhook}, post(f"/api/webhooks/{webhook}/test", {})["deliveryId"]
+
+
+def make_destination():
+    """A stream and one of its destinations, for the same reason."""
+    stream = post("/api/streams", {"label": "with a destination"})["id"]
+    return {"id": stream}, post(f"/api/streams/{stream}/destinations", {"type": "self-hosted", "config": {}})["id"]
+
+
+# What makes a resource, with the parameters of its path, for operations that find none.
+MAKERS = {
+    DELIVERIES: make_delivery,
+    "/api/streams/{id}/destinations": make_destination,
+    "/api/destinations": lambda: ({}, make_destination()[1]),
+}
 
 
 def forget(template, gone):
@@ -165,7 +181,9 @@ def remember(case, response):
 @schemathesis.hook
 def after_call(context, case, response):
     operation = operation_of(case)
-    counts[operation][str(response.status_code)] += 1
+    # Other methods are tried too; their answers are none of the operation.
+    if case.method.upper() == case.operation.method.upper():
+        counts[operation][str(response.status_code)] += 1
     remember(case, response)
     if response.status_code != 200 or operation not in ENDS_SESSIONS:
         return

@@ -17,7 +17,7 @@ const EXAMPLES: u64 = 5;
 const SEQUENCES: u64 = 25;
 const SEQUENCES_LONG: u64 = 80;
 /// Seed of a normal run.
-const SEED: u64 = 2;
+const SEED: u64 = 1;
 /// Permanent keys: each may write 60 times a minute.
 const KEYS_BY_KEY: usize = 10;
 const FIRST_KEYS: usize = 20;
@@ -32,6 +32,9 @@ const NEVER: &[(&str, &str)] = &[
     ("getRecordingPlaylist", "the same"),
     ("getRecordingPoster", "the same"),
     ("getRecordingMedia", "the same"),
+    ("getPlaylist", "no stream is live"),
+    ("getPoster", "the same"),
+    ("getPlaybackFile", "the same"),
     ("createClip", "no stream is live, so that there is no clip"),
     ("getClip", "the same"),
     ("changeClip", "the same"),
