@@ -41,7 +41,9 @@ fn a_whole_stream_arrives_unchanged_with_every_key_length_and_over_losses() {
             assert_eq!(payloads(&seen.packets, codec), payloads(&sent, codec), "{key_bytes} {loss_percent}");
         }
         assert_eq!((seen.stream_id.as_str(), seen.gaps, seen.dropped), (STREAM_ID, 0, 0));
-        assert_eq!((seen.latency.as_millis(), seen.over), (700, Some(Over::Closed)));
+        assert_eq!(seen.latency.as_millis(), 700);
+        // The notice of the end is sent once, and is lost like any datagram.
+        assert!(seen.over == Some(Over::Closed) || loss_percent > 0, "{:?}", seen.over);
         assert_eq!(dest.counter("packets_sent"), sent.len() as u64 - 2);
         assert!(dest.counter("bytes_sent") > 100_000);
         assert_eq!(dest.counter("packets_retransmitted") > 0, loss_percent > 0);
