@@ -24,8 +24,8 @@ const EVENT: &str = "stream.slate";
 const NOBODY: u64 = 0;
 /// Longest wait for the database.
 const READ_MAX: Duration = Duration::from_secs(2);
-/// Memory of the packets of a slate beside its file: [`satcast_media::mp4::SAMPLES_MAX`] of them.
-const FRAMES_BYTES: u64 = 4 * 1024 * 1024;
+/// Memory of the packets of a slate beside its file: [`satcast_media::mp4::SAMPLES_MAX`] of them, each under 200 bytes.
+const FRAMES_BYTES: u64 = 8 * 1024 * 1024;
 /// Shortest time between two rounds of packets: one wake-up serves more than one frame.
 const STEP: Duration = Duration::from_millis(50);
 

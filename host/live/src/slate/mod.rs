@@ -19,7 +19,7 @@ pub(crate) use matching::{Difference, differences, texts};
 use satcast_core::ids::UnixMillis;
 use satcast_store::{SlateAudio, SlateRecord};
 
-/// Media of slates that play at one node, in bytes: 25 of the largest. A slate that does not fit waits.
+/// Media of slates that play at one node, in bytes: 21 of the largest. A slate that does not fit waits.
 pub(crate) const SLATE_MEMORY_BYTES: u64 = 512 * 1024 * 1024;
 /// The share of one account in that.
 pub(crate) const SLATE_SHARE_BYTES: u64 = SLATE_MEMORY_BYTES / 4;
