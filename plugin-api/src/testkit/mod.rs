@@ -23,6 +23,7 @@
 
 mod clock;
 mod http;
+mod logs;
 mod packets;
 mod queue;
 mod recordings;
@@ -39,6 +40,7 @@ use serde_json::Value;
 
 pub use clock::Clock;
 pub use http::Answered;
+pub use logs::{assert_not_logged, keep_own_logs};
 pub use packets::{config, media};
 pub use shared::{Recorded, Report};
 
@@ -232,8 +234,8 @@ impl Testkit {
         destination.wait(|report| is_met(report).then_some(())).is_some()
     }
 
-    /// All log lines so far. A driver that is linked into the test binary logs to the test's own subscriber instead: only its
-    /// panics and the lines of drivers in C appear here.
+    /// All log lines so far. A driver that is linked into the test binary logs to the test's own subscriber instead
+    /// ([`keep_own_logs`]): only its panics and the lines of drivers in C appear here.
     pub fn logs(&self) -> Vec<LogLine> {
         self.shared.logs.lock().clone()
     }

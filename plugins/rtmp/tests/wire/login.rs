@@ -12,9 +12,10 @@ use satcast_media::rtmp::amf0::{Value, encode_all};
 use satcast_media::rtmp::chunk::{ChunkOutput, ChunkWriter, MessageHeader};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use satcast_plugin_api::driver::State;
+use satcast_plugin_api::testkit;
 use serde_json::json;
 
-use crate::server::{assert_not_logged, push_all, stream};
+use crate::server::{push_all, stream};
 
 const NEED_AUTH: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
 const PROOF: &str = "[ AccessManager.Reject ] : [ authmod=adobe ] : \
@@ -104,7 +105,7 @@ fn a_login_is_proved_and_never_sent() {
     assert!(holds(&seen[1], "live?authmod=adobe&user=bob") && !holds(&seen[1], "response="));
     assert!(holds(&seen[2], "&response=") && holds(&seen[2], "&opaque=b3A="));
     assert!(seen.iter().all(|sent| !holds(sent, "hunter2")));
-    assert_not_logged("hunter2");
+    testkit::assert_not_logged("hunter2");
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn a_login_is_proved_to_limelight_too() {
     assert!(holds(&seen[1], "live?authmod=llnw&user=bob") && !holds(&seen[1], "response="));
     assert!(holds(&seen[2], "&nonce=bm9uY2U=&cnonce=") && holds(&seen[2], "&nc=00000001&response="));
     assert!(seen.iter().all(|sent| !holds(sent, "hunter2")));
-    assert_not_logged("hunter2");
+    testkit::assert_not_logged("hunter2");
 }
 
 #[test]
@@ -143,7 +144,7 @@ fn login_proofs_are_not_repeated() {
         let sent = String::from_utf8_lossy(&seen[2]);
         let response = sent.split_once("&response=").unwrap().1;
         assert!(!error.message.contains(&response[..8]), "{error}");
-        assert_not_logged(&response[..8]);
+        testkit::assert_not_logged(&response[..8]);
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::server::{Conn, Quick, Server, assert_not_logged, assert_same, push_all, push_until_live, stream};
+use crate::server::{Conn, Quick, Server, assert_same, push_all, push_until_live, stream};
 use bytes::{Buf as _, Bytes};
 use satcast_driver_rtmp::{Rtmp, refusal};
 use satcast_media::rtmp::chunk::{ChunkOutput, ChunkReader, ChunkWriter, Message, MessageHeader};
@@ -37,7 +37,7 @@ fn a_whole_stream_arrives_unchanged() {
     assert_eq!(dest.counter("packets_sent"), sent.len() as u64 + 2);
     assert_eq!((dest.counter("packets_skipped"), dest.leased_packets()), (0, 0));
     dest.report(|report| assert_eq!((report.states.len(), report.ends), (1, 1), "{report:?}"));
-    assert_not_logged(KEY);
+    testkit::assert_not_logged(KEY);
 }
 
 #[test]

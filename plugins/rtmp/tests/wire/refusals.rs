@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use crate::server::{QUICK, Quick, Server, assert_not_logged, push_all, stream};
+use crate::server::{QUICK, Quick, Server, push_all, stream};
 use satcast_driver_rtmp::target::{Target, TargetError};
 use satcast_driver_rtmp::timing::Timing;
 use satcast_driver_rtmp::{Rtmp, refusal};
@@ -23,7 +23,7 @@ pub(crate) fn failure(dest: &TestDestination) -> Error {
         assert_eq!(report.ends, 1);
         assert!(!format!("{report:?}").contains("sesame"), "{report:?}");
     });
-    assert_not_logged("sesame");
+    testkit::assert_not_logged("sesame");
     error
 }
 

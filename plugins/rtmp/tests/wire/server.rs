@@ -1,13 +1,12 @@
-//! A scripted RTMP server on loopback, the driver with short time limits, and a capture of the driver's log lines.
+//! A scripted RTMP server on loopback, and the driver with short time limits.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use satcast_driver_rtmp::attempts::Attempts;
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::target::Target;
@@ -18,8 +17,6 @@ use satcast_media::rtmp::server::{PublishId, ServerConfig, ServerEvent, ServerSe
 use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination, Host, State};
 use satcast_plugin_api::testkit::{self, TestDestination};
 use satcast_plugin_api::{Codec, DestType, Error};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata as LogMetadata, Subscriber, span};
 
 /// Longest time that a server waits for its client.
 const READ_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -59,7 +56,7 @@ impl Driver for Quick {
 macro_rules! kit {
     ($driver:ty) => {{
         satcast_plugin_api::driver_entry!(entry, $driver);
-        $crate::server::capture_logs();
+        satcast_plugin_api::testkit::keep_own_logs();
         satcast_plugin_api::testkit::Testkit::start(entry).unwrap()
     }};
 }
@@ -303,62 +300,5 @@ pub(crate) fn assert_same(seen: &Seen, sent: &[satcast_plugin_api::Packet]) {
         assert_eq!(got.codec.name(), sent.codec.name());
         assert_eq!(got.keyframe, sent.keyframe);
         assert!(got.payload == sent.payload, "payload of packet {}", sent.sequence);
-    }
-}
-
-fn lines() -> &'static Mutex<Vec<String>> {
-    static LINES: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
-    LINES.get_or_init(Mutex::default)
-}
-
-/// Keeps every log line of this process, of all levels.
-pub(crate) fn capture_logs() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        tracing::subscriber::set_global_default(Capture).unwrap();
-        tracing::info!("the capture works");
-    });
-}
-
-/// No log line so far contains `secret`; also checks that the capture works.
-pub(crate) fn assert_not_logged(secret: &str) {
-    let lines = lines().lock();
-    assert!(!lines.is_empty(), "the capture does not work");
-    for line in lines.iter() {
-        assert!(!line.contains(secret), "{line}");
-    }
-}
-
-struct Capture;
-
-impl Subscriber for Capture {
-    fn enabled(&self, _: &LogMetadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().target().to_owned());
-        event.record(&mut line);
-        lines().lock().push(line.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.push_str(&format!(" {field}={value:?}"));
     }
 }

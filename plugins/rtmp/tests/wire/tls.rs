@@ -20,9 +20,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::refusals::assert_closed;
-use crate::server::{
-    Conn, Quick, Server, Stream, assert_not_logged, assert_same, push_all, push_until_live, stream,
-};
+use crate::server::{Conn, Quick, Server, Stream, assert_same, push_all, push_until_live, stream};
 
 const KEY: &str = "live_sesame5555566666";
 
@@ -107,7 +105,7 @@ fn a_whole_stream_arrives_encrypted_and_the_end_is_announced() {
         assert_eq!(dest.counter("bytes_sent"), seen.bytes, "bytes without the TLS overhead");
         assert_eq!((seen.app.as_str(), seen.stream_key.as_str()), ("live", KEY));
     }
-    assert_not_logged(KEY);
+    testkit::assert_not_logged(KEY);
 }
 
 #[test]
@@ -170,7 +168,7 @@ fn failure(kit: &Testkit, server: Server, host: &str) -> Error {
     dest.report(|report| assert!(report.states.is_empty(), "never live: {report:?}"));
     assert_eq!(dest.counter("bytes_sent"), 0, "nothing was sent to it");
     server.finish();
-    assert_not_logged("sesame");
+    testkit::assert_not_logged("sesame");
     error
 }
 

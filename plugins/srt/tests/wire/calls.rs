@@ -8,9 +8,10 @@ use satcast_media::Codec;
 use satcast_media::srt::Over;
 use satcast_plugin_api::Class;
 use satcast_plugin_api::driver::State;
+use satcast_plugin_api::testkit;
 use serde_json::json;
 
-use crate::kit::{Behaviour, Receiver, assert_not_logged, free_port, payloads, push_in_time, stream};
+use crate::kit::{Behaviour, Receiver, free_port, payloads, push_in_time, stream};
 
 const STREAM_ID: &str = "#!::r=sesame0123,m=publish";
 const PASSPHRASE: &str = "correct horse";
@@ -49,8 +50,8 @@ fn a_whole_stream_arrives_unchanged_with_every_key_length_and_over_losses() {
         assert_eq!(dest.counter("packets_retransmitted") > 0, loss_percent > 0);
         assert_eq!((dest.counter("packets_skipped"), dest.leased_packets()), (0, 0));
     }
-    assert_not_logged("sesame0123");
-    assert_not_logged(PASSPHRASE);
+    testkit::assert_not_logged("sesame0123");
+    testkit::assert_not_logged(PASSPHRASE);
 }
 
 #[test]

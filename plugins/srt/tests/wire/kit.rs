@@ -1,8 +1,8 @@
-//! The driver with short time limits, media, receivers in both roles, and a capture of the driver's log lines.
+//! The driver with short time limits, media, and receivers in both roles.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,6 @@ use satcast_media::{Codec, Packet};
 use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination, Host, SettingsSchema};
 use satcast_plugin_api::testkit::{self, TestDestination};
 use satcast_plugin_api::{DestType, Error};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata as LogMetadata, Subscriber, span};
 
 /// Longest time that a receiver goes on.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -61,7 +59,7 @@ impl Driver for Quick {
 macro_rules! kit {
     ($settings:expr) => {{
         satcast_plugin_api::driver_entry!(entry, $crate::kit::Quick);
-        $crate::kit::capture_logs();
+        satcast_plugin_api::testkit::keep_own_logs();
         let options = satcast_plugin_api::testkit::Options { settings: $settings, ..Default::default() };
         satcast_plugin_api::testkit::Testkit::start_with(entry, options).unwrap()
     }};
@@ -353,61 +351,4 @@ pub(crate) fn call(port: u16, stream_id: &str, more: &[u32], frames: usize) -> S
     }
     demuxer.finish(&mut seen.packets).unwrap();
     seen
-}
-
-fn lines() -> &'static parking_lot::Mutex<Vec<String>> {
-    static LINES: OnceLock<parking_lot::Mutex<Vec<String>>> = OnceLock::new();
-    LINES.get_or_init(Default::default)
-}
-
-/// Keeps every log line of this process, of all levels.
-pub(crate) fn capture_logs() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        tracing::subscriber::set_global_default(Capture).unwrap();
-        tracing::info!("the capture works");
-    });
-}
-
-/// No log line so far contains `secret`; also checks that the capture works.
-pub(crate) fn assert_not_logged(secret: &str) {
-    let lines = lines().lock();
-    assert!(!lines.is_empty(), "the capture does not work");
-    for line in lines.iter() {
-        assert!(!line.contains(secret), "{line}");
-    }
-}
-
-struct Capture;
-
-impl Subscriber for Capture {
-    fn enabled(&self, _: &LogMetadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().target().to_owned());
-        event.record(&mut line);
-        lines().lock().push(line.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.push_str(&format!(" {field}={value:?}"));
-    }
 }

@@ -6,7 +6,7 @@ use satcast_plugin_api::testkit;
 use satcast_plugin_api::{Class, Codec};
 use serde_json::json;
 
-use crate::kit::{Behaviour, Receiver, assert_not_logged, stream};
+use crate::kit::{Behaviour, Receiver, stream};
 
 #[test]
 fn the_reason_of_a_receiver_decides_how_it_is_tried_again() {
@@ -27,7 +27,7 @@ fn the_reason_of_a_receiver_decides_how_it_is_tried_again() {
         assert_eq!(error.class, class);
         receiver.finish();
     }
-    assert_not_logged("sesame");
+    testkit::assert_not_logged("sesame");
 }
 
 #[test]
