@@ -143,8 +143,8 @@ fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
     let _ = fs::remove_file(&partial);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(IMAGE_MODE).open(&partial)?;
+    // Not synchronized: a copy that a power cut has damaged differs, and is made again.
     file.write_all(bytes)?;
-    file.sync_all()?;
     fs::rename(&partial, path)
 }
 
