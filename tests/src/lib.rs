@@ -42,6 +42,7 @@ pub mod flv;
 pub mod hls;
 pub mod hosted;
 pub mod http;
+mod images;
 pub mod lnbits;
 pub mod load;
 pub mod lossy;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::api::Api;
+use crate::images;
 use crate::network::Host;
 use crate::ports::Port;
 use crate::process::{Process, guarded, read_lossy};
@@ -146,7 +147,9 @@ impl Setup {
         if settings.iter().any(|(known, _)| known == "SATCAST_CLUSTER__NODE") {
             settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("{scheme}://{}", http.address())));
         }
-        settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
+        let data = folder.path().join("data");
+        images::lend(&data);
+        settings.push(("SATCAST_DATA_DIR".into(), data.to_string_lossy().into_owned()));
         Service { process: None, folder, host, http, rtmp, rtmps, srt, whip, https, settings, key: None }
     }
 
@@ -205,6 +208,7 @@ impl Service {
             }
             self.ready().map_err(|state| format!("{state}; its log:\n{}", process.log()))
         });
+        images::keep(&self.folder.path().join("data"));
         self.process = Some(process);
     }
 
