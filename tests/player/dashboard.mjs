@@ -20,7 +20,7 @@
 //                                      focus on the way and was not visible or not marked; `back`: Shift+Tab
 //   {"do":"focused","role":"button","name":NAME}  waits until this has the focus
 //   {"do":"type","text":TEXT}          types into what has the focus
-//   {"do":"axe"}                       gives `violations` of WCAG 2.2 AA and best practices, in light and dark
+//   {"do":"axe"}                       gives `violations` of WCAG 2.2 AA and best practices, in light and dark; of an open dialog alone
 //   {"do":"size","width":W,"height":H} makes the window as large; gives `overflow`: pixels that the page or a dialog is wider
 //   {"do":"theme","name":"dark"}       colours of the system: light or dark; {"motion":"reduce"} as well
 //   {"do":"shot","path":FILE}          writes a picture of the page (WebP, PNG by its name); `whole`: also what is below the window
@@ -43,8 +43,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
-import { chromium } from 'playwright-core';
 import { load } from '../../host/dashboard/src/testing.mjs';
+import { launch } from './browser.mjs';
 
 const STEP_LIMIT_MS = 40_000;
 const SIZE = { width: 1280, height: 800 };
@@ -62,16 +62,7 @@ const complaints = [];
 const foreign = [];
 const secretIn = [];
 let loads = 0;
-const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium-headless-shell',
-  headless: true,
-  // Nothing leaves this machine.
-  args: [
-    '--no-sandbox',
-    '--autoplay-policy=no-user-gesture-required',
-    `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${base.hostname}`,
-  ],
-});
+const browser = await launch(base.hostname, { args: ['--autoplay-policy=no-user-gesture-required'] });
 
 /** A browser session with its page. The content policy of the page allows no injected script, so axe runs with it bypassed. */
 async function session() {
@@ -176,13 +167,14 @@ const focus = () =>
 
 const hasFocus = (found) => found.evaluateAll((all) => all.includes(document.activeElement));
 
-/** All rules, or only those that look at colours. */
+/** All rules, or only those that look at colours. Of a page with an open dialog only the dialog: nothing else can be used, and without
+ *  it the page has its own look. */
 async function violations(onlyColours) {
   await page.evaluate(() => document.fonts.ready);
   return page.evaluate(
     async ([tags, colours]) => {
       const ofColours = globalThis.axe.getRules(['cat.color']).filter(({ tags: own }) => own.some((tag) => tags.includes(tag)));
-      const { violations: found } = await globalThis.axe.run({
+      const { violations: found } = await globalThis.axe.run(document.querySelector('dialog[open]') ?? document, {
         runOnly: colours ? ofColours.map(({ ruleId }) => ruleId) : tags,
         // What passes is not described, and does not leave the page.
         resultTypes: ['violations'],

@@ -28,7 +28,7 @@ import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
-import { chromium } from 'playwright-core';
+import { launch } from './browser.mjs';
 
 // Longest wait for the first frame, or for the frame after a seek.
 const STEP_LIMIT_MS = 30_000;
@@ -40,7 +40,7 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     native: { type: 'boolean', default: false },
-    chromium: { type: 'string', default: '/usr/bin/chromium-headless-shell' },
+    chromium: { type: 'string' },
   },
 });
 const [url, ...script] = positionals;
@@ -67,18 +67,6 @@ async function servePage() {
   await once(server, 'listening');
   return `http://${HOST}:${server.address().port}/`;
 }
-
-const launch = () =>
-  chromium.launch({
-    executablePath: options.chromium,
-    headless: true,
-    args: [
-      '--no-sandbox',
-      '--autoplay-policy=no-user-gesture-required',
-      // The browser sends nothing to other hosts.
-      `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`,
-    ],
-  });
 
 const noRequests = () => ({ byStatus: {}, byKind: {}, withKey: [], failed: {} });
 
@@ -125,7 +113,10 @@ function inTime(work) {
   return Promise.race([work, limit]).finally(() => clearTimeout(timer));
 }
 
-const browser = await launch();
+const browser = await launch(HOST, {
+  executablePath: options.chromium,
+  args: ['--autoplay-policy=no-user-gesture-required'],
+});
 const page = await browser.newPage();
 let address = url;
 let service = null;

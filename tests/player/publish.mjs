@@ -17,7 +17,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
-import { chromium } from 'playwright-core';
+import { launch } from './browser.mjs';
 
 const STEP_LIMIT_MS = 30_000;
 const HOST = '127.0.0.1';
@@ -29,15 +29,9 @@ const server = createServer((_, response) => {
 server.listen(0, HOST);
 await once(server, 'listening');
 
-const browser = await chromium.launch({
+const browser = await launch(HOST, {
   executablePath: '/usr/bin/chromium',
-  headless: true,
-  args: [
-    '--no-sandbox',
-    '--use-fake-device-for-media-stream=fps=30',
-    '--use-fake-ui-for-media-stream',
-    `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`,
-  ],
+  args: ['--use-fake-device-for-media-stream=fps=30', '--use-fake-ui-for-media-stream'],
 });
 const page = await browser.newPage();
 await page.goto(`http://${HOST}:${server.address().port}/`);

@@ -6,7 +6,7 @@
 // the groups in their order, the status and body of the answer, complaints of the browser, addresses on other hosts, and whether
 // the browser stored anything.
 
-import { chromium } from 'playwright-core';
+import { launch } from './browser.mjs';
 
 const STEP_LIMIT_MS = 40_000;
 const SIZE = { width: 1100, height: 900 };
@@ -16,12 +16,7 @@ const { origin, hostname } = new URL(page);
 const complaints = [];
 const foreign = [];
 
-const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium-headless-shell',
-  headless: true,
-  // Nothing of it leaves this machine.
-  args: ['--no-sandbox', `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${hostname}`],
-});
+const browser = await launch(hostname);
 const tab = await browser.newPage({ viewport: SIZE });
 tab.setDefaultTimeout(STEP_LIMIT_MS);
 tab.on('request', (request) => {

@@ -25,22 +25,17 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
-import { chromium } from 'playwright-core';
+import { launch } from './browser.mjs';
 
 const STEP_LIMIT_MS = 40_000;
-const LOOK_MS = 50;
+const LOOK_MS = 250;
 const HOST = '127.0.0.1';
 const SIZE = { width: 960, height: 540 };
 
 /** Of the first address. */
 let service = null;
 
-const browser = await chromium.launch({
-  executablePath: '/usr/bin/chromium-headless-shell',
-  headless: true,
-  // The browser sends nothing to other hosts.
-  args: ['--no-sandbox', `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`],
-});
+const browser = await launch(HOST);
 const tab = await browser.newPage({ viewport: SIZE });
 tab.setDefaultTimeout(STEP_LIMIT_MS);
 // A browser plays no audio before a user gesture. Each evaluation of this script in the page would count as one.

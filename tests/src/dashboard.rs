@@ -90,6 +90,14 @@ impl Dashboard {
         self.see("heading", text("nav.streams"));
     }
 
+    /// Fills the login form and sends it.
+    #[track_caller]
+    pub fn log_in(&mut self, name: &str, password: &str) {
+        self.fill(text("login.name"), name);
+        self.fill(text("login.password"), password);
+        self.click("button", text("login.action"));
+    }
+
     /// Opens a path of the dashboard, or an address of it, and waits for its data. Gives the heading.
     #[track_caller]
     pub fn open(&mut self, path: &str) -> String {

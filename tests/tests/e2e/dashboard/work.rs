@@ -297,14 +297,6 @@ fn add_account(operator: &mut Dashboard, name: &str, sats: &str) -> String {
     link
 }
 
-/// Fills the login form and sends it.
-#[track_caller]
-fn log_in(page: &mut Dashboard, name: &str) {
-    page.fill(text("login.name"), name);
-    page.fill(text("login.password"), PASSWORD);
-    page.click("button", text("login.action"));
-}
-
 #[test]
 fn an_operator_adds_an_account() {
     let service = started(Setup::default());
@@ -348,7 +340,7 @@ fn an_operator_adds_an_account() {
     // The open page notices it by itself, and says why.
     person.see("heading", text("login.title"));
     let _ = person.step(json!({ "do": "see", "role": "alert" }));
-    log_in(&mut person, "ann");
+    person.log_in("ann", PASSWORD);
     let _ = person.step(json!({ "do": "see", "role": "alert" }));
     person.open("/recordings");
     person.see("heading", text("login.title"));
@@ -356,7 +348,7 @@ fn an_operator_adds_an_account() {
     operator.click("button", text_with("accounts.enableNamed", json!(["ann"])));
     miss(&mut operator, &accounts, text("states.disabled"));
     assert_eq!(key.get("/api/streams").ok(), json!([]));
-    log_in(&mut person, "ann");
+    person.log_in("ann", PASSWORD);
     person.see("heading", text("nav.recordings"));
     service.assert_not_logged(&[("the link", link.as_str()), ("the password", PASSWORD)]);
     person.finish();

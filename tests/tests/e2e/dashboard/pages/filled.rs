@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::archive::{archives, end, key_of};
 
 /// The account, which operates the service. The screenshots show these names.
-const NAME: &str = "studio";
+pub(super) const NAME: &str = "studio";
 const LIVE: &str = "Sunday service";
 pub(super) const EVENING: &str = "Evening show";
 /// Title of the clip.
