@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Pause between two checks.
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(50);
 /// Pause between two checks through the API, which has a limit of 300 requests per minute and key.
 const API_POLL: Duration = Duration::from_millis(300);
 

@@ -64,7 +64,8 @@ async fn database(server: &str, file: &Path) -> String {
     if made.get_or_insert_default().insert(name.clone()) {
         let mut admin = PgConnection::connect(server).await.unwrap();
         drop_left_over(&mut admin).await;
-        let copy = format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}");
+        // By its files: this costs the server half as much as by its log.
+        let copy = format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY");
         if let Err(error) = run(&mut admin, &copy).await {
             let unknown = error
                 .as_database_error()

@@ -103,7 +103,7 @@ fn next_version(folder: &Path, shared: &Path) {
     let text = std::fs::read_to_string(&control).expect("the description of the package");
     std::fs::write(&control, text.replace(VERSIONS[0], VERSIONS[1])).expect("the description of the package");
     let mut pack = Command::new("dpkg-deb");
-    run(pack.args(["--root-owner-group", "-Zgzip", "-z1", "--build"]).arg(tree).arg(new));
+    run(pack.args(["--root-owner-group", "-Znone", "--build"]).arg(tree).arg(new));
 }
 
 /// systemd finds no fault in the units, and gives the service few rights (100 are all).

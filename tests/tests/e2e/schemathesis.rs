@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// Requests of each kind for each operation in a normal run.
 const EXAMPLES: u64 = 5;
 /// Sequences of requests in a normal run, and in a long one.
-const SEQUENCES: u64 = 25;
+const SEQUENCES: u64 = 12;
 const SEQUENCES_LONG: u64 = 80;
 /// Seed of a normal run.
 const SEED: u64 = 1;

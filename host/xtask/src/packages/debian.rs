@@ -47,7 +47,7 @@ pub(super) fn make(pack: &Pack, root: &Path) -> Result<PathBuf, String> {
     let mut dpkg = process::command("dpkg-deb");
     // Several threads would compress other blocks than one.
     dpkg.args(["--root-owner-group", "--threads-max=1", "--build"]);
-    dpkg.args(if pack.fast { ["-Zgzip", "-z1"] } else { ["-Zxz", "-z6"] });
+    dpkg.args(if pack.fast { &["-Znone"][..] } else { &["-Zxz", "-z6"] });
     process::run(dpkg.arg(root).arg(&file).env("SOURCE_DATE_EPOCH", &pack.seconds))?;
     Ok(file)
 }
