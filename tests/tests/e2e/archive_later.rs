@@ -12,7 +12,7 @@ use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until_api};
 use serde_json::{Value, json};
 
-use crate::archive::{archived, assert_whole, end, key_of, wait_for};
+use crate::archive::{archived, assert_kept, end, key_of, wait_for};
 use crate::archive_store::add;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -94,7 +94,7 @@ fn a_recording_leaves_store_and_list_when_its_days_are_over() {
     clock.pass(47 * HOUR);
     std::thread::sleep(seconds(5));
     let _ = wait_for(&api, "ready", seconds(20));
-    assert_whole(source.records(), &file);
+    assert_kept(source.records(), &file);
     clock.pass(2 * HOUR);
     until_gone(&api);
     assert!(!file.exists(), "the object is still at its store");
@@ -131,7 +131,7 @@ fn a_service_that_was_away_gives_the_notice_late_and_deletes_later() {
     clock.pass(23 * HOUR);
     service.start();
     std::thread::sleep(seconds(5));
-    assert_whole(source.records(), &file);
+    assert_kept(source.records(), &file);
     assert_eq!(expiry(&api), told_at);
     clock.pass(2 * HOUR);
     until_gone(&api);
@@ -167,6 +167,6 @@ fn an_abandoned_upload_is_recovered_for_its_fee() {
     assert_eq!(recover().ok()["success"], true);
     let ready = wait_for(&api, "ready", seconds(60));
     assert_eq!(balance(), before - RECOVERY_SATS);
-    assert_whole(source.records(), &store.file(&key_of(&ready)));
+    assert_kept(source.records(), &store.file(&key_of(&ready)));
     service.run(&["ledger", "check"]);
 }

@@ -22,8 +22,8 @@ use serde_json::json;
 
 /// Ten seconds of media.
 const CARRIED_PACKETS: usize = 770;
-/// Latency in milliseconds: five round trips of the bad network.
-const LATENCY_MS: u64 = 1_000;
+/// Latency in milliseconds: ten round trips of the bad network.
+const LATENCY_MS: u64 = 2_000;
 /// Audio before the first keyframe, which gets its time.
 const EARLY_AUDIO_MILLIS: i64 = 100;
 const PASSPHRASE: &str = "correct horse battery";

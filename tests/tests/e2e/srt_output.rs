@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 const RECEIVED_BYTES: u64 = 3_000_000;
 /// Audio before the first keyframe, which gets its time.
 const EARLY_AUDIO_MILLIS: i64 = 100;
-const LATENCY_MS: u64 = 1_000;
+const LATENCY_MS: u64 = 2_000;
 const PASSPHRASE: &str = "correct horse battery";
 const WRONG_PASSPHRASE: &str = "another passphrase";
 const STREAM_ID: &str = "sesame-0123456789";

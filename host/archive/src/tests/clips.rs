@@ -12,7 +12,7 @@ use satcast_drivers::published::Opening;
 use satcast_store::{ArchiveReport, ClipBegun, ClipCaps, ClipRecord, ClipState, NewClip};
 
 /// Looks for a state that comes soon.
-const LOOKS_MAX: usize = 500;
+const LOOKS_MAX: usize = 3_000;
 
 impl Rig {
     /// An opening with a DVR window.
