@@ -2,8 +2,7 @@
 //!
 //! Files that several viewers want are read once into the shared [`Cache`] and sent like memory. The others are read in frames.
 //!
-//! Frames are small, so that aborted responses are counted precisely. Frames from files are smaller, because a slow viewer holds
-//! the frame's memory; a frame of shared memory holds only the asset. File bytes in the kernel's page cache are read at once, others
+//! Frames from files are small, because a slow viewer holds the frame's memory; a frame of shared memory holds only the asset. File bytes in the kernel's page cache are read at once, others
 //! by a thread that may wait for the disk. If a file is gone or has become shorter, the body ends with an error, which closes the
 //! connection: wrong bytes are never sent.
 
@@ -29,9 +28,9 @@ use satcast_drivers::published::{Cache, Opening, Published};
 
 /// Most bytes of one frame read from a file. Each frame costs a read, a write and often a wake-up.
 pub const FRAME_BYTES_MAX: usize = 128 * 1024;
-/// Most bytes of one frame of shared memory. Each frame is a separate write that wakes the viewer, so larger frames cost less. The
-/// last frame is counted when it is handed out, so an aborted response may be counted up to one frame too high.
-pub const MEMORY_FRAME_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes of the last frame of shared memory. The last one is counted when it is handed out, so an aborted response may be counted
+/// up to these bytes too high. Those before it are one frame: each frame is a write of its own that wakes the viewer.
+pub const LAST_FRAME_BYTES_MAX: usize = 128 * 1024;
 /// Most bytes of one read by a thread that may wait for the disk. Cached bytes are read frame by frame, which costs no more and
 /// holds less memory for a slow viewer.
 pub const WAITING_READ_BYTES_MAX: usize = 256 * 1024;
@@ -182,7 +181,7 @@ impl ResponseBody {
             match self.slices.front_mut() {
                 None => return Poll::Ready(Ok(None)),
                 Some(Slice::Memory(bytes)) => {
-                    let frame = bytes.split_to(bytes.len().min(MEMORY_FRAME_BYTES_MAX));
+                    let frame = frame_of(bytes, self.left);
                     if bytes.is_empty() {
                         self.slices.pop_front();
                     }
@@ -256,6 +255,13 @@ impl ResponseBody {
         self.ready = bytes.into();
         Ok(())
     }
+}
+
+/// The next frame of shared memory of a body that has `left` bytes in all.
+pub(super) fn frame_of(bytes: &mut Bytes, left: u64) -> Bytes {
+    let is_end = bytes.len() as u64 == left && bytes.len() > LAST_FRAME_BYTES_MAX;
+    let last = if is_end { LAST_FRAME_BYTES_MAX } else { 0 };
+    bytes.split_to(bytes.len() - last)
 }
 
 /// Reads bytes from the page cache. An error also if none are cached or the kernel does not support this.

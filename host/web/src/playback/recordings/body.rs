@@ -9,7 +9,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use satcast_quota::Permit;
 use tokio::task::JoinHandle;
 
-use super::super::body::MEMORY_FRAME_BYTES_MAX;
+use super::super::body::frame_of;
 use super::super::meter::Count;
 use super::source::Source;
 use super::state::READ_BYTES;
@@ -66,7 +66,7 @@ impl RecordingBody {
             self.ready = outcome.map_err(io::Error::other)?.map_err(io::Error::other)?;
             self.at += u64::from(chunk);
         }
-        Poll::Ready(Ok(self.ready.split_to(self.ready.len().min(MEMORY_FRAME_BYTES_MAX))))
+        Poll::Ready(Ok(frame_of(&mut self.ready, self.left)))
     }
 }
 

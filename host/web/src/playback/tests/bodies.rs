@@ -12,7 +12,7 @@ use hyper::body::Body as _;
 use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use crate::playback::body::{
-    FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, ResponseBody, Slice, WAITING_READ_BYTES_MAX,
+    FRAME_BYTES_MAX, LAST_FRAME_BYTES_MAX, ResponseBody, Slice, WAITING_READ_BYTES_MAX,
 };
 use satcast_drivers::published::{Assets, Published};
 
@@ -64,13 +64,17 @@ async fn frames(mut body: ResponseBody, most: usize) -> io::Result<Vec<Bytes>> {
 
 #[tokio::test]
 async fn memory_is_sent_in_frames_without_a_copy() {
-    const SIZE: usize = MEMORY_FRAME_BYTES_MAX * 2;
+    const SIZE: usize = LAST_FRAME_BYTES_MAX * 4;
     let bytes = Bytes::from(pattern(SIZE));
     let asset = published(Path::new("/"), AssetBody::Memory(bytes.clone()));
     let body = ResponseBody::new(Slice::of(&asset, 1, SIZE as u64 - 2), None);
     assert_eq!((body.left(), body.size_hint().exact()), (SIZE as u64 - 2, Some(SIZE as u64 - 2)));
-    let frames = frames(body, MEMORY_FRAME_BYTES_MAX).await.unwrap();
-    assert_eq!(frames.len(), 2);
+    let frames = frames(body, SIZE).await.unwrap();
+    // The last frame is counted before it is sent.
+    assert_eq!(
+        frames.iter().map(Bytes::len).collect::<Vec<_>>(),
+        [SIZE - 2 - LAST_FRAME_BYTES_MAX, LAST_FRAME_BYTES_MAX]
+    );
     assert_eq!(frames.concat(), bytes[1..SIZE - 1]);
     assert_eq!(frames[0].as_ptr(), bytes[1..].as_ptr(), "the driver's own memory");
     assert!(ResponseBody::new([], None).is_end_stream());
