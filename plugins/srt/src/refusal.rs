@@ -101,9 +101,9 @@ pub fn not_carried(error: &MuxError) -> Error {
     Error::config(error.to_string())
 }
 
-/// Nobody has called the port yet.
+/// No receiver is connected to the port.
 pub fn no_caller(target: impl Display) -> Error {
-    Error::network(format!("no receiver has called {target} yet; start the receiver as a caller"))
+    Error::network(format!("no receiver is connected to {target}; start one as a caller"))
 }
 
 /// The operator does not list the port.

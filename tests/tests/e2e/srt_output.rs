@@ -297,11 +297,12 @@ fn a_stream_that_leads_back_to_itself_is_turned_away() {
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&first.key));
     sink.wait_for_media(300, seconds(60));
     service.wait_for_log("the loop", seconds(30), |line| line.contains(said::LOOP));
-    // It calls again and again, and is turned away each time.
+    // It calls again and again, and is turned away each time, with the reason at its stream.
     wait::until_api("the loop to be outside", seconds(30), || {
         let (shown, stream) = (api.destination(&second, back), api.stream(&first));
         let encoders = stream["encoders"].as_array().map_or(0, Vec::len);
+        let is_told = stream["refusals"].as_array().is_some_and(|refusals| !refusals.is_empty());
         let is_outside = shown["lastError"].is_object() && shown["state"] != "live" && encoders == 1;
-        if is_outside { Ok(()) } else { Err(format!("{encoders} encoders, {shown}")) }
+        if is_outside && is_told { Ok(()) } else { Err(format!("{encoders} encoders, {is_told}, {shown}")) }
     });
 }

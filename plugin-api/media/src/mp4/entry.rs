@@ -19,6 +19,9 @@ const DECODER_SPECIFIC: u8 = 5;
 /// MPEG-4 audio (ISO/IEC 14496-1, table 5).
 const OBJECT_TYPE_AAC: u8 = 0x40;
 
+/// Audio as only QuickTime files describe it.
+const QUICK_TIME: &str = "it is a QuickTime movie; write an MP4 (ffmpeg: -i slate.mov -c copy slate.mp4)";
+
 /// The track of a complete `stsd`.
 pub(super) fn track(stsd: &[u8], kind: Kind) -> Result<TrackConfig, Mp4Error> {
     if number(stsd, 4).is_some_and(|entries| entries > 1) {
@@ -26,6 +29,10 @@ pub(super) fn track(stsd: &[u8], kind: Kind) -> Result<TrackConfig, Mp4Error> {
     }
     let entries = stsd.get(STSD_FIELDS..).unwrap_or_default();
     let (code, entry) = children(entries).next().ok_or(Mp4Error::NotMp4("a track has no codec"))?;
+    // Another version of audio entries has more fields, and is not in MP4 files.
+    if kind == Kind::Audio && entry.get(8..10).is_some_and(|version| version != [0, 0]) {
+        return Err(Mp4Error::NotMp4(QUICK_TIME));
+    }
     let refused = || Mp4Error::Codec(short(kind), shown(code));
     let (codec, record) =
         record(&code, entry).filter(|(codec, _)| codec.kind() == kind).ok_or_else(refused)?;
@@ -47,8 +54,7 @@ fn shown(code: [u8; 4]) -> String {
 /// Codec and configuration; `None` for others, and for a configuration that is not there or too long.
 fn record(code: &[u8; 4], entry: &[u8]) -> Option<(Codec, Vec<u8>)> {
     let video = entry.get(VIDEO_FIELDS..).unwrap_or_default();
-    // Another version of audio entries has more fields, and is not in MP4 files.
-    let audio = entry.get(AUDIO_FIELDS..).filter(|_| entry.get(8..10) == Some(&[0, 0])).unwrap_or_default();
+    let audio = entry.get(AUDIO_FIELDS..).unwrap_or_default();
     let (codec, record) = match code {
         b"avc1" | b"avc3" => (Codec::H264, child(video, b"avcC")?.to_vec()),
         b"hvc1" | b"hev1" => (Codec::Hevc, child(video, b"hvcC")?.to_vec()),
@@ -97,4 +103,17 @@ fn descriptor(bytes: &[u8], tag: u8) -> Option<&[u8]> {
         }
     }
     rest.get(..length).filter(|_| *own == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audio_of_a_quicktime_movie_is_refused_as_such() {
+        let mut entry = [0; AUDIO_FIELDS];
+        entry[9] = 1;
+        let stsd = [&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 8 + AUDIO_FIELDS as u8], &b"mp4a"[..], &entry].concat();
+        assert_eq!(track(&stsd, Kind::Audio).unwrap_err(), Mp4Error::NotMp4(QUICK_TIME));
+    }
 }

@@ -49,7 +49,7 @@ pub enum Mp4Error {
     )]
     Several(&'static str),
     /// A codec that is not relayed, by the code of its sample entry; or one whose configuration cannot be read.
-    #[error("the {0} codec of the MP4 is not supported ({1}); use H.264 and AAC")]
+    #[error("the {0} codec of the MP4 is not supported ({1}); use H.264, HEVC or AV1, with AAC or Opus")]
     Codec(&'static str, String),
     /// The first frame is no keyframe.
     #[error("the video does not begin with a keyframe; encode it again, or cut it at a keyframe")]

@@ -245,13 +245,15 @@ fn keys_of(stream: &StreamRecord, material: Option<&KeyMaterial>) -> Result<Opti
             Keys::unwrap(passphrase.expose(), material).map(Some).ok_or_else(|| {
                 refused(
                     CODE_BAD_SECRET,
-                    "the SRT passphrase is wrong; copy srtPassphrase of the stream into the encoder",
+                    "the SRT passphrase is wrong; enter the passphrase of the stream in the encoder; if it is \
+                     lost, set a new one",
                 )
             })
         }
         (Some(_), None) => Err(refused(
             CODE_UNSECURE,
-            "the stream has an SRT passphrase and the encoder has none; copy srtPassphrase of the stream into it",
+            "the stream has an SRT passphrase and the encoder has none; enter the passphrase of the stream in the \
+             encoder; if it is lost, set a new one",
         )),
         (None, Some(_)) => Err(refused(
             CODE_UNSECURE,
@@ -331,7 +333,8 @@ impl<P: PacketSink> Relay<P> {
     fn tell_note(&mut self) -> Result<(), End> {
         if !self.is_note_told && self.demuxer.has_streams() {
             self.is_note_told = true;
-            self.publisher.came_through(Via::of_note(self.demuxer.note())).map_err(End::Closed)?;
+            let known = self.publisher.came_through(Via::of_note(self.demuxer.note()));
+            known.map_err(|status| End::Unusable(status.reason))?;
         }
         Ok(())
     }
