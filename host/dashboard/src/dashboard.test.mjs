@@ -209,6 +209,11 @@ test('destinations of one type are numbered from the oldest', async () => {
   assert.deepEqual(namesOf(destinations, types), names);
 });
 
+test('the address for SRT has the key and half a second of latency', async () => {
+  const { srtAddress } = await load('ingest');
+  assert.equal(srtAddress('srt://a.example:8890', 'KEY'), 'srt://a.example:8890?streamid=KEY&latency=500000');
+});
+
 test('a refusal of an encoder is news for ten minutes', async () => {
   const { recentRefusal } = await load('ingest');
   const refusals = [{ at: 1_000_000 }, { at: 5_000 }];

@@ -1,7 +1,12 @@
-// Commands for encoders, and their refusals.
+// Addresses and commands for encoders, and their refusals.
 
 /** How long a refusal is news, in milliseconds. */
 const REFUSAL_MS = 10 * 60_000;
+
+/** The address for an encoder by SRT, with a key. OBS and ffmpeg count the latency in microseconds. */
+export function srtAddress(server: string, key: string): string {
+  return `${server}?streamid=${key}&latency=500000`;
+}
 
 /** A command that sends a file to `server` with a stream key. */
 export function ffmpegLine(server: string, streamKey: string): string {

@@ -62,13 +62,15 @@ interface TextProps extends Common {
   placeholder?: string;
   min?: number;
   max?: number;
+  /** Least number of characters, unless it is empty. */
+  minLength?: number;
   maxLength?: number | undefined;
   /** Shows a keyboard with digits. */
   digits?: boolean;
 }
 
 export function TextField({ value, onInput, type = 'text', focus = false, autocomplete = 'off', ...rest }: TextProps) {
-  const { label, help, problem, optional, name, required, placeholder, min, max, maxLength, digits } = rest;
+  const { label, help, problem, optional, name, required, placeholder, min, max, minLength, maxLength, digits } = rest;
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
     if (focus) {
@@ -87,6 +89,7 @@ export function TextField({ value, onInput, type = 'text', focus = false, autoco
           placeholder={placeholder}
           min={min}
           max={max}
+          minLength={minLength}
           maxLength={maxLength}
           inputMode={digits ? 'numeric' : undefined}
           autocomplete={autocomplete}

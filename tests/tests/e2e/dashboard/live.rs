@@ -31,6 +31,8 @@ const JUMP_SECONDS: f64 = 5.0;
 /// Frames after which the video has moved: a second of the source.
 const FRAMES: u64 = 30;
 
+const PASSPHRASE: &str = "correcthorsebattery";
+
 /// Sats that two paid destinations cost in the first minute.
 const FIRST_MINUTE_SATS: i64 = 4;
 /// The first minute is 80 % of it, and a second one is more than it.
@@ -150,6 +152,37 @@ fn first_run_to_live() {
     see_motion(&mut page);
     assert_eq!(loads(&mut page), before, "the page turned live by itself");
     service.assert_not_logged(&[("the stream key", &key)]);
+    page.finish();
+}
+
+#[test]
+fn an_srt_passphrase_is_set_used_and_removed() {
+    let mut service = Setup::default().srt().stopped();
+    service.start();
+    let (mut page, api) = Dashboard::first(&service);
+    let stream = api.create_stream("by SRT");
+    open(&mut page, &stream);
+    page.click("button", text("stream.edit"));
+    let label = text("stream.passphrase");
+    let _ = page.step(json!({ "do": "fill", "in": dialog(), "label": label, "value": PASSPHRASE }));
+    submit(&mut page, "ui.save");
+    assert_eq!(api.stream(&stream)["hasSrtPassphrase"], true);
+
+    page.click("button", text_with("ui.showNamed", json!([text("stream.srtServer")])));
+    let address = page.field(text("stream.srtServer"));
+    let _encoder = publish(&format!("{address}&passphrase={PASSPHRASE}"));
+    let health = card(text("stream.health"));
+    until_api("the figures of SRT", FIGURES_LIMIT, || {
+        page.figure(&health, json!("SRT")).ok_or_else(|| api.stream(&stream).to_string())
+    });
+    assert_eq!(api.stream(&stream)["health"]["srt"]["latencyMs"], 500);
+
+    page.click("button", text("stream.edit"));
+    let _ = page.step(json!({ "do": "check", "in": dialog(), "label": text("stream.removePassphrase") }));
+    page.assert_accessible();
+    submit(&mut page, "ui.save");
+    assert_eq!(api.stream(&stream)["hasSrtPassphrase"], false);
+    service.assert_not_logged(&[("the passphrase", PASSPHRASE)]);
     page.finish();
 }
 

@@ -19,7 +19,9 @@ export function Health({ stream }: { stream: StreamDetail }) {
         items={[
           ...(stream.encoders.length === 0 ? [] : [[texts.encoders, encoders(stream)] as const]),
           ...(startedAt === undefined ? [] : [[texts.liveFor, <Elapsed since={startedAt} />] as const]),
-          ...(health ? [[texts.bitrate, bitrate(encoderBitrate(stream))] as const, ...mediaFigures(health)] : []),
+          ...(health
+            ? [[texts.bitrate, bitrate(encoderBitrate(stream))] as const, ...mediaFigures(health), ...linkFigures(health)]
+            : []),
         ]}
       />
       {health && <Issues health={health} hasDestinations={stream.destinations.length > 0} />}
@@ -46,6 +48,21 @@ function encoders({ encoders: connected }: StreamDetail): string {
 }
 
 type Known = NonNullable<StreamDetail['health']>;
+
+/** Round trip and losses, which the service knows of SRT and WHIP. */
+function linkFigures({ srt, whip }: Known): (readonly [string, string])[] {
+  const link = srt ?? whip;
+  if (link === null) {
+    return [];
+  }
+  const texts = t().stream;
+  const shown = [
+    link.rttMs !== null && texts.roundTrip(number(link.rttMs)),
+    texts.packetsLost(number(link.packetsLost)),
+    srt !== null && texts.packetsLate(number(srt.packetsDropped)),
+  ];
+  return [[srt ? 'SRT' : 'WHIP', shown.filter(Boolean).join(' · ')]];
+}
 
 function mediaFigures({ video, audio }: Known): (readonly [string, string])[] {
   const texts = t().stream;

@@ -10,6 +10,7 @@ import {
   AreaField,
   Button,
   Card,
+  CheckField,
   Confirm,
   CopyButton,
   CopyField,
@@ -23,7 +24,7 @@ import {
   TextField,
   toast,
 } from '../../ui';
-import { ffmpegLine, ffmpegShown, recentRefusal } from '../../ingest';
+import { ffmpegLine, ffmpegShown, recentRefusal, srtAddress } from '../../ingest';
 import { ClipDialog } from './clip';
 import { Cost } from './cost';
 import { Destinations } from './destinations';
@@ -148,11 +149,18 @@ function Edit({ stream, reload, onClose }: Props & { onClose: () => void }) {
   const texts = t().stream;
   const [label, setLabel] = useState(stream.label);
   const [addresses, setAddresses] = useState(stream.allowedAddresses.join('\n'));
+  const [passphrase, setPassphrase] = useState('');
+  const [removes, setRemoves] = useState(false);
+  const hasSrt = Boolean(useConfig().data?.ingest.srt);
   const saving = useAction(async () => {
     await answer(
       api.PATCH('/api/streams/{id}', {
         params: { path: { id: stream.id } },
-        body: { label, allowedAddresses: lines(addresses) },
+        body: {
+          label,
+          allowedAddresses: lines(addresses),
+          ...(removes || passphrase ? { srtPassphrase: removes ? null : passphrase } : {}),
+        },
       }),
     );
     await reload();
@@ -176,6 +184,23 @@ function Edit({ stream, reload, onClose }: Props & { onClose: () => void }) {
         value={addresses}
         onInput={setAddresses}
       />
+      {hasSrt && !removes && (
+        <TextField
+          label={texts.passphrase}
+          name="srtPassphrase"
+          help={`${stream.hasSrtPassphrase ? texts.passphraseKept : ''} ${texts.passphraseHelp}`.trim()}
+          type="password"
+          autocomplete="new-password"
+          optional
+          minLength={10}
+          maxLength={79}
+          value={passphrase}
+          onInput={setPassphrase}
+        />
+      )}
+      {hasSrt && stream.hasSrtPassphrase && (
+        <CheckField label={texts.removePassphrase} checked={removes} onChange={setRemoves} />
+      )}
     </FormDialog>
   );
 }
@@ -186,6 +211,7 @@ function Encoder({ stream, reload }: Props) {
   const [isAsking, ask] = useState(false);
   const config = useConfig();
   const isIdle = stream.state === 'idle';
+  const srtHelp = stream.hasSrtPassphrase ? `${texts.srtHelp} ${texts.srtEncrypted}` : texts.srtHelp;
   const rotate = async (key: string): Promise<void> => {
     await answer(api.POST('/api/streams/{id}/rotate', { params: { path: { id: stream.id }, ...once(key) } }));
     toast(texts.rotated);
@@ -201,8 +227,13 @@ function Encoder({ stream, reload }: Props) {
           <div class="stack">
             <CopyField label={texts.server} value={rtmp} />
             {rtmps !== null && <CopyField label={texts.tlsServer} value={rtmps} />}
-            {srt !== null && <CopyField label={texts.srtServer} value={`${srt}?streamid=${stream.streamKey}`} secret />}
-            {whip !== null && <CopyField label={texts.whipServer} value={whip} />}
+            {srt !== null && (
+              <>
+                <CopyField label={texts.srtServer} value={srtAddress(srt, stream.streamKey)} help={srtHelp} secret />
+                <CopyField label={texts.srtBackup} value={srtAddress(srt, stream.backupKey)} secret />
+              </>
+            )}
+            {whip !== null && <CopyField label={texts.whipServer} value={whip} help={texts.whipHelp} />}
           </div>
         )}
       </Loaded>
