@@ -52,8 +52,8 @@ function textsOf(name: string, title: string): Partial<Record<Reason, Notice>> {
     offline: { headline: `The ${name} is not here`, advice: 'It was deleted, or its owner made it private.' },
     over: { headline: `The end of the ${name}`, advice: '' },
     lost: {
-      headline: 'The server cannot be reached',
-      advice: 'Check your connection. This page keeps trying, and goes on from the same position.',
+      headline: 'The media cannot be reached now',
+      advice: 'This page keeps trying, and goes on from the same position.',
     },
     refused: {
       headline: `This address does not open the ${name} now`,

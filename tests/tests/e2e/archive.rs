@@ -82,8 +82,8 @@ pub(crate) fn assert_kept(sent: &[Record], object: &Path) {
     assert_carried("the recording", &sent, &got, ROUNDING_MS);
     for track in [Track::Video, Track::Audio] {
         let last = |records: &[Record]| {
-            let of_track = records.iter().filter(|record| record.track == track && !record.config);
-            of_track.last().map(|record| record.digest)
+            let mut of_track = records.iter().filter(|record| record.track == track && !record.config);
+            of_track.next_back().map(|record| record.digest)
         };
         assert_eq!(last(&got), last(&sent), "the last packet of {track:?}");
     }

@@ -1,5 +1,6 @@
 //! Writes the file of a clip: reads the headers of its segments, then copies their media. Blocking.
 
+use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
@@ -11,7 +12,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use satcast_drivers::published::Published;
 use satcast_media::fmp4::{
-    BOX_HEADER_BYTES, BoxHeader, Clip, ClipSource, INIT_BYTES_MAX, MOOF_BYTES_MAX, READ_BYTES_MAX,
+    BOX_HEADER_BYTES, BoxHeader, Clip, ClipSource, Fmp4Error, INIT_BYTES_MAX, MOOF_BYTES_MAX, READ_BYTES_MAX,
 };
 use satcast_plugin_api::{AssetBody, Error, NANOS_PER_MILLI};
 
@@ -72,11 +73,11 @@ impl Source {
 /// name.
 ///
 /// # Errors
-/// `Config` for a range without media, `Internal` for media that cannot be read and for the disk.
+/// `Config` for a range without media and for damaged media, `Internal` for media that cannot be read and for the disk.
 pub(super) fn write(media: &Source, (from_ms, to_ms): (i64, i64), target: &Path) -> Result<Written, Error> {
     let Source { init, segments, at_ms, at_ns } = media;
     if init.len() > INIT_BYTES_MAX as u64 {
-        return Err(unreadable(io::Error::other("the initialization segment is too long")));
+        return Err(damaged("the initialization segment is too long"));
     }
     let init = init.bytes(0, init.len() as usize).map_err(unreadable)?;
     let mut source = ClipSource::new(&init).map_err(not_cut)?;
@@ -137,8 +138,21 @@ fn unreadable(error: io::Error) -> Error {
     Error::internal(format!("a segment of the clip cannot be read: {error}"))
 }
 
-fn not_cut(error: satcast_media::fmp4::Fmp4Error) -> Error {
-    Error::config(format!("the clip cannot be cut: {error}"))
+fn not_cut(error: Fmp4Error) -> Error {
+    match error {
+        Fmp4Error::NoMedia | Fmp4Error::ClipTooLarge => {
+            Error::config(format!("the clip cannot be cut: {error}"))
+        }
+        _ => damaged(error),
+    }
+}
+
+/// Media that is not as it was published or recorded. The reason is in the log alone.
+fn damaged(why: impl Display) -> Error {
+    tracing::warn!(%why, "the media of a clip is damaged");
+    Error::config(
+        "the media of the clip is damaged, at the store or on the disk of the service; choose another range",
+    )
 }
 
 /// Adds the fragments of a segment.
@@ -147,10 +161,10 @@ fn add(source: &mut ClipSource, segment: &Media, number: u32) -> Result<(), Erro
     while at < len {
         let head = segment.bytes(at, BOX_HEADER_BYTES.min((len - at) as usize)).map_err(unreadable)?;
         let header = BoxHeader::parse(&head).filter(|header| header.bytes <= len - at);
-        let header = header.ok_or_else(|| unreadable(io::Error::other("a box is not whole")))?;
+        let header = header.ok_or_else(|| damaged("a box is not whole"))?;
         if &header.kind == b"moof" {
             if header.bytes > MOOF_BYTES_MAX as u64 {
-                return Err(unreadable(io::Error::other("a fragment header is too long")));
+                return Err(damaged("a fragment header is too long"));
             }
             let moof = segment.bytes(at, header.bytes as usize).map_err(unreadable)?;
             source.push(&moof, number, at, len).map_err(not_cut)?;

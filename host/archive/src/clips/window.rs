@@ -38,7 +38,7 @@ pub enum NoClip {
 #[derive(Debug)]
 pub struct ClipPlan {
     pub(super) source: PlannedSource,
-    /// The wanted range, in milliseconds since 1970.
+    /// The wanted range, up to the end of a DVR window, in milliseconds since 1970.
     pub(super) from_ms: i64,
     pub(super) to_ms: i64,
     has_ms: i64,
@@ -84,9 +84,7 @@ impl ClipPlan {
             segments: chosen.iter().map(|(_, name)| get(name)).collect::<Result<_, _>>()?,
             first_ms: first.start_ms,
         };
-        // What is not there yet is in no recording either.
-        let until_ms = if let ClipRange::Between(_, wanted_ms) = range { wanted_ms } else { to_ms };
-        let has_ms = until_ms.saturating_sub(begin_ms);
+        let has_ms = to_ms.saturating_sub(begin_ms);
         Ok(Self { source: PlannedSource::Window(held), from_ms, to_ms, has_ms })
     }
 
@@ -101,14 +99,19 @@ impl ClipPlan {
         (has_ms > 0).then_some(Self { source: PlannedSource::Recording(media), from_ms, to_ms, has_ms })
     }
 
-    /// The wanted range, in milliseconds since 1970.
+    /// The wanted range, up to the end of a DVR window, in milliseconds since 1970.
     pub fn range(&self) -> (i64, i64) {
         (self.from_ms, self.to_ms)
     }
 
-    /// Milliseconds of the range that are known to be there, or that come after the end of a DVR window.
+    /// Milliseconds of the range that are known to be there.
     pub fn has_ms(&self) -> i64 {
         self.has_ms
+    }
+
+    /// Whether all of the range is known to be there.
+    pub fn is_whole(&self) -> bool {
+        self.has_ms >= self.to_ms.saturating_sub(self.from_ms)
     }
 }
 

@@ -90,7 +90,8 @@ pub struct ClipChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClipRecord {
     pub id: i64,
-    pub stream: StreamId,
+    /// `None` if it was deleted.
+    pub stream: Option<StreamId>,
     pub session: SessionId,
     pub destination: DestinationId,
     pub title: String,
@@ -181,7 +182,8 @@ const UNEXPLAINED: &str = "SELECT t.id, t.amount_msat FROM transfers t WHERE t.k
 macro_rules! select_clips {
     ($condition:literal) => {
         concat!(
-            "SELECT c.id, c.stream_id, c.session_id, c.destination_id, c.title, c.state, c.error, c.public, ",
+            "SELECT c.id, (SELECT s.id FROM streams s WHERE s.id = c.stream_id AND s.deleted_ms IS NULL) ",
+            "AS kept_stream_id, c.session_id, c.destination_id, c.title, c.state, c.error, c.public, ",
             "c.price_msat, c.charged_msat, c.created_ms, a.id AS archive_id, a.started_ms, a.duration_ms, ",
             "a.size_bytes, a.url, a.trouble, a.audio_only FROM clips c LEFT JOIN archives a ON a.clip_id = c.id AND a.deleted_ms IS NULL ",
             "WHERE c.deleted_ms IS NULL AND ",
@@ -498,7 +500,7 @@ fn read(row: &Row, state: ClipState) -> sqlx::Result<ClipRecord> {
     let cost = if state == ClipState::Ready { "charged_msat" } else { "price_msat" };
     Ok(ClipRecord {
         id: row.try_get("id")?,
-        stream: StreamId(row.try_get("stream_id")?),
+        stream: row.try_get::<Option<i64>>("kept_stream_id")?.map(StreamId),
         session: SessionId(row.try_get("session_id")?),
         destination: DestinationId(row.try_get("destination_id")?),
         title: row.try_get("title")?,

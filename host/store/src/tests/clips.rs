@@ -210,6 +210,10 @@ async fn clips_are_edited_deleted_and_hidden_with_their_file() {
     let Recorded::Taken(file) = clips.tell("clips/a.mp4", ArchiveState::Ready, 1).await else { panic!() };
     assert!(clips.rig.store.unreported_clips("archive").await.unwrap().is_empty());
     assert!(!clips.rig.store.fail_interrupted_clip(id, "x", NOW).await.unwrap());
+    let stream = async || clips.rig.store.clip(clips.account, id).await.unwrap().unwrap().stream;
+    assert_eq!(stream().await, Some(free.stream));
+    clips.rig.store.delete_stream(&actor, free.stream).await.unwrap();
+    assert_eq!(stream().await, None, "its stream is gone, and it stays");
     clips.rig.store.delete_archive(&actor, file, true).await.unwrap();
     assert!(clips.rig.store.clip(clips.account, id).await.unwrap().is_none());
     let refused = clips.rig.store.delete_clip(&actor, id).await;

@@ -120,8 +120,8 @@ impl From<ClipState> for State {
 pub(super) struct Clip {
     /// Clip identifier.
     id: i64,
-    /// Stream key identifier.
-    stream_key_id: i64,
+    /// Stream key identifier; null if the stream was deleted.
+    stream_key_id: Null<i64>,
     /// Identifier of the session.
     session_id: String,
     /// Identifier of the destination for which the clip is kept.
@@ -163,7 +163,7 @@ impl Clip {
         let poster_url = poster_url.filter(|_| !clip.audio_only);
         Self {
             id: clip.id,
-            stream_key_id: clip.stream.0,
+            stream_key_id: clip.stream.map(|stream| stream.0).into(),
             session_id: clip.session.0,
             destination_id: clip.destination.0,
             title: clip.title,
@@ -362,7 +362,7 @@ async fn media(
         (ClipRange::Last(_), None) => (None, None),
     };
     if let Some((from, to)) = wanted
-        && best.as_ref().is_none_or(|media| media.plan.has_ms() < to - from)
+        && best.as_ref().is_none_or(|media| !media.plan.is_whole())
     {
         for record in app.store.recordings_between(caller.account, stream, (from, to)).await? {
             if of_session.as_ref().is_some_and(|session| *session != record.report.session_id) {

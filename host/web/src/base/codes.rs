@@ -359,8 +359,8 @@ codes! {
         "The requested range starts after the end of the file.",
         "Request a range within the size in the `Content-Range` header.";
     AssetUnreadable "piece_unreadable":
-        "The disk of the service failed to give a file.",
-        "Try again; if it lasts, tell the operator.";
+        "The disk of the service, or the store of the recording or clip, failed to give a file.",
+        "Try again; if it lasts, tell the operator, who finds the cause in the log.";
     TooManyWaiting "too_many_waiting":
         "Too many viewers wait for the newest media of this stream.",
         "Request the playlist without `_HLS_msn`; the delay is a little longer.";

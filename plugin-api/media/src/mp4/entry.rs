@@ -113,7 +113,8 @@ mod tests {
     fn audio_of_a_quicktime_movie_is_refused_as_such() {
         let mut entry = [0; AUDIO_FIELDS];
         entry[9] = 1;
-        let stsd = [&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 8 + AUDIO_FIELDS as u8], &b"mp4a"[..], &entry].concat();
+        let stsd =
+            [&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 8 + AUDIO_FIELDS as u8], &b"mp4a"[..], &entry].concat();
         assert_eq!(track(&stsd, Kind::Audio).unwrap_err(), Mp4Error::NotMp4(QUICK_TIME));
     }
 }

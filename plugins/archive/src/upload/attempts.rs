@@ -49,6 +49,8 @@ pub(crate) enum Next {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Attempts {
     failures: u32,
+    /// They are refusals. The count begins again when this changes.
+    are_refused: bool,
 }
 
 impl Attempts {
@@ -64,10 +66,11 @@ impl Attempts {
         if failing_ms.is_some_and(|failing| Duration::from_millis(failing) >= pauses.give_up) {
             return Next::GiveUp;
         }
-        let (first, longest) = match class {
-            Class::Auth | Class::Config => pauses.refused,
-            _ => pauses.usual,
-        };
+        let is_refused = matches!(class, Class::Auth | Class::Config);
+        if is_refused != self.are_refused {
+            *self = Self { failures: 0, are_refused: is_refused };
+        }
+        let (first, longest) = if is_refused { pauses.refused } else { pauses.usual };
         let full = first.saturating_mul(1 << self.failures.min(DOUBLINGS_MAX)).min(longest);
         self.failures = self.failures.saturating_add(1);
         // Always at least half, so that a store in trouble is not asked at once.
@@ -121,8 +124,23 @@ mod tests {
         attempts.progressed();
         let first = attempts.failed(Class::Network, Some(0), 0.0, &pauses);
         assert_eq!(first, Next::Again(Duration::from_millis(500)));
-        let refused = attempts.failed(Class::Config, Some(0), 1.0, &pauses);
-        assert_eq!(refused, Next::Again(Duration::from_secs(120)));
+    }
+
+    #[test]
+    fn refusals_and_other_failures_have_pauses_of_their_own() {
+        let (mut attempts, pauses) = (Attempts::default(), Pauses::new(1));
+        for (class, seconds) in [
+            (Class::Remote, 1),
+            (Class::Network, 2),
+            (Class::Remote, 4),
+            (Class::Auth, 60),
+            (Class::Config, 120),
+            (Class::Remote, 1),
+            (Class::Auth, 60),
+        ] {
+            let next = attempts.failed(class, Some(0), 1.0, &pauses);
+            assert_eq!(next, Next::Again(Duration::from_secs(seconds)), "{class:?}");
+        }
     }
 
     #[test]

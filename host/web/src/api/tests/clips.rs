@@ -46,7 +46,7 @@ pub(super) async fn ready_and_failed(rig: &Rig) {
     let (store, now) = (&rig.app.store, rig.app.clock.now());
     store.fail_clip(clip(rig).await, "it broke", now).await.unwrap();
     let ready = store.clip(rig.account, clip(rig).await).await.unwrap().unwrap();
-    let file_name = format!("clips/of-{}.mp4", ready.stream);
+    let file_name = format!("clips/of-{}.mp4", ready.stream.unwrap());
     let report = ArchiveReport {
         driver: LINKED_DRIVER.into(),
         destination_id: ready.destination,
@@ -175,8 +175,8 @@ async fn a_range_before_the_window_comes_from_the_recording() {
     let report = Recording {
         destination_id: hosted.destination,
         session_id: opening.session.to_string(),
-        started_at_ms: begin - 10_000,
-        duration_ms: 15_000,
+        started_at_ms: begin - 18_000,
+        duration_ms: 23_000,
         ..recording(&rig, "longer.mp4", RecordingState::Recording).await
     };
     testing::put(report.clone());
@@ -188,6 +188,8 @@ async fn a_range_before_the_window_comes_from_the_recording() {
         ((-4_500, 3_000), -5_000),
         ((-10_000, 12_000), -10_000),
         ((-500, 19_000), 0),
+        // The part that is not there yet is no part of the window.
+        ((-18_000, 60_000), -18_000),
     ] {
         let wanted = json!({"from": begin + from, "to": begin + to});
         let made = rig.post(&path, &wanted).await.ok();

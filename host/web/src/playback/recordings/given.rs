@@ -23,7 +23,7 @@ impl Playback {
         let group = self.recordings.group(id).await?;
         let watched = group.iter().find(|watched| watched.record.id == id).ok_or_else(nothing_to_play)?;
         self.recordings.check_here(watched)?;
-        let source = Source::here(&self.recordings.drivers, watched);
+        let source = Source::here(&self.recordings.drivers, &self.recordings.faults, watched);
         let bytes = match part {
             Part::Index { first } => {
                 let page = serde_json::to_vec(&source.index(first).await?);

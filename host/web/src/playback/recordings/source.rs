@@ -10,7 +10,9 @@ use satcast_plugin_api::recording::RecordingIndex;
 
 use super::super::relay::{Part, Peer, Relay};
 use crate::base::ApiError;
+use satcast_core::clock::Clock;
 use satcast_core::ids::AccountId;
+use satcast_core::log_limit::LogLimit;
 use satcast_drivers::{Drivers, RecordingsError};
 use satcast_store::{ArchiveReport, WatchedArchive};
 
@@ -24,6 +26,26 @@ pub(super) struct Source {
     driver: String,
     file_name: String,
     place: Place,
+    faults: FaultLog,
+}
+
+/// Log lines about recordings that cannot be read: at most one a second.
+#[derive(Clone)]
+pub(super) struct FaultLog {
+    clock: Clock,
+    limit: Arc<LogLimit>,
+}
+
+impl FaultLog {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, limit: Arc::new(LogLimit::per_second(1)) }
+    }
+
+    fn note(&self, recording: i64, error: &RecordingsError) {
+        if let Some(left_out) = self.limit.admit(self.clock.monotonic()) {
+            tracing::warn!(%error, recording, left_out, "a recording cannot be read");
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -35,18 +57,19 @@ enum Place {
 
 impl Source {
     /// Read by the driver of this node.
-    pub(super) fn here(drivers: &Drivers, watched: &WatchedArchive) -> Self {
-        Self::at(Place::Here(drivers.clone()), watched)
+    pub(super) fn here(drivers: &Drivers, faults: &FaultLog, watched: &WatchedArchive) -> Self {
+        Self::at(Place::Here(drivers.clone()), faults, watched)
     }
 
     /// Read at another node.
-    pub(super) fn there(relay: &Arc<Relay>, peer: Peer, watched: &WatchedArchive) -> Self {
-        Self::at(Place::There(relay.clone(), peer, watched.account), watched)
+    pub(super) fn there(relay: &Arc<Relay>, peer: Peer, faults: &FaultLog, watched: &WatchedArchive) -> Self {
+        Self::at(Place::There(relay.clone(), peer, watched.account), faults, watched)
     }
 
-    fn at(place: Place, watched: &WatchedArchive) -> Self {
+    fn at(place: Place, faults: &FaultLog, watched: &WatchedArchive) -> Self {
         let ArchiveReport { driver, file_name, .. } = &watched.record.report;
-        Self { id: watched.record.id, driver: driver.clone(), file_name: file_name.clone(), place }
+        let (driver, file_name) = (driver.clone(), file_name.clone());
+        Self { id: watched.record.id, driver, file_name, place, faults: faults.clone() }
     }
 
     /// A page of the index, from fragment `first` on.
@@ -57,11 +80,11 @@ impl Source {
         match &self.place {
             Place::Here(drivers) => {
                 let page = drivers.index_recording(&self.driver, &self.file_name, first).await;
-                page.map_err(|error| failure(&error))
+                page.map_err(|error| self.failure(&error))
             }
             Place::There(relay, peer, account) => {
                 let page = relay.part(peer, *account, self.id, Part::Index { first }).await?;
-                read_index(&page).map_err(|error| failure(&RecordingsError::Refused(error)))
+                read_index(&page).map_err(|error| self.failure(&RecordingsError::Refused(error)))
             }
         }
     }
@@ -74,11 +97,11 @@ impl Source {
         match &self.place {
             Place::Here(drivers) => {
                 let bytes = drivers.read_recording(&self.driver, &self.file_name, offset, len).await;
-                bytes.map_err(|error| failure(&error))
+                bytes.map_err(|error| self.failure(&error))
             }
             Place::There(relay, peer, account) => {
                 let bytes = relay.part(peer, *account, self.id, Part::Bytes { offset, len }).await?;
-                checked_range(bytes, len).map_err(|error| failure(&RecordingsError::Refused(error)))
+                checked_range(bytes, len).map_err(|error| self.failure(&RecordingsError::Refused(error)))
             }
         }
     }
@@ -97,15 +120,15 @@ impl Source {
             }
         }
     }
-}
 
-/// The error for a viewer: 404 for a recording that cannot be played at all.
-fn failure(error: &RecordingsError) -> ApiError {
-    match error {
-        RecordingsError::Refused(error) if error.class == Class::Config => ApiError::not_found("recording"),
-        _ => {
-            tracing::debug!(%error, "a recording cannot be read");
-            ApiError::asset_unreadable()
+    /// The error for a viewer: 404 for a recording that cannot be played at all.
+    fn failure(&self, error: &RecordingsError) -> ApiError {
+        self.faults.note(self.id, error);
+        match error {
+            RecordingsError::Refused(error) if error.class == Class::Config => {
+                ApiError::not_found("recording")
+            }
+            _ => ApiError::asset_unreadable(),
         }
     }
 }

@@ -10,7 +10,7 @@ use satcast_quota::Quota;
 use super::super::relay::Relay;
 use super::index::{Indexed, Indexes};
 use super::poster::Posters;
-use super::source::Source;
+use super::source::{FaultLog, Source};
 use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::AccountId;
@@ -53,6 +53,7 @@ pub(in crate::playback) struct Recordings {
     pub(super) responses: Quota<AccountId>,
     /// Viewers get the bytes of uploaded recordings from the store, by signed addresses.
     pub(super) signs: bool,
+    pub(super) faults: FaultLog,
 }
 
 /// The target of a URL below [`PREFIX`].
@@ -98,7 +99,8 @@ impl Recordings {
     ) -> Self {
         let responses = Quota::new(RESPONSES_MAX, RESPONSES_PER_ACCOUNT_MAX);
         let (groups, indexes, posters) = (Mutex::default(), Indexes::default(), Posters::default());
-        Self { store, drivers, clock, relay, groups, indexes, posters, responses, signs }
+        let faults = FaultLog::new(clock.clone());
+        Self { store, drivers, clock, relay, groups, indexes, posters, responses, signs, faults }
     }
 
     /// The recording and all that play with it; empty if there is none.
@@ -135,12 +137,12 @@ impl Recordings {
     /// Another node has it, and does not run.
     pub(super) async fn source(&self, watched: &WatchedArchive) -> Result<Source, ApiError> {
         let elsewhere = match self.check_here(watched) {
-            Ok(()) => return Ok(Source::here(&self.drivers, watched)),
+            Ok(()) => return Ok(Source::here(&self.drivers, &self.faults, watched)),
             Err(elsewhere) => elsewhere,
         };
         let relay = self.relay.as_ref().ok_or_else(|| elsewhere.clone())?;
         let peer = relay.keeper(&watched.record.holder).await.ok_or(elsewhere)?;
-        Ok(Source::there(relay, peer, watched))
+        Ok(Source::there(relay, peer, &self.faults, watched))
     }
 
     /// The index of a recording.
