@@ -2,8 +2,8 @@
 //!
 //! Files that several viewers want are read once into the shared [`Cache`] and sent like memory. The others are read in frames.
 //!
-//! Frames from files are small, because a slow viewer holds the frame's memory; a frame of shared memory holds only the asset. File bytes in the kernel's page cache are read at once, others
-//! by a thread that may wait for the disk. If a file is gone or has become shorter, the body ends with an error, which closes the
+//! Frames from files are small, because a slow viewer holds the frame's memory; a frame of shared memory holds only the asset. File
+//! bytes in the kernel's page cache are read at once, others by a thread that may wait for the disk. If a file is gone or has become shorter, the body ends with an error, which closes the
 //! connection: wrong bytes are never sent.
 
 use std::collections::VecDeque;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hyper::Version;
 use hyper::body::{Body, Frame, SizeHint};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::ReadWriteFlags;
@@ -28,9 +29,12 @@ use satcast_drivers::published::{Cache, Opening, Published};
 
 /// Most bytes of one frame read from a file. Each frame costs a read, a write and often a wake-up.
 pub const FRAME_BYTES_MAX: usize = 128 * 1024;
-/// Most bytes of the last frame of shared memory. The last one is counted when it is handed out, so an aborted response may be counted
-/// up to these bytes too high. Those before it are one frame: each frame is a write of its own that wakes the viewer.
-pub const LAST_FRAME_BYTES_MAX: usize = 128 * 1024;
+/// Most bytes of one frame of shared memory by HTTP/1.1. Each frame is a write of its own that wakes the viewer, so larger frames cost
+/// less. A frame is counted when the next one is handed out, up to what its connection has written.
+pub const MEMORY_FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// Most bytes of the last frame, which is counted when it is handed out: an aborted response may be counted up to these bytes too high.
+/// Also of every frame by HTTP/2: other streams write to its connection as well, and each stream may be counted up to a frame too high.
+pub const COUNTED_FRAME_BYTES_MAX: usize = 128 * 1024;
 /// Most bytes of one read by a thread that may wait for the disk. Cached bytes are read frame by frame, which costs no more and
 /// holds less memory for a slow viewer.
 pub const WAITING_READ_BYTES_MAX: usize = 256 * 1024;
@@ -152,6 +156,8 @@ pub(super) struct ResponseBody {
     slices: VecDeque<Slice>,
     left: u64,
     count: Option<Count>,
+    /// Most bytes of a frame of shared memory.
+    frame_bytes_max: usize,
     /// Bytes that were read but not handed out yet.
     ready: Bytes,
     /// The running read on a thread that may wait for the disk.
@@ -163,7 +169,19 @@ impl ResponseBody {
     pub(super) fn new(slices: impl IntoIterator<Item = Slice>, count: Option<Count>) -> Self {
         let slices: VecDeque<Slice> = slices.into_iter().filter(|slice| slice.len() > 0).collect();
         let left = slices.iter().map(Slice::len).sum();
-        Self { slices, left, count, ready: Bytes::new(), reading: None }
+        Self {
+            slices,
+            left,
+            count,
+            frame_bytes_max: COUNTED_FRAME_BYTES_MAX,
+            ready: Bytes::new(),
+            reading: None,
+        }
+    }
+
+    /// The same, with frames for this version of HTTP.
+    pub(super) fn with_frames_of(self, version: Version) -> Self {
+        Self { frame_bytes_max: frame_bytes_max(version), ..self }
     }
 
     /// Remaining bytes.
@@ -181,7 +199,7 @@ impl ResponseBody {
             match self.slices.front_mut() {
                 None => return Poll::Ready(Ok(None)),
                 Some(Slice::Memory(bytes)) => {
-                    let frame = frame_of(bytes, self.left);
+                    let frame = frame_of(bytes, self.left, self.frame_bytes_max);
                     if bytes.is_empty() {
                         self.slices.pop_front();
                     }
@@ -257,11 +275,16 @@ impl ResponseBody {
     }
 }
 
-/// The next frame of shared memory of a body that has `left` bytes in all.
-pub(super) fn frame_of(bytes: &mut Bytes, left: u64) -> Bytes {
-    let is_end = bytes.len() as u64 == left && bytes.len() > LAST_FRAME_BYTES_MAX;
-    let last = if is_end { LAST_FRAME_BYTES_MAX } else { 0 };
-    bytes.split_to(bytes.len() - last)
+/// Most bytes of a frame of shared memory.
+pub(super) fn frame_bytes_max(version: Version) -> usize {
+    if version == Version::HTTP_2 { COUNTED_FRAME_BYTES_MAX } else { MEMORY_FRAME_BYTES_MAX }
+}
+
+/// The next frame of shared memory, of at most `most` bytes, of a body that has `left` bytes in all.
+pub(super) fn frame_of(bytes: &mut Bytes, left: u64, most: usize) -> Bytes {
+    let is_end = bytes.len() as u64 == left && bytes.len() > COUNTED_FRAME_BYTES_MAX;
+    let last = if is_end { COUNTED_FRAME_BYTES_MAX } else { 0 };
+    bytes.split_to((bytes.len() - last).min(most))
 }
 
 /// Reads bytes from the page cache. An error also if none are cached or the kernel does not support this.

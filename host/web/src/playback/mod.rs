@@ -42,7 +42,7 @@ use tokio::time::MissedTickBehavior;
 use tracing::{Instrument as _, Span};
 
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
-pub use body::{FRAME_BYTES_MAX, LAST_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
+pub use body::{COUNTED_FRAME_BYTES_MAX, FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::{FLUSH_INTERVAL, HourUse};
 pub use recordings::index::{INDEXES_MAX, SEGMENTS_MAX};

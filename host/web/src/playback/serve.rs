@@ -525,7 +525,7 @@ impl Playback {
         let counted = found.counted.as_ref().filter(|_| request.method() == Method::GET);
         let sent = || request.extensions().get::<Sent>().cloned();
         let count = counted.map(|access| self.meter.count(access.account, access.destination, sent()));
-        let body = ResponseBody::new(slices, count);
+        let body = ResponseBody::new(slices, count).with_frames_of(request.version());
         let mut response = Response::default();
         let headers = response.headers_mut();
         headers.reserve(HEADERS);

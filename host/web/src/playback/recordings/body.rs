@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hyper::Version;
 use hyper::body::{Body, Frame, SizeHint};
 use satcast_quota::Permit;
 use tokio::task::JoinHandle;
 
-use super::super::body::frame_of;
+use super::super::body::{frame_bytes_max, frame_of};
 use super::super::meter::Count;
 use super::source::Source;
 use super::state::READ_BYTES;
@@ -28,6 +29,7 @@ pub(super) struct RecordingBody {
     ready: Bytes,
     reading: Option<Reading>,
     count: Count,
+    frame_bytes_max: usize,
     _permit: Permit<AccountId>,
 }
 
@@ -42,11 +44,21 @@ impl RecordingBody {
         len: u64,
         count: Count,
         permit: Permit<AccountId>,
+        version: Version,
     ) -> Result<Self, ApiError> {
         let chunk = chunk(len);
         let ready = source.read(first, chunk).await?;
         let at = first + u64::from(chunk);
-        Ok(Self { source, at, left: len, ready, reading: None, count, _permit: permit })
+        Ok(Self {
+            source,
+            at,
+            left: len,
+            ready,
+            reading: None,
+            count,
+            frame_bytes_max: frame_bytes_max(version),
+            _permit: permit,
+        })
     }
 
     fn read(&self, len: u32) -> Reading {
@@ -66,7 +78,7 @@ impl RecordingBody {
             self.ready = outcome.map_err(io::Error::other)?.map_err(io::Error::other)?;
             self.at += u64::from(chunk);
         }
-        Poll::Ready(Ok(frame_of(&mut self.ready, self.left)))
+        Poll::Ready(Ok(frame_of(&mut self.ready, self.left, self.frame_bytes_max)))
     }
 }
 

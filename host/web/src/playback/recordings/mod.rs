@@ -199,7 +199,7 @@ impl Playback {
             let permit = permit.map_err(|_| ApiError::too_many_readers())?;
             let count =
                 self.meter.count(watched.account, watched.record.report.destination_id, sent(request));
-            let body = RecordingBody::begin(source, first, len, count, permit).await?;
+            let body = RecordingBody::begin(source, first, len, count, permit, request.version()).await?;
             response.set_body(Body::from(http_body_util::combinators::BoxBody::new(body)));
         }
         Ok(response)

@@ -12,9 +12,12 @@ use super::super::relay::{Part, Peer, Relay};
 use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::AccountId;
-use satcast_core::log_limit::LogLimit;
+use satcast_core::log_limit::LogLimits;
 use satcast_drivers::{Drivers, RecordingsError};
 use satcast_store::{ArchiveReport, WatchedArchive};
+
+/// Between two log lines about recordings of one account.
+const FAULTS_EVERY: Duration = Duration::from_secs(60);
 
 /// How long a signed address of the store works. Each request for a part gets a new one.
 const SIGNED_FOR: Duration = Duration::from_secs(3_600);
@@ -26,24 +29,25 @@ pub(super) struct Source {
     driver: String,
     file_name: String,
     place: Place,
+    account: AccountId,
     faults: FaultLog,
 }
 
-/// Log lines about recordings that cannot be read: at most one a second.
+/// Log lines about recordings that cannot be read: one of each account in [`FAULTS_EVERY`].
 #[derive(Clone)]
 pub(super) struct FaultLog {
     clock: Clock,
-    limit: Arc<LogLimit>,
+    limits: Arc<LogLimits<AccountId>>,
 }
 
 impl FaultLog {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, limit: Arc::new(LogLimit::per_second(1)) }
+        Self { clock, limits: Arc::new(LogLimits::new(FAULTS_EVERY)) }
     }
 
-    fn note(&self, recording: i64, error: &RecordingsError) {
-        if let Some(left_out) = self.limit.admit(self.clock.monotonic()) {
-            tracing::warn!(%error, recording, left_out, "a recording cannot be read");
+    fn note(&self, account: AccountId, recording: i64, error: &RecordingsError) {
+        if let Some(left_out) = self.limits.admit(account, self.clock.monotonic()) {
+            tracing::warn!(%error, account = account.0, recording, left_out, "a recording cannot be read");
         }
     }
 }
@@ -69,7 +73,14 @@ impl Source {
     fn at(place: Place, faults: &FaultLog, watched: &WatchedArchive) -> Self {
         let ArchiveReport { driver, file_name, .. } = &watched.record.report;
         let (driver, file_name) = (driver.clone(), file_name.clone());
-        Self { id: watched.record.id, driver, file_name, place, faults: faults.clone() }
+        Self {
+            id: watched.record.id,
+            driver,
+            file_name,
+            place,
+            account: watched.account,
+            faults: faults.clone(),
+        }
     }
 
     /// A page of the index, from fragment `first` on.
@@ -123,12 +134,14 @@ impl Source {
 
     /// The error for a viewer: 404 for a recording that cannot be played at all.
     fn failure(&self, error: &RecordingsError) -> ApiError {
-        self.faults.note(self.id, error);
         match error {
             RecordingsError::Refused(error) if error.class == Class::Config => {
                 ApiError::not_found("recording")
             }
-            _ => ApiError::asset_unreadable(),
+            _ => {
+                self.faults.note(self.account, self.id, error);
+                ApiError::asset_unreadable()
+            }
         }
     }
 }

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use hyper::Version;
 use hyper::body::Body as _;
 use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use crate::playback::body::{
-    FRAME_BYTES_MAX, LAST_FRAME_BYTES_MAX, ResponseBody, Slice, WAITING_READ_BYTES_MAX,
+    COUNTED_FRAME_BYTES_MAX, FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, ResponseBody, Slice,
+    WAITING_READ_BYTES_MAX,
 };
 use satcast_drivers::published::{Assets, Published};
 
@@ -64,19 +66,21 @@ async fn frames(mut body: ResponseBody, most: usize) -> io::Result<Vec<Bytes>> {
 
 #[tokio::test]
 async fn memory_is_sent_in_frames_without_a_copy() {
-    const SIZE: usize = LAST_FRAME_BYTES_MAX * 4;
+    const SIZE: usize = 2 * MEMORY_FRAME_BYTES_MAX;
     let bytes = Bytes::from(pattern(SIZE));
     let asset = published(Path::new("/"), AssetBody::Memory(bytes.clone()));
-    let body = ResponseBody::new(Slice::of(&asset, 1, SIZE as u64 - 2), None);
-    assert_eq!((body.left(), body.size_hint().exact()), (SIZE as u64 - 2, Some(SIZE as u64 - 2)));
-    let frames = frames(body, SIZE).await.unwrap();
-    // The last frame is counted before it is sent.
-    assert_eq!(
-        frames.iter().map(Bytes::len).collect::<Vec<_>>(),
-        [SIZE - 2 - LAST_FRAME_BYTES_MAX, LAST_FRAME_BYTES_MAX]
-    );
-    assert_eq!(frames.concat(), bytes[1..SIZE - 1]);
-    assert_eq!(frames[0].as_ptr(), bytes[1..].as_ptr(), "the driver's own memory");
+    let body = || ResponseBody::new(Slice::of(&asset, 1, SIZE as u64 - 2), None);
+    assert_eq!((body().left(), body().size_hint().exact()), (SIZE as u64 - 2, Some(SIZE as u64 - 2)));
+    for (version, most) in
+        [(Version::HTTP_11, MEMORY_FRAME_BYTES_MAX), (Version::HTTP_2, COUNTED_FRAME_BYTES_MAX)]
+    {
+        let frames = frames(body().with_frames_of(version), most).await.unwrap();
+        assert_eq!(frames.concat(), bytes[1..SIZE - 1]);
+        assert_eq!(frames[0].as_ptr(), bytes[1..].as_ptr(), "the driver's own memory");
+        // The last one is counted before it is sent.
+        let sizes = (frames[0].len(), frames[frames.len() - 1].len());
+        assert_eq!(sizes, (most, COUNTED_FRAME_BYTES_MAX), "{version:?}");
+    }
     assert!(ResponseBody::new([], None).is_end_stream());
     assert!(Slice::of(&asset, 1, SIZE as u64).is_none() && Slice::of(&asset, u64::MAX, 2).is_none());
 }
