@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::api::Api;
-use crate::images;
+use crate::driver_copies;
 use crate::network::Host;
 use crate::ports::Port;
 use crate::process::{Process, guarded, read_lossy};
@@ -147,9 +147,7 @@ impl Setup {
         if settings.iter().any(|(known, _)| known == "SATCAST_CLUSTER__NODE") {
             settings.push(("SATCAST_CLUSTER__ADVERTISE".into(), format!("{scheme}://{}", http.address())));
         }
-        let data = folder.path().join("data");
-        images::lend(&data);
-        settings.push(("SATCAST_DATA_DIR".into(), data.to_string_lossy().into_owned()));
+        settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
         Service { process: None, folder, host, http, rtmp, rtmps, srt, whip, https, settings, key: None }
     }
 
@@ -198,6 +196,8 @@ impl Service {
     /// When it ends or does not get ready.
     #[track_caller]
     pub fn start(&mut self) {
+        let data = self.folder.path().join("data");
+        driver_copies::lend(&data);
         let mut command = self.program(&binary());
         command.arg("run");
         self.environment(&mut command);
@@ -208,7 +208,7 @@ impl Service {
             }
             self.ready().map_err(|state| format!("{state}; its log:\n{}", process.log()))
         });
-        images::keep(&self.folder.path().join("data"));
+        driver_copies::keep(&data);
         self.process = Some(process);
     }
 
