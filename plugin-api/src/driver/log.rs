@@ -90,10 +90,11 @@ impl Subscriber for Bridge {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// The text of a log line, with at most [`FIELDS_MAX`] fields.
 #[derive(Default)]
-struct Line {
-    message: String,
-    fields: Vec<(&'static str, String)>,
+pub(crate) struct Line {
+    pub(crate) message: String,
+    pub(crate) fields: Vec<(&'static str, String)>,
 }
 
 impl Line {

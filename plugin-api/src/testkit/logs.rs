@@ -1,11 +1,11 @@
 //! The log lines of a driver that is linked into the test binary: they go to the subscriber of the test's process.
 
-use std::fmt::{Debug, Write as _};
 use std::sync::Once;
 
 use parking_lot::Mutex;
-use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
+
+use crate::driver::log::Line;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -50,9 +50,10 @@ impl Subscriber for Keeper {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().target().to_owned());
+        let mut line = Line::default();
         event.record(&mut line);
-        LINES.lock().push(line.0);
+        let fields = line.fields.iter().map(|(name, value)| format!(" {name}={value}")).collect::<String>();
+        LINES.lock().push(format!("{} {}{fields}", event.metadata().target(), line.message));
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -60,11 +61,15 @@ impl Subscriber for Keeper {
     fn exit(&self, _: &span::Id) {}
 }
 
-struct Line(String);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Writing to a string cannot fail.
-        let _ = write!(self.0, " {field}={value:?}");
+    #[test]
+    #[should_panic(expected = "se\"cret")]
+    fn a_secret_with_a_quote_is_found() {
+        keep_own_logs();
+        tracing::info!(field = "a se\"cret", "a line");
+        assert_not_logged("se\"cret");
     }
 }
