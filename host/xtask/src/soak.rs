@@ -15,7 +15,7 @@ const MUTATION_FACTOR: u64 = 500;
 /// Times that the service is killed in mid-stream and started again.
 const CRASHES: u64 = 200;
 /// Tests with a browser that plays.
-const BROWSERS: &str = "player::";
+const BROWSERS: [&str; 2] = ["player::", "player_window::"];
 /// The fuzz crate, outside the workspace because of its compiler flags.
 const FUZZ: &str = "plugin-api/media/fuzz";
 
@@ -44,7 +44,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     python::install()?;
     let binary = build::run(build::Profile::Debug)?;
     rounds(&["--workspace", "--exclude", "satcast-tests"], MUTATION_FACTOR, &binary, &[])?;
-    rounds(&["--package", "satcast-tests"], CRASHES, &binary, &["--skip", BROWSERS])?;
+    rounds(
+        &["--package", "satcast-tests"],
+        CRASHES,
+        &binary,
+        &BROWSERS.map(|module| ["--skip", module]).concat(),
+    )?;
     browsers(&binary)?;
     instruments::run()?;
     fuzz(&Budget::Seconds(minutes * 60))
@@ -78,7 +83,7 @@ fn rounds(packages: &[&str], iterations: u64, binary: &Path, more: &[&str]) -> R
 fn browsers(binary: &Path) -> Result<(), String> {
     let mut cargo = process::cargo();
     cargo.args(["test", "--package", "satcast-tests", "--test", "e2e", "--"]);
-    cargo.args([&format!("{BROWSERS}soak_"), "--nocapture", "--test-threads=1"]);
+    cargo.args(BROWSERS.map(|module| format!("{module}soak_"))).args(["--nocapture", "--test-threads=1"]);
     cargo.env("SATCAST_SOAK_ITERATIONS", CRASHES.to_string()).env("SATCAST_BIN", binary);
     process::run(&mut cargo)
 }

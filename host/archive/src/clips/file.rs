@@ -150,9 +150,7 @@ fn not_cut(error: Fmp4Error) -> Error {
 /// Media that is not as it was published or recorded. The reason is in the log alone.
 fn damaged(why: impl Display) -> Error {
     tracing::warn!(%why, "the media of a clip is damaged");
-    Error::config(
-        "the media of the clip is damaged, at the store or on the disk of the service; choose another range",
-    )
+    Error::config("the media of the clip is damaged, at the store or on the disk of the service")
 }
 
 /// Adds the fragments of a segment.

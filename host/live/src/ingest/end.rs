@@ -65,6 +65,9 @@ pub(super) enum End {
     /// The session disconnects this encoder.
     #[error("{}", .0.reason)]
     Closed(Status),
+    /// The media comes from the stream itself, or through too many streams.
+    #[error("{}", .0.reason)]
+    Looped(Status),
     /// The service stops.
     #[error("the service shuts down")]
     Shutdown,
@@ -94,7 +97,7 @@ impl End {
     /// The status a running publisher gets before the connection closes.
     pub(super) fn status(&self) -> Option<Status> {
         match self {
-            Self::Closed(status) => Some(status.clone()),
+            Self::Closed(status) | Self::Looped(status) => Some(status.clone()),
             Self::Shutdown => {
                 Some(Status::new(CODE_SHUTDOWN, "the server is shutting down; reconnect shortly"))
             }
@@ -113,6 +116,7 @@ impl End {
                 | Self::Unusable(_)
                 | Self::Idle(_)
                 | Self::Closed(_)
+                | Self::Looped(_)
                 | Self::Shutdown
         )
     }

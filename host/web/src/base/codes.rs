@@ -360,7 +360,7 @@ codes! {
         "Request a range within the size in the `Content-Range` header.";
     AssetUnreadable "piece_unreadable":
         "The disk of the service, or the store of the recording or clip, failed to give a file.",
-        "Try again; if it lasts, tell the operator, who finds the cause in the log.";
+        "Try again; if it lasts, tell the operator.";
     TooManyWaiting "too_many_waiting":
         "Too many viewers wait for the newest media of this stream.",
         "Request the playlist without `_HLS_msn`; the delay is a little longer.";

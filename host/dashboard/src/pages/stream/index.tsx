@@ -189,8 +189,6 @@ function Edit({ stream, reload, onClose }: Props & { onClose: () => void }) {
           label={texts.passphrase}
           name="srtPassphrase"
           help={`${stream.hasSrtPassphrase ? texts.passphraseKept : ''} ${texts.passphraseHelp}`.trim()}
-          type="password"
-          autocomplete="new-password"
           optional
           minLength={10}
           maxLength={79}
@@ -230,7 +228,7 @@ function Encoder({ stream, reload }: Props) {
             {srt !== null && (
               <>
                 <CopyField label={texts.srtServer} value={srtAddress(srt, stream.streamKey)} help={srtHelp} secret />
-                <CopyField label={texts.srtBackup} value={srtAddress(srt, stream.backupKey)} secret />
+                <CopyField label={texts.srtBackup} value={srtAddress(srt, stream.backupKey)} help={srtHelp} secret />
               </>
             )}
             {whip !== null && <CopyField label={texts.whipServer} value={whip} help={texts.whipHelp} />}

@@ -96,8 +96,10 @@ impl<A: Admission> Caller<A> {
         if end.is_warning() {
             self.warn(None, &end.to_string());
         }
-        if let End::Unusable(text) = &end {
-            shared.admission.refused(stream, &Status::unusable(text));
+        match &end {
+            End::Unusable(text) => shared.admission.refused(stream, &Status::unusable(text)),
+            End::Looped(status) => shared.admission.refused(stream, status),
+            _ => {}
         }
         if relay.connection.over().is_none() {
             relay.connection.shut_down(port.now());
@@ -334,7 +336,7 @@ impl<P: PacketSink> Relay<P> {
         if !self.is_note_told && self.demuxer.has_streams() {
             self.is_note_told = true;
             let known = self.publisher.came_through(Via::of_note(self.demuxer.note()));
-            known.map_err(|status| End::Unusable(status.reason))?;
+            known.map_err(End::Looped)?;
         }
         Ok(())
     }
