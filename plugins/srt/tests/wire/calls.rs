@@ -47,7 +47,8 @@ fn a_whole_stream_arrives_unchanged_with_every_key_length_and_over_losses() {
         assert!(seen.over == Some(Over::Closed) || loss_percent > 0, "{:?}", seen.over);
         assert_eq!(dest.counter("packets_sent"), sent.len() as u64 - 2);
         assert!(dest.counter("bytes_sent") > 100_000);
-        assert_eq!(dest.counter("packets_retransmitted") > 0, loss_percent > 0);
+        // A busy machine may repeat packets that only came late.
+        assert!(dest.counter("packets_retransmitted") > 0 || loss_percent == 0);
         assert_eq!((dest.counter("packets_skipped"), dest.leased_packets()), (0, 0));
     }
     testkit::assert_not_logged("sesame0123");
