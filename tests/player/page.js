@@ -129,7 +129,8 @@ function play() {
 }
 
 function startHls(url) {
-  hls = new Hls();
+  // As docs/playback.md recommends it.
+  hls = new Hls({ maxBufferHole: 0.5 });
   hls.on(Hls.Events.ERROR, (_, data) => {
     const name = `${data.details}${data.response?.code ? ` ${data.response.code}` : ''}`;
     if (data.fatal) {

@@ -94,6 +94,8 @@ const CONFIG: Partial<HlsConfig> = {
   maxBufferLength: 20,
   maxMaxBufferLength: 60,
   maxBufferSize: 60_000_000,
+  // Where the encoder changes, the audio may lack 0.15 s; with less hls.js may stand there for good.
+  maxBufferHole: 0.5,
   manifestLoadPolicy: patient(10_000, 15_000),
   // A blocking reload is answered within three target durations.
   playlistLoadPolicy: whileAway(patient(35_000, 40_000)),
