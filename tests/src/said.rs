@@ -138,3 +138,6 @@ pub const SIGNAL_FAULT: &str = "signal 11";
 pub const SIGNAL_ABORT: &str = "signal 6";
 /// Log: media came back to its own stream.
 pub const LOOP: &str = "this media comes from this stream itself";
+
+/// VLC, whose clock a busy machine holds up.
+pub const VLC_LATE: &str = "is called too late";

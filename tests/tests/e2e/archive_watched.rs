@@ -16,6 +16,7 @@ use satcast_tests::player::{Engine, Player, assert_moves, assert_valid_playlists
 use satcast_tests::probe::{hashes_of_file, hashes_without_sets};
 use satcast_tests::record::Track;
 use satcast_tests::s3::Store;
+use satcast_tests::said;
 use satcast_tests::service::Service;
 use satcast_tests::soak;
 use satcast_tests::source::{Recipe, Source};
@@ -318,8 +319,9 @@ fn vlc_plays(url: &str, options: &[&str], seconds: u64) {
     let began = Instant::now();
     let output = vlc.output().expect("VLC");
     let said = String::from_utf8_lossy(&output.stderr);
-    // It looks for a desktop, which is not there.
-    let is_error = |line: &str| line.contains(" error: ") && !line.contains("interface");
+    // It looks for a desktop, which is not there; a busy machine lets it wait longer.
+    let is_harmless = |line: &str| line.contains("interface") || line.contains(said::VLC_LATE);
+    let is_error = |line: &str| line.contains(" error: ") && !is_harmless(line);
     assert!(output.status.success() && !said.lines().any(is_error), "{said}");
     assert!(began.elapsed() >= Duration::from_secs(seconds), "it ended early: {said}");
 }
