@@ -46,7 +46,7 @@ pub(crate) fn keep(data: &Path) {
     }
 }
 
-/// Both fail when the file is missing, or is there already.
+/// Leaves out what is missing; a copy of a driver that is there already stays.
 fn share(from: &Path, to: &Path) {
     // A service never writes into its copy of a driver, but it does into the result of a probe.
     let _ = if from.extension().is_some_and(|ending| ending == "so") {

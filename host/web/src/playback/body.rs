@@ -3,8 +3,8 @@
 //! Files that several viewers want are read once into the shared [`Cache`] and sent like memory. The others are read in frames.
 //!
 //! Frames from files are small, because a slow viewer holds the frame's memory; a frame of shared memory holds only the asset. File
-//! bytes in the kernel's page cache are read at once, others by a thread that may wait for the disk. If a file is gone or has become shorter, the body ends with an error, which closes the
-//! connection: wrong bytes are never sent.
+//! bytes in the kernel's page cache are read at once, others by a thread that may wait for the disk. If a file is gone or has become
+//! shorter, the body ends with an error, which closes the connection: wrong bytes are never sent.
 
 use std::collections::VecDeque;
 use std::fs::File;

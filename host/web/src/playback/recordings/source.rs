@@ -55,8 +55,8 @@ impl FaultLog {
 #[derive(Clone)]
 enum Place {
     Here(Drivers),
-    /// At another node, for the viewers of an account.
-    There(Arc<Relay>, Peer, AccountId),
+    /// At another node.
+    There(Arc<Relay>, Peer),
 }
 
 impl Source {
@@ -67,7 +67,7 @@ impl Source {
 
     /// Read at another node.
     pub(super) fn there(relay: &Arc<Relay>, peer: Peer, faults: &FaultLog, watched: &WatchedArchive) -> Self {
-        Self::at(Place::There(relay.clone(), peer, watched.account), faults, watched)
+        Self::at(Place::There(relay.clone(), peer), faults, watched)
     }
 
     fn at(place: Place, faults: &FaultLog, watched: &WatchedArchive) -> Self {
@@ -93,8 +93,8 @@ impl Source {
                 let page = drivers.index_recording(&self.driver, &self.file_name, first).await;
                 page.map_err(|error| self.failure(&error))
             }
-            Place::There(relay, peer, account) => {
-                let page = relay.part(peer, *account, self.id, Part::Index { first }).await?;
+            Place::There(relay, peer) => {
+                let page = relay.part(peer, self.account, self.id, Part::Index { first }).await?;
                 read_index(&page).map_err(|error| self.failure(&RecordingsError::Refused(error)))
             }
         }
@@ -110,8 +110,8 @@ impl Source {
                 let bytes = drivers.read_recording(&self.driver, &self.file_name, offset, len).await;
                 bytes.map_err(|error| self.failure(&error))
             }
-            Place::There(relay, peer, account) => {
-                let bytes = relay.part(peer, *account, self.id, Part::Bytes { offset, len }).await?;
+            Place::There(relay, peer) => {
+                let bytes = relay.part(peer, self.account, self.id, Part::Bytes { offset, len }).await?;
                 checked_range(bytes, len).map_err(|error| self.failure(&RecordingsError::Refused(error)))
             }
         }
@@ -125,8 +125,8 @@ impl Source {
                 let signed = drivers.sign_recordings(&self.driver, names, SIGNED_FOR).await;
                 signed.ok()?.into_iter().next().flatten()
             }
-            Place::There(relay, peer, account) => {
-                let signed = relay.part(peer, *account, self.id, Part::Signed).await.ok()?;
+            Place::There(relay, peer) => {
+                let signed = relay.part(peer, self.account, self.id, Part::Signed).await.ok()?;
                 String::from_utf8(signed.into()).ok().filter(|address| is_signed_address(address))
             }
         }
