@@ -83,9 +83,9 @@ struct Rate {
 }
 
 impl Rate {
-    fn take(&mut self, bytes: u64, now: Duration) {
+    fn take(&mut self, bytes: u64, now: Duration, read_at: Duration) {
         if bytes > self.bytes {
-            self.grew_at = now;
+            self.grew_at = read_at;
         }
         if self.earlier.len() == RATE_SAMPLES {
             self.earlier.pop_front();
@@ -155,13 +155,14 @@ impl View {
     }
 
     /// Takes the bytes sent so far; called about once a second. A driver may report live and hang, so the state follows the bytes
-    /// sent.
-    pub(super) fn sample(&mut self, bytes: u64, now: Duration, wall: UnixMillis) {
+    /// sent. `now` is a time before they were read and `read_at` one after it: on a machine that stops between the two, bytes sent
+    /// meanwhile are not taken for old ones.
+    pub(super) fn sample(&mut self, bytes: u64, now: Duration, read_at: Duration, wall: UnixMillis) {
         let elapsed = now.saturating_sub(self.rate.at);
         if elapsed < RATE_SAMPLE_MIN {
             return;
         }
-        self.rate.take(bytes, now);
+        self.rate.take(bytes, now, read_at);
         let stalls = now.saturating_sub(self.rate.grew_at) >= STALL_AFTER;
         if self.state == DestState::Live && stalls {
             self.set(DestState::Connecting, Some(STALLED_TEXT.into()), now, wall);
@@ -224,15 +225,18 @@ mod tests {
     }
 
     fn sample(view: &mut View, bytes: u64, secs: u64) -> DestState {
-        let (now, wall) = at(secs);
-        view.sample(bytes, now, wall);
+        sample_at(view, bytes, at(secs).0, at(secs).0)
+    }
+
+    fn sample_at(view: &mut View, bytes: u64, now: Duration, read_at: Duration) -> DestState {
+        view.sample(bytes, now, read_at, UnixMillis(now.as_millis() as i64));
         view.state
     }
 
     #[test]
     fn the_rate_is_that_of_the_last_five_seconds() {
         let mut view = View::new(Duration::ZERO, UnixMillis(0));
-        view.sample(500, Duration::from_millis(899), UnixMillis(0));
+        sample_at(&mut view, 500, Duration::from_millis(899), Duration::from_millis(899));
         assert_eq!(view.bits_per_sec(), 0, "too early");
         sample(&mut view, 1_000, 2);
         assert_eq!(view.bits_per_sec(), 4_000);
@@ -330,5 +334,9 @@ mod tests {
         assert_eq!(sample(&mut view, 0, 106), DestState::Connecting);
         assert_eq!(sample(&mut view, 1, 107), DestState::Live);
         assert_eq!((view.live_since, view.attempt), (Some(UnixMillis(107_000)), 0));
+        // The machine stops between the clock and the counter, and every second had its bytes.
+        assert_eq!(sample_at(&mut view, 2, at(108).0, at(113).0), DestState::Live);
+        assert_eq!(sample(&mut view, 2, 117), DestState::Live);
+        assert_eq!(sample(&mut view, 2, 118), DestState::Connecting);
     }
 }

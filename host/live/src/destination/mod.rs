@@ -241,7 +241,7 @@ impl Destination {
         }
         let mut view = self.view.lock();
         let before = view.state;
-        view.sample(bytes, now, wall_now);
+        view.sample(bytes, now, self.clock.monotonic(), wall_now);
         let lost = self.dropped.load(Ordering::Relaxed);
         view.sample_lost(lost, now);
         if self.loss.lock().sample(view.state == DestState::Live, offered, lost, now) {
