@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -16,6 +16,7 @@ use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::Mutex;
 
 use crate::address::Address;
+use crate::engine::{migrations, sqlite};
 use crate::idempotency::ROWS_PER_ACCOUNT_MAX;
 use crate::open::{Inspector, OpenOptions, open};
 use satcast_core::config::Durability;
@@ -43,7 +44,10 @@ pub fn server() -> Option<String> {
 /// The address of the database that stands for `file`: the first call creates it empty.
 pub async fn url(file: &Path) -> Redacted<String> {
     match server() {
-        None => Redacted::new(format!("sqlite:{}", file.display())),
+        None => {
+            lay(file).await;
+            Redacted::new(format!("sqlite:{}", file.display()))
+        }
         Some(server) => Redacted::new(database(&server, file).await),
     }
 }
@@ -51,6 +55,31 @@ pub async fn url(file: &Path) -> Redacted<String> {
 /// Opens the database that stands for `file` for inspection.
 pub async fn inspector(file: &Path) -> Inspector {
     Inspector::open(&Address::parse(url(file).await.expose()).unwrap()).await.unwrap()
+}
+
+/// Copies an empty database with the schema to `file`, unless this process has done so or it exists: the steps of the schema cost more
+/// than most tests.
+async fn lay(file: &Path) {
+    let mut made = MADE.lock().await;
+    if made.get_or_insert_default().insert(file.display().to_string()) && !file.exists() {
+        std::fs::copy(template().await, file).unwrap();
+    }
+}
+
+/// The file that is copied: the first test of this schema makes it.
+async fn template() -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    migrations::hash(&mut hasher);
+    let file = std::env::temp_dir().join(format!("satcast-template-{:016x}.db", hasher.finish()));
+    if !file.exists() {
+        let draft = file.with_extension(std::process::id().to_string());
+        let (writer, readers) = sqlite::open(&draft, Durability::Normal).await.unwrap();
+        readers.close().await;
+        writer.close().await;
+        std::fs::rename(&draft, &file).unwrap();
+        std::fs::remove_file(format!("{}-migrate", draft.display())).unwrap();
+    }
+    file
 }
 
 /// Creates the database that stands for `file`, unless this process has done so, and returns its address.
@@ -95,6 +124,8 @@ async fn make_template(admin: &mut PgConnection, server: &str) {
             low_balance: Msat(0),
         };
         open(options).await.unwrap().close().await;
+        // The first connection after the last change of the schema writes what the next ones would have to find out, in every copy.
+        PgConnection::connect(&format!("{server}/{draft}")).await.unwrap().close().await.unwrap();
         // Its connections end a moment after they were closed here.
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
         sqlx::query(end).bind(&draft).execute(&mut *admin).await.unwrap();

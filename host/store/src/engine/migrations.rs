@@ -56,6 +56,12 @@ const STEPS: &[Step] = steps! {
     28, "audio only", "0028_audio_only";
 };
 
+/// Tells the schemas of SQLite apart.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn hash(hasher: &mut impl std::hash::Hasher) {
+    STEPS.iter().for_each(|step| hasher.write(step.sqlite.as_bytes()));
+}
+
 /// The newest version of the schema that this release knows.
 pub(crate) const NEWEST: i64 = STEPS[STEPS.len() - 1].number;
 
