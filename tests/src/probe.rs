@@ -40,6 +40,9 @@ pub struct Stream {
     pub audio: Option<(u64, u64)>,
 }
 
+/// Entries of ffprobe for [`Packet`].
+const PACKET: &str = "packet=codec_type,pts_time,dts_time,flags";
+
 /// Packets of a segment.
 ///
 /// # Panics
@@ -47,22 +50,42 @@ pub struct Stream {
 #[track_caller]
 #[must_use]
 pub fn packets(chunk: &Chunk) -> Vec<Packet> {
-    packets_of_file(&Scratch::of(&[&chunk.init, &chunk.bytes]).path)
+    packets_of_run(std::slice::from_ref(chunk)).remove(0)
 }
 
-/// Packets of a file.
+/// Packets of each of some segments with one initialization segment. One start of ffprobe reads them all: a start costs as much as
+/// a thousand packets.
+#[track_caller]
+fn packets_of_run(chunks: &[Chunk]) -> Vec<Vec<Packet>> {
+    let file = scratch_of(chunks);
+    let answer = ffprobe(&["-show_entries", &format!("{PACKET},pos"), "-of", "json"], &file.path);
+    let end_of = |end: &mut usize, chunk: &Chunk| {
+        *end += chunk.bytes.len();
+        Some(*end)
+    };
+    let ends: Vec<usize> = chunks.iter().scan(chunks[0].init.len(), end_of).collect();
+    let mut all = vec![Vec::new(); chunks.len()];
+    for packet in answer["packets"].as_array().into_iter().flatten() {
+        let at = packet["pos"].as_str().and_then(|at| at.parse().ok());
+        let at: usize = at.unwrap_or_else(|| panic!("a packet without a position: {packet}"));
+        all[ends.partition_point(|end| *end <= at)].push(packet_of(packet));
+    }
+    all
+}
+
+/// Packets of a file, and the hash of each packet of its video.
 ///
 /// # Panics
 /// When ffprobe cannot read it.
 #[track_caller]
 #[must_use]
-pub fn packets_of_file(path: &Path) -> Vec<Packet> {
-    let entries = "packet=codec_type,pts_time,dts_time,flags";
-    let answer = ffprobe(&["-show_entries", entries, "-of", "json"], path);
-    let list = answer["packets"].as_array().cloned().unwrap_or_default();
-    list.iter()
-        .map(|packet| packet_of(packet).unwrap_or_else(|| panic!("a packet without times: {packet}")))
-        .collect()
+pub fn packets_and_hashes(path: &Path) -> (Vec<Packet>, Vec<String>) {
+    let entries = format!("{PACKET},data_hash");
+    let hashed = ["-show_entries", &entries, "-show_data_hash", "sha256", "-of", "json"];
+    let answer = ffprobe(&hashed, path);
+    let list = answer["packets"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let video = list.iter().filter(|packet| packet["codec_type"] == "video");
+    (list.iter().map(packet_of).collect(), video.map(hash_of).collect())
 }
 
 /// Tracks of a segment.
@@ -92,7 +115,7 @@ pub fn streams(chunk: &Chunk) -> Vec<Stream> {
 /// With the first segment that breaks a rule.
 #[track_caller]
 pub fn assert_segments(chunks: &[Chunk]) -> Vec<Vec<Packet>> {
-    let all: Vec<Vec<Packet>> = chunks.iter().map(packets).collect();
+    let all: Vec<Vec<Packet>> = runs(chunks).into_iter().flat_map(packets_of_run).collect();
     let spans: Vec<Vec<Span>> = chunks.iter().map(spans).collect();
     let has_video = spans.iter().flatten().any(|span| span.track == Track::Video);
     let lead = if has_video { Track::Video } else { Track::Audio };
@@ -235,8 +258,7 @@ pub fn hashes_of_file(path: &Path, track: Track) -> Vec<String> {
     let select = if track == Track::Video { "v:0" } else { "a:0" };
     let entries = ["-show_entries", "packet=data_hash", "-show_data_hash", "sha256", "-of", "json"];
     let answer = ffprobe(&[["-select_streams", select].as_slice(), &entries].concat(), path);
-    let hash = |packet: &Value| packet["data_hash"].as_str().unwrap_or_default().to_owned();
-    answer["packets"].as_array().into_iter().flatten().map(hash).collect()
+    answer["packets"].as_array().into_iter().flatten().map(hash_of).collect()
 }
 
 /// The same of the H.264 video of an MP4 file, without parameter sets inside frames.
@@ -261,18 +283,27 @@ pub fn runs(chunks: &[Chunk]) -> Vec<&[Chunk]> {
     chunks.chunk_by(|one, next| one.entry.init == next.entry.init && !next.entry.discontinuity).collect()
 }
 
-fn packet_of(packet: &Value) -> Option<Packet> {
-    let seconds = |field: &str| packet[field].as_str()?.parse().ok();
-    Some(Packet {
-        track: match packet["codec_type"].as_str()? {
-            "video" => Track::Video,
-            "audio" => Track::Audio,
-            _ => return None,
-        },
-        pts: seconds("pts_time")?,
-        dts: seconds("dts_time")?,
-        keyframe: packet["flags"].as_str()?.starts_with('K'),
-    })
+#[track_caller]
+fn packet_of(packet: &Value) -> Packet {
+    let text = |field: &str| packet[field].as_str();
+    let seconds = |field: &str| text(field)?.parse().ok();
+    let whole = || {
+        Some(Packet {
+            track: match text("codec_type")? {
+                "video" => Track::Video,
+                "audio" => Track::Audio,
+                _ => return None,
+            },
+            pts: seconds("pts_time")?,
+            dts: seconds("dts_time")?,
+            keyframe: text("flags")?.starts_with('K'),
+        })
+    };
+    whole().unwrap_or_else(|| panic!("a packet without times: {packet}"))
+}
+
+fn hash_of(packet: &Value) -> String {
+    packet["data_hash"].as_str().unwrap_or_default().to_owned()
 }
 
 fn ffmpeg() -> Command {

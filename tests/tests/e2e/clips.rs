@@ -8,7 +8,7 @@ use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::{Encoder, Publish};
 use satcast_tests::hosted::{Hosted, now_secs};
 use satcast_tests::player::{Engine, Player, assert_moves};
-use satcast_tests::probe::{assert_plays, hashes_of_file, packets_of_file};
+use satcast_tests::probe::{assert_plays, hashes_of_file, packets_and_hashes};
 use satcast_tests::receiver::Receiver;
 use satcast_tests::record::Track;
 use satcast_tests::s3::Store;
@@ -82,13 +82,12 @@ fn seconds_of(clip: &Value) -> f64 {
 
 /// Expects that a file has the packets of its range: from a keyframe on, in order, audio with the video.
 fn assert_cut(clip: &Value, file: &Path, sent: &[String]) {
-    let packets = packets_of_file(file);
+    let (packets, got) = packets_and_hashes(file);
     let of = |track| packets.iter().filter(move |packet| packet.track == track && packet.pts >= -0.001);
     let first = of(Track::Video).next().expect("video");
     assert!(first.keyframe && first.pts.abs() < 0.001, "{clip} begins with {first:?}");
     let audio = of(Track::Audio).next().expect("audio");
     assert!((audio.pts - first.pts).abs() <= APART_MAX, "{clip}: {first:?} {audio:?}");
-    let got = hashes_of_file(file, Track::Video);
     let begin = sent.iter().position(|hash| *hash == got[0]).expect("a frame that was sent");
     assert!(sent[begin..].starts_with(&got), "{clip}: {} frames from {begin}", got.len());
     let boxes = std::fs::read(file).expect("the file");

@@ -8,8 +8,8 @@ use satcast_media::flv::demux;
 use satcast_plugin_api::testkit::{Report, TestDestination};
 use satcast_plugin_api::{AssetBody, Kind, Packet};
 
-pub(crate) const VIDEO: &str = "-f lavfi -i testsrc2=size=320x240:rate=30";
-pub(crate) const LARGER: &str = "-f lavfi -i testsrc2=size=480x270:rate=30";
+pub(crate) const VIDEO: &str = "-f lavfi -i testsrc2=size=160x120:rate=30";
+pub(crate) const LARGER: &str = "-f lavfi -i testsrc2=size=240x136:rate=30";
 pub(crate) const AUDIO: &str = "-f lavfi -i sine=frequency=440:sample_rate=48000";
 pub(crate) const CODECS: &str = "-c:v libx264 -preset ultrafast -bf 0 -g 60 -sc_threshold 0 -c:a aac";
 

@@ -60,7 +60,7 @@ fn checks_facts(report: &Report, before_ms: i64) {
         assert!(media::text(report, list).ends_with("#EXT-X-ENDLIST\n"), "{list}");
     }
     let index = media::text(report, "index.m3u8");
-    assert!(index.contains(",RESOLUTION=320x240,FRAME-RATE=30.000,"), "{index}");
+    assert!(index.contains(",RESOLUTION=160x120,FRAME-RATE=30.000,"), "{index}");
     let init = format!("i{}-0.mp4", numbers[0]);
     assert!(media::text(report, "media.m3u8").contains(&init), "{init}");
     let age = |name: &str| (report.assets[name].asset.max_age_secs, report.assets[name].asset.audience);
@@ -93,10 +93,10 @@ pub(crate) fn a_reconnect_with_another_size(kit: &Testkit) -> u64 {
         after.starts_with(&format!("#EXT-X-MAP:URI=\"i{first}-1.mp4\"\n#EXT-X-PROGRAM-DATE-TIME:")),
         "{text}"
     );
-    assert!(destination.report(|report| media::text(report, "index.m3u8")).contains("RESOLUTION=480x270"));
+    assert!(destination.report(|report| media::text(report, "index.m3u8")).contains("RESOLUTION=240x136"));
     let folder = tempfile::tempdir().unwrap();
     destination.report(|report| media::fetch(report, folder.path()));
-    for (init, segment, size) in [(0, first, "320,240"), (1, first + 5, "480,270")] {
+    for (init, segment, size) in [(0, first, "160,120"), (1, first + 5, "240,136")] {
         let init = std::fs::read(folder.path().join(format!("i{first}-{init}.mp4"))).unwrap();
         let segment = std::fs::read(folder.path().join(format!("{segment}.m4s"))).unwrap();
         std::fs::write(folder.path().join("whole.mp4"), [init, segment].concat()).unwrap();

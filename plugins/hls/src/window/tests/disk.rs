@@ -76,7 +76,7 @@ fn run_within(opening: &mut Opening, count: u64, least: usize, most: usize) {
 
 #[test]
 fn a_full_disk_limits_the_window() {
-    let mut opening = Opening::with(3600);
+    let mut opening = Opening::with(1200);
     opening.disk = Disk::Holds(200);
     opening.run(200);
     assert_eq!((opening.listed().len(), opening.host.count(COUNTER_FAILED)), (200, 0));
@@ -96,8 +96,8 @@ fn a_full_disk_limits_the_window() {
     assert_eq!(opening.host.events(), [EVENT_DEGRADED]);
     opening.run(21);
     assert_eq!(opening.host.events(), [EVENT_DEGRADED, EVENT_RECOVERED]);
-    run_within(&mut opening, 2000, 240, 1800);
-    assert_eq!(opening.listed().len(), 1800);
+    run_within(&mut opening, 700, 240, 600);
+    assert_eq!(opening.listed().len(), 600);
 }
 
 #[test]
