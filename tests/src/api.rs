@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::wait;
 
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// The rate limit of a key starts again after this time.
 const PATIENCE_MAX_SECS: u64 = 60;
 

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+/// Least limit: a busy machine stops for many seconds, and a test that waits proves no speed.
+const LIMIT_MIN: Duration = Duration::from_secs(60);
 /// Pause between two checks.
 const POLL: Duration = Duration::from_millis(50);
 /// Pause between two checks through the API, which has a limit of 300 requests per minute and key.
 const API_POLL: Duration = Duration::from_millis(300);
 
-/// Calls `probe` until it returns `Ok`, at most for `limit`; the last `Err` describes the state.
+/// Calls `probe` until it returns `Ok`, at most for `limit`, or a minute if that is longer; the last `Err` describes the state.
 ///
 /// # Panics
 /// When `limit` has passed, with `what` and the last state seen.
@@ -27,7 +29,7 @@ pub fn until_api<T>(what: &str, limit: Duration, probe: impl FnMut() -> Result<T
 
 #[track_caller]
 fn poll<T>(what: &str, limit: Duration, pause: Duration, mut probe: impl FnMut() -> Result<T, String>) -> T {
-    let started = Instant::now();
+    let (started, limit) = (Instant::now(), limit.max(LIMIT_MIN));
     loop {
         match probe() {
             Ok(value) => return value,

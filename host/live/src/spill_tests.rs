@@ -19,7 +19,7 @@ use satcast_core::ids::AccountId;
 use satcast_drivers::Waker;
 use satcast_drivers::testing::{audio, video, video_config};
 
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 /// A GOP of two seconds.
 const GROUP: u64 = 60;
 

@@ -21,7 +21,7 @@ use satcast_net::outbound::http::Client;
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// Longest wait for the exporter.
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(60);
 
 /// Makes spans by `work`, and gives those that ended.
 fn collected(ratio: f64, queue_max: usize, work: impl FnOnce()) -> mpsc::Receiver<Ended> {

@@ -17,7 +17,7 @@ use crate::queue::{Bounds, LEASED_BYTES_MAX};
 use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 
 const MS: i64 = NANOS_PER_MILLI;
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bytes of a frame, unless a test sets more.
 const FRAME_BYTES: usize = 40;
 /// Wall time of the session's start.

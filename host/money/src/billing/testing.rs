@@ -26,7 +26,7 @@ pub const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 
 /// Start of an hour.
 pub const START: UnixMillis = UnixMillis(1_800_000_000_000);
 /// Polls of a condition, some milliseconds apart, before a test fails.
-pub const TRIES_MAX: usize = 2_000;
+pub const TRIES_MAX: usize = 12_000;
 
 impl Billing {
     /// Whether every change of the session is posted.

@@ -18,7 +18,7 @@ use crate::{Address, Change, Charged, MinuteCharge, Owner, Server, Sharing, Slot
 /// The certificate authority of the server; set in the environment together with its address.
 const AUTHORITY: &str = "SATCAST_TEST_POSTGRES_CA";
 /// Longest wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database of the server; `None` if the tests run on SQLite.
 async fn on_server() -> Option<(Rig, Server, Redacted<String>)> {

@@ -32,7 +32,7 @@ use satcast_core::secret::{Vault, new_stream_key};
 use satcast_store::{Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
 
 /// Longest wait in a test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The mark that the fake live sessions have themselves.
 const LOOP_MARK: [u8; 8] = [7; 8];

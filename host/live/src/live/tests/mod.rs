@@ -37,7 +37,7 @@ use satcast_store::{
 };
 
 const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 struct Rig {
     live: Live,

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 /// More than the buffers of both sockets take.
 const LARGE_BYTES: usize = 32 * 1024 * 1024;
 

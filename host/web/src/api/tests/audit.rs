@@ -10,7 +10,7 @@ use satcast_core::secret::KeyKind;
 use satcast_store::{AuditFilter, Page, Scopes};
 
 /// Polls a condition every 10 ms.
-const WAIT_TRIES_MAX: usize = 1_000;
+const WAIT_TRIES_MAX: usize = 6_000;
 
 impl Rig {
     async fn audit(&self, query: &str) -> Vec<Value> {

@@ -18,7 +18,7 @@ const HOOKS: &str = "/api/webhooks";
 const TESTS_AT_ONCE_MAX: usize = 16;
 /// Those of one account.
 const TESTS_PER_ACCOUNT_MAX: usize = 4;
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const ALLOWED: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]";
 
 /// Starts a receiver with a fixed response; returns its url.

@@ -21,7 +21,7 @@ use satcast_core::secret::KeyKind;
 use satcast_net::http::{Server, ServerLimits};
 use satcast_store::Scopes;
 
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const SECRET: &str = "hunter2hunter2";
 
 /// The service on a port.

@@ -69,7 +69,7 @@ impl Rig {
 
     /// Publishes to the stream until its destination has an opening.
     pub(super) async fn go_live(&self, hosted: &Hosted) -> (Publisher, Arc<Opening>) {
-        const TRIES_MAX: usize = 250;
+        const TRIES_MAX: usize = 3_000;
         let record = self.app.store.stream(StreamId(hosted.stream)).await.unwrap().unwrap();
         let mut publisher = self.app.live.publish(record).await.unwrap();
         publisher.push(&mut vec![keyframe()]);

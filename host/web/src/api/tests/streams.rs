@@ -149,7 +149,7 @@ fn keyframe() -> Packet {
 
 /// Reads the stream until it is as wanted.
 async fn until(rig: &Rig, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    const TRIES_MAX: usize = 250;
+    const TRIES_MAX: usize = 3_000;
     for _ in 0..TRIES_MAX {
         let detail = rig.get(path).await.ok();
         if wanted(&detail) {

@@ -44,7 +44,7 @@ use satcast_store::{
 };
 
 /// Longest wait for an expected event.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
 const SESSION: &str = "ses_0123456789abcdefghijkl";
 const ENTRY: &str = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nmedia.m3u8\n";

@@ -28,7 +28,7 @@ use satcast_store::{AccountChange, AuditFilter, Page, Scopes};
 /// Most concurrent webhook tests.
 const TESTS_OF_ACCOUNT: usize = 4;
 /// Longest wait for the start of one.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl World {
     /// Checks the special cases of this operation.
