@@ -83,9 +83,9 @@ struct Rate {
 }
 
 impl Rate {
-    fn take(&mut self, bytes: u64, now: Duration, read_at: Duration) {
+    fn take(&mut self, bytes: u64, now: Duration) {
         if bytes > self.bytes {
-            self.grew_at = read_at;
+            self.grew_at = now;
         }
         if self.earlier.len() == RATE_SAMPLES {
             self.earlier.pop_front();
@@ -148,8 +148,8 @@ impl View {
         } else if changed {
             self.live_since = Some(wall);
             self.live_from = Some(now);
-            // The stall timer starts now, not at the last bytes sent.
-            self.rate.grew_at = now;
+            // The stall timer starts now, not at the last bytes sent, unless those are newer than `now`.
+            self.rate.grew_at = self.rate.grew_at.max(now);
         }
         changed
     }
@@ -162,7 +162,7 @@ impl View {
         if elapsed < RATE_SAMPLE_MIN {
             return;
         }
-        self.rate.take(bytes, now, read_at);
+        self.rate.take(bytes, read_at);
         let stalls = now.saturating_sub(self.rate.grew_at) >= STALL_AFTER;
         if self.state == DestState::Live && stalls {
             self.set(DestState::Connecting, Some(STALLED_TEXT.into()), now, wall);
@@ -334,9 +334,12 @@ mod tests {
         assert_eq!(sample(&mut view, 0, 106), DestState::Connecting);
         assert_eq!(sample(&mut view, 1, 107), DestState::Live);
         assert_eq!((view.live_since, view.attempt), (Some(UnixMillis(107_000)), 0));
-        // The machine stops between the clock and the counter, and every second had its bytes.
+        // The machine stops between the clock and the counter, and every second had its bytes: while it is live, and when it returns.
         assert_eq!(sample_at(&mut view, 2, at(108).0, at(113).0), DestState::Live);
         assert_eq!(sample(&mut view, 2, 117), DestState::Live);
         assert_eq!(sample(&mut view, 2, 118), DestState::Connecting);
+        assert_eq!(sample_at(&mut view, 3, at(119).0, at(124).0), DestState::Live);
+        assert_eq!(sample(&mut view, 3, 128), DestState::Live);
+        assert_eq!(sample(&mut view, 3, 129), DestState::Connecting);
     }
 }
