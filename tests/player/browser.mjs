@@ -2,10 +2,10 @@
 
 import { chromium } from 'playwright-core';
 
-/** Starts it; it may reach `host` and nothing else. `args` are more of its switches. */
-export const launch = (host, { executablePath = '/usr/bin/chromium-headless-shell', args = [] } = {}) =>
+/** Starts it; it may reach `host` and nothing else. `more` are further switches. */
+export const launch = (host, more = []) =>
   chromium.launch({
-    executablePath,
+    executablePath: '/usr/bin/chromium-headless-shell',
     headless: true,
     args: [
       '--no-sandbox',
@@ -14,6 +14,6 @@ export const launch = (host, { executablePath = '/usr/bin/chromium-headless-shel
       '--js-flags=--no-turbofan --no-maglev',
       '--disable-gpu',
       '--disable-software-rasterizer',
-      ...args,
+      ...more,
     ],
   });

@@ -62,7 +62,7 @@ const complaints = [];
 const foreign = [];
 const secretIn = [];
 let loads = 0;
-const browser = await launch(base.hostname, { args: ['--autoplay-policy=no-user-gesture-required'] });
+const browser = await launch(base.hostname, ['--autoplay-policy=no-user-gesture-required']);
 
 /** A browser session with its page. The content policy of the page allows no injected script, so axe runs with it bypassed. */
 async function session() {

@@ -1,6 +1,6 @@
 // A viewer: headless Chromium that plays an HLS address, in hls.js or by itself.
 //
-//   node play.mjs [--native] [--chromium PATH] [URL [STEP...]]
+//   node play.mjs [--native] [URL [STEP...]]
 //
 // The page comes from a server of its own on another port, so that the service's CORS headers are needed.
 // Steps are words; without any they are read from standard input, one on each line, until it ends. Without a URL the browser starts
@@ -40,7 +40,6 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     native: { type: 'boolean', default: false },
-    chromium: { type: 'string' },
   },
 });
 const [url, ...script] = positionals;
@@ -113,10 +112,7 @@ function inTime(work) {
   return Promise.race([work, limit]).finally(() => clearTimeout(timer));
 }
 
-const browser = await launch(HOST, {
-  executablePath: options.chromium,
-  args: ['--autoplay-policy=no-user-gesture-required'],
-});
+const browser = await launch(HOST, ['--autoplay-policy=no-user-gesture-required']);
 const page = await browser.newPage();
 let address = url;
 let service = null;

@@ -29,10 +29,8 @@ const server = createServer((_, response) => {
 server.listen(0, HOST);
 await once(server, 'listening');
 
-const browser = await launch(HOST, {
-  executablePath: '/usr/bin/chromium',
-  args: ['--use-fake-device-for-media-stream=fps=30', '--use-fake-ui-for-media-stream'],
-});
+const camera = ['--use-fake-device-for-media-stream=fps=30', '--use-fake-ui-for-media-stream'];
+const browser = await launch(HOST, camera);
 const page = await browser.newPage();
 await page.goto(`http://${HOST}:${server.address().port}/`);
 
