@@ -178,14 +178,14 @@ impl Nginx {
         read_lossy(&self.folder.path().join("nginx.log"))
     }
 
-    /// The recordings of stream `name` as soon as the last one has `count` media packets, or after `limit` as they are then: the
-    /// comparison that follows reports missing packets best.
+    /// The recordings of stream `name` as soon as the last one has `count` media packets, or after `limit` or a minute, the longer of the
+    /// two, as they are then: the comparison that follows reports missing packets best.
     ///
     /// # Panics
     /// When a recording cannot be read.
     #[must_use]
     pub fn wait_for_recording(&self, name: &str, count: usize, limit: Duration) -> Vec<Vec<Record>> {
-        let started = Instant::now();
+        let (started, limit) = (Instant::now(), limit.max(wait::LIMIT_MIN));
         loop {
             let recordings = self.recordings(name);
             let have =

@@ -99,7 +99,7 @@ fn revoked(service: &Service, viewer: &mut Viewer, url: &str) {
     let id = key.and_then(|key| key["id"].as_i64()).expect("the public key");
     let _ = service.api().delete(&format!("/api/keys/{id}")).ok();
     for path in [index, media] {
-        wait::until("the key to be revoked", seconds(5), || match viewer.http.get(&path, &[]).status {
+        wait::within("the key to be revoked", seconds(5), || match viewer.http.get(&path, &[]).status {
             401 => Ok(()),
             status => Err(format!("still {status}")),
         });

@@ -97,7 +97,7 @@ fn a_silent_encoder_is_replaced_by_a_new_one() {
     let (_silent, outcome) = Call::publish(service.rtmp_address(), "live", &stream.key);
     assert_eq!(outcome, Outcome::Publishing);
 
-    let taken = wait::until("the silent encoder to be replaced", seconds(20), || {
+    let taken = wait::within("the silent encoder to be replaced", seconds(20), || {
         match Call::publish(service.rtmp_address(), "live", &stream.key) {
             (call, Outcome::Publishing) => Ok(call),
             (_, refused) => Err(format!("{refused:?}")),

@@ -39,7 +39,7 @@ fn viewers_over_https_get_and_pay_every_byte_and_certificates_are_renewed() {
     });
     let mut database = Database::of(service.folder());
     let mut stored = |wanted: u64| {
-        wait::until("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
+        wait::within("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
             match database.bytes_sent(hosted.destination) {
                 bytes if bytes >= wanted => Ok(bytes),
                 bytes => Err(format!("{bytes} of {wanted} bytes")),

@@ -25,7 +25,7 @@ fn metered_bytes_are_received_bytes() {
     let mut viewer = hosted.viewer(seconds(20));
     let mut database = Database::of(service.folder());
     let stored = |database: &mut Database, wanted: u64| {
-        wait::until("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
+        wait::within("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
             match database.bytes_sent(hosted.destination) {
                 bytes if bytes >= wanted => Ok(bytes),
                 bytes => Err(format!("{bytes} of {wanted} bytes")),

@@ -86,7 +86,7 @@ fn viewers_at_another_node_get_the_same_and_each_segment_is_fetched_once() {
 
     let received = at_a.http.body_bytes() + at_b.http.body_bytes() + crowd;
     let stored =
-        wait::until("the metered bytes", seconds(STORED_AFTER_SECONDS), || match metered(&nodes, &hosted) {
+        wait::within("the metered bytes", seconds(STORED_AFTER_SECONDS), || match metered(&nodes, &hosted) {
             bytes if bytes >= received => Ok(bytes),
             bytes => Err(format!("{bytes} of {received} bytes")),
         });
@@ -149,7 +149,7 @@ fn a_revoked_key_ends_at_both(nodes: &Nodes, hosted: &Hosted, url_b: &str) {
     let newest =
         keys.as_array().into_iter().flatten().filter(of_it).filter_map(|key| key["id"].as_i64()).max();
     let _ = nodes.api_a.delete(&format!("/api/keys/{}", newest.expect("the second key"))).ok();
-    wait::until("the revoked key to be refused at b", seconds(SEEN_AFTER_SECONDS), || {
+    wait::within("the revoked key to be refused at b", seconds(SEEN_AFTER_SECONDS), || {
         match viewer.http.get(&playlist, &[]).status {
             401 => Ok(()),
             status => Err(status.to_string()),
@@ -420,7 +420,7 @@ fn recordings_and_clips_are_watched_at_every_node() {
     }
     assert_eq!(both[0].0, both[1].0);
     assert!(both[0].1 == both[1].1, "a file is another one at the other node");
-    wait::until("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
+    wait::within("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
         let stored = nodes.server.ask(DATABASE, "SELECT coalesce(sum(bytes), 0) FROM bandwidth");
         if stored.trim() == received.to_string() { Ok(()) } else { Err(format!("{stored} of {received}")) }
     });

@@ -105,7 +105,7 @@ fn changes_end_playback(service: &Service, hosted: &Hosted, viewer: &mut Viewer)
     }
     let kept = Hosted::key(service, hosted.destination);
     let playlist = viewer.path("media.m3u8");
-    wait::until("the revoked key to be refused", seconds(SEEN_AFTER_SECONDS), || {
+    wait::within("the revoked key to be refused", seconds(SEEN_AFTER_SECONDS), || {
         match viewer.http.get(&playlist, &[]).status {
             401 | 404 => Ok(()),
             status => Err(status.to_string()),
@@ -124,12 +124,12 @@ fn changes_end_playback(service: &Service, hosted: &Hosted, viewer: &mut Viewer)
     let path = format!("/api/streams/{}/destinations/{}", hosted.stream.id, hosted.destination);
     let _ = send(owner.request("PATCH", &path).bearer_auth(service.key()).json(&json!({ "enabled": false })))
         .ok();
-    wait::until("the disabled destination to be refused", seconds(SEEN_AFTER_SECONDS), || {
+    wait::within("the disabled destination to be refused", seconds(SEEN_AFTER_SECONDS), || {
         let refused = hosted.status_of(&kept);
         if refused.status == 401 { Ok(()) } else { Err(refused.text) }
     });
     let playlist = other.path("media.m3u8");
-    wait::until("its viewers to be refused", seconds(SEEN_AFTER_SECONDS), || {
+    wait::within("its viewers to be refused", seconds(SEEN_AFTER_SECONDS), || {
         match other.http.get(&playlist, &[]).status {
             401 | 404 => Ok(()),
             status => Err(status.to_string()),

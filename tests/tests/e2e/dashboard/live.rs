@@ -10,7 +10,7 @@ use satcast_tests::hosted::now_secs;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::until_api;
+use satcast_tests::wait::{until_api, within_api};
 use serde_json::{Value, json};
 
 /// Longest time from the start of the service to the first frame of the preview.
@@ -144,7 +144,7 @@ fn first_run_to_live() {
 
     add_destination(&mut page, &api, "self-hosted", &[]);
     page.click("button", text("preview.start"));
-    until_api("the first frame", FIRST_RUN_LIMIT.saturating_sub(began.elapsed()), || {
+    within_api("the first frame", FIRST_RUN_LIMIT.saturating_sub(began.elapsed()), || {
         let video = page.video();
         if frames(&video) > 0 { Ok(()) } else { Err(video.to_string()) }
     });
