@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
@@ -41,7 +42,7 @@ pub fn server() -> Option<String> {
     std::env::var(SERVER).ok()
 }
 
-/// The address of the database that stands for `file`: the first call creates it empty.
+/// The address of the database that stands for `file`: the first call creates it with the schema and without rows.
 pub async fn url(file: &Path) -> Redacted<String> {
     match server() {
         None => {
@@ -66,11 +67,12 @@ async fn lay(file: &Path) {
     }
 }
 
-/// The file that is copied: the first test of this schema makes it.
+/// The file that is copied: the first test of this schema and user makes it.
 async fn template() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     migrations::hash(&mut hasher);
-    let file = std::env::temp_dir().join(format!("satcast-template-{:016x}.db", hasher.finish()));
+    let user = std::fs::metadata("/proc/self").unwrap().uid();
+    let file = std::env::temp_dir().join(format!("satcast-template-{user}-{:016x}.db", hasher.finish()));
     if !file.exists() {
         let draft = file.with_extension(std::process::id().to_string());
         let (writer, readers) = sqlite::open(&draft, Durability::Normal).await.unwrap();
@@ -124,7 +126,7 @@ async fn make_template(admin: &mut PgConnection, server: &str) {
             low_balance: Msat(0),
         };
         open(options).await.unwrap().close().await;
-        // The first connection after the last change of the schema writes what the next ones would have to find out, in every copy.
+        // The first connection after the last change of the schema writes a file of the catalog, which every copy gets.
         PgConnection::connect(&format!("{server}/{draft}")).await.unwrap().close().await.unwrap();
         // Its connections end a moment after they were closed here.
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";

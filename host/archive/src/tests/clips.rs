@@ -207,7 +207,7 @@ async fn a_clip_waits_for_a_store_that_is_down() {
     testing::fail_reads("down.mp4", 4);
     let id = rig.make("clips/down.mp4", "label", plan).await;
     let shown = rig.until(id, |clip| clip.archive.is_some() || clip.state == ClipState::Failed).await;
-    assert_eq!((shown.state, shown.started_at), (ClipState::Making, Some(START)));
+    assert_eq!((shown.state, shown.error, shown.started_at), (ClipState::Making, None, Some(START)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,7 +59,9 @@ const STEPS: &[Step] = steps! {
 /// Tells the schemas of SQLite apart.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn hash(hasher: &mut impl std::hash::Hasher) {
-    STEPS.iter().for_each(|step| hasher.write(step.sqlite.as_bytes()));
+    use std::hash::Hash as _;
+
+    STEPS.iter().for_each(|step| (step.number, step.name, step.sqlite).hash(hasher));
 }
 
 /// The newest version of the schema that this release knows.

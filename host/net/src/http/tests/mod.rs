@@ -203,9 +203,14 @@ async fn one_network_gets_no_more_connections_than_its_cap_unless_it_is_a_truste
     }
 }
 
+/// A shutdown that waits for its requests longer than a test does.
+fn patient() -> ServerLimits {
+    ServerLimits { shutdown_grace: WAIT_MAX * 10, ..ServerLimits::default() }
+}
+
 #[tokio::test]
 async fn shutdown_lets_running_requests_finish_and_closes_idle_connections() {
-    let mut server = start(ServerLimits::default()).await;
+    let mut server = start(patient()).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     let mut busy = send(server.address, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await;
     tokio::time::sleep(Duration::from_millis(100)).await;

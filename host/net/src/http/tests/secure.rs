@@ -163,7 +163,7 @@ async fn large_heads_are_refused_by_http_2() {
 
 #[tokio::test]
 async fn shutdown_lets_running_http_2_requests_finish() {
-    let mut server = start_secure(ServerLimits::default()).await;
+    let mut server = start_secure(patient()).await;
     let (mut requests, task) = server.http_2().await;
     let busy = tokio::spawn(requests.send_request(get("/slow")));
     tokio::time::sleep(Duration::from_millis(100)).await;
