@@ -259,8 +259,8 @@ fn keys_of(stream: &StreamRecord, material: Option<&KeyMaterial>) -> Result<Opti
         )),
         (None, Some(_)) => Err(refused(
             CODE_UNSECURE,
-            "the encoder has an SRT passphrase and the stream has none; set srtPassphrase of the stream, or remove it \
-             from the encoder",
+            "the encoder has an SRT passphrase and the stream has none; set one for the stream, or remove it from the \
+             encoder",
         )),
     }
 }
