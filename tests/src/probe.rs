@@ -15,6 +15,8 @@ use crate::record::{Record, Track};
 
 /// Times of ffprobe have six decimals, EXTINF five.
 const ROUNDING_SECONDS: f64 = 0.000_1;
+/// Entries of ffprobe for [`Packet`].
+const PACKET: &str = "packet=codec_type,pts_time,dts_time,flags";
 
 /// One packet of a segment, as ffprobe sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,9 +42,6 @@ pub struct Stream {
     pub audio: Option<(u64, u64)>,
 }
 
-/// Entries of ffprobe for [`Packet`].
-const PACKET: &str = "packet=codec_type,pts_time,dts_time,flags";
-
 /// Packets of a segment.
 ///
 /// # Panics
@@ -53,8 +52,8 @@ pub fn packets(chunk: &Chunk) -> Vec<Packet> {
     packets_of_run(std::slice::from_ref(chunk)).remove(0)
 }
 
-/// Packets of each of some segments with one initialization segment. One start of ffprobe reads them all: a start costs as much as
-/// a thousand packets.
+/// Packets of each of some segments with one initialization segment. One start of ffprobe reads them all: its start costs more
+/// than the reading.
 #[track_caller]
 fn packets_of_run(chunks: &[Chunk]) -> Vec<Vec<Packet>> {
     let file = scratch_of(chunks);

@@ -155,8 +155,8 @@ impl View {
     }
 
     /// Takes the bytes sent so far; called about once a second. A driver may report live and hang, so the state follows the bytes
-    /// sent. `now` is a time before they were read and `read_at` one after it: on a machine that stops between the two, bytes sent
-    /// meanwhile are not taken for old ones.
+    /// sent. The clock showed `now` before they were read and `read_at` after it: with one time for both, a delay between
+    /// the two would look like a stall.
     pub(super) fn sample(&mut self, bytes: u64, now: Duration, read_at: Duration, wall: UnixMillis) {
         let elapsed = now.saturating_sub(self.rate.at);
         if elapsed < RATE_SAMPLE_MIN {

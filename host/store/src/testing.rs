@@ -126,8 +126,6 @@ async fn make_template(admin: &mut PgConnection, server: &str) {
             low_balance: Msat(0),
         };
         open(options).await.unwrap().close().await;
-        // The first connection after the last change of the schema writes a file of the catalog, which every copy gets.
-        PgConnection::connect(&format!("{server}/{draft}")).await.unwrap().close().await.unwrap();
         // Its connections end a moment after they were closed here.
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
         sqlx::query(end).bind(&draft).execute(&mut *admin).await.unwrap();

@@ -68,7 +68,7 @@ fn a_dead_and_a_stalled_server_harm_no_others() {
     let again = api.wait_for_destination(&stream, to_dying, "live", seconds(20));
     assert!(again["nextRetryAt"].is_null() && again["error"].is_null(), "{again}");
 
-    wait::within_api("the stalled server to be noticed", seconds(60), || {
+    wait::until_api("the stalled server to be noticed", seconds(60), || {
         let shown = api.destination(&stream, to_stalling);
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
