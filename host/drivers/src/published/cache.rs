@@ -1,14 +1,14 @@
-//! Files that several viewers want, in memory: one limit for all streams, and one account's part of it.
+//! Media that several viewers want, in memory: one limit for files of all live streams and for ranges of recordings, and one
+//! account's part of it.
 //!
-//! The first request for a file reads it from the disk, frame by frame. From the second request on the file is worth its
-//! memory: it is read whole, once for all requests that wait for it. When the limit is reached, the files that nobody
-//! asked for lately leave. A file that finds no space is sent from the disk.
+//! The first request reads the media where it is, on its own. From the second request on it is worth its memory: it is
+//! read whole, once for all requests that wait for it. When the limit is reached, the media that nobody asked for lately
+//! leaves. Media that finds no space is read for each request.
 //!
 //! The slot of a file belongs to its asset, so a retracted or replaced asset takes its bytes with it. Bytes that a slow
 //! viewer still reads count until they are dropped.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -20,14 +20,14 @@ use tokio::sync::watch;
 use super::counted::counted;
 use satcast_core::ids::AccountId;
 
-/// Bytes of all files in memory: about 340 segments of 2 s at 3 Mbit/s.
+/// Bytes of all media in memory: about 340 segments of 2 s at 3 Mbit/s.
 pub const CACHE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// One account may use at most this part of the limit: half.
 const ACCOUNT_PART: u64 = 2;
-/// A file larger than this part of the limit is never kept: an eighth.
+/// Media larger than this part of the limit is never kept: an eighth.
 const FILE_PART: u64 = 8;
 
-/// The bytes of one file, if they are in memory.
+/// The bytes of one file or range, if they are in memory.
 #[derive(Debug, Default)]
 pub struct Slot {
     state: Mutex<State>,
@@ -37,26 +37,40 @@ pub struct Slot {
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nobody asked for the file, or it has left the memory.
+    /// Nobody asked for it, or it has left the memory.
     #[default]
     Cold,
     /// One request came.
     Asked,
-    /// The file is being read. The sender is dropped at the end.
-    Loading(watch::Receiver<()>),
+    /// It is being read. The sender is dropped at the end; true: the read has failed.
+    Loading(watch::Receiver<bool>),
     Held(Bytes),
 }
 
 /// The next step of a request.
 enum Step {
     Send(Bytes),
-    Wait(watch::Receiver<()>),
-    Load(watch::Sender<()>),
-    /// Read the file without the cache.
+    Wait(watch::Receiver<bool>),
+    Load(watch::Sender<bool>),
+    /// Read it without the cache.
     Pass,
 }
 
+/// Why the cache has no bytes for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unkept {
+    /// The request has to read by itself: it is the first, or there is no space.
+    ReadAlone,
+    /// The read that it shared with others has failed.
+    Failed,
+}
+
 impl Slot {
+    /// Whether the bytes are in memory or come into it.
+    pub fn is_in_use(&self) -> bool {
+        matches!(&*self.state.lock(), State::Held(_) | State::Loading(_))
+    }
+
     /// The bytes, if they are in memory.
     fn held(&self) -> Option<Bytes> {
         match &*self.state.lock() {
@@ -78,7 +92,7 @@ impl Slot {
                 Step::Pass
             }
             State::Asked => {
-                let (sender, done) = watch::channel(());
+                let (sender, done) = watch::channel(false);
                 *state = State::Loading(done);
                 Step::Load(sender)
             }
@@ -91,7 +105,7 @@ impl Slot {
         drop(before);
     }
 
-    /// The bytes leave the memory. The next request reads the file from the disk again.
+    /// The bytes leave the memory. The next request reads them again.
     fn clear(&self) {
         let mut state = self.state.lock();
         let before = matches!(*state, State::Held(_)).then(|| std::mem::take(&mut *state));
@@ -100,11 +114,11 @@ impl Slot {
     }
 }
 
-/// The files in memory.
+/// The media in memory.
 #[derive(Debug)]
 pub struct Cache {
     quota: Quota<AccountId>,
-    /// The files in memory with the account that they count for, the next to leave first.
+    /// Media in memory with the account that they count for, the next to leave first.
     order: Mutex<VecDeque<(AccountId, Weak<Slot>)>>,
 }
 
@@ -114,63 +128,69 @@ impl Cache {
         Arc::new(Self { quota: Quota::new(bytes, bytes / ACCOUNT_PART), order: Mutex::default() })
     }
 
-    /// The bytes of a file of `len` bytes, which counts for `account`; `read` reads all of them and may block. `None`
-    /// when the caller has to read the file: at the first request, without space, and after an error. Cancel safe: the
-    /// read goes on for the requests that wait for it.
+    /// The `len` bytes of a slot, which count for `account`; `read` reads all of them, and is `None` after an error. Cancel
+    /// safe: the read goes on for the requests that wait for it.
+    ///
+    /// # Errors
+    /// Any [`Unkept`].
     pub async fn bytes<R>(
         self: &Arc<Self>,
         slot: &Arc<Slot>,
         account: AccountId,
         len: u64,
-        read: R,
-    ) -> Option<Bytes>
+        read: impl FnOnce() -> R,
+    ) -> Result<Bytes, Unkept>
     where
-        R: FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
+        R: Future<Output = Option<Bytes>> + Send + 'static,
     {
         if len > self.quota.total() / FILE_PART {
-            return None;
+            return Err(Unkept::ReadAlone);
         }
         let mut done = match slot.step() {
-            Step::Send(bytes) => return Some(bytes),
-            Step::Pass => return None,
+            Step::Send(bytes) => return Ok(bytes),
+            Step::Pass => return Err(Unkept::ReadAlone),
             Step::Wait(done) => done,
             Step::Load(sender) => {
                 let Some(permit) = self.take(account, len) else {
                     slot.set(State::Asked);
-                    return None;
+                    return Err(Unkept::ReadAlone);
                 };
                 let done = sender.subscribe();
-                let (cache, slot) = (self.clone(), slot.clone());
-                tokio::task::spawn_blocking(move || {
-                    cache.keep(&slot, account, permit, read());
+                let (cache, slot, read) = (self.clone(), slot.clone(), read());
+                tokio::spawn(async move {
+                    let is_kept = cache.keep(&slot, account, permit, read.await);
                     // Before the waiting requests go on, so that the file leaves with its asset.
                     drop(slot);
-                    drop(sender);
+                    let _ = sender.send(!is_kept);
                 });
                 done
             }
         };
         // An error: the read has ended.
         let _ = done.changed().await;
-        slot.held()
+        if *done.borrow() { Err(Unkept::Failed) } else { slot.held().ok_or(Unkept::ReadAlone) }
     }
 
-    /// Keeps the bytes of a finished read.
+    /// Keeps the bytes of a finished read; false after an error.
     fn keep(
         &self,
         slot: &Arc<Slot>,
         account: AccountId,
         permit: Permit<AccountId>,
-        read: io::Result<Vec<u8>>,
-    ) {
-        let Ok(bytes) = read else { return slot.set(State::Asked) };
-        slot.set(State::Held(counted(permit, Bytes::from(bytes))));
+        read: Option<Bytes>,
+    ) -> bool {
+        let Some(bytes) = read else {
+            slot.set(State::Asked);
+            return false;
+        };
+        slot.set(State::Held(counted(permit, bytes)));
         let mut order = self.order.lock();
         order.retain(|(_, slot)| slot.strong_count() > 0);
         order.push_back((account, Arc::downgrade(slot)));
+        true
     }
 
-    /// A permit for these bytes of `account`, after files that nobody asked for lately have left.
+    /// A permit for these bytes of `account`, after media that nobody asked for lately has left.
     fn take(&self, account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
         loop {
             let full = match self.quota.try_take(account, bytes) {
@@ -181,8 +201,8 @@ impl Cache {
         }
     }
 
-    /// Takes the next file out of the order, of `account` if one is given. A file that was asked for lately is passed
-    /// over once.
+    /// Takes the next slot out of the order, of `account` if one is given. One that was asked for lately is passed over
+    /// once.
     fn next_to_leave(&self, account: Option<AccountId>) -> Option<Arc<Slot>> {
         let mut order = self.order.lock();
         for _ in 0..2 * order.len() {
@@ -197,7 +217,7 @@ impl Cache {
         None
     }
 
-    /// Bytes in memory, also of files that left and are still being sent.
+    /// Bytes in memory, also of media that left and is still being sent.
     pub fn bytes_taken(&self) -> u64 {
         self.quota.taken()
     }
@@ -205,9 +225,11 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
     use std::sync::atomic::AtomicUsize;
-    use std::sync::mpsc;
     use std::time::Duration;
+
+    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -227,11 +249,11 @@ mod tests {
             Self { cache: Cache::new(LIMIT), reads: Arc::default() }
         }
 
-        async fn ask(&self, slot: &Arc<Slot>, account: AccountId) -> Option<Bytes> {
+        async fn ask(&self, slot: &Arc<Slot>, account: AccountId) -> Result<Bytes, Unkept> {
             let reads = self.reads.clone();
-            let read = move || {
+            let read = move || async move {
                 reads.fetch_add(1, Ordering::SeqCst);
-                Ok(vec![7; FILE as usize])
+                Some(vec![7; FILE as usize].into())
             };
             self.cache.bytes(slot, account, FILE, read).await
         }
@@ -239,8 +261,8 @@ mod tests {
         /// A file that two viewers have asked for.
         async fn wanted(&self, account: AccountId) -> Arc<Slot> {
             let slot = Arc::new(Slot::default());
-            assert_eq!(self.ask(&slot, account).await, None);
-            self.ask(&slot, account).await;
+            assert_eq!(self.ask(&slot, account).await, Err(Unkept::ReadAlone));
+            let _ = self.ask(&slot, account).await;
             slot
         }
 
@@ -253,7 +275,7 @@ mod tests {
     async fn the_second_request_reads_the_file_once_for_all() {
         let rig = Rig::new();
         let slot = Arc::new(Slot::default());
-        assert_eq!(rig.ask(&slot, ACCOUNT).await, None, "a single viewer reads from the disk");
+        assert_eq!(rig.ask(&slot, ACCOUNT).await, Err(Unkept::ReadAlone), "a single viewer");
         assert_eq!((rig.reads(), rig.cache.bytes_taken()), (0, 0));
         let first = rig.ask(&slot, ACCOUNT).await.unwrap();
         assert_eq!(first, vec![7; FILE as usize]);
@@ -266,13 +288,13 @@ mod tests {
     async fn many_that_wait_share_one_read_and_one_that_leaves_does_not_end_it() {
         let cache = Cache::new(LIMIT);
         let slot = Arc::new(Slot::default());
-        let (go, wait) = mpsc::channel::<()>();
-        let read = move || {
-            let _ = wait.recv_timeout(Duration::from_secs(20));
-            Ok(vec![1; 10])
+        let (go, wait) = oneshot::channel::<()>();
+        let read = || async {
+            wait.await.ok()?;
+            Some(vec![1; 10].into())
         };
-        let never = || -> io::Result<Vec<u8>> { Err(io::Error::other("a second read")) };
-        assert!(cache.bytes(&slot, ACCOUNT, 10, never).await.is_none());
+        let never = || ready(None);
+        assert_eq!(cache.bytes(&slot, ACCOUNT, 10, never).await, Err(Unkept::ReadAlone));
         let first = cache.bytes(&slot, ACCOUNT, 10, read);
         assert!(tokio::time::timeout(Duration::from_millis(1), first).await.is_err(), "it left");
         let waiting: Vec<_> = (0..50)
@@ -298,15 +320,15 @@ mod tests {
         let other = rig.wanted(OTHER).await;
         assert_eq!(rig.cache.bytes_taken(), 5 * FILE);
         // The first is asked for again, so the second leaves.
-        assert!(rig.ask(&all[0], ACCOUNT).await.is_some());
+        assert!(rig.ask(&all[0], ACCOUNT).await.is_ok());
         let fifth = rig.wanted(ACCOUNT).await;
         assert!(all[0].held().is_some() && all[1].held().is_none() && fifth.held().is_some());
         assert!(other.held().is_some(), "another account's file stays");
         assert_eq!(rig.cache.bytes_taken(), 5 * FILE);
         let reads = rig.reads();
-        assert_eq!(rig.ask(&all[1], ACCOUNT).await, None, "its next request comes from the disk");
+        assert_eq!(rig.ask(&all[1], ACCOUNT).await, Err(Unkept::ReadAlone), "its next request reads");
         assert_eq!(rig.reads(), reads);
-        assert!(rig.ask(&all[1], ACCOUNT).await.is_some());
+        assert!(rig.ask(&all[1], ACCOUNT).await.is_ok());
     }
 
     #[tokio::test]
@@ -339,22 +361,29 @@ mod tests {
         assert!(slot.held().is_none(), "without space the file is sent from the disk");
         assert!(rig.wanted(OTHER).await.held().is_some());
         slow.pop();
-        assert!(rig.ask(&slot, ACCOUNT).await.is_some());
+        assert!(rig.ask(&slot, ACCOUNT).await.is_ok());
     }
 
     #[tokio::test]
-    async fn a_file_that_cannot_be_read_or_is_too_large_is_left_to_the_caller() {
+    async fn a_read_that_fails_fails_for_all_that_wait_and_the_next_request_reads_again() {
         let cache = Cache::new(LIMIT);
         let slot = Arc::new(Slot::default());
-        for _ in 0..3 {
-            let gone = || -> io::Result<Vec<u8>> { Err(io::ErrorKind::NotFound.into()) };
-            assert_eq!(cache.bytes(&slot, ACCOUNT, 10, gone).await, None);
-        }
+        let ask = |outcome: Option<Bytes>| cache.bytes(&slot, ACCOUNT, 10, move || ready(outcome));
+        assert_eq!(ask(None).await, Err(Unkept::ReadAlone));
+        assert!(!slot.is_in_use());
+        let (one, other) = tokio::join!(ask(None), ask(Some(vec![1; 10].into())));
+        assert_eq!((one, other), (Err(Unkept::Failed), Err(Unkept::Failed)));
         assert_eq!(cache.bytes_taken(), 0);
-        assert!(cache.bytes(&slot, ACCOUNT, 10, || Ok(vec![1; 10])).await.is_some(), "it is back");
+        assert!(ask(Some(vec![1; 10].into())).await.is_ok() && slot.is_in_use());
+    }
+
+    #[tokio::test]
+    async fn media_that_is_too_large_is_left_to_the_caller() {
+        let cache = Cache::new(LIMIT);
         let large = Arc::new(Slot::default());
         for _ in 0..3 {
-            assert_eq!(cache.bytes(&large, ACCOUNT, FILE + 1, || Ok(Vec::new())).await, None);
+            let bytes = cache.bytes(&large, ACCOUNT, FILE + 1, || ready(Some(Bytes::new()))).await;
+            assert_eq!(bytes, Err(Unkept::ReadAlone));
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use asset::placed;
 pub use asset::{Answer, Answering, Edge, Handler, Published, Unanswered};
 pub use assets::{Assets, PlaybackFacts};
 pub(crate) use budget::Budget;
-pub use cache::{CACHE_BYTES_MAX, Cache, Slot};
+pub use cache::{CACHE_BYTES_MAX, Cache, Slot, Unkept};
 pub use counted::counted;
 pub use openings::{KEPT_AFTER_END, Opening, Openings};
 pub use versions::{WAITERS_MAX, Waiter, longest_wait};

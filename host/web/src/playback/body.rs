@@ -383,8 +383,12 @@ pub(super) type Shared<'a> = Option<(&'a Arc<Cache>, AccountId)>;
 /// All bytes of an asset in a file that several viewers want.
 async fn in_memory(asset: &Arc<Published>, size: u64, shared: Shared<'_>) -> Option<Bytes> {
     let ((cache, account), slot) = (shared?, asset.slot()?);
-    let read = asset.clone();
-    cache.bytes(slot, account, size, move || read_whole(&read)).await
+    let read = || {
+        let asset = asset.clone();
+        async { tokio::task::spawn_blocking(move || read_whole(&asset)).await.ok()?.ok().map(Bytes::from) }
+    };
+    // A request that reads the file by itself finds out why it cannot be read.
+    cache.bytes(slot, account, size, read).await.ok()
 }
 
 /// An asset with its size; `None` if it consists of other assets.

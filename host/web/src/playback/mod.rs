@@ -111,7 +111,7 @@ pub struct Playback {
     mint: Mint,
     accesses: Arc<Accesses>,
     meter: Arc<Meter>,
-    /// Segments of the DVR windows that several viewers want.
+    /// Segments of the DVR windows and ranges of recordings that several viewers want.
     cache: Arc<Cache>,
     viewers: Viewers,
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
@@ -144,14 +144,17 @@ impl Playback {
         let drivers = live.drivers().clone();
         let signs = config.archive.playback == ArchivePlayback::Signed;
         let relay = owners.map(|owners| Relay::new(owners, clock.clone(), config.data_dir.clone()));
-        let recordings = Recordings::new(store.clone(), drivers.clone(), clock.clone(), relay.clone(), signs);
+        let cache = Cache::new(CACHE_BYTES_MAX);
+        let (relayed, shared) = (relay.clone(), cache.clone());
+        let recordings =
+            Recordings::new(store.clone(), drivers.clone(), clock.clone(), relayed, signs, shared);
         Arc::new(Self {
             live,
             trusted_proxies: config.http.trusted_proxies.clone(),
             mint: Mint::new(secret),
             accesses: Arc::new(Accesses::new(store.clone(), drivers, clock.clone())),
             meter: Arc::new(Meter::new(store, clock.clone())),
-            cache: Cache::new(CACHE_BYTES_MAX),
+            cache,
             viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,

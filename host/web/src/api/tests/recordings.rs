@@ -345,6 +345,33 @@ async fn failing_stores_and_too_many_viewers_are_told_to_try_again() {
 }
 
 #[tokio::test]
+async fn a_range_is_in_memory_from_the_second_viewer_on_and_metered_for_each() {
+    let rig = Rig::new().await;
+    let (_, id) = made(&rig, "wanted.mp4", RecordingState::Ready, 60).await;
+    let file = media(play(&rig, &address(&rig, id).await).await.ok(), id);
+    let part = async |range: &str| ask(&rig, Method::GET, &file, &[("Range", range)]).await;
+    let first = part("bytes=700-40699").await;
+    assert_eq!(first.answer.status, StatusCode::PARTIAL_CONTENT);
+    // A read that fails is not repeated by the request that began it.
+    testing::fail_reads("wanted.mp4", 1);
+    part("bytes=700-40699").await.answer.error(503, Code::AssetUnreadable.as_str());
+    assert_eq!(part("bytes=700-40699").await.bytes, first.bytes);
+    testing::fail_reads("wanted.mp4", u32::MAX);
+    let used_before = used(&rig).await;
+    assert_eq!(part("bytes=700-40699").await.bytes, first.bytes, "from memory");
+    assert_eq!(used(&rig).await - used_before, 40_000);
+    for other in ["bytes=700-40700", "bytes=701-40699"] {
+        part(other).await.answer.error(503, Code::AssetUnreadable.as_str());
+    }
+    // Bytes in memory need the same access.
+    let intruder = file.replace("/t/", "/t/x");
+    ask(&rig, Method::GET, &intruder, &[("Range", "bytes=700-40699")]).await.answer.error(401, "invalid_key");
+    rig.delete(&format!("/api/archives/{id}")).await.ok();
+    rig.app.clock.advance(crate::playback::FRESH);
+    part("bytes=700-40699").await.answer.error(404, "not_found");
+}
+
+#[tokio::test]
 async fn uploaded_recordings_come_from_the_store_if_the_operator_wants() {
     let rig = Rig::with_config("[archive]\nplayback = \"signed\"").await;
     let (_, ready) = made(&rig, "a.mp4", RecordingState::Ready, 6).await;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::super::body::{frame_bytes_max, frame_of};
 use super::super::meter::Count;
+use super::ranges::Ranges;
 use super::source::Source;
 use super::state::READ_BYTES;
 use crate::base::ApiError;
@@ -21,6 +23,7 @@ type Reading = JoinHandle<Result<Bytes, ApiError>>;
 
 /// One range of a recording. If a read fails, the body ends with an error, which closes the connection.
 pub(super) struct RecordingBody {
+    ranges: Arc<Ranges>,
     source: Source,
     /// The next byte to read.
     at: u64,
@@ -39,6 +42,7 @@ impl RecordingBody {
     /// # Errors
     /// The first read failed.
     pub(super) async fn begin(
+        ranges: Arc<Ranges>,
         source: Source,
         first: u64,
         len: u64,
@@ -47,9 +51,10 @@ impl RecordingBody {
         version: Version,
     ) -> Result<Self, ApiError> {
         let chunk = chunk(len);
-        let ready = source.read(first, chunk).await?;
+        let ready = ranges.read(&source, first, chunk).await?;
         let at = first + u64::from(chunk);
         Ok(Self {
+            ranges,
             source,
             at,
             left: len,
@@ -62,8 +67,8 @@ impl RecordingBody {
     }
 
     fn read(&self, len: u32) -> Reading {
-        let (source, at) = (self.source.clone(), self.at);
-        tokio::spawn(async move { source.read(at, len).await })
+        let (ranges, source, at) = (self.ranges.clone(), self.source.clone(), self.at);
+        tokio::spawn(async move { ranges.read(&source, at, len).await })
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {

@@ -2,7 +2,8 @@
 //! `/vod/<id>/t/<token>/media.mp4`; `/vod/<id>/poster.mp4` is the first keyframe ([`poster`]).
 //!
 //! Nothing is copied or coded again: the driver that keeps a recording says where its fragments are ([`index`]) and gives their bytes
-//! ([`body`]), from its local copy or from the store, at this node or at the one that has the file ([`source`]). Recordings of one session and destination are one playlist ([`playlist`]). The
+//! ([`body`]), from its local copy or from the store, at this node or at the one that has the file ([`source`]), once for viewers that want the same
+//! ([`ranges`]). Recordings of one session and destination are one playlist ([`playlist`]). The
 //! owner watches with a token of the API, everyone else with a public key of the stream, if the owner made the recording public
 //! ([`access`]). A clip is an ordinary file, `/vod/<id>/clip.mp4`. Bytes are metered like those of live playback, for the destination that made the recording.
 
@@ -12,6 +13,7 @@ mod given;
 pub(super) mod index;
 mod playlist;
 pub(super) mod poster;
+pub(super) mod ranges;
 mod source;
 pub(super) mod state;
 
@@ -199,7 +201,8 @@ impl Playback {
             let permit = permit.map_err(|_| ApiError::too_many_readers())?;
             let count =
                 self.meter.count(watched.account, watched.record.report.destination_id, sent(request));
-            let body = RecordingBody::begin(source, first, len, count, permit, request.version()).await?;
+            let (ranges, version) = (self.recordings.ranges.clone(), request.version());
+            let body = RecordingBody::begin(ranges, source, first, len, count, permit, version).await?;
             response.set_body(Body::from(http_body_util::combinators::BoxBody::new(body)));
         }
         Ok(response)

@@ -29,7 +29,8 @@ pub(super) struct Source {
     driver: String,
     file_name: String,
     place: Place,
-    account: AccountId,
+    /// The owner.
+    pub(super) account: AccountId,
     faults: FaultLog,
 }
 

@@ -10,11 +10,13 @@ use satcast_quota::Quota;
 use super::super::relay::Relay;
 use super::index::{Indexed, Indexes};
 use super::poster::Posters;
+use super::ranges::Ranges;
 use super::source::{FaultLog, Source};
 use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::AccountId;
 use satcast_drivers::Drivers;
+use satcast_drivers::published::Cache;
 use satcast_store::{Store, WatchedArchive};
 
 /// Path prefix of recordings.
@@ -49,6 +51,7 @@ pub(in crate::playback) struct Recordings {
     relay: Option<Arc<Relay>>,
     groups: Mutex<HashMap<i64, (Group, Duration)>>,
     indexes: Indexes,
+    pub(super) ranges: Arc<Ranges>,
     pub(super) posters: Posters,
     pub(super) responses: Quota<AccountId>,
     /// Viewers get the bytes of uploaded recordings from the store, by signed addresses.
@@ -96,11 +99,13 @@ impl Recordings {
         clock: Clock,
         relay: Option<Arc<Relay>>,
         signs: bool,
+        cache: Arc<Cache>,
     ) -> Self {
         let responses = Quota::new(RESPONSES_MAX, RESPONSES_PER_ACCOUNT_MAX);
         let (groups, indexes, posters) = (Mutex::default(), Indexes::default(), Posters::default());
+        let ranges = Arc::new(Ranges::new(cache));
         let faults = FaultLog::new(clock.clone());
-        Self { store, drivers, clock, relay, groups, indexes, posters, responses, signs, faults }
+        Self { store, drivers, clock, relay, groups, indexes, ranges, posters, responses, signs, faults }
     }
 
     /// The recording and all that play with it; empty if there is none.
