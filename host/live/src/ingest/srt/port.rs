@@ -40,6 +40,26 @@ struct Route {
     datagrams: mpsc::Sender<Datagram>,
 }
 
+impl Routes {
+    /// A new number of a socket of ours, and the datagrams that come to it from `peer`.
+    fn open(&mut self, peer: SocketAddr) -> (u32, mpsc::Receiver<Datagram>) {
+        let (datagrams, received) = mpsc::channel(DATAGRAMS_QUEUED_MAX);
+        loop {
+            let socket = random_u64() as u32;
+            if socket != 0 && !self.accepted.contains_key(&socket) {
+                self.accepted.insert(socket, Route { peer, datagrams });
+                return (socket, received);
+            }
+        }
+    }
+
+    fn lead(&self, now: Duration, datagram: &[u8], socket: u32, from: SocketAddr) {
+        if let Some(route) = self.accepted.get(&socket).filter(|route| route.peer == from) {
+            let _full = route.datagrams.try_send((now, BytesMut::from(datagram)));
+        }
+    }
+}
+
 impl<A> Port<A> {
     pub(super) fn new(
         shared: Arc<Shared<A>>,
@@ -66,10 +86,7 @@ impl<A> Port<A> {
 
     /// Leads a datagram to the caller of `socket`. If the caller is too slow, it is a loss like one on the way.
     pub(super) fn lead(&self, datagram: &[u8], socket: u32, from: SocketAddr) {
-        let routes = self.routes.lock();
-        if let Some(route) = routes.accepted.get(&socket).filter(|route| route.peer == from) {
-            let _full = route.datagrams.try_send((self.now(), BytesMut::from(datagram)));
-        }
+        self.routes.lock().lead(self.now(), datagram, socket, from);
     }
 
     /// Whether a conclusion of this caller came before; then it gets its answer again, if there is one.
@@ -104,17 +121,9 @@ impl<A> Registered<A> {
 
     /// Opens a socket for the caller. Its numbers cannot be guessed, because they are all that a datagram shows.
     pub(super) fn open(&mut self) -> (u32, mpsc::Receiver<Datagram>) {
-        let (datagrams, received) = mpsc::channel(DATAGRAMS_QUEUED_MAX);
-        let route = Route { peer: self.id.0, datagrams };
-        let mut routes = self.port.routes.lock();
-        loop {
-            let socket = random_u64() as u32;
-            if socket != 0 && !routes.accepted.contains_key(&socket) {
-                routes.accepted.insert(socket, route);
-                self.socket = Some(socket);
-                return (socket, received);
-            }
-        }
+        let (socket, received) = self.port.routes.lock().open(self.id.0);
+        self.socket = Some(socket);
+        (socket, received)
     }
 }
 
@@ -125,5 +134,28 @@ impl<A> Drop for Registered<A> {
         if let Some(socket) = self.socket {
             routes.accepted.remove(&socket);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_has_a_bounded_queue_of_its_own_datagrams() {
+        let [peer, other] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let mut routes = Routes::default();
+        let (socket, mut received) = routes.open(peer);
+        for _ in 0..DATAGRAMS_QUEUED_MAX + 10 {
+            routes.lead(Duration::ZERO, b"its own", socket, peer);
+            routes.lead(Duration::ZERO, b"forged", socket, other);
+            routes.lead(Duration::ZERO, b"for nobody", socket.wrapping_add(1), peer);
+        }
+        for _ in 0..DATAGRAMS_QUEUED_MAX {
+            assert_eq!(received.try_recv().unwrap().1, b"its own"[..]);
+        }
+        assert!(received.try_recv().is_err());
+        routes.lead(Duration::ZERO, b"later", socket, peer);
+        assert_eq!(received.try_recv().unwrap().1, b"later"[..]);
     }
 }
