@@ -36,6 +36,8 @@ const book = {
   startedAt: null,
   firstFrameMs: null,
   frames: 0,
+  // Frames that were shown behind a later one, without a seek.
+  backward: 0,
   stalls: [],
   resolutions: [],
   // Failed starts of Chromium's own player.
@@ -97,8 +99,15 @@ function watchLatency() {
   }
 }
 
-function watchFrame() {
+let shown = -1;
+video.addEventListener('seeking', () => {
+  shown = -1;
+});
+
+function watchFrame(_, { mediaTime }) {
   book.frames += 1;
+  book.backward += mediaTime < shown ? 1 : 0;
+  shown = mediaTime;
   book.firstFrameMs ??= Math.round(performance.now() - book.startedAt);
   video.requestVideoFrameCallback(watchFrame);
 }

@@ -209,10 +209,10 @@ impl Api {
     /// Waits until the stream's `state` is `state`; gives its detail.
     ///
     /// # Panics
-    /// When it is not after `limit`.
+    /// When it is not in time.
     #[track_caller]
-    pub fn wait_for_stream(&self, stream: &Stream, state: &str, limit: Duration) -> Value {
-        wait::until_api(&format!("stream state {state}"), limit, || {
+    pub fn wait_for_stream(&self, stream: &Stream, state: &str) -> Value {
+        wait::until_api(&format!("stream state {state}"), || {
             let detail = self.stream(stream);
             if detail["state"] == state { Ok(detail) } else { Err(detail.to_string()) }
         })
@@ -221,10 +221,10 @@ impl Api {
     /// Waits until the destination's `state` is `state`; gives it.
     ///
     /// # Panics
-    /// When it is not after `limit`.
+    /// When it is not in time.
     #[track_caller]
-    pub fn wait_for_destination(&self, stream: &Stream, id: i64, state: &str, limit: Duration) -> Value {
-        wait::until_api(&format!("destination state {state}"), limit, || {
+    pub fn wait_for_destination(&self, stream: &Stream, id: i64, state: &str) -> Value {
+        wait::until_api(&format!("destination state {state}"), || {
             let destination = self.destination(stream, id);
             if destination["state"] == state { Ok(destination) } else { Err(destination.to_string()) }
         })

@@ -210,7 +210,7 @@ impl Encoder {
     /// When it does not end.
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
-        self.process.terminate(Duration::from_secs(10))
+        self.process.terminate(Duration::from_secs(60))
     }
 
     /// Ends a stream of [`Publish::until_end`]; gives every packet of it.

@@ -10,8 +10,6 @@ use crate::wait;
 
 /// Pause between two looks at the playlist.
 const RELOAD: Duration = Duration::from_millis(250);
-/// Longest wait for the first whole segment of a playlist that has parts: the longest GOP, and some more.
-const FIRST_SEGMENT: Duration = Duration::from_secs(20);
 
 /// One viewer of one address, with a connection of its own.
 #[derive(Debug)]
@@ -68,7 +66,7 @@ impl Viewer {
     #[track_caller]
     pub fn media(&mut self) -> Media {
         let path = self.media_path();
-        let text = wait::until("a whole segment", FIRST_SEGMENT, || {
+        let text = wait::until("a whole segment", || {
             let reply = self.http.get(&path, &[("accept-encoding", "gzip")]);
             reply.assert_status(200);
             let text = reply.text();
@@ -128,10 +126,10 @@ impl Viewer {
     /// Reloads until `wanted` accepts the playlist.
     ///
     /// # Panics
-    /// When none was accepted after `limit`.
+    /// When none was accepted in time.
     #[track_caller]
-    pub fn media_when(&mut self, what: &str, limit: Duration, wanted: impl Fn(&Media) -> bool) -> Media {
-        wait::until(what, limit, || {
+    pub fn media_when(&mut self, what: &str, wanted: impl Fn(&Media) -> bool) -> Media {
+        wait::until(what, || {
             let media = self.media();
             if wanted(&media) {
                 return Ok(media);

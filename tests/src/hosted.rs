@@ -147,10 +147,10 @@ impl Hosted {
     /// Polls the status until `wanted` accepts it.
     ///
     /// # Panics
-    /// When none was accepted after `limit`.
+    /// When none was accepted in time.
     #[track_caller]
-    pub fn status_when(&self, what: &str, limit: Duration, wanted: impl Fn(&Value) -> bool) -> Value {
-        wait::until(what, limit, || {
+    pub fn status_when(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        wait::until(what, || {
             let status = self.status();
             if wanted(&status) {
                 return Ok(status);
@@ -163,30 +163,30 @@ impl Hosted {
     /// Waits until the stream is ready for players, and returns its address.
     ///
     /// # Panics
-    /// When it would not after `limit`.
+    /// When it is not in time.
     #[track_caller]
-    pub fn ready(&self, limit: Duration) -> String {
-        let status = self.status_when("hlsReady", limit, |status| status["hlsReady"] == true);
+    pub fn ready(&self) -> String {
+        let status = self.status_when("hlsReady", |status| status["hlsReady"] == true);
         status["hlsUrl"].as_str().expect("the address of the stream").to_owned()
     }
 
     /// Waits until the stream is ready for players, and returns a viewer.
     ///
     /// # Panics
-    /// When it would not after `limit`.
+    /// When it is not in time.
     #[track_caller]
-    pub fn viewer(&self, limit: Duration) -> Viewer {
-        Viewer::of(&self.ready(limit))
+    pub fn viewer(&self) -> Viewer {
+        Viewer::of(&self.ready())
     }
 
     /// The address of the preview, which lists its first file when three segments are done; `viewer`, which has a key, waits for them.
     ///
     /// # Panics
-    /// When the stream is offline or has no three segments after `limit`.
+    /// When the stream is offline, or does not have three segments in time.
     #[track_caller]
     #[must_use]
-    pub fn preview_url(&self, viewer: &mut Viewer, limit: Duration) -> String {
-        viewer.media_when("three segments", limit, |media| media.segments.len() >= PREVIEW_SEGMENTS);
+    pub fn preview_url(&self, viewer: &mut Viewer) -> String {
+        viewer.media_when("three segments", |media| media.segments.len() >= PREVIEW_SEGMENTS);
         let status = self.status();
         let url = status["hlsUrl"].as_str().expect("the address of the stream");
         let token = status["playbackToken"].as_str().expect("the token of the preview");

@@ -11,8 +11,6 @@ use crate::process::{Process, guarded};
 use crate::source::target_dir;
 use crate::wait;
 
-/// Long, because it imports many Python packages first.
-const START_LIMIT: Duration = Duration::from_secs(120);
 /// Longest answer to one request of the harness.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 const PASSWORD: &str = "correct horse 1";
@@ -68,7 +66,7 @@ impl LnbitsServer {
         let process = Process::start("LNbits", command, &folder.path().join("lnbits.log"));
         let base = format!("http://{}", port.address());
         let client = api::client(ANSWER_LIMIT);
-        wait::until("LNbits to answer", START_LIMIT, || {
+        wait::until("LNbits to answer", || {
             let answer = client.get(format!("{base}/api/v1/health")).send();
             answer.map(drop).map_err(|error| format!("{error}; it printed:\n{}", process.log()))
         });

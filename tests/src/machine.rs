@@ -5,7 +5,6 @@
 
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
 
 use nix::unistd::geteuid;
 use tempfile::TempDir;
@@ -20,7 +19,6 @@ const IS_INSIDE: &str = "grep -qz '^container=satcast-test$' /proc/1/environ";
 /// Where the shared folder is in it.
 pub const SHARED: &str = "/srv/shared";
 const PATH: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
-const BOOT_LIMIT: Duration = Duration::from_secs(30);
 /// Longest time of one script, in seconds.
 const SCRIPT_LIMIT: &str = "60";
 
@@ -60,7 +58,7 @@ impl Machine {
         let process = Process::start("the machine", command, &folder.path().join("log"));
         let children = format!("/proc/{0}/task/{0}/children", process.id());
         let mut machine = Self { process, first: String::new(), group, _folder: folder };
-        wait::until("the machine to start", BOOT_LIMIT, || {
+        wait::until("the machine to start", || {
             assert!(machine.process.ended().is_none(), "the machine ended: {}", machine.process.log());
             let first = std::fs::read_to_string(&children).unwrap_or_default();
             first.trim().clone_into(&mut machine.first);

@@ -13,7 +13,7 @@ use nix::unistd::geteuid;
 use tempfile::TempDir;
 
 use crate::process::{Process, guarded};
-use crate::wait::{seconds, until};
+use crate::wait::until;
 
 /// The network of all hosts, as a network filter names it.
 pub const NETWORK: &str = "10.77.0.0/24";
@@ -64,7 +64,7 @@ impl Network {
         let space = format!("/proc/{}/ns/net", holder.id());
         let number_of = |path: &str| std::fs::metadata(path).map(|space| space.ino()).ok();
         let ours = number_of("/proc/thread-self/ns/net");
-        until("the network of a host", seconds(10), || match number_of(&space) {
+        until("the network of a host", || match number_of(&space) {
             theirs if theirs.is_some() && theirs != ours => Ok(()),
             _ => Err(holder.log()),
         });

@@ -16,7 +16,6 @@ use crate::wait;
 
 const BINARY: &str = "/usr/sbin/nginx";
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
-const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A configuration that the packages have, for [`Nginx::before`]: it listens at `LISTEN` instead of port 443, keeps cache and logs in
 /// `FOLDER`, and has `origin` (host and port) behind it.
@@ -141,7 +140,7 @@ impl Nginx {
         let mut command = guarded(Path::new(BINARY));
         command.arg("-p").arg(folder.path()).arg("-c").arg(&path).current_dir(folder.path());
         let mut process = Process::start("nginx", command, &folder.path().join("nginx.log"));
-        wait::until("nginx to listen", START_LIMIT, || {
+        wait::until("nginx to listen", || {
             assert!(process.ended().is_none(), "nginx ended: {}", process.log());
             std::net::TcpStream::connect(port.address()).map_err(|error| error.to_string())
         });
@@ -178,14 +177,14 @@ impl Nginx {
         read_lossy(&self.folder.path().join("nginx.log"))
     }
 
-    /// The recordings of stream `name` as soon as the last one has `count` media packets, or after `limit` or a minute, the longer of the
-    /// two, as they are then: the comparison that follows reports missing packets best.
+    /// The recordings of stream `name` as soon as the last one has `count` media packets, or as they are at the limit of
+    /// [`wait::until`]: the comparison that follows reports missing packets best.
     ///
     /// # Panics
     /// When a recording cannot be read.
     #[must_use]
-    pub fn wait_for_recording(&self, name: &str, count: usize, limit: Duration) -> Vec<Vec<Record>> {
-        let (started, limit) = (Instant::now(), limit.max(wait::LIMIT_MIN));
+    pub fn wait_for_recording(&self, name: &str, count: usize) -> Vec<Vec<Record>> {
+        let (started, limit) = (Instant::now(), wait::LIMIT);
         loop {
             let recordings = self.recordings(name);
             let have =

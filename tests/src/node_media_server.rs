@@ -1,15 +1,12 @@
 //! node-media-server, from npm: a peer of benchmarks.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::ports::Port;
 use crate::process::{Process, guarded};
 use crate::wait;
-
-const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running node-media-server with one application, `live`.
 #[derive(Debug)]
@@ -34,7 +31,7 @@ impl NodeMediaServer {
         command.arg(scripts.join("relay.mjs")).arg(port.address().port().to_string()).arg(folder.path());
         command.args(targets).current_dir(folder.path());
         let mut process = Process::start("node-media-server", command, &folder.path().join("server.log"));
-        wait::until("node-media-server to listen", START_LIMIT, || {
+        wait::until("node-media-server to listen", || {
             assert!(process.ended().is_none(), "node-media-server ended: {}", process.log());
             std::net::TcpStream::connect(port.address()).map_err(|error| error.to_string())
         });

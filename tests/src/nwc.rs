@@ -2,7 +2,6 @@
 //! wallet of LNbits.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -11,8 +10,6 @@ use crate::ports::Port;
 use crate::process::{Process, guarded};
 use crate::source::target_dir;
 use crate::wait;
-
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running relay and wallet service.
 pub struct NwcService {
@@ -107,7 +104,7 @@ fn write(path: &Path, control: &Value) {
 /// The rest of the line that begins with `start`, once it is printed.
 #[track_caller]
 fn said(process: &Process, start: &str) -> String {
-    wait::until("a line of the relay or the wallet service", START_LIMIT, || {
+    wait::until("a line of the relay or the wallet service", || {
         let log = process.log();
         let line = log.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned);
         // A line is complete when its end has arrived.

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::ports::Port;
 use crate::process::{Process, guarded};
-use crate::wait::{self, seconds};
+use crate::wait;
 
 /// Port and argument of the server.
 const PORT: &str = "BENCH_PEER_PORT";
@@ -39,7 +39,7 @@ impl Peer {
         let mut command = guarded(&std::env::current_exe().expect("the benchmark's own file"));
         command.env(PORT, port.address().port().to_string()).env(ARGUMENT, argument);
         let process = Process::start(name, command, &folder.path().join("log"));
-        wait::until(name, seconds(10), || {
+        wait::until(name, || {
             std::net::TcpStream::connect(port.address()).map(drop).map_err(|error| error.to_string())
         });
         Self { process, port, _folder: folder }

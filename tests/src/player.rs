@@ -17,7 +17,7 @@ use crate::wait;
 const STEP_LIMIT: Duration = Duration::from_secs(90);
 /// A frame shown longer than this counts as a stall. Pauses of a busy machine are shorter; the benchmarks report them.
 const STALL_LIMIT: Duration = Duration::from_secs(5);
-const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+const CLOSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The player that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Player {
     #[track_caller]
     fn answer(&mut self, limit: Duration) -> Value {
         let at = self.answers;
-        let answer = wait::until("the player", limit, || {
+        let answer = wait::within("the player", limit, || {
             let log = self.process.log();
             let lines = log
                 .split_inclusive('\n')

@@ -154,7 +154,7 @@ impl Postgres {
     pub fn kill(&mut self) {
         let mut process = self.process.take().expect("a running PostgreSQL");
         quit(process.id());
-        let _ = process.wait(seconds(20));
+        let _ = process.wait(seconds(60));
     }
 
     /// Starts the server on its existing data.
@@ -183,7 +183,7 @@ impl Postgres {
             command.args(["-c", &setting]);
         }
         let mut process = Process::start("PostgreSQL", command, &log);
-        until("PostgreSQL to be ready", seconds(30), || {
+        until("PostgreSQL to be ready", || {
             if let Some(status) = process.ended() {
                 panic!("PostgreSQL ended with {status}:\n{}", process.log());
             }

@@ -84,7 +84,7 @@ impl Process {
     #[track_caller]
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let what = format!("{} to end", self.name);
-        wait::until(&what, limit, || {
+        wait::within(&what, limit, || {
             self.ended().ok_or_else(|| format!("still running; it printed:\n{}", self.log()))
         })
     }
@@ -92,7 +92,7 @@ impl Process {
     /// Asks it to end (SIGTERM) and waits.
     ///
     /// # Panics
-    /// When it has not ended after `limit`.
+    /// As [`Process::wait`].
     #[track_caller]
     pub fn terminate(&mut self, limit: Duration) -> ExitStatus {
         if self.ended().is_none() {

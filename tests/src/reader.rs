@@ -13,12 +13,10 @@ use crate::clients;
 use crate::process::{Process, read_lossy};
 use crate::service::{Service, binary};
 use crate::source::{Source, target_dir};
-use crate::wait::{seconds, until};
+use crate::wait::until;
 
 /// Commands that replace others.
 const PRELUDE: &str = include_str!("reader.sh");
-/// Longest time of one block: the slowest generates a client.
-const BLOCK_LIMIT_SECS: u64 = 120;
 
 /// A shell beside a service, and the document that is read there.
 #[derive(Debug)]
@@ -149,7 +147,7 @@ impl Reader {
             file.display(),
             done.display()
         );
-        until("a block to end", seconds(BLOCK_LIMIT_SECS), || {
+        until("a block to end", || {
             if read_lossy(&done).trim() == number {
                 return Ok(());
             }

@@ -111,11 +111,11 @@ impl Receiver {
     /// Waits until `count` requests came.
     ///
     /// # Panics
-    /// When they do not come within `limit`.
+    /// When they do not come in time.
     #[must_use]
     #[track_caller]
-    pub fn wait_for(&self, count: usize, limit: Duration) -> Vec<Received> {
-        wait::until(&format!("{count} webhook requests"), limit, || {
+    pub fn wait_for(&self, count: usize) -> Vec<Received> {
+        wait::until(&format!("{count} webhook requests"), || {
             let received = self.received();
             if received.len() >= count { Ok(received) } else { Err(format!("{} came", received.len())) }
         })

@@ -17,7 +17,7 @@ use crate::record::assert_complete;
 use crate::service::{Service, Setup, binary};
 use crate::sink::Sink;
 use crate::source::Source;
-use crate::wait::{self, seconds};
+use crate::wait;
 
 /// Id of the driver that fails on request, and its destination type.
 pub const HOSTILE: &str = "panic";
@@ -110,7 +110,7 @@ impl Scene {
     #[track_caller]
     pub fn publish(&self) -> Encoder {
         let encoder = Publish::until_end(&self.source).to(&self.service.ingest_url(&self.stream.key));
-        self.sink.wait_for_media(1, seconds(20));
+        self.sink.wait_for_media(1);
         encoder
     }
 
@@ -122,7 +122,7 @@ impl Scene {
     pub fn finish(&mut self, encoder: &mut Encoder) {
         self.continues(PACKETS_AFTER);
         let sent = encoder.end();
-        self.sink.wait_until_left(seconds(20));
+        self.sink.wait_until_left();
         assert_complete("the healthy sink", &sent, &self.sink.records());
         assert_eq!(self.sink.publishes(), 1);
         self.service.assert_running();
@@ -135,8 +135,8 @@ impl Scene {
     /// When they do not come.
     #[track_caller]
     pub fn continues(&self, packets: usize) {
-        let before = self.sink.wait_for_media(0, seconds(0));
-        self.sink.wait_for_media(before + packets, seconds(60));
+        let before = self.sink.wait_for_media(0);
+        self.sink.wait_for_media(before + packets);
     }
 }
 
@@ -201,7 +201,7 @@ pub fn children(service: &Service) -> Vec<i32> {
 /// When one stays.
 #[track_caller]
 pub fn wait_until_gone(pids: &[i32]) {
-    wait::until("the children to go", seconds(10), || {
+    wait::until("the children to go", || {
         let left: Vec<_> =
             pids.iter().filter(|pid| kill(Pid::from_raw(**pid), None::<Signal>).is_ok()).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }

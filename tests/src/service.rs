@@ -16,8 +16,8 @@ use crate::source::target_dir;
 use crate::tls::Pair;
 use crate::wait;
 
-const START_LIMIT: Duration = Duration::from_secs(30);
-const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// Longest time of a stop: the service waits for drivers and uploads for less than half of it.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Lines of the service's log that a failing test prints.
 const LOG_TAIL_LINES: usize = 80;
 /// Name of the account that [`Setup::start`] creates.
@@ -202,7 +202,7 @@ impl Service {
         command.arg("run");
         self.environment(&mut command);
         let mut process = Process::start("satcast", command, &self.log_path());
-        wait::until("the service to be ready", START_LIMIT, || {
+        wait::until("the service to be ready", || {
             if let Some(status) = process.ended() {
                 panic!("the service ended with {status}:\n{}", process.log());
             }
@@ -429,10 +429,10 @@ impl Service {
     /// Waits until a line of the log satisfies `wanted`, and gives it.
     ///
     /// # Panics
-    /// When there is none after `limit`.
+    /// When there is none in time.
     #[track_caller]
-    pub fn wait_for_log(&self, what: &str, limit: Duration, wanted: impl Fn(&str) -> bool) -> String {
-        wait::until(&format!("{what} in the log"), limit, || {
+    pub fn wait_for_log(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        wait::until(&format!("{what} in the log"), || {
             let log = self.log();
             log.lines().find(|line| wanted(line)).map(str::to_owned).ok_or(log)
         })

@@ -229,10 +229,10 @@ impl Sink {
     /// Waits until it has at least `count` media packets (no configuration); returns their number.
     ///
     /// # Panics
-    /// When it has not after `limit`.
+    /// When it has not in time.
     #[track_caller]
-    pub fn wait_for_media(&self, count: usize, limit: Duration) -> usize {
-        wait::until(&format!("{count} packets at the sink"), limit, || {
+    pub fn wait_for_media(&self, count: usize) -> usize {
+        wait::until(&format!("{count} packets at the sink"), || {
             let media = self.shared.arrivals.lock().iter().filter(|arrival| !arrival.record.config).count();
             if media >= count { Ok(media) } else { Err(format!("{media} packets")) }
         })
@@ -243,15 +243,21 @@ impl Sink {
     /// Waits until every publisher has left and all of its packets are recorded.
     ///
     /// # Panics
-    /// When one is still connected after `limit`.
+    /// When one is still connected at the end of the wait.
     #[track_caller]
-    pub fn wait_until_left(&self, limit: Duration) {
-        wait::until("the publisher to leave the sink", limit, || {
-            match self.shared.open.load(Ordering::SeqCst) {
-                0 => Ok(()),
-                open => Err(format!("{open} connections")),
-            }
-        });
+    pub fn wait_until_left(&self) {
+        wait::until("the publisher to leave the sink", || self.left());
+    }
+
+    /// Whether every publisher has left; the error says how many have not.
+    ///
+    /// # Errors
+    /// One is connected.
+    pub fn left(&self) -> Result<(), String> {
+        match self.shared.open.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            open => Err(format!("{open} connections")),
+        }
     }
 }
 

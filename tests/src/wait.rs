@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-/// Least limit of a wait that proves no speed: a busy machine stops for many seconds.
-pub(crate) const LIMIT_MIN: Duration = Duration::from_secs(60);
+/// Limit of a wait that proves no speed: drivers look at some things once a minute, and a busy machine stops for many seconds.
+pub(crate) const LIMIT: Duration = Duration::from_secs(150);
 /// Pause between two checks.
 const POLL: Duration = Duration::from_millis(50);
 /// Pause between two checks through the API, which has a limit of 300 requests per minute and key.
 const API_POLL: Duration = Duration::from_millis(300);
 
-/// Calls `probe` until it returns `Ok`, for `limit` or a minute, the longer of the two; the last `Err` describes the state.
+/// Calls `probe` until it returns `Ok`, for two and a half minutes at most; the last `Err` describes the state.
 ///
 /// # Panics
 /// When that time has passed, with `what` and the last state seen.
 #[track_caller]
-pub fn until<T>(what: &str, limit: Duration, probe: impl FnMut() -> Result<T, String>) -> T {
-    poll(what, limit.max(LIMIT_MIN), POLL, probe)
+pub fn until<T>(what: &str, probe: impl FnMut() -> Result<T, String>) -> T {
+    poll(what, LIMIT, POLL, probe)
 }
 
 /// The same for a `probe` that uses the API.
@@ -23,11 +23,11 @@ pub fn until<T>(what: &str, limit: Duration, probe: impl FnMut() -> Result<T, St
 /// # Panics
 /// As [`until`].
 #[track_caller]
-pub fn until_api<T>(what: &str, limit: Duration, probe: impl FnMut() -> Result<T, String>) -> T {
-    poll(what, limit.max(LIMIT_MIN), API_POLL, probe)
+pub fn until_api<T>(what: &str, probe: impl FnMut() -> Result<T, String>) -> T {
+    poll(what, LIMIT, API_POLL, probe)
 }
 
-/// [`until`] where `limit` is what the test proves: it happens later by other means too, or later is a fault.
+/// [`until`] with a limit of its own: later would be a fault, or it takes longer than [`until`] waits.
 ///
 /// # Panics
 /// When `limit` has passed, with `what` and the last state seen.

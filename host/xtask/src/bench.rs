@@ -19,7 +19,7 @@ type Part = (&'static str, &'static [&'static str]);
 
 /// The rows that have goals.
 const ALL: [Part; 4] = [
-    ("relay", &["1x1", "1x3", "10x1", "100x1", "100x3", "10x3-now", "100x3-now"]),
+    ("relay", &["1x1", "1x3", "10x1", "100x1", "100x3", "10x3-now", "100x3-now", "srt-1x1", "srt-10x1"]),
     (PLAYBACK, &PLAYBACK_PARTS),
     ("api", &["offline", "live"]),
     ("archive", &[]),

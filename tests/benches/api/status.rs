@@ -26,8 +26,6 @@ const POLLERS: usize = 32;
 const KEYS: usize = 13_000;
 /// From the first request to the beginning of the window.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Longest wait for the stream to be ready.
-const READY_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(options: Options, live: bool, results: &mut Results) {
     let row = if live { "status live" } else { "status offline" };
@@ -37,7 +35,7 @@ pub(crate) fn run(options: Options, live: bool, results: &mut Results) {
     let source = Source::shared();
     let _encoder = live.then(|| {
         let encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
-        hosted.ready(READY_LIMIT);
+        hosted.ready();
         encoder
     });
     let answer = hosted.status().to_string();

@@ -28,7 +28,6 @@ const EVERY: Duration = seconds(2);
 const RELOAD: Duration = Duration::from_millis(500);
 /// Least share of the answers that are due. With less the service did not keep up.
 const SERVED_SHARE_MIN: f64 = 0.8;
-const READY_LIMIT: Duration = seconds(60);
 /// Factor to real time of filling a window.
 const FASTER: u32 = 40;
 
@@ -39,7 +38,7 @@ pub(crate) fn viewers(options: Options, results: &mut Results) {
             let service = Setup::default().start();
             let hosted = Hosted::new(&service, "growth");
             let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
-            let mut viewer = hosted.viewer(READY_LIMIT);
+            let mut viewer = hosted.viewer();
             let figures = measure(&service, viewers, options.window, || {
                 let name = viewer.media().newest().name.clone();
                 viewer.path(&name)
@@ -59,11 +58,9 @@ pub(crate) fn window(options: Options, results: &mut Results) {
             let mut filling = Publish::of(&source).faster(FASTER).endless().seconds(length + 60).to(&url);
             filling.finish(seconds(length / u64::from(FASTER) * 4 + 30));
             let _encoder = Publish::of(&source).endless().to(&url);
-            let mut viewer = hosted.viewer(READY_LIMIT);
+            let mut viewer = hosted.viewer();
             let newest = viewer.media().newest().sequence;
-            let _ = viewer.media_when("the encoder that goes on", READY_LIMIT, |media| {
-                media.newest().sequence > newest
-            });
+            let _ = viewer.media_when("the encoder that goes on", |media| media.newest().sequence > newest);
             let figures = measure(&service, WINDOW_VIEWERS, options.window, || viewer.playlist());
             super::note(results, "growth of the DVR window in seconds", length, repeat, figures);
         }

@@ -16,7 +16,8 @@ pub(crate) fn nodes(options: Options, results: &mut Results) {
     for repeat in 0..options.repeats {
         // In turns, because the speed of a machine drifts.
         for nodes in NODES {
-            let load = Load { streams: nodes * STREAMS_OF_A_NODE, destinations: 2, read_batch_ms: None };
+            let load =
+                Load { streams: nodes * STREAMS_OF_A_NODE, destinations: 2, read_batch_ms: None, srt: false };
             let measured = measure(Kind::Nodes(nodes), load, options.window);
             note(results, "growth of nodes", nodes, repeat, &measured, load);
             let database = [("cpu_minute", measured.database_cpu * load.streams as f64)];
@@ -26,12 +27,12 @@ pub(crate) fn nodes(options: Options, results: &mut Results) {
 }
 
 pub(crate) fn streams(options: Options, results: &mut Results) {
-    let load = |streams| Load { streams, destinations: 1, read_batch_ms: None };
+    let load = |streams| Load { streams, destinations: 1, read_batch_ms: None, srt: false };
     run("growth of streams", STREAMS, load, options, results);
 }
 
 pub(crate) fn destinations(options: Options, results: &mut Results) {
-    let load = |destinations| Load { streams: 1, destinations, read_batch_ms: None };
+    let load = |destinations| Load { streams: 1, destinations, read_batch_ms: None, srt: false };
     run("growth of destinations", DESTINATIONS, load, options, results);
 }
 

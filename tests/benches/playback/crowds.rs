@@ -89,9 +89,9 @@ pub(crate) fn run(source: &Source, options: Options, measurements: &[What], resu
         filling.finish(seconds(FILLED_SECONDS / u64::from(FASTER) * 4));
     }
     let _encoder = Publish::of(source).endless().to(&url);
-    let mut viewer = hosted.viewer(seconds(30));
+    let mut viewer = hosted.viewer();
     let wanted = if measurements.contains(&What::Old) { OLD_SEGMENTS + SEGMENTS } else { SEGMENTS };
-    let media = viewer.media_when("segments of one encoder", seconds(90), |media| {
+    let media = viewer.media_when("segments of one encoder", |media| {
         let mut newest = media.segments.iter().rev().take(wanted);
         media.segments.len() >= wanted && newest.all(|segment| !segment.discontinuity)
     });

@@ -1,6 +1,6 @@
 //! CPU and memory of ingest and packaging, without viewers, and every frame counted in the segments.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use satcast_tests::figures::results::{OURS, Results};
 use satcast_tests::figures::{Options, turns};
@@ -11,7 +11,7 @@ use satcast_tests::load::publishers::{Ingest, Publishers};
 use satcast_tests::nginx::Nginx;
 use satcast_tests::process::Process;
 use satcast_tests::service::{Service, Setup};
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::json;
 
 /// Streams at a time, and whether the service makes parts: one alone, and enough to show the cost that streams share.
@@ -19,8 +19,6 @@ const CASES: [(usize, bool); 4] = [(1, false), (10, false), (50, false), (50, tr
 const SIDES: [&str; 2] = [OURS, "nginx-rtmp"];
 /// Segments of two seconds that are packaged before the measurement: more than stay in memory.
 const STEADY_SEGMENTS: usize = 10;
-const STEADY_LIMIT: Duration = seconds(90);
-const READY_LIMIT: Duration = seconds(60);
 
 /// The figures of a measurement with their names.
 type Figures = Vec<(&'static str, f64)>;
@@ -51,9 +49,9 @@ fn satcast(streams: usize, with_parts: bool, options: Options) -> Figures {
     let hosted = Hosted::many(&service, streams, &json!({ "lowLatency": with_parts }));
     let idle_kib = service.process().resident_kib();
     let publishers = Publishers::start(Instant::now(), ingests(&service, &hosted));
-    let mut viewers: Vec<Viewer> = hosted.iter().map(|hosted| hosted.viewer(READY_LIMIT)).collect();
+    let mut viewers: Vec<Viewer> = hosted.iter().map(|hosted| hosted.viewer()).collect();
     for viewer in &mut viewers {
-        viewer.media_when("a steady window", STEADY_LIMIT, |media| media.segments.len() >= STEADY_SEGMENTS);
+        viewer.media_when("a steady window", |media| media.segments.len() >= STEADY_SEGMENTS);
     }
     let figures = measure(service.process(), streams, idle_kib, options, || {
         viewers.iter_mut().map(|viewer| viewer.media().newest().sequence).collect()
@@ -97,7 +95,7 @@ fn nginx(streams: usize, options: Options) -> Figures {
         text.unwrap_or_default().lines().filter(|line| line.starts_with("#EXTINF")).count()
     };
     for number in 0..streams {
-        wait::until("a steady window", STEADY_LIMIT, || match made(number) {
+        wait::until("a steady window", || match made(number) {
             count if count >= STEADY_SEGMENTS => Ok(()),
             count => Err(format!("{count} segments after {} frames", publishers.frames())),
         });

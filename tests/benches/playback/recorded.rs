@@ -16,7 +16,7 @@ use satcast_tests::nginx::Nginx;
 use satcast_tests::s3::Store;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::until_api;
 use serde_json::{Value, json};
 
 use super::crowds::Figure;
@@ -39,7 +39,7 @@ pub(crate) fn run(source: &Source, options: Options, results: &mut Results) {
     let media = Media::of(&only(&api, "recording", RECORDED_SECONDS));
     measure("local", &service, &media, options, results);
     drop(encoder);
-    let _ = api.wait_for_stream(&stream, "reconnecting", seconds(20));
+    let _ = api.wait_for_stream(&stream, "reconnecting");
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     let _ = only(&api, "ready", RECORDED_SECONDS);
     measure("store", &service, &media, options, results);
@@ -47,7 +47,7 @@ pub(crate) fn run(source: &Source, options: Options, results: &mut Results) {
 
 /// The recording, once it has this state and length.
 fn only(api: &Api, state: &str, secs: f64) -> Value {
-    until_api(&format!("a recording that is {state}"), seconds(120), || {
+    until_api(&format!("a recording that is {state}"), || {
         let all = api.get("/api/archives").ok();
         let is_so = all[0]["state"] == state && all[0]["durationSeconds"].as_f64() >= Some(secs);
         if is_so { Ok(all[0].clone()) } else { Err(all.to_string()) }

@@ -11,7 +11,7 @@ use satcast_tests::nginx::Nginx;
 use satcast_tests::player::{Engine, Player};
 use satcast_tests::service::Setup;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::json;
 
 /// Keys that poll the status in turn, because each gets 60 answers a minute.
@@ -57,7 +57,7 @@ fn satcast(source: &Source, has_parts: bool) -> (f64, f64) {
     let mut player = Player::launch(Engine::HlsJs);
     let _encoder = Publish::of(source).endless().to(&service.ingest_url(&hosted.stream.key));
     let mut turns = keys.iter().cycle();
-    let (status, now) = wait::until("hlsReady", seconds(20), || {
+    let (status, now) = wait::until("hlsReady", || {
         let status = hosted.status_of(turns.next().expect("a key")).ok();
         if status["hlsReady"] == true { Ok((status, now_millis())) } else { Err(status.to_string()) }
     });
@@ -72,7 +72,7 @@ fn satcast(source: &Source, has_parts: bool) -> (f64, f64) {
 fn nginx(source: &Source) -> f64 {
     let nginx = Nginx::packaging();
     let _encoder = Publish::of(source).endless().to(&format!("{}/bench", nginx.url()));
-    let there = |name: &str| wait::until(name, seconds(20), || made(&nginx.packaged(name)));
+    let there = |name: &str| wait::until(name, || made(&nginx.packaged(name)));
     there("bench-0.ts");
     let began = now_millis();
     there("bench.m3u8");

@@ -10,11 +10,15 @@ pub(crate) struct Case {
 }
 
 const fn case(name: &'static str, streams: usize, destinations: usize, read_batch_ms: Option<u64>) -> Case {
-    Case { name, load: Load { streams, destinations, read_batch_ms } }
+    Case { name, load: Load { streams, destinations, read_batch_ms, srt: false } }
+}
+
+const fn srt(name: &'static str, streams: usize) -> Case {
+    Case { name, load: Load { streams, destinations: 1, read_batch_ms: None, srt: true } }
 }
 
 /// All of them.
-pub(crate) const CASES: [Case; 9] = [
+pub(crate) const CASES: [Case; 11] = [
     case("1x1", 1, 1, None),
     case("1x3", 1, 3, None),
     case("10x1", 10, 1, None),
@@ -24,4 +28,6 @@ pub(crate) const CASES: [Case; 9] = [
     case("100x3-soon", 100, 3, Some(5)),
     case("10x3-now", 10, 3, Some(0)),
     case("100x3-now", 100, 3, Some(0)),
+    srt("srt-1x1", 1),
+    srt("srt-10x1", 10),
 ];

@@ -2,9 +2,10 @@
 //!
 //! `cargo xtask bench relay [CASE...] [--repeats N] [--seconds S] [--short]`, for instance `cargo xtask bench relay 10x1 --repeats 1`. A
 //! case is PUBLISHERSxDESTINATIONS; with `-soon` and `-now` Satcast reads its encoders every 5 ms and as bytes come
-//! (`read_batch_ms`). In each repeat the servers take their turn, one after the other, with the same load
+//! (`read_batch_ms`). The streams of
+//! `srt-1x1` and `srt-10x1` are published and forwarded by SRT, beside srt-live-transmit. In each repeat the servers take their turn, one after the other, with the same load
 //! (`satcast_tests::load`). A frame that Satcast loses, repeats or sends to the wrong place ends the run; faults of a peer are shown.
-//! The short form has nginx-rtmp as its only peer.
+//! The short form has one peer.
 
 mod cases;
 
@@ -37,7 +38,11 @@ fn main() {
 
 fn run(case: &Case, options: Options, results: &mut Results) {
     let row = format!("relay {}", case.name);
-    let servers: &[Kind] = if options.short { &FEW } else { &Kind::ALL };
+    let servers: &[Kind] = match (case.load.srt, options.short) {
+        (true, _) => &Kind::SRT,
+        (false, true) => &FEW,
+        (false, false) => &Kind::ALL,
+    };
     for repeat in 0..options.repeats {
         for kind in turns(repeat, servers.len()).map(|turn| servers[turn]) {
             println!("{row}, repeat {}: {}", repeat + 1, kind.name());

@@ -52,6 +52,7 @@ fn peers() -> Map<String, Value> {
     let mut peers = Map::from_iter([
         ("nginx".to_owned(), json!(debian("nginx"))),
         ("nginx-rtmp".to_owned(), json!(debian("libnginx-mod-rtmp"))),
+        ("srt-live-transmit".to_owned(), json!(debian("srt-tools"))),
         ("node-media-server".to_owned(), npm["dependencies"]["node-media-server"].clone()),
         ("node".to_owned(), json!(output("node", &["--version"]))),
         ("ffmpeg".to_owned(), json!(debian("ffmpeg"))),

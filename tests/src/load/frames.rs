@@ -17,7 +17,9 @@ const SIZES: [usize; 3] = [60_000, 11_350, 341];
 /// Offset of the stamp in a payload: after the length and the first bytes of a video frame.
 const STAMP_AT: usize = 8;
 const STAMP_MAGIC: [u8; 4] = *b"St4m";
-const STAMP_BYTES: usize = 20;
+/// Numbers have four bits in a byte, so that no bytes of a stamp look like a start code of H.264.
+const STAMP_BYTES: usize = 4 + 8 + 8 + 16;
+const DIGIT: u8 = 0x50;
 
 /// First byte of an audio frame. That of a video frame belongs to its length and is 0.
 const AUDIO_BEGIN: u8 = 0x21;
@@ -46,20 +48,22 @@ impl Stamp {
     fn write(self, payload: &mut [u8]) {
         let place = &mut payload[STAMP_AT..STAMP_AT + STAMP_BYTES];
         place[..4].copy_from_slice(&STAMP_MAGIC);
-        place[4..8].copy_from_slice(&self.stream.to_be_bytes());
-        place[8..12].copy_from_slice(&self.number.to_be_bytes());
         let micros = u64::try_from(self.sent.as_micros()).unwrap_or(u64::MAX);
-        place[12..].copy_from_slice(&micros.to_be_bytes());
+        let numbers = [&self.stream.to_be_bytes()[..], &self.number.to_be_bytes(), &micros.to_be_bytes()];
+        let digits = numbers.concat().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        place[4..].iter_mut().zip(digits).for_each(|(place, digit)| *place = DIGIT | digit);
     }
 
     /// The stamp in a payload; `None` when it has none.
     #[must_use]
     pub fn read(payload: &[u8]) -> Option<Self> {
         let place = payload.get(STAMP_AT..STAMP_AT + STAMP_BYTES)?;
-        let word = |at: usize| place[at..].first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
-        let micros = place[12..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes))?;
-        place.starts_with(&STAMP_MAGIC).then_some(())?;
-        Some(Self { stream: word(4)?, number: word(8)?, sent: Duration::from_micros(micros) })
+        let digits = place.strip_prefix(&STAMP_MAGIC)?;
+        let number = |digits: &[u8]| digits.iter().fold(0, |sum, byte| sum << 4 | u64::from(byte ^ DIGIT));
+        let word = |digits: &[u8]| u32::try_from(number(digits)).ok();
+        let (words, micros) = digits.split_at(16);
+        let sent = Duration::from_micros(number(micros));
+        Some(Self { stream: word(&words[..8])?, number: word(&words[8..])?, sent })
     }
 
     /// All stamps in the bytes of a file in which frames lie whole, such as an MP4, with whether each is of a video frame.

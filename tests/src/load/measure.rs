@@ -14,7 +14,6 @@ use crate::wait::{self, seconds};
 
 /// Time from the first frame on the last route to the beginning of the window.
 const WARM_UP: Duration = Duration::from_secs(3);
-const BEGIN_LIMIT: Duration = seconds(60);
 /// Least share of the frames at the sinks. With less the server did not keep up, and its figures are not comparable.
 const SERVED_SHARE_MIN: f64 = 0.9;
 /// A route without a frame for this time has lost all of them.
@@ -73,11 +72,17 @@ impl Figures {
 #[must_use]
 pub fn measure(kind: Kind, load: Load, window: Duration) -> Figures {
     let clock = Instant::now();
-    let sinks = Sinks::start(clock, load.streams, load.destinations);
+    let sinks = if load.srt {
+        Sinks::start_srt(clock, load.streams)
+    } else {
+        Sinks::start(clock, load.streams, load.destinations)
+    };
     let running = Running::start(kind, load, &sinks);
     let resident_before = resident_kib(&running);
-    let publishers = Publishers::start(clock, running.ingests.clone());
-    wait::until("a frame over every route", BEGIN_LIMIT, || match (publishers.frames(), sinks.silent()) {
+    let ingests = running.ingests.clone();
+    let publishers =
+        if load.srt { Publishers::start_srt(clock, ingests) } else { Publishers::start(clock, ingests) };
+    wait::until("a frame over every route", || match (publishers.frames(), sinks.silent()) {
         (_, 0) => Ok(()),
         (frames, silent) => Err(format!("{frames} frames are sent, {silent} routes have none")),
     });

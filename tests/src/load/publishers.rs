@@ -1,4 +1,6 @@
 //! The sending side of the load: one thread, a socket for each stream.
+//!
+//! A [`Line`] is the connection of one stream in its protocol: [`Rtmp`], or that of [`super::srt`].
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,16 +11,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use satcast_media::Packet;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use super::frames::{Rhythm, configuration};
+use super::srt::SrtLine;
 
 /// Shortest pause between two rounds. Frames are late by at most this time, and their stamps include it.
 const ROUND: Duration = Duration::from_millis(4);
 /// Delay between the starts of two streams. It is not a divisor of the frame interval, so that frames are not sent at the same time.
 const STAGGER: Duration = Duration::from_millis(23);
-/// Interval in which a stream reads from its server.
+/// Interval in which a stream by RTMP reads from its server.
 const LISTEN: Duration = Duration::from_millis(500);
 /// Unread bytes from which on a server counts as too slow.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -60,11 +64,21 @@ impl Publishers {
     /// Begins one stream after the other; the time in the stamps is counted from `clock`.
     #[must_use]
     pub fn start(clock: Instant, ingests: Vec<Ingest>) -> Self {
+        Self::start_by::<Rtmp>(clock, ingests)
+    }
+
+    /// The same by SRT; the name of an ingest is the `streamid`.
+    #[must_use]
+    pub fn start_srt(clock: Instant, ingests: Vec<Ingest>) -> Self {
+        Self::start_by::<SrtLine>(clock, ingests)
+    }
+
+    fn start_by<L: Line>(clock: Instant, ingests: Vec<Ingest>) -> Self {
         let shared = Arc::<Shared>::default();
         *shared.begun.lock() = vec![None; ingests.len()];
         let its = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
-            if let Err(failure) = publish(clock, &ingests, &its) {
+            if let Err(failure) = publish::<L>(clock, &ingests, &its) {
                 *its.failure.lock() = Some(failure);
             }
         });
@@ -108,16 +122,47 @@ impl Drop for Publishers {
     }
 }
 
-fn publish(clock: Instant, ingests: &[Ingest], shared: &Shared) -> Result<(), String> {
+/// The connection of one stream.
+pub(super) trait Line: Sized {
+    /// # Errors
+    /// It cannot be made; the text names the server.
+    fn connect(ingest: &Ingest) -> Result<Self, String>;
+
+    /// Reads the bytes of the server; whether media may be sent.
+    ///
+    /// # Errors
+    /// The server has refused or ended the connection.
+    fn listen(&mut self) -> Result<bool, String>;
+
+    /// Takes a packet.
+    ///
+    /// # Errors
+    /// The server is too slow.
+    fn send(&mut self, packet: &Packet) -> Result<(), String>;
+
+    /// Gives the taken packets to the system, as far as it has room.
+    ///
+    /// # Errors
+    /// The server has ended the connection.
+    fn write(&mut self) -> Result<(), String>;
+
+    /// When the line itself has something to do.
+    fn next(&self) -> Option<Instant>;
+
+    /// Ends the stream. A server that closed first is no error.
+    fn end(&mut self);
+}
+
+fn publish<L: Line>(clock: Instant, ingests: &[Ingest], shared: &Shared) -> Result<(), String> {
     let began = Instant::now();
-    let mut streams: Vec<Stream> = Vec::with_capacity(ingests.len());
+    let mut streams: Vec<Stream<L>> = Vec::with_capacity(ingests.len());
     while !shared.over.load(Ordering::Relaxed) {
         let now = Instant::now();
         while let Some(ingest) = ingests.get(streams.len()) {
             if now < began + STAGGER * u32::try_from(streams.len()).unwrap_or(u32::MAX) {
                 break;
             }
-            streams.push(Stream::connect(u32::try_from(streams.len()).unwrap_or(u32::MAX), ingest)?);
+            streams.push(Stream::new(u32::try_from(streams.len()).unwrap_or(u32::MAX), L::connect(ingest)?));
         }
         for (number, stream) in streams.iter_mut().enumerate() {
             let sent = stream.round(clock).map_err(|error| format!("stream {number}: {error}"))?;
@@ -129,33 +174,69 @@ fn publish(clock: Instant, ingests: &[Ingest], shared: &Shared) -> Result<(), St
         }
         let gop_bytes = streams.iter().map(|stream| stream.gop_bytes).sum();
         shared.gop_bytes.store(gop_bytes, Ordering::Relaxed);
-        let next = streams.iter().map(Stream::next).min().filter(|_| streams.len() == ingests.len());
+        let times = streams.iter().map(|stream| stream.next().unwrap_or(now));
+        let next = times.min().filter(|_| streams.len() == ingests.len());
         let earliest = now + ROUND;
         let wake = next.map_or(earliest, |next| next.max(earliest));
         std::thread::sleep(wake.saturating_duration_since(Instant::now()));
     }
-    for stream in &mut streams {
-        stream.session.end();
-        // A server that closed first is not an error of the stream.
-        let _ = stream.write();
-    }
+    streams.iter_mut().for_each(|stream| stream.line.end());
     Ok(())
 }
 
 /// One stream.
-struct Stream {
+struct Stream<L> {
     number: u32,
-    socket: TcpStream,
-    session: ClientSession,
+    line: L,
     rhythm: Rhythm,
     begun: Option<Instant>,
     told: bool,
-    listened: Instant,
     gop_bytes: u64,
 }
 
-impl Stream {
-    fn connect(number: u32, ingest: &Ingest) -> Result<Self, String> {
+impl<L: Line> Stream<L> {
+    fn new(number: u32, line: L) -> Self {
+        Self { number, line, rhythm: Rhythm::default(), begun: None, told: false, gop_bytes: 0 }
+    }
+
+    /// Time of the next round; `None` before the stream has begun.
+    fn next(&self) -> Option<Instant> {
+        let due = self.begun? + self.rhythm.next().due();
+        Some(self.line.next().map_or(due, |next| due.min(next)))
+    }
+
+    /// Sends the frames that are due and returns their number.
+    fn round(&mut self, clock: Instant) -> Result<u64, String> {
+        let may_send = self.line.listen()?;
+        if may_send && self.begun.is_none() {
+            self.begun = Some(Instant::now());
+            configuration(0).iter().try_for_each(|packet| self.line.send(packet))?;
+        }
+        let (now, mut sent) = (Instant::now(), 0);
+        if let Some(begun) = self.begun {
+            while begun + self.rhythm.next().due() <= now {
+                let packet = self.rhythm.take().packet(self.number, 0, clock.elapsed());
+                self.line.send(&packet)?;
+                let kept = if packet.keyframe { 0 } else { self.gop_bytes };
+                self.gop_bytes = kept + packet.payload.len() as u64;
+                sent += 1;
+            }
+        }
+        self.line.write()?;
+        Ok(sent)
+    }
+}
+
+/// A connection by RTMP.
+struct Rtmp {
+    socket: TcpStream,
+    session: ClientSession,
+    is_publishing: bool,
+    listened: Option<Instant>,
+}
+
+impl Line for Rtmp {
+    fn connect(ingest: &Ingest) -> Result<Self, String> {
         let Ingest { address, app, name } = ingest;
         let failed = |error: std::io::Error| format!("cannot connect to {address}: {error}");
         let socket = TcpStream::connect(address).map_err(failed)?;
@@ -166,37 +247,15 @@ impl Stream {
             stream_key: name.clone(),
             ..ClientConfig::default()
         });
-        let (rhythm, listened) = (Rhythm::default(), Instant::now());
-        Ok(Self { number, socket, session, rhythm, begun: None, told: false, listened, gop_bytes: 0 })
+        Ok(Self { socket, session, is_publishing: false, listened: None })
     }
 
-    /// Time of the next round.
-    fn next(&self) -> Instant {
-        self.begun.map_or(self.listened, |begun| begun + self.rhythm.next().due())
-    }
-
-    /// Sends the frames that are due and returns their number.
-    fn round(&mut self, clock: Instant) -> Result<u64, String> {
+    fn listen(&mut self) -> Result<bool, String> {
         let now = Instant::now();
-        if self.begun.is_none() || now >= self.listened + LISTEN {
-            self.listened = now;
-            self.listen()?;
+        if self.is_publishing && self.listened.is_some_and(|listened| now < listened + LISTEN) {
+            return Ok(true);
         }
-        let mut sent = 0;
-        if let Some(begun) = self.begun {
-            while begun + self.rhythm.next().due() <= now {
-                let packet = self.rhythm.take().packet(self.number, 0, clock.elapsed());
-                self.session.send(&packet).map_err(|error| error.to_string())?;
-                let kept = if packet.keyframe { 0 } else { self.gop_bytes };
-                self.gop_bytes = kept + packet.payload.len() as u64;
-                sent += 1;
-            }
-        }
-        self.write()?;
-        Ok(sent)
-    }
-
-    fn listen(&mut self) -> Result<(), String> {
+        self.listened = Some(now);
         let mut block = [0; READ_BYTES];
         loop {
             match self.socket.read(&mut block) {
@@ -211,7 +270,11 @@ impl Stream {
         }
         while let Some(event) = self.session.poll_event() {
             match event {
-                ClientEvent::Publishing => self.begin()?,
+                ClientEvent::Publishing => {
+                    self.is_publishing = true;
+                    let metadata = Metadata { width: Some(1280), height: Some(720), ..Metadata::default() };
+                    self.session.send_metadata(&metadata).map_err(|error| error.to_string())?;
+                }
                 ClientEvent::Acknowledged { .. } => {}
                 ClientEvent::Rejected { code, description }
                 | ClientEvent::PeerClosed { code, description } => {
@@ -219,17 +282,11 @@ impl Stream {
                 }
             }
         }
-        Ok(())
+        Ok(self.is_publishing)
     }
 
-    fn begin(&mut self) -> Result<(), String> {
-        self.begun = Some(Instant::now());
-        let metadata = Metadata { width: Some(1280), height: Some(720), ..Metadata::default() };
-        self.session.send_metadata(&metadata).map_err(|error| error.to_string())?;
-        for packet in configuration(0) {
-            self.session.send(&packet).map_err(|error| error.to_string())?;
-        }
-        Ok(())
+    fn send(&mut self, packet: &Packet) -> Result<(), String> {
+        self.session.send(packet).map_err(|error| error.to_string())
     }
 
     fn write(&mut self) -> Result<(), String> {
@@ -250,5 +307,14 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    fn next(&self) -> Option<Instant> {
+        None
+    }
+
+    fn end(&mut self) {
+        self.session.end();
+        let _ = self.write();
     }
 }

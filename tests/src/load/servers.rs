@@ -1,18 +1,22 @@
 //! The servers, each set to relay every stream to the same name at each sink.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::publishers::Ingest;
 use super::sinks::Sinks;
+use super::srt::LATENCY_MS;
 use crate::api::stream_of;
 use crate::figures::results::OURS;
 use crate::nginx::Nginx;
 use crate::node_media_server::NodeMediaServer;
+use crate::ports::Port;
 use crate::postgres::Postgres;
-use crate::process::Process;
+use crate::process::{Process, guarded};
 use crate::service::{ACCOUNT, Service, Setup};
 
 /// Streams made with one API key: each may write 60 times a minute.
@@ -28,6 +32,8 @@ pub struct Load {
     pub destinations: usize,
     /// Time between reads of an encoder in milliseconds, where it is not Satcast's default.
     pub read_batch_ms: Option<u64>,
+    /// Encoders and destinations use SRT, not RTMP.
+    pub srt: bool,
 }
 
 /// Which server.
@@ -41,11 +47,15 @@ pub enum Kind {
     Nginx,
     /// node-media-server.
     NodeMediaServer,
+    /// A process of libsrt's `srt-live-transmit` for each stream.
+    SrtLiveTransmit,
 }
 
 impl Kind {
-    /// Single servers.
+    /// Single servers of RTMP.
     pub const ALL: [Self; 3] = [Self::Satcast, Self::Nginx, Self::NodeMediaServer];
+    /// Servers of SRT.
+    pub const SRT: [Self; 2] = [Self::Satcast, Self::SrtLiveTransmit];
 
     /// Its name in the results.
     #[must_use]
@@ -54,6 +64,7 @@ impl Kind {
             Self::Satcast | Self::Nodes(_) => OURS,
             Self::Nginx => "nginx-rtmp",
             Self::NodeMediaServer => "node-media-server",
+            Self::SrtLiveTransmit => "srt-live-transmit",
         }
     }
 }
@@ -72,6 +83,7 @@ enum Server {
     Satcast(Vec<Service>, Option<Postgres>),
     Nginx(Nginx),
     NodeMediaServer(NodeMediaServer),
+    SrtLiveTransmit(Vec<Transmit>),
 }
 
 impl Running {
@@ -98,6 +110,17 @@ impl Running {
                 let ingests = named(load, server.address());
                 Self { server: Server::NodeMediaServer(server), ingests }
             }
+            Kind::SrtLiveTransmit => {
+                let all: Vec<Transmit> =
+                    (0..load.streams).map(|stream| Transmit::start(stream, sinks)).collect();
+                let ingest = |one: &Transmit| Ingest {
+                    address: one.port.address(),
+                    app: String::new(),
+                    name: String::new(),
+                };
+                let ingests = all.iter().map(ingest).collect();
+                Self { server: Server::SrtLiveTransmit(all), ingests }
+            }
         }
     }
 
@@ -108,6 +131,7 @@ impl Running {
             Server::Satcast(services, _) => services.iter().map(Service::process).collect(),
             Server::Nginx(nginx) => vec![nginx.process()],
             Server::NodeMediaServer(server) => vec![server.process()],
+            Server::SrtLiveTransmit(all) => all.iter().map(|one| &one.process).collect(),
         }
     }
 
@@ -121,6 +145,26 @@ impl Running {
     }
 }
 
+/// One stream from a caller to the sinks.
+#[derive(Debug)]
+struct Transmit {
+    process: Process,
+    port: Port,
+    _folder: TempDir,
+}
+
+impl Transmit {
+    fn start(stream: usize, sinks: &Sinks) -> Self {
+        let (folder, port) = (tempfile::tempdir().expect("a folder for srt-live-transmit"), Port::lease());
+        let mut command = guarded(Path::new("srt-live-transmit"));
+        command.arg(format!("srt://{}?mode=listener&latency={LATENCY_MS}", port.address()));
+        let (to, name) = (sinks.address(), Sinks::name(stream));
+        command.arg(format!("srt://{to}?mode=caller&latency={LATENCY_MS}&streamid={name}"));
+        let process = Process::start("srt-live-transmit", command, &folder.path().join("transmit.log"));
+        Self { process, port, _folder: folder }
+    }
+}
+
 /// For servers that keep the name of a stream.
 fn named(load: Load, address: SocketAddr) -> Vec<Ingest> {
     let ingest = |stream| Ingest { address, app: "live".into(), name: Sinks::name(stream) };
@@ -128,7 +172,7 @@ fn named(load: Load, address: SocketAddr) -> Vec<Ingest> {
 }
 
 fn setup(load: Load) -> Setup {
-    let setup = Setup::default();
+    let setup = if load.srt { Setup::default().srt() } else { Setup::default() };
     match load.read_batch_ms {
         Some(wait) => setup.set("SATCAST_INGEST__READ_BATCH_MS", &wait.to_string()),
         None => setup,
@@ -158,14 +202,17 @@ fn satcast(services: Vec<Service>, database: Option<Postgres>, load: Load, sinks
             api = api.with_key(Some(key.trim()));
         }
         let name = Sinks::name(stream);
-        let destinations: Vec<Value> = sinks
-            .urls()
-            .iter()
-            .map(|url| json!({ "type": "rtmp", "config": { "url": url, "key": name } }))
-            .collect();
+        let destinations: Vec<Value> = if load.srt {
+            let config = json!({ "url": format!("srt://{}", sinks.address()), "streamid": name, "latency": LATENCY_MS });
+            vec![json!({ "type": "srt", "config": config })]
+        } else {
+            let rtmp = |url: &String| json!({ "type": "rtmp", "config": { "url": url, "key": name } });
+            sinks.urls().iter().map(rtmp).collect()
+        };
         let body = api.post("/api/streams", &json!({ "label": name, "destinations": destinations })).ok();
+        let service = &services[stream % services.len()];
         ingests.push(Ingest {
-            address: services[stream % services.len()].rtmp_address(),
+            address: if load.srt { service.srt_address() } else { service.rtmp_address() },
             app: "live".into(),
             name: stream_of(&body).key,
         });

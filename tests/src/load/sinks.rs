@@ -1,7 +1,7 @@
 //! The receiving side of the load: one server on one thread that takes every publish and reads the stamps.
 
 use std::future::poll_fn;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::frames::{Last, Stamp};
+use super::srt;
 use crate::ports::Port;
 
 /// Bytes of one read. A block smaller than a keyframe costs a copy of the frame, a larger one costs memory for each connection.
@@ -53,8 +54,8 @@ pub struct Tally {
 }
 
 #[derive(Debug)]
-struct Shared {
-    clock: Instant,
+pub(super) struct Shared {
+    pub(super) clock: Instant,
     destinations: usize,
     state: Mutex<State>,
 }
@@ -93,9 +94,7 @@ impl Sinks {
         let port = Port::lease();
         let listener = TcpListener::bind(port.address()).expect("the leased port is free");
         listener.set_nonblocking(true).expect("a listener that does not block");
-        let routes = vec![Route::default(); streams * destinations];
-        let state = Mutex::new(State { routes, ..State::default() });
-        let shared = Arc::new(Shared { clock, destinations, state });
+        let shared = Shared::new(clock, streams, destinations);
         let (end, ended) = oneshot::channel();
         let its = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
@@ -107,6 +106,20 @@ impl Sinks {
                 }
             });
         });
+        Self { port, shared, end: Some(end), thread: Some(thread) }
+    }
+
+    /// The same by SRT, with one destination for each stream, whose name is the `streamid`.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    #[must_use]
+    pub fn start_srt(clock: Instant, streams: usize) -> Self {
+        let port = Port::lease();
+        let socket = UdpSocket::bind(port.address()).expect("the leased port is free");
+        let (shared, (end, ended)) = (Shared::new(clock, streams, 1), oneshot::channel());
+        let its = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || srt::receive(&socket, &its, ended));
         Self { port, shared, end: Some(end), thread: Some(thread) }
     }
 
@@ -244,6 +257,17 @@ async fn write(socket: &TcpStream, mut output: &[u8]) -> bool {
 }
 
 impl Shared {
+    fn new(clock: Instant, streams: usize, destinations: usize) -> Arc<Self> {
+        let routes = vec![Route::default(); streams * destinations];
+        let state = Mutex::new(State { routes, ..State::default() });
+        Arc::new(Self { clock, destinations, state })
+    }
+
+    /// The route of a stream by its name alone.
+    pub(super) fn only_route(&self, name: &str) -> Option<usize> {
+        self.route(&format!("{APP_PREFIX}0"), name)
+    }
+
     /// The route of a publish name; `None` for an unknown name, and then all of its frames count as misrouted.
     fn route(&self, app: &str, name: &str) -> Option<usize> {
         let destination: usize = app.strip_prefix(APP_PREFIX)?.parse().ok()?;
@@ -257,7 +281,7 @@ impl Shared {
         Some(index)
     }
 
-    fn keep(&self, route: Option<usize>, packet: &Packet, came: Duration) {
+    pub(super) fn keep(&self, route: Option<usize>, packet: &Packet, came: Duration) {
         if packet.is_config() {
             return;
         }
@@ -292,10 +316,8 @@ mod tests {
     use super::super::frames::Frame;
     use super::*;
 
-    fn shared(streams: usize, destinations: usize) -> Shared {
-        let routes = vec![Route::default(); streams * destinations];
-        let state = Mutex::new(State { routes, ..State::default() });
-        Shared { clock: Instant::now(), destinations, state }
+    fn shared(streams: usize, destinations: usize) -> Arc<Shared> {
+        Shared::new(Instant::now(), streams, destinations)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::database::Database;
 use crate::receiver::Receiver;
 use crate::service::{Service, Setup};
-use crate::wait::until;
+use crate::wait::within;
 
 const LIMIT: Duration = Duration::from_secs(300);
 /// A key may write 60 times a minute.
@@ -94,7 +94,7 @@ fn service(receiver: &Receiver, webhooks: i64) -> Service {
 }
 
 fn wait_for(receiver: &Receiver, count: usize) {
-    until("requests", LIMIT, || {
+    within("requests", LIMIT, || {
         let came = receiver.count();
         if came >= count { Ok(()) } else { Err(format!("{came} of {count} came")) }
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use satcast_net::acme::testing::TestAuthority;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::tls::Visitor;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use tempfile::TempDir;
 
 const NAME: &str = "live.example";
@@ -46,7 +46,7 @@ impl Authority {
 
     /// Waits for a certificate of this authority.
     fn wait_for(&self, service: &Service) -> Visitor {
-        let mut visitor = wait::until("a certificate", seconds(30), || self.visit(service));
+        let mut visitor = wait::until("a certificate", || self.visit(service));
         assert_eq!(visitor.get("/healthz").expect("an answer"), 200);
         visitor
     }
@@ -61,12 +61,12 @@ fn a_certificate_is_ordered_and_renewed_and_no_connection_ends() {
     let mut old = authority.wait_for(&service);
     // The next one lasts, so that there is no third.
     authority.acme.rule(|rules| rules.lifetime = LASTING_SECS);
-    wait::until("the same certificate for encoders", seconds(20), || {
+    wait::until("the same certificate for encoders", || {
         let visitor = Visitor::connect(&authority.root(), service.rtmps_address(), NAME);
         let shown = visitor.map_err(|error| error.to_string())?.certificate();
         if shown == old.certificate() { Ok(()) } else { Err("another one".to_owned()) }
     });
-    wait::until("a renewed certificate", seconds(60), || {
+    wait::until("a renewed certificate", || {
         assert_eq!(old.get("/healthz").expect("the connection of before"), 200);
         let new = authority.visit(&service)?;
         if new.certificate() == old.certificate() { Err("the first one".to_owned()) } else { Ok(()) }
@@ -85,7 +85,7 @@ fn a_service_that_is_killed_during_an_order_orders_again() {
     authority.acme.rule(|rules| rules.delay = Duration::from_millis(500));
     let mut service = authority.service();
     service.start();
-    wait::until("an order", seconds(30), || match authority.acme.counts().0 {
+    wait::until("an order", || match authority.acme.counts().0 {
         0 => Err("none".to_owned()),
         _ => Ok(()),
     });
@@ -106,7 +106,7 @@ fn encoders_do_not_wait_for_an_authority_that_refuses() {
     // Both ports are open then.
     service.start();
     let failed = service.folder().join("data/acme/failed.json");
-    wait::until("the failed order", seconds(30), || failed.is_file().then_some(()).ok_or_else(String::new));
+    wait::until("the failed order", || failed.is_file().then_some(()).ok_or_else(String::new));
     TcpStream::connect(service.rtmp_address()).expect("the port for encoders");
     authority.visit(&service).err().expect("no certificate that clients trust");
     assert_eq!(service.command(&["doctor"]).status.code(), Some(1));

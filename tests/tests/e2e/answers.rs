@@ -7,7 +7,7 @@ use satcast_tests::hosted::Hosted;
 use satcast_tests::scene::children;
 use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until, until_api};
+use satcast_tests::wait::{until, until_api};
 use serde_json::json;
 
 /// Asks below the address of the destination, without a key of the account.
@@ -37,7 +37,7 @@ fn answers_viewers(isolation: &str) {
     let id = added.ok()["id"].as_i64().expect("an id");
     let key = Hosted::key(&service, id);
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    let _ = api.wait_for_destination(&stream, id, "live", seconds(20));
+    let _ = api.wait_for_destination(&stream, id, "live");
     let address = address_of(&api, stream.id, id);
     let asked = |rest: &str| format!("{address}/{rest}?q=1&apiKey={key}");
 
@@ -59,7 +59,7 @@ fn answers_viewers(isolation: &str) {
     if isolation == "process" {
         // The viewer that sent the fatal request gets an error. Other viewers get answers once the driver runs again.
         assert!(get(&service, &asked("ask/abort")).0 >= 400);
-        until("answers of the next process", seconds(30), || match get(&service, &asked("ask/memory")) {
+        until("answers of the next process", || match get(&service, &asked("ask/memory")) {
             (200, text) if !text.starts_with(&process) => Ok(()),
             other => Err(format!("{other:?}")),
         });
@@ -70,7 +70,7 @@ fn answers_viewers(isolation: &str) {
 
 /// The path of a destination's playback.
 fn address_of(api: &Api, stream: i64, destination: i64) -> String {
-    until_api("the address of the playback", seconds(20), || {
+    until_api("the address of the playback", || {
         let detail = api.get(&format!("/api/streams/{stream}")).ok().to_string();
         let found = detail.split("/hls/").nth(1).and_then(|rest| rest.split('/').next().map(str::to_owned));
         found.map(|path| format!("/hls/{path}")).ok_or_else(|| format!("{destination}: {detail}"))

@@ -210,12 +210,12 @@ fn a_stop_answers_in_every_state_and_keeps_the_encoder_out() {
 fn publish_and_stop(service: &Service, stream: &Stream, stop: impl Fn() -> Answer) {
     use satcast_tests::{encoder::Publish, source::Source, wait::seconds};
     let mut encoder = Publish::of(&Source::shared()).to(&service.ingest_url(&stream.key));
-    service.api().wait_for_stream(stream, "live", seconds(20));
+    service.api().wait_for_stream(stream, "live");
     let body = stop().ok();
     assert_eq!(body["success"], true);
     assert!(body["message"].as_str().is_some_and(|message| message != "No active session"), "{body}");
-    service.api().wait_for_stream(stream, "idle", seconds(10));
-    encoder.wait(seconds(20));
+    service.api().wait_for_stream(stream, "idle");
+    encoder.wait(seconds(60));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::soak;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::{seconds, until_api, within_api};
 use serde_json::{Value, json};
 
 /// Five seconds of media.
@@ -49,8 +49,8 @@ pub(crate) fn archives(api: &Api) -> Vec<Value> {
 
 /// Waits until the only recording has this state, and returns it.
 #[track_caller]
-pub(crate) fn wait_for(api: &Api, state: &str, limit: Duration) -> Value {
-    until_api(&format!("a recording that is {state}"), limit, || match archives(api).as_slice() {
+pub(crate) fn wait_for(api: &Api, state: &str) -> Value {
+    until_api(&format!("a recording that is {state}"), || match archives(api).as_slice() {
         [one] if one["state"] == state => Ok(one.clone()),
         others => Err(json!(others).to_string()),
     })
@@ -118,7 +118,7 @@ fn lasted_ms(sent: &[Record]) -> i64 {
 
 /// Ends a session after its encoder has left and everything that it sent was received.
 pub(crate) fn end(api: &Api, stream: &Stream) {
-    let _ = api.wait_for_stream(stream, "reconnecting", seconds(20));
+    let _ = api.wait_for_stream(stream, "reconnecting");
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
 }
 
@@ -138,17 +138,17 @@ fn a_stream_is_recorded_uploaded_and_reported() {
     assert!(shown.contains("s3://recordings/shows") && !shown.contains(SECRET_KEY), "{shown}");
 
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
-    let running = wait_for(&api, "recording", seconds(10));
+    let _ = api.wait_for_destination(&stream, destination, "live");
+    let running = wait_for(&api, "recording");
     api.delete(&format!("/api/archives/{}", running["id"])).assert_error(409, None);
-    until_api("some seconds of it", seconds(60), || match wait_for(&api, "recording", seconds(10)) {
+    until_api("some seconds of it", || match wait_for(&api, "recording") {
         running if seconds_of(&running) >= RECORDED_SECONDS => Ok(()),
         running => Err(running.to_string()),
     });
     let sent = encoder.end();
     end(&api, &stream);
 
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
     let key = key_of(&ready);
     assert_eq!(store.keys(), std::slice::from_ref(&key), "once");
     assert_eq!(ready["url"], format!("s3://recordings/{key}"));
@@ -158,7 +158,7 @@ fn a_stream_is_recorded_uploaded_and_reported() {
     assert!((lasted - 1.0..lasted + 1.0).contains(&seconds_of(&ready)), "{lasted} s: {ready}");
     assert_whole(&sent, &store.file(&key));
 
-    let event = receiver.wait_for(1, seconds(20))[0].json();
+    let event = receiver.wait_for(1)[0].json();
     let data = &event["data"];
     assert_eq!((&event["type"], &data["fileName"]), (&json!("recording.ready"), &ready["fileName"]));
     assert_eq!((&data["sizeBytes"], &data["destinationId"]), (&json!(size), &json!(destination)));
@@ -186,14 +186,14 @@ fn a_store_that_returns_after_an_outage_has_the_complete_recording() {
     store.vanish();
     let (stream, destination) = archived(&api, "away", &store);
     let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
-    let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
+    let _ = api.wait_for_destination(&stream, destination, "live");
     encoder.finish(seconds(60));
     end(&api, &stream);
-    let _ = wait_for(&api, "uploading", seconds(20));
+    let _ = wait_for(&api, "uploading");
     store.refuse(500);
-    service.wait_for_log("the store's refusal", seconds(30), |line| line.contains("500"));
+    service.wait_for_log("the store's refusal", |line| line.contains("500"));
     store.recover();
-    let ready = wait_for(&api, "ready", seconds(90));
+    let ready = wait_for(&api, "ready");
     let key = key_of(&ready);
     assert_whole(source.records(), &store.file(&key));
 }
@@ -205,14 +205,14 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     let api = service.api();
     let (stream, _) = archived(&api, "taken", &store);
     let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
-    let running = wait_for(&api, "recording", seconds(20));
+    let running = wait_for(&api, "recording");
     // Another object already has the name. It must not be overwritten.
     let file = store.file(&key_of(&running));
     std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder in the bucket");
     std::fs::write(&file, "somebody else's").expect("an object");
     encoder.finish(seconds(60));
     end(&api, &stream);
-    let failed = wait_for(&api, "failed", seconds(60));
+    let failed = wait_for(&api, "failed");
     assert!(failed["error"].as_str().is_some_and(|error| !error.contains(SECRET_KEY)), "{failed}");
     assert_eq!(std::fs::read_to_string(&file).expect("the object"), "somebody else's");
 
@@ -225,7 +225,7 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     // No wait is needed: the driver's report about the attempt was stored before the answer.
     let answer = recover().ok();
     assert_eq!(answer["success"], true, "{answer}");
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
     assert_eq!(balance(), before - 360);
     recover().assert_error(409, None);
     assert_eq!(balance(), before - 360);
@@ -255,7 +255,7 @@ fn carries(coding: Coding, video_codec: &str) {
     coded.publish_faster(&mut call, 4);
     drop(call);
     end(&api, &stream);
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
     let object = store.file(&key_of(&ready));
     let frames = assert_plays(object.to_str().expect("a path in UTF-8"), 30);
     assert_eq!(
@@ -307,18 +307,18 @@ fn a_full_disk_stops_the_recording_and_never_the_stream() {
     let (stream, destination) = archived(&api, "full", &store);
     let to_sink = api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    let shown = api.wait_for_destination(&stream, destination, "retrying", seconds(20));
+    let shown = api.wait_for_destination(&stream, destination, "retrying");
     assert!(shown["error"].as_str().is_some_and(|error| error.contains("freeBytesMin")), "{shown}");
-    let event = receiver.wait_for(1, seconds(20))[0].json();
+    let event = receiver.wait_for(1)[0].json();
     assert_eq!(
         (&event["type"], &event["data"]["destinationId"]),
         (&json!("destination.failed"), &json!(destination))
     );
-    api.wait_for_destination(&stream, to_sink, "live", seconds(20));
-    sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    api.wait_for_destination(&stream, to_sink, "live");
+    sink.wait_for_media(CARRIED_PACKETS);
     let sent = encoder.end();
     end(&api, &stream);
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     assert_complete("the sink", &sent, &sink.records());
     assert_eq!((archives(&api).len(), store.keys().len()), (0, 0));
 }
@@ -334,7 +334,7 @@ fn soak_kills_at_random_moments_leave_every_recording_complete_and_once() {
     let mut recorded = Vec::new();
     for _ in 0..kills {
         let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-        let _ = api.wait_for_destination(&stream, destination, "live", seconds(30));
+        let _ = api.wait_for_destination(&stream, destination, "live");
         let after = Duration::from_millis(soak::next(&mut random) % KILL_WITHIN_MS);
         std::thread::sleep(after);
         recorded.push(after.as_secs_f64());
@@ -342,7 +342,7 @@ fn soak_kills_at_random_moments_leave_every_recording_complete_and_once() {
         encoder.cut();
         service.start();
     }
-    until_api("recordings that are all in the store", seconds(60 + 3 * kills), || {
+    within_api("recordings that are all in the store", seconds(60 + 3 * kills), || {
         let all = archives(&api);
         let is_whole = all.len() as u64 == kills && all.iter().all(|one| one["state"] == "ready");
         if is_whole { Ok(()) } else { Err(json!(all).to_string()) }

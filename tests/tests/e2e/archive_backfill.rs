@@ -30,16 +30,16 @@ fn an_archive_added_while_live_begins_with_the_dvr_window() {
     let hosted = Hosted::new(&service, "backfill");
     let stream = &hosted.stream;
     let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    let shown = hosted.status_when("a window", seconds(60), |status| {
+    let shown = hosted.status_when("a window", |status| {
         status["dvr"]["windowSeconds"].as_i64().is_some_and(|window| window >= WINDOW_SECS)
     });
     let path = format!("/api/streams/{}/destinations", stream.id);
     let added = api.post(&path, &json!({ "type": "cloud-archive", "config": store.config() })).ok();
     let archive = added["id"].as_i64().expect("a destination");
-    let _ = api.wait_for_destination(stream, archive, "live", seconds(20));
+    let _ = api.wait_for_destination(stream, archive, "live");
     encoder.finish(seconds(60));
     end(&api, stream);
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
 
     let object = store.file(&key_of(&ready));
     let (sent, got) = (media(source.records()), contents(&object));

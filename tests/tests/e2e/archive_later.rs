@@ -42,7 +42,7 @@ fn told(api: &Api) -> Receiver {
 /// Waits until the list has no recording any more.
 fn until_gone(api: &Api) {
     // The driver looks once a minute.
-    until_api("the end of the recording", seconds(150), || match listed(api) {
+    until_api("the end of the recording", || match listed(api) {
         Some(left) if left.is_empty() => Ok(()),
         other => Err(json!(other).to_string()),
     });
@@ -50,7 +50,7 @@ fn until_gone(api: &Api) {
 
 /// Waits until the only recording has a time of deletion.
 fn expiry(api: &Api) -> i64 {
-    until_api("the time of the deletion", seconds(150), || {
+    until_api("the time of the deletion", || {
         let shown = listed(api).map(|all| all.first().map(|one| one["expiresAt"].clone()));
         let at = shown.clone().flatten().and_then(|at| at.as_i64());
         at.ok_or_else(|| json!(shown).to_string())
@@ -78,12 +78,12 @@ fn a_recording_leaves_store_and_list_when_its_days_are_over() {
     let _ = add(&api, &stream, &store, &json!({ "retentionDays": 2 }), None).ok();
     let receiver = told(&api);
     record(&service, &source, &api, &stream);
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
     let file = store.file(&key_of(&ready));
     clock.pass(LOOK_EVERY);
     let expires_at = expiry(&api);
     assert_eq!(expires_at, ready["startedAt"].as_i64().expect("a start") + 48 * HOUR_MS);
-    let notice = receiver.wait_for(1, seconds(150))[0].json();
+    let notice = receiver.wait_for(1)[0].json();
     assert_eq!(
         (&notice["type"], &notice["data"]["expiresAt"]),
         (&json!("recording.expiring"), &json!(expires_at))
@@ -93,7 +93,7 @@ fn a_recording_leaves_store_and_list_when_its_days_are_over() {
     // One hour before its end. The driver checks its recordings in between.
     clock.pass(47 * HOUR);
     std::thread::sleep(seconds(5));
-    let _ = wait_for(&api, "ready", seconds(20));
+    let _ = wait_for(&api, "ready");
     assert_kept(source.records(), &file);
     clock.pass(2 * HOUR);
     until_gone(&api);
@@ -114,14 +114,14 @@ fn a_service_that_was_away_gives_the_notice_late_and_deletes_later() {
     let _ = add(&api, &stream, &store, &json!({ "retentionDays": 4 }), None).ok();
     let receiver = told(&api);
     record(&service, &source, &api, &stream);
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
     let file = store.file(&key_of(&ready));
     clock.pass(LOOK_EVERY);
     let planned = expiry(&api);
     service.kill();
     clock.pass(240 * HOUR);
     service.start();
-    let notice = receiver.wait_for(1, seconds(150))[0].json();
+    let notice = receiver.wait_for(1)[0].json();
     let told_at = notice["data"]["expiresAt"].as_i64().expect("a time");
     // Ten days after its start, and a day more.
     assert!(told_at >= planned + (240 - 96 + 24) * HOUR_MS, "{notice} {planned}");
@@ -148,7 +148,7 @@ fn an_abandoned_upload_is_recovered_for_its_fee() {
     let (stream, _) = archived(&api, "given up", &store);
     store.refuse(500);
     record(&service, &source, &api, &stream);
-    let _ = wait_for(&api, "uploading", seconds(20));
+    let _ = wait_for(&api, "uploading");
     let balance = || api.get("/api/wallet/balance").ok()["balance"].as_i64().expect("a balance");
     let before = balance();
 
@@ -165,7 +165,7 @@ fn an_abandoned_upload_is_recovered_for_its_fee() {
     assert_eq!(balance(), before, "an upload that the store did not open was charged");
     store.recover();
     assert_eq!(recover().ok()["success"], true);
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
     assert_eq!(balance(), before - RECOVERY_SATS);
     assert_kept(source.records(), &store.file(&key_of(&ready)));
     service.run(&["ledger", "check"]);

@@ -7,7 +7,7 @@ use satcast_tests::s3::{ACCESS_KEY, BUCKET, SECRET_KEY, Store};
 use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::until_api;
 use serde_json::{Value, json};
 
 use crate::archive::{archived, contents, end, key_of, service, wait_for};
@@ -60,20 +60,20 @@ fn a_store_that_refuses_shows_at_once_and_recording_goes_on() {
     let (stream, destination) = archived(&api, "refused", &store);
     store.refuse(403);
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    until_api("the refusal at the destination", seconds(20), || {
+    until_api("the refusal at the destination", || {
         let shown = api.destination(&stream, destination);
         if shown["state"] == "live" && shown["error"].is_string() { Ok(()) } else { Err(shown.to_string()) }
     });
-    let running = wait_for(&api, "recording", seconds(10));
+    let running = wait_for(&api, "recording");
     assert!(running["error"].is_string(), "{running}");
     store.recover();
-    until_api("the end of the error", seconds(60), || match api.destination(&stream, destination) {
+    until_api("the end of the error", || match api.destination(&stream, destination) {
         shown if shown["error"].is_null() => Ok(()),
         shown => Err(shown.to_string()),
     });
     let sent = encoder.end();
     end(&api, &stream);
-    let ready = wait_for(&api, "ready", seconds(90));
+    let ready = wait_for(&api, "ready");
     // The source is looped, and its audio is not as long as its video.
     let got = contents(&store.file(&key_of(&ready)));
     for track in [Track::Video, Track::Audio] {
@@ -95,7 +95,7 @@ fn the_rule_of_the_bucket_is_checked_when_viewers_go_to_the_store() {
         .set("SATCAST_ARCHIVE__SECRET_KEY", SECRET_KEY)
         .set("SATCAST_ARCHIVE__PLAYBACK", "signed")
         .start();
-    service.wait_for_log("the missing rule", seconds(20), |log| log.contains(said::NO_BUCKET_RULE));
+    service.wait_for_log("the missing rule", |log| log.contains(said::NO_BUCKET_RULE));
     let doctor = || {
         let output = service.command(&["doctor"]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -20,7 +20,7 @@ use satcast_tests::said;
 use satcast_tests::service::Service;
 use satcast_tests::soak;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::{seconds, until_api, within_api};
 use serde_json::{Value, json};
 
 use crate::archive::{archived, archives, end, seconds_of, service};
@@ -138,7 +138,7 @@ fn watch_and_seek(url: &str) {
 
 /// Both recordings of the session, oldest first, once they have this state.
 fn both(api: &Api, state: &str) -> Vec<Value> {
-    until_api(&format!("two recordings that are {state}"), seconds(120), || {
+    until_api(&format!("two recordings that are {state}"), || {
         let mut all = archives(api);
         all.reverse();
         let is_so = all.len() == 2 && all.iter().all(|archive| archive["state"] == state);
@@ -183,7 +183,7 @@ fn a_session_with_an_encoder_restart_is_watched_while_it_is_made_and_after() {
     Publish::of(&small).faster(4).to(&ingest).finish(seconds(60));
 
     // While it is being recorded.
-    let running = until_api("most of the recording", seconds(30), || match archives(&api).as_slice() {
+    let running = until_api("most of the recording", || match archives(&api).as_slice() {
         [one] if one["state"] == "recording" && seconds_of(one) >= 15.0 => Ok(one.clone()),
         others => Err(json!(others).to_string()),
     });
@@ -213,7 +213,7 @@ fn a_session_with_an_encoder_restart_is_watched_while_it_is_made_and_after() {
     // From the store, by signed requests, with the kept index and with one that is made again.
     store.recover();
     let ready = both(&api, "ready");
-    until_api("the end of the local copies", seconds(20), || match files_in(&service, "spool") {
+    until_api("the end of the local copies", || match files_in(&service, "spool") {
         0 => Ok(()),
         left => Err(left.to_string()),
     });
@@ -223,7 +223,7 @@ fn a_session_with_an_encoder_restart_is_watched_while_it_is_made_and_after() {
     watch_and_seek(&address(&ready[0]));
     let _ = api.delete(&format!("/api/archives/{}?remote=true", ready[0]["id"])).ok();
     assert_eq!(files_in(&service, "index"), 1);
-    until_api("the other one alone", seconds(10), || {
+    until_api("the other one alone", || {
         let playlist = text(&address(&ready[1]));
         if playlist.contains("#EXT-X-DISCONTINUITY") { Err(playlist) } else { Ok(()) }
     });
@@ -236,7 +236,7 @@ fn recordings_of_an_earlier_version_get_their_index_once() {
     let (stream, _) = archived(&service.api(), "earlier", &store);
     Publish::of(&small).faster(4).to(&service.ingest_url(&stream.key)).finish(seconds(60));
     end(&service.api(), &stream);
-    let ready = crate::archive::wait_for(&service.api(), "ready", seconds(60));
+    let ready = crate::archive::wait_for(&service.api(), "ready");
     let _ = service.stop();
     // What the earlier version did not keep.
     let index = service.folder().join("data/drivers/archive/index");
@@ -247,7 +247,7 @@ fn recordings_of_an_earlier_version_get_their_index_once() {
     fs::remove_dir_all(&index).expect("no index");
     service.start();
     let api = service.api();
-    let again = until_api("the recording", seconds(20), || {
+    let again = until_api("the recording", || {
         let shown = api.get(&format!("/api/archives/{}", ready["id"])).ok();
         if shown["playbackUrl"].is_string() { Ok(shown) } else { Err(shown.to_string()) }
     });
@@ -345,7 +345,7 @@ fn soak_a_recording_with_an_encoder_restart_is_watched_to_its_end() {
             publish();
             publish();
         });
-        let running = until_api("the first segment", seconds(60), || match archives(&api).as_slice() {
+        let running = until_api("the first segment", || match archives(&api).as_slice() {
             [one] if one["state"] == "recording" && seconds_of(one) >= 6.0 => Ok(one.clone()),
             others => Err(json!(others).to_string()),
         });
@@ -360,7 +360,7 @@ fn soak_a_recording_with_an_encoder_restart_is_watched_to_its_end() {
         url
     });
     end(&api, &stream);
-    let playlist = until_api("the whole playlist", seconds(60), || match text(&url) {
+    let playlist = until_api("the whole playlist", || match text(&url) {
         whole if whole.ends_with("#EXT-X-ENDLIST\n") => Ok(whole),
         growing => Err(growing),
     });
@@ -370,7 +370,7 @@ fn soak_a_recording_with_an_encoder_restart_is_watched_to_its_end() {
     assert!(runs.len() == 2 && runs.iter().all(|run| *run >= least), "{runs:?} of {least}");
     vlc_plays(&url, &[], half * 2 - 2);
     store.recover();
-    until_api("the end of the local copies", seconds(330), || match files_in(&service, "spool") {
+    within_api("the end of the local copies", seconds(330), || match files_in(&service, "spool") {
         0 => Ok(()),
         left => Err(left.to_string()),
     });

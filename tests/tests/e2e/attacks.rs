@@ -6,7 +6,7 @@ use std::path::Path;
 use satcast_tests::said;
 use satcast_tests::scene::{Scene, compile};
 use satcast_tests::service::Setup;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::json;
 
 use crate::changes::{change, operator, state};
@@ -38,23 +38,21 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
             continue;
         };
         let process = format!("{}{name} ", said::DRIVER_PROCESS);
-        scene.service.wait_for_log(name, seconds(30), |line| {
+        scene.service.wait_for_log(name, |line| {
             line.contains("ERROR") && line.contains(&process) && line.contains(words)
         });
     }
     ANYWHERE.iter().for_each(|name| begins(&scene, name));
     let id = ids[names.iter().position(|name| *name == "threads").expect("one of them")];
-    scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+    scene.api.wait_for_destination(&scene.stream, id, "live");
     scene.finish(&mut encoder);
     // They do not return when their destination ends.
     for name in ["stuck", "hangstop"] {
         let process = format!("{}{name} ", said::DRIVER_PROCESS);
-        scene.service.wait_for_log(name, seconds(30), |line| {
-            line.contains(&process) && line.contains(said::CALL_HANGS)
-        });
+        scene.service.wait_for_log(name, |line| line.contains(&process) && line.contains(said::CALL_HANGS));
     }
     assert!(scene.service.stop().success());
-    wait::until("all of their processes to end", seconds(10), || {
+    wait::until("all of their processes to end", || {
         let named = |name: &str| std::fs::read_to_string(format!("/proc/{name}/cmdline")).unwrap_or_default();
         let of_ours = |name: &String| {
             let named = named(name);
@@ -74,15 +72,15 @@ fn attacks_on_threads_of_the_host_harm_no_other_stream() {
     let ids: Vec<i64> = names.iter().map(|name| scene.add_of(name, &json!({}))).collect();
     let mut encoder = scene.publish();
     ANYWHERE.iter().for_each(|name| begins(&scene, name));
-    let hangs = scene.api.wait_for_destination(&scene.stream, ids[ANYWHERE.len()], "retrying", seconds(30));
+    let hangs = scene.api.wait_for_destination(&scene.stream, ids[ANYWHERE.len()], "retrying");
     assert!(hangs["error"].as_str().is_some_and(|error| error.contains(said::DOES_NOT_RETURN)), "{hangs}");
     let operator = operator(&scene.service);
     assert_eq!(state(&operator, "hangopen"), "failing");
     assert_eq!(change(&operator, "hangopen", "enable").ok()["state"], "loaded", "loaded again");
     scene.finish(&mut encoder);
-    scene.service.wait_for_log("hangstop", seconds(30), |line| {
-        line.contains("hangstop") && line.contains(said::DOES_NOT_RETURN)
-    });
+    scene
+        .service
+        .wait_for_log("hangstop", |line| line.contains("hangstop") && line.contains(said::DOES_NOT_RETURN));
     assert!(scene.service.stop().success(), "a thread of a driver delayed the end of the service");
 }
 
@@ -117,7 +115,7 @@ fn throwing(source: &Path, throws: &Path, library: &Path, place: &str) {
 /// Waits for the driver's first packet, which starts the attack.
 #[track_caller]
 fn begins(scene: &Scene, name: &str) {
-    scene.service.wait_for_log(name, seconds(30), |line| {
+    scene.service.wait_for_log(name, |line| {
         line.contains(said::ATTACK_BEGINS) && line.contains(&format!("target=\"{name}\""))
     });
 }

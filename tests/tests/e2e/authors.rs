@@ -56,12 +56,12 @@ fn examples_carry(isolation: &str) {
 
     let mut encoder = Publish::of(&source).seconds(STREAMED_SECS).to(&service.ingest_url(&stream.key));
     for id in [sent, recorded] {
-        api.wait_for_destination(&stream, id, "live", seconds(20));
+        api.wait_for_destination(&stream, id, "live");
     }
     encoder.finish(seconds(60));
     let key = Hosted::key(&service, recorded);
     let status = || send(api.with_key(None).request("GET", STATUS).header("X-API-Key", &key)).ok();
-    let ready = wait::until("a recording to play", seconds(10), || {
+    let ready = wait::until("a recording to play", || {
         let status = status();
         if status["hlsReady"] == true { Ok(status) } else { Err(status.to_string()) }
     });
@@ -74,7 +74,7 @@ fn examples_carry(isolation: &str) {
     let _ =
         send(api.request("PATCH", &format!("{path}/{recorded}")).bearer_auth(service.key()).json(&change))
             .ok();
-    service.wait_for_log("the change", seconds(10), |line| {
+    service.wait_for_log("the change", |line| {
         line.contains(said::NEW_CONFIGURATION) && line.contains("taken=true")
     });
     assert!(service.stop().success());
@@ -146,7 +146,7 @@ fn recorder_carries(library: &Path, isolation: &str) {
     let stream = api.create_stream("other compiler");
     let id = add(&api, &stream, "recording", &json!({ "name": "other" }));
     let mut encoder = Publish::of(&source).seconds(STREAMED_SECS).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, id, "live", seconds(20));
+    api.wait_for_destination(&stream, id, "live");
     encoder.finish(seconds(60));
     assert!(service.stop().success());
     assert_beginning_of(&source, &service.folder().join("data/drivers/recorder/other.flv"));
@@ -217,7 +217,7 @@ fn carries(id: &str, library: &Path, isolation: &str) {
     let stream = api.create_stream(id);
     let destination = add(&api, &stream, id, &json!({ "host": "127.0.0.1", "port": receiver.port }));
     let mut encoder = Publish::of(&source).seconds(STREAMED_SECS).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, destination, "live", seconds(20));
+    api.wait_for_destination(&stream, destination, "live");
     encoder.finish(seconds(60));
     assert!(service.stop().success());
     assert_beginning_of(&source, &receiver.file());

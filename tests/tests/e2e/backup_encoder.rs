@@ -1,11 +1,13 @@
 //! A backup encoder beside the primary one: destinations and viewers see one session, each frame once and in order.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use satcast_tests::api::{Api, Stream};
 use satcast_tests::caller::{Call, Outcome};
 use satcast_tests::encoder::{Encoder, Publish};
 use satcast_tests::hosted::Hosted;
+use satcast_tests::load::publishers::{Ingest, Publishers};
 use satcast_tests::player::{Engine, Player, assert_moves};
 use satcast_tests::probe;
 use satcast_tests::receiver::Receiver;
@@ -64,13 +66,13 @@ impl Scene {
     /// Waits for some more media at the receiver.
     #[track_caller]
     fn some_media(&self) {
-        self.sink.wait_for_media(self.sink.records().len() + SOME, seconds(20));
+        self.sink.wait_for_media(self.sink.records().len() + SOME);
     }
 
     /// Waits until the encoders have these roles and states.
     #[track_caller]
     fn wait_for_encoders(&self, wanted: &[(&str, &str)]) {
-        wait::until_api("the encoders", seconds(20), || {
+        wait::until_api("the encoders", || {
             let encoders = self.api.stream(self.stream())["encoders"].clone();
             let shown: Vec<_> = encoders
                 .as_array()
@@ -87,7 +89,7 @@ impl Scene {
     /// The failover with this number, from 1, as the webhook told it.
     #[track_caller]
     fn wait_for_failover(&self, number: usize, from: &str, to: &str, reason: &str) {
-        let event = self.receiver.wait_for(number, seconds(30))[number - 1].json();
+        let event = self.receiver.wait_for(number)[number - 1].json();
         assert_eq!(event["type"], "stream.failover");
         let data = &event["data"];
         assert_eq!((&data["from"], &data["to"], &data["reason"]), (&json!(from), &json!(to), &json!(reason)));
@@ -97,8 +99,8 @@ impl Scene {
     /// source in this order, and no frame twice.
     #[track_caller]
     fn finish(self, mut encoders: Vec<Encoder>, parts: &[&Source]) {
-        let mut viewer = self.hosted.viewer(seconds(20));
-        let media = viewer.media_when("the last part", seconds(20), |media| {
+        let mut viewer = self.hosted.viewer();
+        let media = viewer.media_when("the last part", |media| {
             media.segments.iter().filter(|segment| segment.discontinuity).count() + 1 == parts.len()
         });
         let chunks = viewer.chunks(&media.segments);
@@ -110,12 +112,12 @@ impl Scene {
         for encoder in &mut encoders {
             encoder.stop();
         }
-        let ended = self.api.wait_for_stream(self.stream(), "idle", seconds(20));
+        let ended = self.api.wait_for_stream(self.stream(), "idle");
         assert_eq!((&ended["lastEndReason"], &ended["encoders"]), (&json!("unpublished"), &json!([])));
-        self.sink.wait_until_left(seconds(20));
+        self.sink.wait_until_left();
 
         let events: Vec<Value> =
-            self.receiver.wait_for(parts.len(), seconds(20)).iter().map(|event| event.json()).collect();
+            self.receiver.wait_for(parts.len()).iter().map(|event| event.json()).collect();
         let ends = events.iter().filter(|event| event["type"] == "stream.ended").count();
         let sessions: HashSet<_> =
             events.iter().map(|event| event["data"]["sessionId"].to_string()).collect();
@@ -210,7 +212,7 @@ fn the_session_goes_on_with_the_backup_until_both_have_stopped() {
     // A new key ends the session, and both keys with it.
     let old = backup_key(&scene.api, scene.stream());
     let _new = scene.api.post(&format!("/api/streams/{}/rotate", scene.stream().id), &json!({})).ok();
-    backup.wait(seconds(20));
+    backup.wait(seconds(60));
     let (_call, outcome) = Call::publish(scene.service.rtmp_address(), "live", &old);
     assert!(
         matches!(&outcome, Outcome::Rejected { code, .. } if code == "NetStream.Publish.Denied"),
@@ -219,18 +221,30 @@ fn the_session_goes_on_with_the_backup_until_both_have_stopped() {
     scene.service.assert_not_logged(&[("the backup key", &old), ("the stream key", &scene.stream().key)]);
 }
 
+/// Streams beside the one that is watched.
+const OTHERS: usize = 8;
+
 /// The stalls of the viewer are printed, for the report of the run.
 #[test]
-fn hls_js_goes_on_through_a_failover() {
-    let service = Setup::default().start();
+fn hls_js_goes_on_through_a_failover_and_a_return_beside_other_streams() {
+    let service = Setup::default().set("SATCAST_INGEST__FAILBACK_SECS", "3").start();
     let hosted = Hosted::with(&service, "watched", &json!({ "lowLatency": true }));
-    let mut primary =
-        Publish::of(&Source::of(Recipe::SCREEN)).endless().to(&service.ingest_url(&hosted.stream.key));
+    let others: Vec<_> =
+        (0..OTHERS).map(|number| Hosted::new(&service, &format!("other {number}"))).collect();
+    let ingest = |other: &Hosted| Ingest {
+        address: service.rtmp_address(),
+        app: "live".into(),
+        name: other.stream.key.clone(),
+    };
+    let publishers = Publishers::start(Instant::now(), others.iter().map(ingest).collect());
+    let publish_primary =
+        || Publish::of(&Source::of(Recipe::SCREEN)).endless().to(&service.ingest_url(&hosted.stream.key));
+    let mut primary = publish_primary();
     let mut player = Player::launch(Engine::HlsJs);
-    player.open(&hosted.ready(seconds(20)));
+    player.open(&hosted.ready());
     let backup_key = backup_key(&service.api(), &hosted.stream);
     let _backup = Publish::of(&Source::of(Recipe::SMALL)).endless().to(&service.ingest_url(&backup_key));
-    wait::until_api("the backup", seconds(20), || {
+    wait::until_api("the backup", || {
         let encoders = service.api().stream(&hosted.stream)["encoders"].clone();
         if encoders[1]["state"] == "standby" && encoders[1]["bitrate"].is_u64() {
             Ok(())
@@ -239,9 +253,18 @@ fn hls_js_goes_on_through_a_failover() {
         }
     });
     primary.cut();
-    let state = player.step("resolution 640 2");
-    assert_moves(&state);
-    assert_eq!(state["fatal"], json!([]), "{state}");
-    println!("after the failover {} s behind, stalls {}", state["latency"], state["stalls"]);
+    let mut watch = |what: &str, width: u32| {
+        let state = player.step(&format!("resolution {width} 2"));
+        assert_moves(&state);
+        assert_eq!((&state["fatal"], &state["backward"]), (&json!([]), &json!(0)), "{what}: {state}");
+        println!("after {what} {} s behind, stalls {}", state["latency"], state["stalls"]);
+    };
+    watch("the failover", 640);
+    let _primary = publish_primary();
+    watch("the return", 480);
     player.finish();
+    assert!(publishers.frames() > 0);
+    for other in &others {
+        assert_eq!(service.api().stream(&other.stream)["state"], "live");
+    }
 }

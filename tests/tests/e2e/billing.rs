@@ -5,12 +5,12 @@ use satcast_tests::encoder::Publish;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::until_api;
 use serde_json::{Value, json};
 
 /// Waits until `count` destinations have the state, and returns them.
 fn destinations(api: &Api, stream: &Stream, state: &str, count: usize) -> Vec<Value> {
-    until_api(&format!("{count} destinations {state}"), seconds(20), || {
+    until_api(&format!("{count} destinations {state}"), || {
         let all = api.stream(stream)["destinations"].as_array().cloned().unwrap_or_default();
         let found: Vec<Value> = all.into_iter().filter(|one| one["state"] == state).collect();
         if found.len() == count { Ok(found) } else { Err(format!("{} are {state}", found.len())) }
@@ -18,7 +18,7 @@ fn destinations(api: &Api, stream: &Stream, state: &str, count: usize) -> Vec<Va
 }
 
 fn wait_for_charge(api: &Api, sats: i64) -> Value {
-    until_api("the charge", seconds(20), || {
+    until_api("the charge", || {
         let cost = api.get("/api/public/streams/active/cost").ok();
         if cost["totalCost"] == sats { Ok(cost) } else { Err(cost.to_string()) }
     })
@@ -35,7 +35,7 @@ fn destinations_run_as_far_as_the_credit_goes_and_a_kill_leaves_a_whole_ledger()
         api.add_destination(&stream, &sink.url(), key);
     }
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(60, seconds(30));
+    sink.wait_for_media(60);
     // One is free, two are paid, and 1 sat does not pay a fourth.
     let cost = wait_for_charge(&api, 4);
     assert_eq!(cost["streams"][0]["ratePerMinute"], 4, "{cost}");
@@ -87,7 +87,7 @@ fn a_budget_pauses_unpaid_destinations_until_it_is_raised() {
     destinations(&api, &stream, "live", 2);
     wait_for_charge(&api, 2);
     let _ = api.post(&limits, &json!({"maxSats": 1})).ok();
-    until_api("the end", seconds(20), || {
+    until_api("the end", || {
         let detail = api.stream(&stream);
         if detail["lastEndReason"] == "max_sats" { Ok(()) } else { Err(detail.to_string()) }
     });
@@ -108,7 +108,7 @@ fn a_session_that_spends_its_budget_ends_at_the_minute_with_exactly_that() {
     let _ = api.post(&format!("/api/streams/{}/limits", stream.id), &json!({"maxSats": 7})).ok();
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     destinations(&api, &stream, "live", 3);
-    until_api("the end", seconds(90), || {
+    until_api("the end", || {
         let detail = api.stream(&stream);
         if detail["lastEndReason"] == "max_sats" { Ok(()) } else { Err(detail["state"].to_string()) }
     });

@@ -33,9 +33,9 @@ fn behind_nginx_viewers_come_from_the_cache_and_a_revoked_key_still_ends() {
         Publish::of(&Source::shared()).faster(2).endless().to(&service.ingest_url(&hosted.stream.key));
     let redirect = Port::lease();
     let nginx = Nginx::before(&config(&service, &redirect));
-    let url = hosted.ready(seconds(20)).replace(&service.base(), &format!("http://{}", nginx.address()));
+    let url = hosted.ready().replace(&service.base(), &format!("http://{}", nginx.address()));
     let mut first = Viewer::of(&url);
-    let media = first.media_when("four segments", seconds(20), |media| media.segments.len() >= 4);
+    let media = first.media_when("four segments", |media| media.segments.len() >= 4);
     first.chunks(&media.segments);
     let mut database = Database::of(service.folder());
     std::thread::sleep(seconds(METERED_AFTER_SECONDS));

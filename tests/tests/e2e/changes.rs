@@ -15,7 +15,7 @@ use satcast_tests::said;
 use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::{Value, json};
 
 /// Account of an operator.
@@ -36,7 +36,7 @@ fn operators_change_drivers_while_streams_continue() {
     let stream = api.create_stream("changes");
     let id = api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, id, "live", seconds(20));
+    api.wait_for_destination(&stream, id, "live");
 
     change(&api, "rtmp", "disable").assert_error(403, Some("not_operator"));
     change(&operator, "panic", "enable").assert_error(404, None);
@@ -48,7 +48,7 @@ fn operators_change_drivers_while_streams_continue() {
     let path = format!("/api/streams/{}/destinations", stream.id);
     let config = json!({ "type": "panic", "config": { "place": "nowhere", "token": "abcdef" } });
     let hosted = api.post(&path, &config).ok()["id"].as_i64().expect("an id");
-    api.wait_for_destination(&stream, hosted, "live", seconds(20));
+    api.wait_for_destination(&stream, hosted, "live");
 
     // The file of a running driver is overwritten with an invalid one: the old driver continues, also after a request to replace it.
     std::fs::write(folder.path().join("panic.so"), "this is no library").expect("the file can be written");
@@ -69,9 +69,9 @@ fn operators_change_drivers_while_streams_continue() {
     for enabled in [false, true] {
         let _ = api.patch(&format!("{path}/{hosted}"), &json!({ "enabled": enabled })).ok();
     }
-    api.wait_for_destination(&stream, hosted, "retrying", seconds(20));
+    api.wait_for_destination(&stream, hosted, "retrying");
     assert_eq!(change(&operator, "panic", "enable").ok()["state"], "loaded");
-    api.wait_for_destination(&stream, hosted, "live", seconds(40));
+    api.wait_for_destination(&stream, hosted, "live");
     assert_eq!(change(&operator, "panic", "disable").status, 200);
     // A driver that still runs on threads of the service keeps that isolation.
     assert_eq!(change(&operator, "rtmp", "enable").ok()["state"], "loaded");
@@ -79,11 +79,11 @@ fn operators_change_drivers_while_streams_continue() {
     assert_eq!(change(&operator, "rtmp", "disable").status, 200);
     let log = operator.get("/api/audit?action=driver.disabled").ok();
     assert_eq!(log.as_array().map(Vec::len), Some(4), "{log}");
-    sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    sink.wait_for_media(CARRIED_PACKETS);
     let sent = encoder.end();
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     assert_complete("the sink", &sent, &sink.records());
-    wait::until("the process of the disabled driver to end", seconds(10), || {
+    wait::until("the process of the disabled driver to end", || {
         if children(&service) == 0 { Ok(()) } else { Err("it is there".into()) }
     });
     service.assert_running();
@@ -105,11 +105,11 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     add_test_driver(folder.path());
     write("[\"rtmp\", \"hls\", \"panic\"]", "[driver.rtmp]\nisolation = \"process\"\n");
     reload();
-    wait::until("the types of three drivers", seconds(20), || match types(&api) {
+    wait::until("the types of three drivers", || match types(&api) {
         types if types == ["answers", "panic", "rtmp", "self-hosted"] => Ok(()),
         types => Err(format!("{types:?}")),
     });
-    wait::until("rtmp in a process", seconds(10), || {
+    wait::until("rtmp in a process", || {
         if children(&service) == 2 { Ok(()) } else { Err(format!("{} children", children(&service))) }
     });
     // A world-writable folder is refused; running drivers continue.
@@ -118,7 +118,7 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     };
     everybody(0o777);
     reload();
-    service.wait_for_log("the driver that is kept", seconds(10), |line| line.contains(said::NOT_CHECKED));
+    service.wait_for_log("the driver that is kept", |line| line.contains(said::NOT_CHECKED));
     assert_eq!(types(&api), ["answers", "panic", "rtmp", "self-hosted"]);
     let refused = change(&operator, "rtmp", "replace");
     assert_eq!(refused.status, 422, "{}", refused.body);
@@ -126,16 +126,14 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     everybody(0o755);
     write("[\"rtmp\"", "");
     reload();
-    service.wait_for_log("the refusal", seconds(10), |line| {
-        line.contains("ERROR") && line.contains(said::RELOAD_REFUSED)
-    });
+    service.wait_for_log("the refusal", |line| line.contains("ERROR") && line.contains(said::RELOAD_REFUSED));
     write("[\"rtmp\"]", "");
     reload();
-    wait::until("the types of one driver", seconds(20), || match types(&api) {
+    wait::until("the types of one driver", || match types(&api) {
         types if types == ["rtmp"] => Ok(()),
         types => Err(format!("{types:?}")),
     });
-    wait::until("the states", seconds(10), || {
+    wait::until("the states", || {
         let states = ["rtmp", "hls", "panic"].map(|id| state(&operator, id));
         if states == ["loaded", "disabled", "disabled"] { Ok(()) } else { Err(format!("{states:?}")) }
     });
@@ -156,7 +154,7 @@ fn changed_settings_are_taken_while_destinations_are_open() {
         let entry = |name: &&str| format!("[driver.platform.types.{name}]\nserver = \"{}\"\n", second.url());
         std::fs::write(&file, made.iter().map(entry).collect::<String>()).expect("a configuration");
         hang_up(&service);
-        wait::until("the types of the configuration", seconds(20), || {
+        wait::until("the types of the configuration", || {
             let types = types(&api);
             let is_made = |name: &str| types.iter().any(|known| known == name);
             let there: Vec<_> = ["fone", "ftwo"].into_iter().filter(|name| is_made(name)).collect();
@@ -174,10 +172,10 @@ fn changed_settings_are_taken_while_destinations_are_open() {
         json!({ "type": "twitch", "config": { "key": "live_right_key_012345", "server": first.url() } });
     let kept = add(&kept);
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, kept, "live", seconds(20));
+    api.wait_for_destination(&stream, kept, "live");
     reload(&["fone"]);
     let new = add(&json!({ "type": "fone", "config": { "key": "live_other_key_012345" } }));
-    api.wait_for_destination(&stream, new, "live", seconds(20));
+    api.wait_for_destination(&stream, new, "live");
     assert_eq!(second.names(), ["live_other_key_012345"]);
     reload(&["fone", "ftwo"]);
     let images = images(&service);
@@ -187,9 +185,9 @@ fn changed_settings_are_taken_while_destinations_are_open() {
     // The earlier configuration returns: its driver is still loaded and is used again.
     reload(&["fone"]);
     assert_eq!(self::images(&service), images);
-    first.wait_for_media(CARRIED_PACKETS, seconds(60));
+    first.wait_for_media(CARRIED_PACKETS);
     let sent = encoder.end();
-    first.wait_until_left(seconds(20));
+    first.wait_until_left();
     assert_complete("the sink of before", &sent, &first.records());
     assert_eq!((first.publishes(), second.publishes()), (1, 1), "a destination had to reconnect");
     service.assert_running();

@@ -129,18 +129,18 @@ impl Lane {
             while rhythm.next().due() < MEDIA {
                 call.send(&rhythm.take().packet(0, 0, Duration::ZERO));
             }
-            until("media at the sink", seconds(30), || match self.sink.bytes() - before {
+            until("media at the sink", || match self.sink.bytes() - before {
                 bytes if bytes >= BYTES_MIN => Ok(()),
                 bytes => Err(format!("{bytes} bytes")),
             });
             drop(call);
-            self.sink.wait_until_left(seconds(30));
+            self.sink.wait_until_left();
         }
     }
 }
 
 fn wait_for_ends(service: &Service, sessions: usize) {
-    until("the ends of the sessions", seconds(60), || {
+    until("the ends of the sessions", || {
         let ended = service.log().lines().filter(|line| line.contains(said::SESSION_ENDED)).count();
         if ended >= sessions { Ok(()) } else { Err(format!("{ended} of {sessions}")) }
     });
@@ -215,6 +215,6 @@ fn soak_a_day_of_media_holds_no_more_than_its_first_hour() {
     }
     course.assert_flat("hour");
     drop(call);
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     let _ = service.run(&["ledger", "check"]);
 }

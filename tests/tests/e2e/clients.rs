@@ -9,7 +9,6 @@ use satcast_tests::process::guarded;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::seconds;
 use serde_json::{Value, json};
 
 /// Packets that show that the destination got the stream.
@@ -63,7 +62,7 @@ fn lives_through_a_stream(name: &str, mut flow: Command, work: &Path) {
     let since = said["since"].as_array().expect("when each destination was live");
     assert!(since.iter().all(|time| time.as_i64() > Some(1_700_000_000_000)), "{said}");
     assert_eq!(since.len(), 2);
-    sink.wait_for_media(PACKETS, seconds(1));
+    sink.wait_for_media(PACKETS);
     assert_eq!(sink.names(), [name]);
     service.assert_not_logged(&[("the key", service.key())]);
 }

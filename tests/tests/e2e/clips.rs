@@ -14,7 +14,7 @@ use satcast_tests::record::Track;
 use satcast_tests::s3::Store;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{seconds, until, until_api};
+use satcast_tests::wait::{seconds, until, within_api};
 use serde_json::{Value, json};
 
 use crate::archive::{end, key_of, wait_for};
@@ -49,7 +49,7 @@ fn stream_with_window(service: &Service, store: &Store) -> Hosted {
 }
 
 fn wait_for_window(hosted: &Hosted) {
-    let _ = hosted.status_when("a window", seconds(60), |status| {
+    let _ = hosted.status_when("a window", |status| {
         status["dvr"]["windowSeconds"].as_i64().is_some_and(|window| window >= WINDOW_SECS)
     });
 }
@@ -65,7 +65,7 @@ fn make(api: &Api, stream: &Stream, wanted: &Value) -> Value {
 /// Waits until no clip is being made. After a kill the store of the tests refuses uploads that it does not know, and the driver waits
 /// up to two minutes before each further try.
 fn settled(api: &Api) -> Vec<Value> {
-    until_api("all clips", seconds(420), || match clips(api) {
+    within_api("all clips", seconds(420), || match clips(api) {
         all if all.iter().all(|clip| clip["state"] != "making") => Ok(all),
         all => Err(json!(all).to_string()),
     })
@@ -186,10 +186,10 @@ fn a_hundred_clips_of_live_streams_have_their_frames_and_the_streams_lose_nothin
         let is_first = number + 1 == ACCOUNTS;
         assert_made(owner, &store, &sent, if is_first { 1 } else { LOOKED_INTO });
         // The recording beside them has everything.
-        let ready = wait_for(&owner.api, "ready", seconds(60));
+        let ready = wait_for(&owner.api, "ready");
         assert!(hashes_of_file(&store.file(&key_of(&ready)), Track::Video) == sent, "a frame is missing");
     }
-    let events = receiver.wait_for(CLIPS as usize, seconds(30));
+    let events = receiver.wait_for(CLIPS as usize);
     assert!(events.iter().all(|event| event.json()["data"]["costSats"] == PRICE));
 
     let id = owners[ACCOUNTS - 1].clips[0].0;
@@ -242,7 +242,7 @@ fn assert_only(service: &Service, store: &Store, ready: i64) {
     let objects = store.keys().into_iter().filter(|key| !key.contains("ses_")).count() as i64;
     assert_eq!(objects, ready, "{:?}", store.keys());
     let folder = service.folder().join("data/drivers/archive/clips");
-    until("no half file", seconds(30), || {
+    until("no half file", || {
         let left = std::fs::read_dir(&folder).map_or(0, Iterator::count);
         if left == 0 { Ok(()) } else { Err(format!("{left} files")) }
     });
@@ -254,7 +254,7 @@ fn recorded(service: &Service, hosted: &Hosted, source: &Source) -> Value {
     let mut encoder = Publish::of(source).faster(4).to(&service.ingest_url(&hosted.stream.key));
     encoder.finish(seconds(60));
     end(&service.api(), &hosted.stream);
-    wait_for(&service.api(), "ready", seconds(60))
+    wait_for(&service.api(), "ready")
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn a_kill_while_a_recording_is_copied_fails_the_clip_and_the_next_one_is_made() 
     store.vanish();
     let before = store.turned_away();
     let _ = make(&service.api(), &hosted.stream, &wanted);
-    until("the copy", seconds(30), || match store.turned_away() - before {
+    until("the copy", || match store.turned_away() - before {
         0 => Err("the store was not asked".to_owned()),
         _ => Ok(()),
     });

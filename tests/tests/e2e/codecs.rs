@@ -6,7 +6,6 @@ use satcast_tests::hosted::Hosted;
 use satcast_tests::probe::{assert_decodes, assert_segments, hashes, hashes_of_file};
 use satcast_tests::record::Track;
 use satcast_tests::service::Setup;
-use satcast_tests::wait::seconds;
 
 use crate::archive::end;
 
@@ -18,7 +17,7 @@ fn watch(coding: Coding, video_codec: &str) {
     assert_eq!(outcome, Outcome::Publishing);
     coded.publish_faster(&mut call, 4);
     drop(call);
-    let mut viewer = hosted.viewer(seconds(20));
+    let mut viewer = hosted.viewer();
     let index = viewer.index();
     let attribute = |name: &str| index.attributes.get(name).map_or("", String::as_str);
     assert_eq!((attribute("RESOLUTION"), attribute("FRAME-RATE")), ("320x180", "25.000"));
@@ -26,7 +25,7 @@ fn watch(coding: Coding, video_codec: &str) {
     assert!(found.starts_with(video_codec), "{found}");
     assert_eq!(audio.to_ascii_lowercase(), "opus");
     end(&service.api(), &hosted.stream);
-    let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
+    let media = viewer.media_when("the end of the playlist", |media| media.ended);
     let chunks = viewer.chunks(&media.segments);
     assert_segments(&chunks);
     assert_decodes(&chunks);

@@ -2,7 +2,6 @@
 
 use satcast_tests::hosted::{Hosted, STATUS};
 use satcast_tests::http::{Http, Reply, split_url};
-use satcast_tests::wait::seconds;
 
 use super::nodes::Nodes;
 
@@ -46,8 +45,8 @@ fn a_key_has_its_number_of_requests_over_all_nodes() {
     let keys: Vec<String> = (0..KEYS).map(|_| Hosted::key(&nodes.a, hosted.destination)).collect();
     let later: Vec<String> = (0..KEYS).map(|_| Hosted::key(&nodes.a, hosted.destination)).collect();
     let mut encoder = nodes.publish(&nodes.a, &hosted.stream);
-    let mut viewer = hosted.viewer(seconds(30));
-    let (_, preview) = split_url(&hosted.preview_url(&mut viewer, seconds(30)));
+    let mut viewer = hosted.viewer();
+    let (_, preview) = split_url(&hosted.preview_url(&mut viewer));
     let mut clients = both(&nodes);
     for key in &keys {
         assert_counted(&mut clients, STATUS, key);

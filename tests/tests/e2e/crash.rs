@@ -26,8 +26,8 @@ fn soak_a_killed_service_returns_with_all_its_data() {
     for round in 0..soak::rounds(KILLS) {
         let had = sink.records().len();
         let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-        sink.wait_for_media(had.saturating_add(60), seconds(30));
-        api.wait_for_stream(&stream, "live", seconds(10));
+        sink.wait_for_media(had.saturating_add(60));
+        api.wait_for_stream(&stream, "live");
         // Created in mid-stream, so that the write-ahead log is not empty at the kill.
         let extra = api.create_stream(&format!("round {round}"));
         std::thread::sleep(Duration::from_millis(soak::next(&mut random) % KILL_WITHIN_MS));
@@ -46,7 +46,7 @@ fn soak_a_killed_service_returns_with_all_its_data() {
     }
     let had = sink.records().len();
     let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(had + 60, seconds(30));
+    sink.wait_for_media(had + 60);
     let _ = service.run(&["ledger", "check"]);
 }
 
@@ -59,11 +59,11 @@ fn a_service_that_is_asked_to_stop_ends_its_sessions() {
     let stream = api.create_stream("stopped");
     api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(60, seconds(20));
+    sink.wait_for_media(60);
     let status = service.stop();
     assert!(status.success(), "the service ended with {status}");
-    encoder.wait(seconds(20));
-    sink.wait_until_left(seconds(10));
+    encoder.wait(seconds(60));
+    sink.wait_until_left();
     service.start();
     assert_eq!(api.stream(&stream)["lastEndReason"], "shutdown");
 }

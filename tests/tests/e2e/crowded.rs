@@ -45,8 +45,8 @@ fn one_is_slow(isolation: &str) {
     let url = scene.service.ingest_url(&stream.key);
     let mut encoder = Publish::of(&scene.source).seconds(CROWD_SECONDS).to(&url);
     encoder.finish(seconds(4 * CROWD_SECONDS));
-    sink.wait_until_left(seconds(20));
-    let list = wait::until_api("the others to have everything", seconds(5), || {
+    sink.wait_until_left();
+    let list = wait::until_api("the others to have everything", || {
         let list = scene.api.get(&format!("/api/streams/{}/destinations", stream.id)).ok();
         let sent: Vec<u64> = figures(&list, "bytesSent").into_iter().skip(1).collect();
         let most = sent.iter().copied().max().unwrap_or_default();
@@ -77,12 +77,12 @@ fn cycles(isolation: &str) {
     let session = |number: usize| {
         let url = scene.service.ingest_url(&stream.key);
         let mut encoder = Publish::of(&scene.source).seconds(SESSION_SECONDS).to(&url);
-        encoder.finish(seconds(30));
-        wait::until("the end of the session", seconds(20), || {
+        encoder.finish(seconds(60));
+        wait::until("the end of the session", || {
             let ended = scene.service.log().lines().filter(|line| line.contains(said::SESSION_ENDED)).count();
             if ended > number { Ok(()) } else { Err(format!("{ended} of {}", number + 1)) }
         });
-        sink.wait_until_left(seconds(20));
+        sink.wait_until_left();
     };
     // Pools and caches fill in the first ones.
     session(0);

@@ -13,7 +13,7 @@ use satcast_tests::scene::{HOSTILE, Scene, built, children, wait_until_gone};
 use satcast_tests::service::{ACCOUNT, Setup};
 use satcast_tests::soak;
 use satcast_tests::usage::Usage;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 
 use crate::changes::{OPERATOR, change, operator};
 
@@ -35,7 +35,7 @@ fn soak_repeated_kills_and_replacements_leak_nothing() {
         assert_eq!(before.len(), 1, "one process for one driver");
         kill(Pid::from_raw(before[0]), Signal::SIGKILL).expect("a signal to a child of the service");
         wait_until_gone(&before);
-        wait::until("the next process", seconds(20), || match children(&rig.scene.service) {
+        wait::until("the next process", || match children(&rig.scene.service) {
             pids if pids.len() == 1 && pids != before => Ok(()),
             pids => Err(format!("{pids:?} after {before:?}")),
         });
@@ -76,7 +76,7 @@ impl Rig {
     fn run(&mut self, disturb: impl Fn(&Self)) {
         let url = self.scene.service.ingest_url(&self.scene.stream.key);
         let _encoder = Publish::of(&self.scene.source).endless().to(&url);
-        self.scene.sink.wait_for_media(1, seconds(20));
+        self.scene.sink.wait_for_media(1);
         (0..FIRST).for_each(|number| self.cycle(number, &disturb));
         let before = self.held();
         // Six, fifty in the long form.
@@ -88,7 +88,7 @@ impl Rig {
             }
             self.cycle(number, &disturb);
         }
-        let after = wait::until("the resources to be as before", seconds(20), || match self.held() {
+        let after = wait::until("the resources to be as before", || match self.held() {
             after if after.is_as(&before) => Ok(after),
             after => Err(format!("{after:?} after {before:?}")),
         });
@@ -121,9 +121,9 @@ impl Rig {
         assert_eq!(replaced["state"], "loaded", "{replaced}");
         wait_until_gone(&before);
         let id = scene.add("nowhere");
-        scene.api.wait_for_destination(stream, id, "live", seconds(20));
+        scene.api.wait_for_destination(stream, id, "live");
         disturb(self);
-        scene.api.wait_for_destination(stream, id, "live", seconds(20));
+        scene.api.wait_for_destination(stream, id, "live");
         let path = format!("/api/streams/{}/destinations/{id}", stream.id);
         assert_eq!(scene.api.delete(&path).status, 200);
     }
@@ -136,7 +136,7 @@ impl Rig {
     fn held(&self) -> Held {
         let pid = i32::try_from(self.scene.service.process().id()).expect("a process id");
         let one_of_each = |usage: &Usage| usage.drivers.values().all(|count| *count == 1);
-        let usage = wait::until("the last driver to end", seconds(20), || match Usage::of(pid) {
+        let usage = wait::until("the last driver to end", || match Usage::of(pid) {
             usage if one_of_each(&usage) => Ok(usage),
             usage => Err(format!("{:?}", usage.drivers)),
         });

@@ -130,7 +130,7 @@ fn json_of(text: &str) -> Value {
 /// Asks for the status until a player can start.
 fn ready(service: &Service, public: &str) {
     let api = Api::new(&service.base(), None);
-    until("hlsReady", seconds(30), || {
+    until("hlsReady", || {
         let status = send_patiently(&api.request("GET", STATUS).header("X-API-Key", public)).ok();
         if status["hlsReady"] == true {
             return Ok(());
@@ -156,7 +156,7 @@ fn first_stream(document: &str) {
     reader.paste_to("account create");
     let (api, stream) = made(&mut reader, &service);
     reader.paste_to("ffmpeg -nostdin");
-    sink.wait_for_media(PACKETS, seconds(30));
+    sink.wait_for_media(PACKETS);
     assert_eq!(sink.names(), ["their-key"]);
     let shown = json_of(&reader.paste());
     assert_eq!((&shown["state"], shown["destinations"].as_array().map(Vec::len)), (&json!("live"), Some(1)));
@@ -174,13 +174,13 @@ fn forwards(document: &str) {
     reader.paste_to("KEY=");
     let (api, stream) = made(&mut reader, &service);
     reader.paste_to("ffmpeg -nostdin");
-    api.wait_for_stream(&stream, "live", seconds(20));
+    api.wait_for_stream(&stream, "live");
     reader.paste();
-    sink.wait_for_media(PACKETS, seconds(30));
+    sink.wait_for_media(PACKETS);
     assert_eq!(sink.names(), ["their-key"]);
     let destinations = api.stream(&stream)["destinations"].clone();
     let id = destinations[0]["id"].as_i64().expect("the id of the destination");
-    api.wait_for_destination(&stream, id, "live", seconds(20));
+    api.wait_for_destination(&stream, id, "live");
     reader.paste_to("\"type\":\"srt\"");
     assert_eq!(api.stream(&stream)["destinations"].as_array().map(Vec::len), Some(2));
     reader.finish();
@@ -202,7 +202,7 @@ fn plays(document: &str) {
 
 /// The newest recording, once it is in this state.
 fn newest(api: &Api, count: usize, state: &str) -> Value {
-    until_api(&format!("recording {count} to be {state}"), seconds(60), || {
+    until_api(&format!("recording {count} to be {state}"), || {
         let all = api.get("/api/archives").ok();
         let is_so = all.as_array().map(Vec::len) == Some(count) && all[0]["state"] == state;
         if is_so { Ok(all[0].clone()) } else { Err(all.to_string()) }
@@ -270,7 +270,7 @@ fn sells_credit(document: &str) {
     reader.paste_to("bolt11");
     let topup = json_of(&reader.value("TOPUP"));
     lnbits.pay(&lnbits.customer, topup["bolt11"].as_str().expect("an invoice"));
-    until_api("the credit", seconds(40), || {
+    until_api("the credit", || {
         let balance = api.get("/api/wallet/balance").ok();
         if balance["balance"] == 1_000 { Ok(()) } else { Err(balance.to_string()) }
     });
@@ -295,7 +295,7 @@ fn verifies(document: &str) {
         .expect("the receiver of the document");
     reader.paste_to("/api/webhooks");
     reader.paste_to("receiver.py");
-    until("the receiver to listen", seconds(20), || {
+    until("the receiver to listen", || {
         std::net::TcpStream::connect(port.address()).map_err(|error| error.to_string())
     });
     let log = || std::fs::read_to_string(service.folder().join("receiver.log")).unwrap_or_default();
@@ -303,7 +303,7 @@ fn verifies(document: &str) {
     assert!(said.contains("\"ok\": true") && said.contains("\"test.ping\""), "{said}");
 
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&stream.key));
-    until("the start of the stream at the receiver", seconds(20), || {
+    until("the start of the stream at the receiver", || {
         let is_there = |line: &str| line.starts_with("verified {") && line.contains("\"stream.started\"");
         if log().lines().any(is_there) { Ok(()) } else { Err(log()) }
     });

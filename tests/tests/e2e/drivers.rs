@@ -10,7 +10,6 @@ use satcast_tests::scene::Scene;
 use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::seconds;
 
 use super::changes::{change, operator};
 
@@ -49,7 +48,7 @@ fn a_driver_that_panics_at_its_start_is_refused_and_one_at_its_end_has_ended() {
             let line = listed.lines().find(|line| line.contains("panic")).unwrap_or_default();
             assert!(line.contains(state), "{isolation}, {fail}: {listed}\n{}", scene.service.log());
             if fail == "load" {
-                scene.service.wait_for_log("the reason", seconds(5), |line| {
+                scene.service.wait_for_log("the reason", |line| {
                     line.contains("ERROR") && line.contains(said::PANICS_AT_START)
                 });
             }
@@ -86,18 +85,18 @@ fn panics_harm_only_their_destination(isolation: &str) {
     let operator = operator(&service);
     let healthy = id("nowhere");
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, healthy, "live", seconds(20));
+    api.wait_for_destination(&stream, healthy, "live");
     for place in ["open", "run"] {
-        let failed = api.wait_for_destination(&stream, id(place), "failed", seconds(20));
+        let failed = api.wait_for_destination(&stream, id(place), "failed");
         let error = failed["error"].as_str().expect("a reason");
         assert!(error.contains("panicked") && !error.contains(token), "{failed}");
         // Two panics: a third would set the driver aside.
         assert_eq!(change(&operator, "panic", "enable").ok()["state"], "loaded");
     }
-    sink.wait_for_media(120, seconds(20));
+    sink.wait_for_media(120);
     panics_too_often(&service, &operator, &stream, healthy, id);
     service.assert_running();
-    service.wait_for_log("where it panicked", seconds(5), |line| line.contains("tests/driver/src/lib.rs:"));
+    service.wait_for_log("where it panicked", |line| line.contains("tests/driver/src/lib.rs:"));
     service.assert_not_logged(&[("the driver's token", token)]);
 }
 
@@ -111,7 +110,7 @@ fn panics_too_often(
 ) {
     let api = service.api();
     let last = [add("run"), add("run")];
-    let line = service.wait_for_log("the quarantine", seconds(20), |line| {
+    let line = service.wait_for_log("the quarantine", |line| {
         line.contains("ERROR") && line.contains(said::PANICKED_THREE_TIMES) && line.contains("panic")
     });
     assert!(!line.contains("very-secret-token"), "{line}");
@@ -121,14 +120,14 @@ fn panics_too_often(
     let body = serde_json::json!({ "type": "panic", "config": { "place": "nowhere", "token": "abcdef" } });
     let path = format!("/api/streams/{}/destinations", stream.id);
     let held = api.post(&path, &body).ok()["id"].as_i64().expect("an id");
-    let held = api.wait_for_destination(stream, held, "retrying", seconds(20));
+    let held = api.wait_for_destination(stream, held, "retrying");
     let error = held["error"].as_str().unwrap_or_default();
     assert!(error.contains(said::FOR_ONE_ACCOUNT), "{held}");
     assert_eq!(api.destination(stream, healthy)["state"], "live", "a running destination was interrupted");
 
     assert_eq!(change(operator, "panic", "enable").ok()["state"], "loaded");
     let id = api.post(&path, &body).ok()["id"].as_i64().expect("an id");
-    let _ = api.wait_for_destination(stream, id, "live", seconds(20));
+    let _ = api.wait_for_destination(stream, id, "live");
     for id in last {
         assert_ne!(api.destination(stream, id)["state"], "live");
     }

@@ -40,17 +40,17 @@ fn get_every_packet(isolation: &str) {
     let url = scene.service.ingest_url(&scene.stream.key);
     let mut encoder = Publish::of(&scene.source).seconds(STREAMED_SECS).to(&url);
     for id in &ids {
-        scene.api.wait_for_destination(&scene.stream, *id, "live", seconds(20));
+        scene.api.wait_for_destination(&scene.stream, *id, "live");
     }
     encoder.finish(seconds(60));
     // All of them received the same bytes as the current one. The session waits for its encoder meanwhile; its figures end with it.
-    wait::until_api("the same bytes for all destinations", seconds(5), || {
+    wait::until_api("the same bytes for all destinations", || {
         let shown: Vec<_> = ids.iter().map(|id| scene.api.destination(&scene.stream, *id)).collect();
         let sent: Vec<u64> = shown.iter().filter_map(|shown| shown["bytesSent"].as_u64()).collect();
         let lost = shown.iter().any(|shown| shown["droppedPackets"] != 0);
         let same = sent.len() == ids.len() && sent.iter().all(|one| *one == sent[0] && *one > 500_000);
         if same && !lost { Ok(()) } else { Err(format!("{shown:?}")) }
     });
-    scene.sink.wait_until_left(seconds(20));
+    scene.sink.wait_until_left();
     scene.service.assert_running();
 }

@@ -19,26 +19,26 @@ fn a_session_survives_its_encoder_for_the_reconnect_window() {
     let destination = api.add_destination(&stream, &sink.url(), "copy");
 
     let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(200, seconds(20));
-    let before = api.wait_for_stream(&stream, "live", seconds(5));
+    sink.wait_for_media(200);
+    let before = api.wait_for_stream(&stream, "live");
     encoder.cut();
-    let cut = api.wait_for_stream(&stream, "reconnecting", seconds(10));
+    let cut = api.wait_for_stream(&stream, "reconnecting");
     assert_eq!((&cut["status"], &cut["startedAt"]), (&json!("active"), &before["startedAt"]));
     // The five seconds are the scenario: a router that restarts.
     std::thread::sleep(seconds(5));
     let first_part = sink.records().len();
 
     let mut encoder = Publish::of(&source).seconds(6).to(&service.ingest_url(&stream.key));
-    let after = api.wait_for_stream(&stream, "live", seconds(10));
+    let after = api.wait_for_stream(&stream, "live");
     assert_eq!(after["startedAt"], before["startedAt"], "a new session was begun");
-    api.wait_for_destination(&stream, destination, "live", seconds(10));
-    encoder.finish(seconds(30));
-    api.wait_for_stream(&stream, "reconnecting", seconds(10));
+    api.wait_for_destination(&stream, destination, "live");
+    encoder.finish(seconds(60));
+    api.wait_for_stream(&stream, "reconnecting");
     let stopped = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     assert_eq!(stopped["success"], true, "{stopped}");
-    let ended = api.wait_for_stream(&stream, "idle", seconds(10));
+    let ended = api.wait_for_stream(&stream, "idle");
     assert_eq!((&ended["status"], &ended["lastEndReason"]), (&json!("idle"), &json!("stopped")));
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
 
     let records = sink.records();
     assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
@@ -59,10 +59,10 @@ fn an_encoder_that_returns_at_once_is_not_refused_as_a_second_one() {
     api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
     for turn in 1..=RETURNS {
-        sink.wait_for_media(sink.records().len() + 60, seconds(20));
+        sink.wait_for_media(sink.records().len() + 60);
         encoder.cut();
         encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-        sink.wait_for_media(sink.records().len() + 60, seconds(20));
+        sink.wait_for_media(sink.records().len() + 60);
         assert!(encoder.running(), "return {turn}: {}", encoder.log());
     }
     assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
@@ -78,12 +78,12 @@ fn an_encoder_that_stays_away_ends_its_session() {
     let stream = api.create_stream("gone");
     api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(60, seconds(20));
+    sink.wait_for_media(60);
     encoder.cut();
-    let ended = api.wait_for_stream(&stream, "idle", seconds(20));
+    let ended = api.wait_for_stream(&stream, "idle");
     assert_eq!(ended["lastEndReason"], "unpublished");
     assert!(ended.get("startedAt").is_none(), "{ended}");
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn a_silent_encoder_is_replaced_by_a_new_one() {
         }
     });
     drop(taken);
-    let _encoder = wait::until("an encoder to get through", seconds(20), || {
+    let _encoder = wait::until("an encoder to get through", || {
         let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
         let from = sink.records().len();
-        wait::until("media or an end", seconds(10), || {
+        wait::until("media or an end", || {
             if sink.records().len() > from + 60 || !encoder.running() {
                 Ok(())
             } else {

@@ -8,7 +8,6 @@ use satcast_tests::record::Track;
 use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
-use satcast_tests::wait::seconds;
 use serde_json::json;
 
 #[test]
@@ -29,19 +28,19 @@ fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() 
             coded.publish(&mut call);
             drop(call);
         });
-        api.wait_for_destination(&stream, to_sink, "live", seconds(20));
+        api.wait_for_destination(&stream, to_sink, "live");
         for (id, starts) in
             [(to_nginx, "destination 127.0.0.1:"), (to_twitch.expect("an id"), "destination Twitch ")]
         {
-            let shown = api.wait_for_destination(&stream, id, "failed", seconds(20));
+            let shown = api.wait_for_destination(&stream, id, "failed");
             let error = shown["error"].as_str().unwrap_or_default();
             assert!(error.starts_with(starts) && error.contains(said::CODEC_NOT_TAKEN), "{shown}");
             assert!(shown["nextRetryAt"].is_null(), "only a change helps: {shown}");
         }
         sending.join().expect("the stream was sent");
     });
-    api.wait_for_stream(&stream, "idle", seconds(20));
-    sink.wait_until_left(seconds(20));
+    api.wait_for_stream(&stream, "idle");
+    sink.wait_until_left();
     for track in [Track::Video, Track::Audio] {
         let sent = hashes_of_file(coded.path(), track).len();
         let got = sink.records().iter().filter(|record| record.track == track && !record.config).count();

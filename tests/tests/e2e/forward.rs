@@ -7,8 +7,8 @@ use satcast_tests::nginx::Nginx;
 use satcast_tests::record::{Record, assert_complete, assert_run_from_keyframe, media};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Arrival, Sink};
-use satcast_tests::source::{KEYFRAME_SECONDS, Source};
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::source::Source;
+use satcast_tests::wait;
 
 /// The stream has run for a while when a server is added to it.
 const PACKETS_BEFORE_ADDING: usize = 600;
@@ -30,29 +30,29 @@ fn every_packet_reaches_every_server_unchanged() {
     let to_sink = api.add_destination(&stream, &sink.url(), "copy");
 
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    let live = api.wait_for_stream(&stream, "live", seconds(20));
+    let live = api.wait_for_stream(&stream, "live");
     assert_eq!(live["status"], "active");
     assert!(live["startedAt"].as_i64() > live["createdAt"].as_i64(), "{live}");
-    let shown = api.wait_for_destination(&stream, to_sink, "live", seconds(20));
+    let shown = api.wait_for_destination(&stream, to_sink, "live");
     assert_eq!(shown["droppedPackets"], 0, "{shown}");
 
-    sink.wait_for_media(PACKETS_BEFORE_ADDING, seconds(30));
+    sink.wait_for_media(PACKETS_BEFORE_ADDING);
     let added = just_after_a_keyframe(&sink);
     let to_late = api.add_destination(&stream, &late.url(), "late");
-    late.wait_for_media(1, seconds(10));
-    api.wait_for_destination(&stream, to_late, "live", seconds(10));
+    late.wait_for_media(1);
+    api.wait_for_destination(&stream, to_late, "live");
 
-    late.wait_for_media(LATE_PACKETS, seconds(60));
+    late.wait_for_media(LATE_PACKETS);
     let sent = encoder.end();
-    let ended = api.wait_for_stream(&stream, "idle", seconds(20));
+    let ended = api.wait_for_stream(&stream, "idle");
     assert_eq!(ended["lastEndReason"], "unpublished", "{ended}");
     let expected = media(&sent).len();
-    sink.wait_until_left(seconds(20));
-    late.wait_until_left(seconds(20));
+    sink.wait_until_left();
+    late.wait_until_left();
 
     assert_complete("the sink", &sent, &sink.records());
     assert_eq!((sink.names(), sink.publishes()), (vec!["copy".to_owned()], 1));
-    let recordings = nginx.wait_for_recording("copy", expected, seconds(10));
+    let recordings = nginx.wait_for_recording("copy", expected);
     assert_eq!(recordings.len(), 1, "nginx was published to once");
     assert_complete("nginx", &sent, &recordings[0]);
     assert_late_start(&sent, added, &sink.arrivals(), &late);
@@ -60,7 +60,7 @@ fn every_packet_reaches_every_server_unchanged() {
 
 /// Waits for a moment between two keyframes, and gives it.
 fn just_after_a_keyframe(sink: &Sink) -> Instant {
-    wait::until("a moment after a keyframe", seconds(4 * KEYFRAME_SECONDS), || {
+    wait::until("a moment after a keyframe", || {
         let arrivals = sink.arrivals();
         let keyframe = arrivals.iter().rfind(|arrival| arrival.record.keyframe).expect("a keyframe came");
         let age = keyframe.at.elapsed().as_millis();

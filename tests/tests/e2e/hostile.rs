@@ -23,7 +23,7 @@ fn hostile_peers_are_refused_while_others_stream() {
     let destination_key = "destination-secret";
     api.add_destination(&stream, &sink.url(), destination_key);
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(100, seconds(20));
+    sink.wait_for_media(100);
 
     let address = service.rtmp_address();
     let slow = std::thread::spawn(move || caller::trickle(address, seconds(PATIENCE_SECONDS)));
@@ -37,8 +37,8 @@ fn hostile_peers_are_refused_while_others_stream() {
     println!("a silent connection was cut off after {took:?}");
 
     let sent = encoder.end();
-    api.wait_for_stream(&stream, "idle", seconds(20));
-    sink.wait_until_left(seconds(20));
+    api.wait_for_stream(&stream, "idle");
+    sink.wait_until_left();
     assert_complete("the other stream's server", &sent, &sink.records());
     service.assert_running();
     let log = service.log();
@@ -71,7 +71,7 @@ fn wrong_keys_are_refused(service: &Service, source: &Source) {
         assert!(!description.contains("secret"), "{description}");
     }
     let mut encoder = Publish::of(source).to(&service.ingest_url(WRONG_KEY));
-    assert!(!encoder.wait(seconds(20)).success(), "ffmpeg published with a wrong key");
+    assert!(!encoder.wait(seconds(60)).success(), "ffmpeg published with a wrong key");
 }
 
 fn second_publisher_is_refused(service: &Service, stream_key: &str) {

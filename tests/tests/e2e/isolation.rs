@@ -1,7 +1,6 @@
 //! `isolation = "process"`: no visible difference in normal operation, and the end of the child ends nothing else.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use satcast_tests::api::Api;
 use satcast_tests::author;
@@ -14,11 +13,8 @@ use satcast_tests::scene::{HOSTILE, Scene, children, configuration, wait_until_g
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::{Value, json};
-
-/// The driver is killed after this silence; see `SILENCE_MS` of the host.
-const SILENCE_LIMIT: Duration = Duration::from_secs(25);
 
 /// Ten seconds of media.
 const CARRIED_PACKETS: usize = 770;
@@ -38,14 +34,14 @@ fn an_isolated_driver_gets_every_packet_unchanged() {
     let id = api.add_destination(&stream, &sink.url(), "copy");
     api.add_destination(&stream, &second.url(), "copy");
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    let shown = api.wait_for_destination(&stream, id, "live", seconds(20));
+    let shown = api.wait_for_destination(&stream, id, "live");
     assert_eq!(shown["droppedPackets"], 0, "{shown}");
     for sink in [&sink, &second] {
-        sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+        sink.wait_for_media(CARRIED_PACKETS);
     }
     let sent = encoder.end();
-    sink.wait_until_left(seconds(20));
-    second.wait_until_left(seconds(20));
+    sink.wait_until_left();
+    second.wait_until_left();
     let shown = api.destination(&stream, id);
     assert!(shown["bytesSent"].as_u64() > Some(1_000_000), "{shown}");
     assert_complete("the first sink", &sent, &sink.records());
@@ -59,8 +55,8 @@ fn viewers_get_the_assets_of_an_isolated_driver() {
     let service = Setup::default().set("SATCAST_DRIVER__HLS__ISOLATION", "process").start();
     let hosted = Hosted::new(&service, "isolated");
     let _encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&hosted.stream.key));
-    let mut viewer = hosted.viewer(seconds(20));
-    let media = viewer.media_when("nine segments", seconds(30), |media| media.segments.len() >= 9);
+    let mut viewer = hosted.viewer();
+    let media = viewer.media_when("nine segments", |media| media.segments.len() >= 9);
     let chunks = viewer.chunks(&media.segments);
     assert_carried("a viewer", source.records(), &records(&chunks), CARRIED_MILLIS);
     // Segments are written to the data folder of the driver by its process.
@@ -90,13 +86,13 @@ fn ends_nothing_else<const N: usize>(crashes: [(&str, &str); N]) {
     let mut encoder = scene.publish();
     for (place, words) in crashes {
         let id = scene.add(place);
-        scene.service.wait_for_log(place, seconds(20), |line| {
+        scene.service.wait_for_log(place, |line| {
             line.contains("ERROR")
                 && line.contains(&format!("{}panic", said::DRIVER_PROCESS))
                 && line.contains(words)
         });
         for id in [id, bystander] {
-            let shown = scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+            let shown = scene.api.wait_for_destination(&scene.stream, id, "live");
             assert_eq!(shown["error"], Value::Null, "{shown}");
         }
     }
@@ -112,14 +108,14 @@ fn an_account_that_crashes_a_driver_repeatedly_is_quarantined_and_others_continu
     let beside = others.create_stream("beside");
     let bystander = author::add(&others, &beside, HOSTILE, &configuration("nowhere"));
     let mut beside_encoder = Publish::until_end(&scene.source).to(&scene.service.ingest_url(&beside.key));
-    others.wait_for_destination(&beside, bystander, "live", seconds(20));
+    others.wait_for_destination(&beside, bystander, "live");
     // Several destinations, so that one of them reconnects soon after each restart.
     let ids: Vec<i64> = (0..6).map(|_| scene.add("abort")).collect();
     let mut encoder = scene.publish();
-    scene.service.wait_for_log("the account that is set aside", seconds(60), |line| {
+    scene.service.wait_for_log("the account that is set aside", |line| {
         line.contains("ERROR") && line.contains(said::CRASHED_THREE_TIMES)
     });
-    others.wait_for_destination(&beside, bystander, "live", seconds(20));
+    others.wait_for_destination(&beside, bystander, "live");
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
     let refused = scene.api.post(&path, &destination("nowhere"));
     assert_eq!(refused.status, 503, "a validation for the account that is set aside: {}", refused.body);
@@ -158,18 +154,18 @@ fn a_child_that_does_not_return_or_live_is_replaced() {
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
     let refused = scene.api.post(&path, &destination("hang-validate"));
     assert!(refused.status >= 400, "{}", refused.body);
-    scene.service.wait_for_log("the call that hangs", seconds(10), |line| line.contains(said::CALL_HANGS));
-    let after = wait::until("another child", seconds(10), || match children(&scene.service) {
+    scene.service.wait_for_log("the call that hangs", |line| line.contains(said::CALL_HANGS));
+    let after = wait::until("another child", || match children(&scene.service) {
         new if new.len() == 1 && new != before => Ok(new),
         other => Err(format!("{other:?}")),
     });
-    let id = wait::until("the new child to answer", seconds(10), || {
+    let id = wait::until("the new child to answer", || {
         let answer = scene.api.post(&path, &destination("once-freeze"));
         answer.body["id"].as_i64().ok_or_else(|| answer.body.to_string())
     });
     let mut encoder = scene.publish();
-    scene.service.wait_for_log("the silence", SILENCE_LIMIT, |line| line.contains(said::SILENT));
-    scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+    scene.service.wait_for_log("the silence", |line| line.contains(said::SILENT));
+    scene.api.wait_for_destination(&scene.stream, id, "live");
     assert_ne!(children(&scene.service), after);
     scene.finish(&mut encoder);
 }
@@ -180,9 +176,9 @@ fn a_destination_that_does_not_open_is_set_aside_with_the_reason() {
     let bystander = scene.add("nowhere");
     let id = scene.add("hang-open");
     let mut encoder = scene.publish();
-    let failed = scene.api.wait_for_destination(&scene.stream, id, "failed", seconds(30));
+    let failed = scene.api.wait_for_destination(&scene.stream, id, "failed");
     assert!(failed["error"].as_str().is_some_and(|error| error.contains(said::OPENING_HANGS)), "{failed}");
-    scene.api.wait_for_destination(&scene.stream, bystander, "live", seconds(20));
+    scene.api.wait_for_destination(&scene.stream, bystander, "live");
     scene.finish(&mut encoder);
 }
 
@@ -201,7 +197,7 @@ fn hurts_itself_alone(isolation: &str) {
     let ids = ["flood", "leak", "never-read", "ignore-stop", "nowhere"].map(|place| scene.add(place));
     let mut encoder = scene.publish();
     for id in ids {
-        scene.api.wait_for_destination(&scene.stream, id, "live", seconds(30));
+        scene.api.wait_for_destination(&scene.stream, id, "live");
     }
     let before = scene.service.process().resident_kib();
     scene.continues(HARMED_PACKETS);
@@ -218,12 +214,12 @@ fn a_child_over_its_memory_dies_alone() {
     let mut scene = Scene::hostile("process", setup);
     let id = scene.add("once-memory");
     let mut encoder = scene.publish();
-    scene.service.wait_for_log("its end", seconds(40), |line| {
+    scene.service.wait_for_log("its end", |line| {
         // Without a control group the system refuses more memory.
         let reason = line.contains(said::TOO_MUCH_MEMORY) || line.contains("signal 6");
         line.contains(&format!("{}panic", said::DRIVER_PROCESS)) && reason
     });
-    scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+    scene.api.wait_for_destination(&scene.stream, id, "live");
     scene.finish(&mut encoder);
 }
 
@@ -233,10 +229,10 @@ fn a_child_over_its_processor_time_is_replaced_without_fault_of_an_account() {
     let mut scene = Scene::hostile("process", setup);
     let id = scene.add("once-spin");
     let mut encoder = scene.publish();
-    scene.service.wait_for_log("its end", seconds(60), |line| {
+    scene.service.wait_for_log("its end", |line| {
         line.contains(&format!("{}panic", said::DRIVER_PROCESS)) && line.contains("cpu_secs")
     });
-    scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+    scene.api.wait_for_destination(&scene.stream, id, "live");
     scene.finish(&mut encoder);
     let log = scene.service.log();
     let process = format!("{}panic", said::DRIVER_PROCESS);

@@ -12,7 +12,7 @@ use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::soak;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until, until_api};
+use satcast_tests::wait::{until, until_api};
 use serde_json::{Value, json};
 
 /// Kills of a normal run; `cargo xtask soak` does hundreds.
@@ -88,7 +88,7 @@ fn round(
         .map(|stream| Publish::of(source).endless().to(&service.ingest_url(&stream.key)))
         .collect();
     for stream in streams {
-        let _ = api.wait_for_stream(stream, "live", seconds(30));
+        let _ = api.wait_for_stream(stream, "live");
     }
     std::thread::sleep(after);
     let reported = costs(&api);
@@ -161,7 +161,7 @@ fn everything_arrives(api: &Api, receiver: &Receiver, sessions: &BTreeSet<&str>)
         }
     }
     let (wanted, mut looked_at) = (missing.len(), 0);
-    until("all events", seconds(120), || {
+    until("all events", || {
         let received = receiver.received();
         for request in &received[looked_at..] {
             let event = request.json();
@@ -173,7 +173,7 @@ fn everything_arrives(api: &Api, receiver: &Receiver, sessions: &BTreeSet<&str>)
         if missing.is_empty() { Ok(()) } else { Err(format!("{} of {wanted} are missing", missing.len())) }
     });
     println!("{} sessions, {wanted} deliveries, {looked_at} requests", sessions.len());
-    until_api("an empty queue", seconds(60), || {
+    until_api("an empty queue", || {
         for webhook in api.get("/api/webhooks").ok().as_array().expect("a list") {
             let waiting = api.get(&format!("/api/webhooks/{}/deliveries?state=pending", webhook["id"])).ok();
             if waiting.as_array().is_none_or(|list| !list.is_empty()) {

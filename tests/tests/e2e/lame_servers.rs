@@ -45,8 +45,8 @@ fn a_dead_and_a_stalled_server_harm_no_others() {
     .map(|(url, words)| (api.add_destination(&stream, &url, "other-secret-key"), words));
 
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    dying.wait_for_media(200, seconds(20));
-    api.wait_for_destination(&stream, to_dying, "live", seconds(20));
+    dying.wait_for_media(200);
+    api.wait_for_destination(&stream, to_dying, "live");
 
     let shown = wait::within_api("the stalled server to be shown", STALLED_WAIT_MAX, || {
         let shown = api.destination(&stream, to_stalling);
@@ -56,7 +56,7 @@ fn a_dead_and_a_stalled_server_harm_no_others() {
     assert!(shown["error"].as_str().is_some_and(|error| error.contains(said::TAKES_NOTHING)), "{shown}");
 
     dying.kill();
-    let retrying = api.wait_for_destination(&stream, to_dying, "retrying", seconds(20));
+    let retrying = api.wait_for_destination(&stream, to_dying, "retrying");
     assert!(retrying["attempt"].as_i64() >= Some(1), "{retrying}");
     let live_since = api.destination(&stream, to_healthy)["liveSince"].as_i64();
     assert!(live_since.is_some(), "the healthy server is live");
@@ -65,17 +65,17 @@ fn a_dead_and_a_stalled_server_harm_no_others() {
     assert!(!error.is_empty() && !error.contains("dying-secret-key"), "{error}");
 
     dying.restart();
-    let again = api.wait_for_destination(&stream, to_dying, "live", seconds(20));
+    let again = api.wait_for_destination(&stream, to_dying, "live");
     assert!(again["nextRetryAt"].is_null() && again["error"].is_null(), "{again}");
 
-    wait::until_api("the stalled server to be noticed", seconds(60), || {
+    wait::until_api("the stalled server to be noticed", || {
         let shown = api.destination(&stream, to_stalling);
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
     assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
     for (id, words) in worse {
         // Between two attempts the reason of the last failure stays.
-        wait::until_api(words, seconds(30), || {
+        wait::until_api(words, || {
             let shown = api.destination(&stream, id);
             let is_said = shown["error"].as_str().is_some_and(|error| error.contains(words));
             if is_said && shown["state"] != "live" { Ok(()) } else { Err(shown.to_string()) }
@@ -83,8 +83,8 @@ fn a_dead_and_a_stalled_server_harm_no_others() {
     }
 
     let sent = encoder.end();
-    api.wait_for_stream(&stream, "idle", seconds(30));
-    healthy.wait_until_left(seconds(20));
+    api.wait_for_stream(&stream, "idle");
+    healthy.wait_until_left();
     assert_run_from_keyframe("the restarted server", &sent, &dying.records_of(dying.publishes()));
     assert_complete("the healthy server", &sent, &healthy.records());
     assert_eq!(healthy.publishes(), 1);
@@ -126,8 +126,8 @@ fn a_slow_server_loses_packets_alone() {
     let to_slow = api.add_destination(&stream, &slow.url(), "slow");
 
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, to_slow, "live", seconds(20));
-    wait::until_api("packets to be dropped", seconds(60), || {
+    api.wait_for_destination(&stream, to_slow, "live");
+    wait::until_api("packets to be dropped", || {
         let shown = api.destination(&stream, to_slow);
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
@@ -139,11 +139,11 @@ fn a_slow_server_loses_packets_alone() {
     assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
 
     let sent = encoder.end();
-    api.wait_for_stream(&stream, "idle", seconds(30));
-    healthy.wait_until_left(seconds(20));
+    api.wait_for_stream(&stream, "idle");
+    healthy.wait_until_left();
     assert_complete("the healthy server", &sent, &healthy.records());
     // Dropped packets are not sent after the end.
-    slow.wait_until_left(seconds(5));
+    wait::within("the end of the slow connection", seconds(60), || slow.left());
 }
 
 #[test]
@@ -155,15 +155,15 @@ fn an_encoder_that_catches_up_loses_no_packet() {
     let stream = api.create_stream("caught up");
     let id = api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(300, seconds(20));
+    sink.wait_for_media(300);
     encoder.freeze();
     std::thread::sleep(STALL);
-    let before = sink.wait_for_media(0, seconds(0));
+    let before = sink.wait_for_media(0);
     encoder.thaw();
-    sink.wait_for_media(before + CAUGHT_UP_PACKETS, seconds(60));
+    sink.wait_for_media(before + CAUGHT_UP_PACKETS);
     let sent = encoder.end();
-    api.wait_for_stream(&stream, "idle", seconds(30));
-    sink.wait_until_left(seconds(20));
+    api.wait_for_stream(&stream, "idle");
+    sink.wait_until_left();
     assert_complete("the server", &sent, &sink.records());
     assert_eq!(api.destination(&stream, id)["droppedPackets"], 0);
 }
@@ -183,20 +183,20 @@ fn a_server_that_refuses_is_shown_and_retried_slowly() {
     api.add_destination(&stream, &healthy.url(), "right");
 
     let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    let shown = api.wait_for_destination(&stream, to_denying, "retrying", seconds(20));
+    let shown = api.wait_for_destination(&stream, to_denying, "retrying");
     let error = shown["error"].as_str().expect("the error says what happened");
     assert!(error.contains("NetStream.Publish.Denied") && !error.contains("wrong-secret-key"), "{error}");
-    let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
+    let started = api.wait_for_stream(&stream, "live")["startedAt"].as_i64().expect("a start");
     // A refused login is not retried within a minute. Half a minute allows for the time that has passed already.
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
 
-    let shown = api.wait_for_destination(&stream, to_taken, "retrying", seconds(20));
+    let shown = api.wait_for_destination(&stream, to_taken, "retrying");
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 2_000), "{shown}");
-    wait::until("a second attempt with the name in use", seconds(25), || match taken.attempts() {
+    wait::until("a second attempt with the name in use", || match taken.attempts() {
         0 | 1 => Err("none".to_owned()),
         _ => Ok(()),
     });
-    healthy.wait_for_media(300, seconds(20));
+    healthy.wait_for_media(300);
     assert_eq!((denying.attempts(), healthy.publishes()), (1, 1));
     service.assert_not_logged(&[
         ("the key of a destination", "wrong-secret-key"),

@@ -49,12 +49,12 @@ fn an_encoder_that_has_run_for_long_crosses_both_timestamp_limits() {
             times.push(i64::try_from(frame.due().as_millis()).expect("a short stream"));
             if video.len() == 1 && audio.is_empty() {
                 // A server that is connected from the beginning gets more than the last GOP.
-                sink.wait_for_media(1, seconds(20));
+                sink.wait_for_media(1);
             }
         }
-        sink.wait_for_media(video.len() + audio.len(), seconds(20));
+        sink.wait_for_media(video.len() + audio.len());
         drop(call);
-        sink.wait_until_left(seconds(20));
+        sink.wait_until_left();
         let records = sink.records();
         assert_eq!(times(&records, Track::Video), video, "{border}");
         assert_eq!(times(&records, Track::Audio), audio, "{border}");
@@ -72,7 +72,7 @@ fn ffmpeg_crosses_the_first_timestamp_limit() {
     let begin = EXTENDED_MS as f64 / 1000.0 - 4.0;
     let mut encoder = Publish::of(&source).faster(4).shifted(begin).to(&service.ingest_url(&stream.key));
     encoder.finish(seconds(60));
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     assert_complete("the sink", source.records(), &sink.records());
 }
 
@@ -115,7 +115,7 @@ fn a_session_of_five_hours_crosses_the_timestamp_limit_at_every_server() {
         }
     }
     drop(call);
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
 
     let expected: Vec<i64> = (0..count).map(|number| number * STEP_MS).collect();
     assert!(expected.last() > Some(&(EXTENDED_MS + 30_000)));

@@ -1,7 +1,7 @@
 //! Nodes that die at a bad moment, or for good: what they had begun is carried out or settled by others.
 
 use satcast_tests::s3::Store;
-use satcast_tests::wait::{seconds, until, until_api};
+use satcast_tests::wait::{until, until_api};
 use serde_json::{Value, json};
 
 use super::archive::{archived, archives};
@@ -17,7 +17,7 @@ fn a_node_that_dies_after_a_change_has_told_the_owner_of_the_session() {
     let mut nodes = Nodes::start();
     let stream = nodes.api_a.create_stream("far");
     let mut encoder = nodes.publish(&nodes.a, &stream);
-    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
+    let _ = nodes.api_a.wait_for_stream(&stream, "live");
     let _ = nodes.server.ask(DATABASE, SLOW_COMMANDS);
     let hash = format!("SELECT encode(key_hash, 'hex') FROM streams WHERE id = {}", stream.id);
     let before = nodes.server.ask(DATABASE, &hash);
@@ -25,13 +25,13 @@ fn a_node_that_dies_after_a_change_has_told_the_owner_of_the_session() {
     let request = nodes.api_b.request("POST", &path).bearer_auth(nodes.a.key()).json(&json!({}));
     // It gets no answer.
     let caller = std::thread::spawn(move || drop(request.send()));
-    until("the new key", seconds(30), || {
+    until("the new key", || {
         let now = nodes.server.ask(DATABASE, &hash);
         if now == before { Err(now) } else { Ok(()) }
     });
     nodes.b.kill();
     caller.join().expect("the request ends");
-    until_api("the end of the session", seconds(30), || {
+    until_api("the end of the session", || {
         let detail = nodes.api_a.stream(&stream);
         if detail["lastEndReason"] == "key_revoked" { Ok(()) } else { Err(detail.to_string()) }
     });
@@ -49,7 +49,7 @@ fn a_node_that_never_comes_back_is_removed_and_its_recordings_fail_once() {
         [one] => one["state"].as_str().unwrap_or_default().to_owned(),
         others => json!(others).to_string(),
     };
-    until_api("the recording", seconds(30), || match state() {
+    until_api("the recording", || match state() {
         state if state == "recording" => Ok(()),
         state => Err(state),
     });
@@ -67,7 +67,7 @@ fn a_node_that_never_comes_back_is_removed_and_its_recordings_fail_once() {
     assert!(removed.status.success(), "{removed:?}");
     assert_eq!(state(), "failed");
     assert!(!nodes.b.run(&["node", "list"]).contains("a\tlost"));
-    until_api("the event", seconds(30), || match nodes.told("recording.failed").len() {
+    until_api("the event", || match nodes.told("recording.failed").len() {
         0 => Err("none".to_owned()),
         _ => Ok(()),
     });
@@ -76,9 +76,7 @@ fn a_node_that_never_comes_back_is_removed_and_its_recordings_fail_once() {
     // It comes back after all, and uploads what it has.
     nodes.a.start();
     nodes.assert_listed("a", "live");
-    until("the object", seconds(60), || {
-        if store.keys().is_empty() { Err("no object".to_owned()) } else { Ok(()) }
-    });
+    until("the object", || if store.keys().is_empty() { Err("no object".to_owned()) } else { Ok(()) });
     let path = format!("/api/archives/{}", archives(&nodes.api_b)[0]["id"]);
     assert_eq!(state(), "failed");
     let told: Vec<Value> =

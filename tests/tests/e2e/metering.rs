@@ -22,7 +22,7 @@ fn metered_bytes_are_received_bytes() {
     let hosted = Hosted::new(&service, "metered");
     let _encoder =
         Publish::of(&Source::of(Recipe::HEAVY)).endless().to(&service.ingest_url(&hosted.stream.key));
-    let mut viewer = hosted.viewer(seconds(20));
+    let mut viewer = hosted.viewer();
     let mut database = Database::of(service.folder());
     let stored = |database: &mut Database, wanted: u64| {
         wait::within("the metered bytes", seconds(STORED_AFTER_SECONDS), || {
@@ -33,9 +33,9 @@ fn metered_bytes_are_received_bytes() {
         })
     };
 
-    let preview = hosted.preview_url(&mut viewer, seconds(10));
+    let preview = hosted.preview_url(&mut viewer);
     free_answers(&mut viewer, &preview);
-    let media = viewer.media_when("five segments", seconds(20), |media| media.segments.len() >= 5);
+    let media = viewer.media_when("five segments", |media| media.segments.len() >= 5);
     viewer.chunks(&media.segments);
     let identity = viewer.path("media.m3u8");
     viewer.http.get(&identity, &[]).assert_status(200);

@@ -6,7 +6,7 @@ use satcast_tests::postgres::{PASSWORD, Postgres};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::until_api;
 use serde_json::{Value, json};
 
 /// What the account sees of its money, its keys and its streams.
@@ -24,7 +24,7 @@ fn seen(api: &Api) -> Vec<Value> {
 
 /// Waits for the first charge of a session with two destinations, one of them free.
 fn wait_for_charge(api: &Api) {
-    until_api("the charge", seconds(90), || {
+    until_api("the charge", || {
         let cost = api.try_get("/api/public/streams/active/cost")?.body;
         if cost["totalCost"] == 2 { Ok(()) } else { Err(cost.to_string()) }
     });
@@ -49,7 +49,7 @@ fn a_service_goes_on_with_its_money_and_its_secrets_after_the_move_to_postgresql
     assert_eq!(service.command(&["migrate", "--to", &with_password]).status.code(), Some(2));
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     let _ = encoder.stop();
-    until_api("the end", seconds(20), || {
+    until_api("the end", || {
         let detail = api.stream(&stream);
         if detail["lastEndReason"] == "stopped" { Ok(()) } else { Err(detail.to_string()) }
     });

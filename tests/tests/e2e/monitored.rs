@@ -9,7 +9,6 @@ use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::service::Setup;
 use satcast_tests::source::Source;
-use satcast_tests::wait::seconds;
 use serde_json::Value;
 
 const FOLDER: &str = "packaging/prometheus";
@@ -28,7 +27,7 @@ fn metrics() -> String {
     service.run(&["account", "create", "watcher", "--operator"]);
     let hosted = Hosted::new(&service, "watched");
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
-    hosted.ready(seconds(20));
+    hosted.ready();
     let key = service.run(&["key", "create", "--account", "watcher", "--type", "permanent"]);
     let request = service.api().request("GET", "/metrics").header("X-API-Key", key.trim());
     request.send().and_then(|answer| answer.error_for_status()?.text()).expect("the metrics")

@@ -57,10 +57,10 @@ fn the_first_track_of_each_kind_is_forwarded_whole_and_the_others_are_left_out()
         VIDEO.iter().for_each(|body| obs.media(true, ms, body));
         AUDIO.iter().for_each(|body| obs.media(false, ms, body));
     }
-    sink.wait_for_media(sent.len(), seconds(20));
+    sink.wait_for_media(sent.len());
     assert_eq!(api.stream(&stream)["state"], "live");
     obs.leave(&stream.key);
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     let records = sink.records();
     let got: Vec<_> = records
         .iter()

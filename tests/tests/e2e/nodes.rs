@@ -10,7 +10,7 @@ use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until, until_api};
+use satcast_tests::wait::{until, until_api};
 use serde_json::{Value, json};
 
 pub(super) const DATABASE: &str = "satcast";
@@ -94,17 +94,17 @@ impl Nodes {
 
     /// Waits until the stream is live at a node with both destinations, and returns the start of its session.
     fn wait_for_all(&self, api: &Api, stream: &Stream) -> i64 {
-        let detail = api.wait_for_stream(stream, "live", seconds(30));
+        let detail = api.wait_for_stream(stream, "live");
         for destination in detail["destinations"].as_array().expect("destinations") {
             let id = destination["id"].as_i64().expect("an id");
-            let _ = api.wait_for_destination(stream, id, "live", seconds(30));
+            let _ = api.wait_for_destination(stream, id, "live");
         }
         detail["startedAt"].as_i64().expect("a start")
     }
 
     /// Waits until the last session of the stream has ended for this reason, and its event has arrived.
     pub(super) fn wait_for_end(&self, stream: &Stream, reason: &str) {
-        until_api("the end of the session", seconds(60), || {
+        until_api("the end of the session", || {
             let detail = self.api_b.stream(stream);
             let known = detail["lastEndReason"] == reason && self.ends().iter().any(|end| end == reason);
             if known { Ok(()) } else { Err(format!("{detail}, received {:?}", self.ends())) }
@@ -112,7 +112,7 @@ impl Nodes {
     }
 
     fn wait_for_refusal(api: &Api, stream: &Stream, code: &str) {
-        until_api("the refusal of the encoder", seconds(30), || {
+        until_api("the refusal of the encoder", || {
             let detail = api.stream(stream);
             let refused =
                 detail["refusals"].as_array().is_some_and(|all| all.iter().any(|one| one["code"] == code));
@@ -128,7 +128,7 @@ impl Nodes {
 }
 
 fn wait_for_readiness(api: &Api, status: u16, code: Option<&str>) {
-    until("the readiness", seconds(30), || {
+    until("the readiness", || {
         let answer = api.try_get("/readyz")?;
         let is_it = answer.status == status && code.is_none_or(|code| answer.body["code"] == code);
         if is_it { Ok(()) } else { Err(format!("/readyz answers {} {}", answer.status, answer.body)) }
@@ -141,8 +141,8 @@ fn a_killed_node_is_settled_once_and_its_stream_goes_on_at_another_node() {
     let (first, second) = (nodes.stream("first"), nodes.stream("second"));
     let mut at_a = nodes.publish(&nodes.a, &first);
     let mut at_b = nodes.publish(&nodes.b, &second);
-    let _ = nodes.api_a.wait_for_stream(&first, "live", seconds(30));
-    let _ = nodes.api_b.wait_for_stream(&second, "live", seconds(30));
+    let _ = nodes.api_a.wait_for_stream(&first, "live");
+    let _ = nodes.api_b.wait_for_stream(&second, "live");
     let mut twice = nodes.publish(&nodes.b, &first);
     Nodes::wait_for_refusal(&nodes.api_b, &first, "NetStream.Publish.BadName");
     twice.cut();
@@ -164,7 +164,7 @@ fn a_killed_node_is_settled_once_and_its_stream_goes_on_at_another_node() {
     nodes.wait_for_end(&first, "interrupted");
     nodes.assert_listed("a", "lost");
     let mut moved = nodes.publish(&nodes.b, &first);
-    let _ = nodes.api_b.wait_for_stream(&first, "live", seconds(30));
+    let _ = nodes.api_b.wait_for_stream(&first, "live");
     nodes.a.start();
     nodes.assert_listed("a", "live");
     assert_eq!(nodes.ends(), ["interrupted"], "announced once");
@@ -178,7 +178,7 @@ fn a_killed_node_is_settled_once_and_its_stream_goes_on_at_another_node() {
     refused.cut();
     assert_eq!(nodes.api_b.stream(&second)["state"], "live", "running streams go on");
     let mut third_at_a = nodes.publish(&nodes.a, &third);
-    let _ = nodes.api_a.wait_for_stream(&third, "live", seconds(30));
+    let _ = nodes.api_a.wait_for_stream(&third, "live");
     let _ = nodes.b.stop();
     nodes.assert_listed("b", "stopped");
     for encoder in [&mut at_b, &mut moved, &mut third_at_a] {
@@ -191,12 +191,12 @@ fn changes_at_one_node_reach_the_session_at_another() {
     let nodes = Nodes::start();
     let stream = nodes.api_a.create_stream("far");
     let mut encoder = nodes.publish(&nodes.a, &stream);
-    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
+    let _ = nodes.api_a.wait_for_stream(&stream, "live");
     let destination = nodes.api_b.add_destination(&stream, &nodes.sink.url(), "one");
-    let _ = nodes.api_a.wait_for_destination(&stream, destination, "live", seconds(30));
+    let _ = nodes.api_a.wait_for_destination(&stream, destination, "live");
     let path = format!("/api/streams/{}/destinations/{destination}", stream.id);
     let _ = nodes.api_b.patch(&path, &json!({ "enabled": false })).ok();
-    let _ = nodes.api_a.wait_for_destination(&stream, destination, "stopped", seconds(30));
+    let _ = nodes.api_a.wait_for_destination(&stream, destination, "stopped");
     let _ = nodes.api_b.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     nodes.wait_for_end(&stream, "stopped");
     assert_eq!(nodes.ends(), ["stopped"]);
@@ -208,13 +208,13 @@ fn a_node_without_its_database_ends_its_sessions_before_its_lease_is_over() {
     let nodes = Nodes::start();
     let stream = nodes.stream("cut off");
     let mut encoder = nodes.publish(&nodes.a, &stream);
-    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
-    nodes.sink.wait_for_media(60, seconds(30));
+    let _ = nodes.api_a.wait_for_stream(&stream, "live");
+    nodes.sink.wait_for_media(60);
     // Each in its own transaction: new connections must be refused before the old ones end.
     let _ = nodes.server.ask(DATABASE, &format!("ALTER ROLE {CUT_ROLE} NOLOGIN"));
     let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{CUT_ROLE}'");
     let _ = nodes.server.ask(DATABASE, &cut);
-    nodes.sink.wait_until_left(seconds(LEASE_SECS * 2));
+    nodes.sink.wait_until_left();
     let left = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis();
     let until = nodes.server.ask(DATABASE, "SELECT lease_until_ms FROM nodes WHERE name = 'a'");
     let until: u128 = until.parse().expect("the end of the lease");
@@ -225,8 +225,8 @@ fn a_node_without_its_database_ends_its_sessions_before_its_lease_is_over() {
     let _ = nodes.server.ask(DATABASE, &format!("ALTER ROLE {CUT_ROLE} LOGIN"));
     wait_for_readiness(&nodes.api_a, 200, None);
     let mut back = nodes.publish(&nodes.a, &stream);
-    let _ = nodes.api_a.wait_for_stream(&stream, "live", seconds(30));
-    let _ = nodes.a.wait_for_log("the lost lease", seconds(5), |line| line.contains(said::LEASE_LOST));
+    let _ = nodes.api_a.wait_for_stream(&stream, "live");
+    let _ = nodes.a.wait_for_log("the lost lease", |line| line.contains(said::LEASE_LOST));
     assert_eq!(nodes.ends(), ["interrupted"], "announced once");
     let _ = nodes.b.run(&["ledger", "check"]);
     back.cut();
@@ -246,9 +246,7 @@ fn a_session_goes_on_at_the_node_that_its_encoder_comes_to() {
 
     // A drained node closes its encoders.
     let _ = nodes.a.run(&["node", "drain", "b"]);
-    until("the end of the encoder", seconds(30), || {
-        if encoder.running() { Err("it runs".to_owned()) } else { Ok(()) }
-    });
+    until("the end of the encoder", || if encoder.running() { Err("it runs".to_owned()) } else { Ok(()) });
     nodes.assert_listed("b", "draining");
     let mut encoder = nodes.publish(&nodes.a, &stream);
     assert_eq!(nodes.wait_for_all(&nodes.api_a, &stream), started, "the same session");
@@ -310,13 +308,13 @@ fn a_node_that_dies_while_it_gives_sessions_up_leaves_each_of_them_to_one_end() 
     }
     let _ = nodes.b.run(&["node", "drain", "a"]);
     let given_up = "SELECT COUNT(*) FROM sessions WHERE returns_until_ms IS NOT NULL";
-    until("the first session that is given up", seconds(30), || {
+    until("the first session that is given up", || {
         let count = nodes.server.ask(DATABASE, given_up);
         if count == "0" { Err(count) } else { Ok(()) }
     });
     nodes.a.kill();
     encoders.iter_mut().for_each(Encoder::cut);
-    until("the end of every session", seconds(90), || {
+    until("the end of every session", || {
         let ends = nodes.ends();
         if ends.len() >= streams.len() { Ok(()) } else { Err(format!("{ends:?}")) }
     });

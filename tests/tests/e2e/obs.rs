@@ -49,10 +49,10 @@ fn its_calls_are_answered_and_the_key_is_found_in_every_place() {
             send(&mut obs, &rhythm.take().packet(0, 0, Duration::ZERO));
             came += 1;
         }
-        sink.wait_for_media(came, seconds(20));
+        sink.wait_for_media(came);
         assert_eq!(api.stream(&stream)["state"], "live", "place {publish}");
         obs.leave(name);
-        let ended = api.wait_for_stream(&stream, "idle", seconds(20));
+        let ended = api.wait_for_stream(&stream, "idle");
         assert_eq!(ended["lastEndReason"], "unpublished", "place {publish}");
     }
     assert_eq!(sink.publishes(), places.len());

@@ -35,11 +35,11 @@ fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
     let hosted = Hosted::new(&service, "odd");
     let mut encoder =
         Publish::of(source).seconds(length).faster(2).to(&service.ingest_url(&hosted.stream.key));
-    let mut viewer: Viewer = hosted.viewer(seconds(length + 5));
+    let mut viewer: Viewer = hosted.viewer();
     let index = viewer.index();
-    encoder.finish(seconds(length + 10));
+    encoder.finish(seconds(length + 60));
     end(&service.api(), &hosted.stream);
-    let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
+    let media = viewer.media_when("the end of the playlist", |media| media.ended);
     let chunks = viewer.chunks(&media.segments);
     let path = viewer.path("media.m3u8");
     assert_valid_playlists(&[&viewer.http.get(&path, &[]).text()]);

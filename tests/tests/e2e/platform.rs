@@ -7,7 +7,7 @@ use satcast_tests::record::assert_complete;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Behaviour, Sink};
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::json;
 
 const RIGHT_KEY: &str = "live_right_key_012345?bandwidthtest=true&x=1";
@@ -47,23 +47,23 @@ fn a_platform_is_a_type_of_its_own() {
     let youtube = add("youtube", json!({ "key": WRONG_KEY, "server": denying.url() })).ok()["id"].as_i64();
     let (twitch, youtube) = (twitch.expect("an id"), youtube.expect("an id"));
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    let shown = api.wait_for_destination(&stream, twitch, "live", seconds(20));
+    let shown = api.wait_for_destination(&stream, twitch, "live");
     assert_eq!(shown["platform"], "twitch", "{shown}");
     assert!(!shown.to_string().contains("right_key"), "{shown}");
-    let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
-    let shown = api.wait_for_destination(&stream, youtube, "retrying", seconds(20));
+    let started = api.wait_for_stream(&stream, "live")["startedAt"].as_i64().expect("a start");
+    let shown = api.wait_for_destination(&stream, youtube, "retrying");
     assert!(shown["error"].as_str().is_some_and(|error| error.contains("Publish.Denied")), "{shown}");
     // A refused login is retried after a minute. Half a minute allows for the time that has passed already.
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
 
-    sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    sink.wait_for_media(CARRIED_PACKETS);
     let sent = encoder.end();
-    api.wait_for_stream(&stream, "idle", seconds(20));
-    sink.wait_until_left(seconds(20));
+    api.wait_for_stream(&stream, "idle");
+    sink.wait_until_left();
     assert_complete("the platform", &sent, &sink.records());
     assert_eq!(sink.names(), ["live_right_key_012345"], "the query is part of the name");
     assert_eq!(denying.attempts(), 1);
-    let history = wait::until_api("both in the history", seconds(20), || {
+    let history = wait::until_api("both in the history", || {
         let history = api.get("/api/stream-history").ok().to_string();
         let both =
             ["twitch", "youtube"].iter().all(|name| history.contains(&format!("\"platform\":\"{name}\"")));
@@ -87,8 +87,8 @@ fn an_operators_servers_are_used_and_the_backup_while_the_first_is_away() {
     let body = json!({ "type": "trovo", "config": { "key": "live_right_key_012345" } });
     let added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
     let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live", seconds(20));
-    sink.wait_for_media(60, seconds(20));
+    api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live");
+    sink.wait_for_media(60);
     assert_eq!(sink.names(), ["live_right_key_012345"]);
 }
 
@@ -118,10 +118,10 @@ fn an_operators_platform_is_a_type_like_the_others() {
     let body = json!({ "type": "church-tv", "config": { "key": "live_right_key_012345" } });
     let added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    let shown = api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live", seconds(20));
+    let shown = api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live");
     assert_eq!(shown["platform"], "church-tv");
     assert_eq!(sink.names(), ["live_right_key_012345"]);
-    let issues = wait::until_api("an issue", seconds(30), || {
+    let issues = wait::until_api("an issue", || {
         let issues = api.stream(&stream)["health"]["issues"].clone();
         if issues == json!([]) { Err(issues.to_string()) } else { Ok(issues) }
     });
@@ -177,7 +177,7 @@ fn a_list_of_servers_names_where_to_publish() {
     let body = json!({ "type": "twitch", "config": { "key": "live_right_key_012345" } });
     let added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
     let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live", seconds(20));
+    api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live");
     assert_eq!(sink.names(), ["live_right_key_012345"]);
     service.assert_not_logged(&[("a key", "right_key")]);
 }

@@ -24,13 +24,13 @@ fn a_viewer_gets_the_packets_of_the_encoder() {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "exact");
     let _encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let watching = std::thread::spawn({
         let url = url.clone();
         move || assert_plays(&url, 8)
     });
     let mut viewer = Viewer::of(&url);
-    let media = viewer.media_when("nine segments", seconds(30), |media| media.segments.len() >= 9);
+    let media = viewer.media_when("nine segments", |media| media.segments.len() >= 9);
     let now = i64::try_from(now_millis()).expect("a clock before the year 292 million");
     let chunks = viewer.chunks(&media.segments);
     assert_segments(&chunks);
@@ -46,7 +46,7 @@ fn a_viewer_gets_the_packets_of_the_encoder() {
         now - end
     );
     assert_index_matches(&mut viewer, &chunks);
-    preview_is_whole(&mut Viewer::of(&hosted.preview_url(&mut viewer, seconds(1))), &source);
+    preview_is_whole(&mut Viewer::of(&hosted.preview_url(&mut viewer)), &source);
     let frames = watching.join().expect("ffmpeg plays the stream");
     assert!((230..=250).contains(&frames), "ffmpeg decoded {frames} frames of 8 s");
 }
@@ -93,10 +93,10 @@ fn answers_have_the_headers_for_caches_and_browsers() {
     let hosted = Hosted::new(&service, "headers");
     let _encoder =
         Publish::of(&Source::shared()).faster(4).endless().to(&service.ingest_url(&hosted.stream.key));
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let mut viewer = Viewer::of(&url);
     // Waits until the first segments are on disk, so that requests are answered from a file and from memory.
-    let media = viewer.media_when("a long window", seconds(40), |media| media.segments.len() >= 12);
+    let media = viewer.media_when("a long window", |media| media.segments.len() >= 12);
     let (_, index) = satcast_tests::http::split_url(&url);
     let playlist = viewer.path("media.m3u8");
     for path in [&index, &playlist] {
@@ -228,9 +228,9 @@ fn after_a_kill_the_old_window_goes_and_numbers_rise() {
     let mut service = Setup::default().start();
     let hosted = Hosted::new(&service, "killed");
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let before = Viewer::of(&url).media();
-    let old = wait::until("segments on disk", seconds(10), || match window_files(&service) {
+    let old = wait::until("segments on disk", || match window_files(&service) {
         files if files.is_empty() => Err("no file".into()),
         files => Ok(files),
     });
@@ -239,15 +239,13 @@ fn after_a_kill_the_old_window_goes_and_numbers_rise() {
 
     service.start();
     let gone = std::time::Instant::now();
-    wait::until("the old window to be gone", seconds(60), || {
-        match old.iter().filter(|path| path.exists()).count() {
-            0 => Ok(()),
-            left => Err(format!("{left} of {} files", old.len())),
-        }
+    wait::until("the old window to be gone", || match old.iter().filter(|path| path.exists()).count() {
+        0 => Ok(()),
+        left => Err(format!("{left} of {} files", old.len())),
     });
     println!("the old window of {} files was gone {:?} after the start", old.len(), gone.elapsed());
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
-    assert_eq!(hosted.ready(seconds(20)), url, "the address is permanent");
+    assert_eq!(hosted.ready(), url, "the address is permanent");
     let mut viewer = Viewer::of(&url);
     let after = viewer.media();
     assert!(
@@ -267,7 +265,7 @@ fn a_stop_and_a_start_do_the_same(service: &mut Service, hosted: &Hosted, viewer
     assert!(service.stop().success(), "the service stops");
     service.start();
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
-    let first = hosted.viewer(seconds(20)).media().sequence;
+    let first = hosted.viewer().media().sequence;
     assert!(first > last, "{first} after {last}");
 }
 
@@ -276,13 +274,13 @@ fn a_changed_setting_keeps_the_dvr_window() {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "changed");
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
-    let mut viewer = hosted.viewer(seconds(20));
-    let mut before = viewer.media_when("four segments", seconds(30), |media| media.segments.len() >= 4);
+    let mut viewer = hosted.viewer();
+    let mut before = viewer.media_when("four segments", |media| media.segments.len() >= 4);
     let path = format!("/api/streams/{}/destinations/{}", hosted.stream.id, hosted.destination);
     for config in [json!({ "allowedOrigins": ["https://example.org"] }), json!({ "dvrSeconds": 600 })] {
         let _ = service.api().patch(&path, &json!({ "config": config })).ok();
         let newest = before.newest().name.clone();
-        let after = viewer.media_when("another segment", seconds(20), |media| media.newest().name != newest);
+        let after = viewer.media_when("another segment", |media| media.newest().name != newest);
         assert_eq!(after.segments[0].name, before.segments[0].name, "{config}");
         assert!(after.segments.iter().all(|segment| !segment.discontinuity), "{after:?}");
         before = after;
@@ -306,9 +304,9 @@ fn players_are_admitted_with_the_first_segment() {
     assert_eq!((code(&offline), offline.header("retry-after")), (json!("offline"), None));
     let source = Source::of(Recipe::LONG_GROUPS);
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
-    let _ = service.api().wait_for_stream(&hosted.stream, "live", seconds(20));
+    let _ = service.api().wait_for_stream(&hosted.stream, "live");
     let mut refused = 0;
-    wait::until("the index", seconds(20), || match http.get(&path, &[]) {
+    wait::until("the index", || match http.get(&path, &[]) {
         reply if reply.status == 200 => Ok(()),
         reply => {
             assert_eq!((code(&reply), reply.header("retry-after")), (json!("starting"), Some("1")));
@@ -337,7 +335,7 @@ fn players_of_parts_are_admitted_with_the_first_part() {
     let hosted = Hosted::with(&service, "let in early", &json!({ "lowLatency": true }));
     let source = Source::of(Recipe::LONG_GROUPS);
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let mut viewer = Viewer::of(&url);
     assert!(viewer.index().attributes.contains_key("CODECS"));
     let (version, text, _) = viewer.version("").expect("nothing is waited for");
@@ -359,7 +357,7 @@ fn two_destinations_of_a_stream_begin_without_a_break() {
     let other = one.beside(&service, &json!({ "dvrSeconds": 60 }));
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&one.stream.key));
     for hosted in [one, other] {
-        let media = hosted.viewer(seconds(20)).media();
+        let media = hosted.viewer().media();
         assert!(media.segments.iter().all(|segment| !segment.discontinuity), "{media:?}");
     }
 }
@@ -371,16 +369,16 @@ fn ready_stays_while_the_encoder_is_away_for_a_moment() {
     let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "12").start();
     let hosted = Hosted::new(&service, "a moment");
     let mut encoder = Publish::until_end(&Source::shared()).to(&service.ingest_url(&hosted.stream.key));
-    let _ = hosted.ready(seconds(20));
+    let _ = hosted.ready();
     let _ = encoder.end();
     let api = service.api();
-    let _ = api.wait_for_stream(&hosted.stream, "reconnecting", seconds(10));
+    let _ = api.wait_for_stream(&hosted.stream, "reconnecting");
     for _ in 0..AWAY {
         std::thread::sleep(seconds(1));
         let status = hosted.status();
         assert_eq!((&status["isLive"], &status["hlsReady"]), (&json!(true), &json!(true)), "{status}");
     }
-    hosted.status_when("the end", seconds(20), |status| status["hlsReady"] == false);
+    hosted.status_when("the end", |status| status["hlsReady"] == false);
 }
 
 /// The frames that ffmpeg decodes when the encoder returned with another resolution: it keeps the first initialization segment.
@@ -390,12 +388,12 @@ fn a_reader_that_keeps_the_first_init_segment_decodes_after_a_change() {
     let hosted = Hosted::new(&service, "another resolution");
     let source = Source::joined(Recipe::SHARED, 8, Recipe::SMALL);
     let mut encoder = Publish::of(&source).seconds(14).to(&service.ingest_url(&hosted.stream.key));
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let mut viewer = Viewer::of(&url);
     let _ = viewer.index();
-    encoder.finish(seconds(40));
+    encoder.finish(seconds(60));
     crate::archive::end(&service.api(), &hosted.stream);
-    let ended = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
+    let ended = viewer.media_when("the end of the playlist", |media| media.ended);
     let path = viewer.path("media.m3u8");
     let address = format!("{}{path}", service.base());
     let mut command = std::process::Command::new("ffmpeg");

@@ -16,7 +16,7 @@ use satcast_tests::scene::children;
 use satcast_tests::service::Setup;
 use satcast_tests::soak;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::{Value, json};
 
 /// hls.js stays three targets behind the newest segment, which is up to one segment old. The rest is a margin for a busy machine,
@@ -119,7 +119,7 @@ fn soak_hls_js_plays_goes_back_and_returns() {
     let hosted = Hosted::new(&service, "on screen");
     let _encoder = Publish::of(&shown()).endless().to(&service.ingest_url(&hosted.stream.key));
     let mut player = Player::launch(Engine::HlsJs);
-    player.open(&hosted.ready(seconds(20)));
+    player.open(&hosted.ready());
     let live = watch(&mut player, watched);
     assert_smooth(&live);
     assert_near_live(&live, watched as f64);
@@ -149,7 +149,7 @@ fn playback_goes_on_when_the_encoder_returns_with_another_resolution() {
     let ingest = service.ingest_url(&hosted.stream.key);
     let mut encoder = Publish::of(&Source::of(Recipe::SCREEN)).to(&ingest);
     let mut player = Player::launch(Engine::HlsJs);
-    player.open(&hosted.ready(seconds(20)));
+    player.open(&hosted.ready());
     assert_smooth(&player.step("wait 2"));
     encoder.cut();
     std::thread::sleep(LONG_CUT);
@@ -174,7 +174,7 @@ fn playback_goes_on_when_the_encoder_returns_with_another_resolution() {
     encoder.cut();
     service.start();
     let _encoder = Publish::of(&Source::of(Recipe::SCREEN)).endless().to(&ingest);
-    hosted.ready(seconds(20));
+    hosted.ready();
     player.step("reload");
     assert_moves(&player.step("resolution 480 2"));
 }
@@ -187,7 +187,7 @@ fn soak_two_viewers_of_the_preview_stay_below_its_limit() {
     let hosted = Hosted::new(&service, "preview");
     let _encoder = Publish::of(&shown()).endless().to(&service.ingest_url(&hosted.stream.key));
     let (mut one, mut other) = (Player::launch(Engine::HlsJs), Player::launch(Engine::HlsJs));
-    let url = hosted.preview_url(&mut hosted.viewer(seconds(20)), seconds(10));
+    let url = hosted.preview_url(&mut hosted.viewer());
     one.open(&url);
     other.open(&url);
     other.step(&format!("wait {watched}"));
@@ -233,7 +233,7 @@ impl Following {
     /// Waits for a delta with the discontinuity in it.
     #[track_caller]
     fn crosses(&self) {
-        wait::until("a delta across the discontinuity", seconds(20), || {
+        wait::until("a delta across the discontinuity", || {
             let is_over = self.crossed.load(Ordering::Relaxed) || self.thread.is_finished();
             if is_over { Ok(()) } else { Err("none".to_owned()) }
         });
@@ -322,7 +322,7 @@ fn soak_hls_js_plays_parts_and_stays_near() {
     let ingest = service.ingest_url(&hosted.stream.key);
     let mut encoder = Publish::of(&shown()).endless().to(&ingest);
     let mut player = Player::launch(Engine::HlsJs);
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let following = Following::begin(&url);
     let started = player.open(&url);
     let live = watch(&mut player, watched);
@@ -373,7 +373,7 @@ fn hls_js_plays_parts_of_an_isolated_driver() {
     let ingest = service.ingest_url(&hosted.stream.key);
     let mut encoder = Publish::of(&Source::of(Recipe::SCREEN)).endless().to(&ingest);
     let mut player = Player::launch(Engine::HlsJs);
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let following = Following::begin(&url);
     player.open(&url);
     // Deltas begin when the window is longer than six targets.
@@ -387,7 +387,7 @@ fn hls_js_plays_parts_of_an_isolated_driver() {
     let slow = player.step("resolution 640 6");
     println!("stalls of slow frames: {}", slow["stalls"]);
     assert_eq!(slow["fatal"], json!([]), "{slow}");
-    let media = Viewer::of(&url).media_when("two slow GOPs", seconds(20), |media| {
+    let media = Viewer::of(&url).media_when("two slow GOPs", |media| {
         media.segments.iter().skip_while(|segment| !segment.discontinuity).count() >= 2
     });
     let returned = media.segments.iter().skip_while(|segment| !segment.discontinuity);

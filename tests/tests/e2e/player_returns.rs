@@ -17,8 +17,8 @@ fn hls_js_goes_on_behind_a_keyframe_without_audio() {
     // Four GOPs, and the keyframe of a fifth.
     let mut encoder = Publish::of(&Source::of(Recipe::SCREEN)).seconds(8).to(&ingest);
     let mut player = Player::launch(Engine::HlsJs);
-    player.open(&hosted.ready(seconds(20)));
-    encoder.finish(seconds(30));
+    player.open(&hosted.ready());
+    encoder.finish(seconds(60));
     let _encoder = Publish::of(&Source::of(Recipe::SMALL)).endless().to(&ingest);
     let state = player.step("resolution 640 2");
     assert_moves(&state);

@@ -83,26 +83,26 @@ fn soak_the_oldest_second_of_a_long_window_is_soon_on_the_screen() {
     fill(&mut filling, &service);
     println!("{filled_seconds} s were filled in {:.1} s", began.elapsed().as_secs_f64());
     // Its last media is still in the kernel. Until the service has read all of it, the next encoder would be refused as a second one.
-    service.api().wait_for_stream(&plain.stream, "reconnecting", seconds(60));
+    service.api().wait_for_stream(&plain.stream, "reconnecting");
     println!("and taken in after {:.1} s", began.elapsed().as_secs_f64());
     let _encoder = Publish::clock(180).real_time().to(&ingest);
     for (name, hosted) in [("plain", plain), ("low latency", near)] {
-        let mut viewer = hosted.viewer(seconds(20));
-        let media = viewer.media_when("the encoder that goes on", seconds(60), |media| {
+        let mut viewer = hosted.viewer();
+        let media = viewer.media_when("the encoder that goes on", |media| {
             media.segments.iter().skip(1).rev().skip(2).any(|segment| segment.discontinuity)
         });
         let (window, longest) = (media.seconds(), window_seconds as f64);
         println!("{name}: a window of {window} s, {} segments", media.segments.len());
         assert!(window <= longest && window > longest - 3.0 * SEGMENT_SECONDS, "{window} s");
         figures(name, &mut viewer, &service, before);
-        watched(name, &hosted.ready(seconds(20)), Begin::of(&media, filled_seconds), longest / 2.0);
+        watched(name, &hosted.ready(), Begin::of(&media, filled_seconds), longest / 2.0);
     }
 }
 
 /// Lets the encoder run to its end as fast as the disk takes both windows.
 fn fill(encoder: &mut Encoder, service: &Service) {
     let mut waits = 0;
-    wait::until("the window to be filled", seconds(FILLING), || {
+    wait::within("the window to be filled", seconds(FILLING), || {
         let written = written(service);
         let unwritten = encoder.sent_seconds() - written as f64 * SEGMENT_SECONDS;
         if !encoder.running() {
@@ -117,7 +117,7 @@ fn fill(encoder: &mut Encoder, service: &Service) {
         Err(format!("{written} segments are written, {unwritten} s are not"))
     });
     println!("the encoder had to wait {waits} times");
-    encoder.finish(seconds(1));
+    encoder.finish(seconds(60));
 }
 
 /// The number of written segments of each window. The number of its first segment is the name of its folder.

@@ -8,7 +8,7 @@ use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until, until_api};
+use satcast_tests::wait::{until, until_api};
 use serde_json::{Value, json};
 
 fn set_up(server: &Postgres) -> Setup {
@@ -19,7 +19,7 @@ fn set_up(server: &Postgres) -> Setup {
 }
 
 fn wait_for_charge(api: &Api, sats: i64) {
-    until_api("the charge", seconds(90), || {
+    until_api("the charge", || {
         let cost = api.try_get("/api/public/streams/active/cost")?.body;
         if cost["totalCost"] == sats { Ok(()) } else { Err(cost.to_string()) }
     });
@@ -45,18 +45,17 @@ fn a_killed_service_on_postgresql_leaves_complete_charges_and_sends_every_event(
         api.add_destination(&stream, &sink.url(), key);
     }
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(60, seconds(30));
+    sink.wait_for_media(60);
     wait_for_charge(&api, 4);
     assert_consistent(&service);
-    let _ = receiver.wait_for(1, seconds(20));
+    let _ = receiver.wait_for(1);
 
     service.kill();
     encoder.cut();
     service.start();
     assert_consistent(&service);
     assert_eq!(api.get("/api/wallet/balance").ok()["balance"], 10_000 - 4);
-    let events: Vec<Value> =
-        receiver.wait_for(2, seconds(20)).iter().map(|one| one.json()["type"].clone()).collect();
+    let events: Vec<Value> = receiver.wait_for(2).iter().map(|one| one.json()["type"].clone()).collect();
     assert_eq!(events, ["stream.started", "stream.ended"]);
     let detail = api.stream(&stream);
     assert_eq!(detail["lastEndReason"], "interrupted", "{detail}");
@@ -89,7 +88,7 @@ fn a_server_that_goes_away_and_comes_back_costs_neither_a_charge_nor_a_second_on
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     wait_for_charge(&api, 2);
     let ready = |wanted: u16| {
-        until("the readiness", seconds(60), || match api.try_get("/readyz")?.status {
+        until("the readiness", || match api.try_get("/readyz")?.status {
             status if status == wanted => Ok(()),
             status => Err(format!("/readyz answers {status}")),
         });
@@ -98,17 +97,15 @@ fn a_server_that_goes_away_and_comes_back_costs_neither_a_charge_nor_a_second_on
     server.kill();
     ready(503);
     // The second minute begins while the database is unreachable.
-    service.wait_for_log("a charge that waits", seconds(100), |log| log.contains(said::CHARGE_WAITS));
+    service.wait_for_log("a charge that waits", |log| log.contains(said::CHARGE_WAITS));
     let before = sink.bytes();
-    until("media to flow on", seconds(20), || {
-        if sink.bytes() > before { Ok(()) } else { Err(before.to_string()) }
-    });
+    until("media to flow on", || if sink.bytes() > before { Ok(()) } else { Err(before.to_string()) });
     server.start_again();
     ready(200);
     wait_for_charge(&api, 4);
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     let _ = encoder.stop();
-    until_api("the end", seconds(20), || {
+    until_api("the end", || {
         let detail = api.stream(&stream);
         if detail["lastEndReason"] == "stopped" { Ok(()) } else { Err(detail.to_string()) }
     });

@@ -73,8 +73,8 @@ impl Scene {
 
     /// Paths of four segments that nobody has asked for.
     fn segments(&self) -> Vec<String> {
-        let mut viewer = Viewer::of(&self.hosted.ready(seconds(20)));
-        let media = viewer.media_when("four segments", seconds(20), |media| media.segments.len() >= 4);
+        let mut viewer = Viewer::of(&self.hosted.ready());
+        let media = viewer.media_when("four segments", |media| media.segments.len() >= 4);
         media.segments.iter().take(4).map(|segment| viewer.path(&segment.name)).collect()
     }
 
@@ -178,7 +178,7 @@ fn the_origin_of_a_cdn_serves_nobody_else() {
     assert_eq!(fetched.collect::<Vec<_>>(), vec![1; segments.len()], "{log}");
 
     // The key of the index passes, and stands in no log.
-    let index = scene.hosted.ready(seconds(20)).replace(&scene.service.base(), &format!("https://{at_edge}"));
+    let index = scene.hosted.ready().replace(&scene.service.base(), &format!("https://{at_edge}"));
     assert_eq!(scene.said("%{http_code}", &[&index]), "200");
     let wrong = format!("{}?apiKey=pk_wrong", index.split('?').next().unwrap_or_default());
     for _ in 0..2 {

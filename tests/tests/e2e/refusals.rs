@@ -8,7 +8,6 @@ use std::time::Duration;
 use satcast_tests::said;
 use satcast_tests::scene::{Scene, built, compile};
 use satcast_tests::service::{Service, Setup};
-use satcast_tests::wait::seconds;
 use serde_json::json;
 
 /// Bytes of a truncated library: its headers, but not everything that they map.
@@ -110,7 +109,7 @@ fn files(folder: &Path) {
 /// One line of the log names the driver, says that something is wrong, and holds `words`.
 fn refused(service: &Service, name: &str, words: &str) {
     let named = [format!("{name}.so"), format!("driver={name}"), format!("driver=\"{name}\"")];
-    let line = service.wait_for_log(&format!("the refusal of {name}"), seconds(5), |line| {
+    let line = service.wait_for_log(&format!("the refusal of {name}"), |line| {
         named.iter().any(|name| line.contains(name)) && (line.contains("WARN") || line.contains("ERROR"))
     });
     assert!(line.contains(words), "\"{words}\" is not in: {line}");

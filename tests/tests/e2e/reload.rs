@@ -19,7 +19,7 @@ use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
 use satcast_tests::tls::Authority;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::{Value, json};
 
 use crate::changes::{change, hang_up, operator, state};
@@ -44,10 +44,10 @@ fn a_reload_during_a_stream_changes_settings_and_loses_no_packet() {
     let stream = api.create_stream("reload");
     let id = api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::until_end(&source).to(&service.secure_ingest_url(&stream.key));
-    api.wait_for_destination(&stream, id, "live", seconds(20));
+    api.wait_for_destination(&stream, id, "live");
     let goes_on = || {
-        let before = sink.wait_for_media(0, seconds(0));
-        sink.wait_for_media(before + MORE_PACKETS, seconds(60));
+        let before = sink.wait_for_media(0);
+        sink.wait_for_media(before + MORE_PACKETS);
     };
     assert_eq!((price(&api), rate(&api)), (json!(2), json!(2)));
 
@@ -62,8 +62,8 @@ fn a_reload_during_a_stream_changes_settings_and_loses_no_packet() {
     assert_eq!((price(&api), rate(&api)), (json!(7), json!(2)), "a session keeps the price of its start");
     assert_eq!([state(&operator, "hls"), state(&operator, "rtmp")], ["disabled", "loaded"]);
     api.post("/api/streams", &json!({ "label": "one too many" })).assert_error(409, None);
-    service.wait_for_log("a line of level debug", seconds(10), |line| line.contains("DEBUG"));
-    let waits = service.wait_for_log("the keys that wait", seconds(10), |line| line.contains(said::WAITS));
+    service.wait_for_log("a line of level debug", |line| line.contains("DEBUG"));
+    let waits = service.wait_for_log("the keys that wait", |line| line.contains(said::WAITS));
     assert!(waits.contains("http.trusted_proxies") && !waits.contains("pricing"), "{waits}");
     goes_on();
 
@@ -88,7 +88,7 @@ fn a_reload_during_a_stream_changes_settings_and_loses_no_packet() {
     goes_on();
 
     let sent = encoder.end();
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     assert_complete("the sink", &sent, &sink.records());
     assert_eq!(sink.publishes(), 1, "the destination had to reconnect");
     service.assert_running();
@@ -149,11 +149,9 @@ fn a_restart_on_handed_sockets_refuses_no_connection() {
         let mut waiting: Vec<TcpStream> = (0..WAITING_CONNECTIONS).map(|_| ask(http)).collect();
         let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
         let seen = opened.load(Ordering::Relaxed);
-        wait::until("connections while no service runs", seconds(20), || {
-            match opened.load(Ordering::Relaxed) {
-                now if now >= seen + WAITING_CONNECTIONS => Ok(()),
-                now => Err(format!("{now}")),
-            }
+        wait::until("connections while no service runs", || match opened.load(Ordering::Relaxed) {
+            now if now >= seen + WAITING_CONNECTIONS => Ok(()),
+            now => Err(format!("{now}")),
         });
         let second = Handed::start(&service, &sockets);
         assert_eq!(told(&manager), "READY=1");
@@ -162,10 +160,10 @@ fn a_restart_on_handed_sockets_refuses_no_connection() {
             socket.read_to_string(&mut answer).expect("an answer");
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         }
-        api.wait_for_stream(&stream, "live", seconds(30));
-        sink.wait_for_media(2 * MORE_PACKETS, seconds(60));
+        api.wait_for_stream(&stream, "live");
+        sink.wait_for_media(2 * MORE_PACKETS);
         let sent = encoder.end();
-        sink.wait_until_left(seconds(20));
+        sink.wait_until_left();
         assert_complete("the sink", &sent, &sink.records());
         second.terminate();
         over.store(true, Ordering::Relaxed);
@@ -270,7 +268,7 @@ fn hang_up_until(service: &Service, text: &str) {
     let count = || service.log().matches(text).count();
     let before = count();
     hang_up(service);
-    wait::until(text, seconds(30), || if count() > before { Ok(()) } else { Err("not yet".into()) });
+    wait::until(text, || if count() > before { Ok(()) } else { Err("not yet".into()) });
 }
 
 /// The price of a minute that new sessions get.

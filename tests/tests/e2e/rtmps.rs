@@ -7,7 +7,7 @@ use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
 use satcast_tests::tls::{Authority, no_tls};
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 
 const HERE: &[&str] = &["127.0.0.1"];
 /// Media that flows on after the renewal: five seconds.
@@ -37,22 +37,22 @@ fn every_packet_goes_encrypted_through_two_services_while_a_certificate_is_renew
     let forwarded = here.add_destination(&stream, &url, &received.key);
 
     let mut encoder = Publish::until_end(&source).to(&service.secure_ingest_url(&stream.key));
-    let shown = here.wait_for_destination(&stream, forwarded, "live", seconds(20));
+    let shown = here.wait_for_destination(&stream, forwarded, "live");
     assert!(shown["url"].as_str().is_some_and(|shown| shown.starts_with(&url)), "{shown}");
     assert!(!shown.to_string().contains(&received.key), "{shown}");
-    sink.wait_for_media(300, seconds(30));
+    sink.wait_for_media(300);
 
     assert!(authority.vouches_for(service.rtmps_address()));
     successor.renew(&first_pair, HERE);
-    service.wait_for_log("the renewal", seconds(20), |line| line.contains(said::CERTIFICATE_RENEWED));
+    service.wait_for_log("the renewal", |line| line.contains(said::CERTIFICATE_RENEWED));
     assert!(successor.vouches_for(service.rtmps_address()), "new connections get the new certificate");
     assert!(!authority.vouches_for(service.rtmps_address()));
-    let before = sink.wait_for_media(0, seconds(0));
-    sink.wait_for_media(before + RENEWED_PACKETS, seconds(60));
+    let before = sink.wait_for_media(0);
+    sink.wait_for_media(before + RENEWED_PACKETS);
 
     let sent = encoder.end();
-    here.wait_for_stream(&stream, "idle", seconds(20));
-    sink.wait_until_left(seconds(20));
+    here.wait_for_stream(&stream, "idle");
+    sink.wait_until_left();
     assert_complete("the sink behind both", &sent, &sink.records());
     assert_eq!(sink.publishes(), 1);
     for (service, times) in [(&service, 1), (&target, 1)] {
@@ -88,10 +88,10 @@ fn servers_that_fail_at_tls_are_reported_and_harm_no_others() {
     .map(|(url, words, slow)| (api.add_destination(&stream, &url, "some-secret-key"), words, slow));
 
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
+    let started = api.wait_for_stream(&stream, "live")["startedAt"].as_i64().expect("a start");
     for (id, words, slow) in bad {
         // During the next attempt the state is `connecting` for a moment, without the reason.
-        let shown = wait::until_api(words, seconds(20), || {
+        let shown = wait::until_api(words, || {
             let shown = api.destination(&stream, id);
             match shown["error"].as_str().is_some_and(|error| error.contains(words)) {
                 true => Ok(shown),
@@ -103,9 +103,9 @@ fn servers_that_fail_at_tls_are_reported_and_harm_no_others() {
             assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
         }
     }
-    healthy.wait_for_media(CARRIED_PACKETS, seconds(60));
+    healthy.wait_for_media(CARRIED_PACKETS);
     let sent = encoder.end();
-    healthy.wait_until_left(seconds(60));
+    healthy.wait_until_left();
     assert_complete("the healthy server", &sent, &healthy.records());
     service.assert_not_logged(&[("the key of a destination", "some-secret-key")]);
 }

@@ -13,7 +13,7 @@ use satcast_tests::record::{
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::until_api;
 use serde_json::{Value, json};
 
 /// Media packets of about two seconds.
@@ -36,14 +36,14 @@ fn publish(service: &Service, stream: &Stream, source: &Source) -> Encoder {
 /// Waits until the slate is on air; since when.
 #[track_caller]
 fn wait_for_slate(api: &Api, stream: &Stream) -> i64 {
-    until_api("the slate", seconds(20), || {
+    until_api("the slate", || {
         let detail = api.stream(stream);
         detail["slateSince"].as_i64().ok_or_else(|| detail["state"].to_string())
     })
 }
 
 fn wait_for_media(sink: &Sink, more: usize) {
-    sink.wait_for_media(sink.records().len() + more, seconds(30));
+    sink.wait_for_media(sink.records().len() + more);
 }
 
 /// Expects the media of `sent` from its begin, over and over, each packet once and in order.
@@ -100,22 +100,22 @@ fn the_slate_goes_to_viewers_and_servers_until_the_encoder_returns() {
     let mut encoder = publish(&service, stream, &first);
     // Viewers get whole GOPs.
     wait_for_media(&sink, 3 * SOME);
-    let live = api.wait_for_stream(stream, "live", seconds(10));
+    let live = api.wait_for_stream(stream, "live");
     assert_eq!(live["slateSince"], Value::Null);
     encoder.cut();
     wait_for_slate(&api, stream);
-    let away = api.wait_for_stream(stream, "reconnecting", seconds(10));
+    let away = api.wait_for_stream(stream, "reconnecting");
     assert_eq!((&away["status"], &away["encoders"]), (&json!("active"), &json!([])));
     // More than a round, and longer than the reconnect window.
     wait_for_media(&sink, 3 * SOME);
     assert_eq!(hosted.status()["isLive"], true);
     let mut encoder = publish(&service, stream, &third);
-    let live = api.wait_for_stream(stream, "live", seconds(10));
+    let live = api.wait_for_stream(stream, "live");
     wait_for_media(&sink, 3 * SOME);
     assert_eq!((&api.stream(stream)["slateSince"], &live["startedAt"]), (&Value::Null, &away["startedAt"]));
 
-    let mut viewer = hosted.viewer(seconds(20));
-    let media = viewer.media_when("the last part", seconds(20), |media| {
+    let mut viewer = hosted.viewer();
+    let media = viewer.media_when("the last part", |media| {
         media.segments.iter().filter(|segment| segment.discontinuity).count() == 2
     });
     let chunks = viewer.chunks(&media.segments);
@@ -127,9 +127,9 @@ fn the_slate_goes_to_viewers_and_servers_until_the_encoder_returns() {
 
     // A clean end has no slate.
     encoder.stop();
-    let ended = api.wait_for_stream(stream, "idle", seconds(20));
+    let ended = api.wait_for_stream(stream, "idle");
     assert_eq!((&ended["lastEndReason"], &ended["slateSince"]), (&json!("unpublished"), &Value::Null));
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     let records = sink.records();
     assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
     assert_times_never_go_back("the server", &records);
@@ -155,12 +155,12 @@ fn a_slate_is_charged_and_its_end_is_the_end_of_the_session() {
     wait_for_media(&sink, SOME);
     encoder.cut();
     let since = wait_for_slate(&api, &stream);
-    until_api("the second minute", seconds(80), || {
+    until_api("the second minute", || {
         let cost = api.get("/api/public/streams/active/cost").ok();
         if cost["totalCost"] == 8 { Ok(()) } else { Err(cost["totalCost"].to_string()) }
     });
     assert_eq!(api.stream(&stream)["slateSince"], since, "the second minute is the slate's alone");
-    api.wait_for_stream(&stream, "idle", seconds(30));
+    api.wait_for_stream(&stream, "idle");
     let history = api.get("/api/stream-history").ok();
     let entries = history.as_array().expect("a list");
     let mut costs: Vec<_> = entries.iter().map(|entry| entry["totalCostSats"].as_i64()).collect();
@@ -204,9 +204,9 @@ fn a_killed_service_leaves_whole_money_and_the_slate() {
     encoder.cut();
     wait_for_slate(&api, &stream);
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
-    let ended = api.wait_for_stream(&stream, "idle", seconds(10));
+    let ended = api.wait_for_stream(&stream, "idle");
     assert_eq!(ended["lastEndReason"], "stopped");
-    sink.wait_until_left(seconds(10));
+    sink.wait_until_left();
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_slate_that_does_not_match_is_refused_or_withheld() {
     let mut encoder = publish(&service, &stream, &Source::shared());
     wait_for_media(&sink, 4 * SOME);
     let has_issue = || {
-        until_api("the issue", seconds(20), || {
+        until_api("the issue", || {
             let issues = api.stream(&stream)["health"]["issues"].clone();
             let found =
                 issues.as_array().into_iter().flatten().any(|issue| issue["code"] == "slate_mismatch");
@@ -236,10 +236,10 @@ fn a_slate_that_does_not_match_is_refused_or_withheld() {
     has_issue();
     upload(&api, &stream, &small, 60).assert_error(422, Some("slate_mismatch"));
     encoder.cut();
-    api.wait_for_stream(&stream, "reconnecting", seconds(10));
+    api.wait_for_stream(&stream, "reconnecting");
     has_issue();
     assert_eq!(api.stream(&stream)["slateSince"], Value::Null);
-    let ended = api.wait_for_stream(&stream, "idle", seconds(10));
+    let ended = api.wait_for_stream(&stream, "idle");
     assert_eq!(ended["lastEndReason"], "unpublished");
     let parts = parts(&sink.records(), &[&Source::shared()]);
     assert_eq!(parts.len(), 1, "nothing of the slate");
@@ -254,7 +254,7 @@ fn hls_js_goes_on_through_the_slate() {
     let _set = upload(&api, &hosted.stream, &Source::of(Recipe::SLATE), 60).ok();
     let mut encoder = publish(&service, &hosted.stream, &Source::shared());
     let mut player = Player::launch(Engine::HlsJs);
-    player.open(&hosted.ready(seconds(20)));
+    player.open(&hosted.ready());
     encoder.cut();
     wait_for_slate(&api, &hosted.stream);
     std::thread::sleep(Duration::from_secs(8));

@@ -17,7 +17,7 @@ use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::json;
 
 /// Ten seconds of media.
@@ -45,11 +45,10 @@ fn every_frame_of_ffmpeg_survives_loss_delay_and_reordering() {
     api.add_destination(stream, &sink.url(), "copy");
 
     let mut encoder = Publish::until_end(&source).to(&ffmpeg_url(network.address(), &stream.key, ""));
-    let mut viewer = Viewer::of(&hosted.ready(seconds(30)));
-    let segments =
-        viewer.media_when("four segments", seconds(40), |media| media.segments.len() >= 4).segments;
+    let mut viewer = Viewer::of(&hosted.ready());
+    let segments = viewer.media_when("four segments", |media| media.segments.len() >= 4).segments;
     let chunks = viewer.chunks(&segments);
-    sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    sink.wait_for_media(CARRIED_PACKETS);
     let health = &api.stream(stream)["health"]["srt"];
     assert!(health["rttMs"].as_f64().is_some_and(|rtt| rtt >= 200.0), "{health}");
     assert!(health["packetsLost"].as_u64() > Some(0), "{health}");
@@ -62,9 +61,9 @@ fn every_frame_of_ffmpeg_survives_loss_delay_and_reordering() {
     // What is lost when the encoder has closed its socket is not sent again.
     let got = sink.records();
     let sent = encoder.end();
-    let ended = api.wait_for_stream(stream, "idle", seconds(20));
+    let ended = api.wait_for_stream(stream, "idle");
     assert_eq!(ended["lastEndReason"], "unpublished", "{ended}");
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     assert_configured("the sink", &got);
     assert_carried("the sink", &sent, &got, CARRIED_MILLIS);
     assert_segments(&chunks);
@@ -85,11 +84,10 @@ fn media_that_comes_too_late_is_left_out_up_to_the_next_keyframe() {
     // Less than the round trip: nothing that is lost comes in time.
     let url = format!("srt://{}?streamid={}&latency=120000", network.address(), hosted.stream.key);
     let _encoder = Publish::of(&source).endless().to(&url);
-    let mut viewer = Viewer::of(&hosted.ready(seconds(60)));
-    let segments =
-        viewer.media_when("three segments", seconds(60), |media| media.segments.len() >= 3).segments;
+    let mut viewer = Viewer::of(&hosted.ready());
+    let segments = viewer.media_when("three segments", |media| media.segments.len() >= 3).segments;
     assert_decodes(&viewer.chunks(&segments));
-    let health = wait::until("losses", seconds(30), || {
+    let health = wait::until("losses", || {
         let health = api.stream(&hosted.stream)["health"]["srt"].clone();
         if health["packetsDropped"].as_u64() > Some(5) { Ok(health) } else { Err(health.to_string()) }
     });
@@ -159,7 +157,7 @@ fn encrypted_frames_of_srt_live_transmit_survive_with_every_key_length() {
         );
         // It discards what it reads before it is connected, so the first audio is from before the first keyframe.
         let _transmit = Transmit::start(folder.path(), &source, &url);
-        sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+        sink.wait_for_media(CARRIED_PACKETS);
         assert_carried("the sink", source.records(), &sink.records(), EARLY_AUDIO_MILLIS);
     }
     service.assert_not_logged(&[("a passphrase", PASSPHRASE)]);
@@ -183,10 +181,8 @@ fn callers_with_wrong_keys_and_passphrases_are_refused_with_a_reason() {
         let url = format!("srt://{}?streamid={key}{more}", service.srt_address());
         let _transmit = Transmit::start(folder.path(), &source, &url);
         match code {
-            None => {
-                service.wait_for_log("the refusal", seconds(20), |line| line.contains(said::SRT_UNKNOWN_KEY))
-            }
-            Some(code) => wait::until("the refusal", seconds(20), || {
+            None => service.wait_for_log("the refusal", |line| line.contains(said::SRT_UNKNOWN_KEY)),
+            Some(code) => wait::until("the refusal", || {
                 let shown = api.stream(&stream);
                 if shown["refusals"][0]["code"] == code {
                     Ok(shown.to_string())
@@ -199,7 +195,7 @@ fn callers_with_wrong_keys_and_passphrases_are_refused_with_a_reason() {
     }
     with_passphrase(&service, &stream, &serde_json::Value::Null);
     let _encoder = Publish::of(&source).to(&ffmpeg_url(service.srt_address(), &stream.key, ""));
-    api.wait_for_stream(&stream, "live", seconds(20));
+    api.wait_for_stream(&stream, "live");
 }
 
 #[test]
@@ -212,21 +208,19 @@ fn a_caller_that_returns_continues_its_session_and_leaves_when_it_is_told_to() {
     api.add_destination(&stream, &sink.url(), "copy");
     let url = ffmpeg_url(service.srt_address(), &stream.key, "");
     let mut encoder = Publish::of(&source).to(&url);
-    sink.wait_for_media(300, seconds(30));
-    let before = api.wait_for_stream(&stream, "live", seconds(5));
+    sink.wait_for_media(300);
+    let before = api.wait_for_stream(&stream, "live");
     encoder.cut();
-    api.wait_for_stream(&stream, "reconnecting", seconds(20));
+    api.wait_for_stream(&stream, "reconnecting");
     let first = sink.records().len();
     let mut encoder = Publish::of(&source).endless().to(&url);
-    let after = api.wait_for_stream(&stream, "live", seconds(20));
+    let after = api.wait_for_stream(&stream, "live");
     assert_eq!(after["startedAt"], before["startedAt"], "a new session was begun");
-    sink.wait_for_media(first + 300, seconds(30));
+    sink.wait_for_media(first + 300);
     let stopped = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     assert_eq!(stopped["success"], true, "{stopped}");
-    wait::until("the encoder to end", seconds(20), || {
-        if encoder.running() { Err("it runs".to_owned()) } else { Ok(()) }
-    });
-    sink.wait_until_left(seconds(20));
+    wait::until("the encoder to end", || if encoder.running() { Err("it runs".to_owned()) } else { Ok(()) });
+    sink.wait_until_left();
     assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
     assert_times_never_go_back("the server", &sink.records());
 }

@@ -66,7 +66,7 @@ impl Receiver {
     }
 
     fn wait_for_bytes(&mut self) {
-        wait::until("media at the receiver", seconds(90), || {
+        wait::until("media at the receiver", || {
             let bytes = self.file.metadata().map_or(0, |file| file.len());
             assert!(self.process.ended().is_none(), "the receiver ended: {}", self.process.log());
             if bytes >= RECEIVED_BYTES {
@@ -79,7 +79,7 @@ impl Receiver {
 
     /// Everything that it got, once it has ended by itself.
     fn records(&mut self) -> Vec<Record> {
-        self.process.wait(seconds(30));
+        self.process.wait(seconds(60));
         let flv = self.file.with_extension("flv");
         let mut ffmpeg = guarded(Path::new("ffmpeg"));
         ffmpeg.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-i"]).arg(&self.file);
@@ -134,7 +134,7 @@ fn calls(program: Program, key_bytes: Option<u8>) {
     }
     let destination = add(&api, &stream, &config);
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    wait::until_api("the destination to be live", seconds(120), || {
+    wait::until_api("the destination to be live", || {
         // A listener of ffmpeg answers one conclusion alone. When that answer is lost, it ends after five seconds.
         if receiver.process.ended().is_some() {
             receiver = Receiver::start(program, folder.path(), "got", &url);
@@ -144,7 +144,7 @@ fn calls(program: Program, key_bytes: Option<u8>) {
     });
     receiver.wait_for_bytes();
     let sent = encoder.end();
-    api.wait_for_stream(&stream, "idle", seconds(20));
+    api.wait_for_stream(&stream, "idle");
     let shown = api.destination(&stream, destination).to_string();
     assert!(!shown.contains(PASSPHRASE) && !shown.contains(STREAM_ID), "{shown}");
     assert_carried("the receiver", &sent, &receiver.records(), EARLY_AUDIO_MILLIS);
@@ -181,7 +181,7 @@ fn called(key_bytes: Option<u8>) {
     }
     let destination = add(&api, &stream, &config);
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
-    let waiting = wait::until_api("the port to be open", seconds(30), || {
+    let waiting = wait::until_api("the port to be open", || {
         let shown = api.destination(&stream, destination);
         if shown["error"].is_null() { Err(shown.to_string()) } else { Ok(shown) }
     });
@@ -197,7 +197,7 @@ fn called(key_bytes: Option<u8>) {
         })
         .collect();
     receivers.iter_mut().for_each(Receiver::wait_for_bytes);
-    api.wait_for_destination(&stream, destination, "live", seconds(20));
+    api.wait_for_destination(&stream, destination, "live");
     let sent = encoder.end();
     for (program, receiver) in programs.iter().zip(&mut receivers) {
         assert_carried(&format!("{program:?}"), &sent, &receiver.records(), EARLY_AUDIO_MILLIS);
@@ -243,7 +243,7 @@ fn goes_into_our_own_ingest(isolation: &str) {
     let config = |passphrase: &str| json!({ "url": url, "streamid": second.key, "passphrase": passphrase, "latency": LATENCY_MS });
     let wrong = add(&api, &first, &config(WRONG_PASSPHRASE));
     let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&first.key));
-    let refused = wait::until_api("the refusal", seconds(30), || {
+    let refused = wait::until_api("the refusal", || {
         let shown = api.destination(&first, wrong);
         let (next, last) = (shown["nextRetryAt"].as_i64(), shown["lastError"]["at"].as_i64());
         // A wrong passphrase is tried again slowly, and other failures after a second.
@@ -251,11 +251,11 @@ fn goes_into_our_own_ingest(isolation: &str) {
     });
     assert!(!refused.to_string().contains(WRONG_PASSPHRASE), "{refused}");
     let right = add(&api, &first, &config(PASSPHRASE));
-    api.wait_for_destination(&first, right, "live", seconds(30));
-    sink.wait_for_media(500, seconds(60));
+    api.wait_for_destination(&first, right, "live");
+    sink.wait_for_media(500);
     let sent = encoder.end();
-    api.wait_for_stream(&second, "idle", seconds(30));
-    sink.wait_until_left(seconds(20));
+    api.wait_for_stream(&second, "idle");
+    sink.wait_until_left();
     assert_carried("the sink", &sent, &sink.records(), EARLY_AUDIO_MILLIS);
     service.assert_not_logged(&[("a passphrase", PASSPHRASE), ("a stream key", &second.key)]);
 }
@@ -295,10 +295,10 @@ fn a_stream_that_leads_back_to_itself_is_turned_away() {
     let backup = api.stream(&first)["backupKey"].as_str().expect("a backup key").to_owned();
     let back = add(&api, &second, &json!({ "url": url, "streamid": backup }));
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&first.key));
-    sink.wait_for_media(300, seconds(60));
-    service.wait_for_log("the loop", seconds(30), |line| line.contains(said::LOOP));
+    sink.wait_for_media(300);
+    service.wait_for_log("the loop", |line| line.contains(said::LOOP));
     // It calls again and again, and is turned away each time, with the reason at its stream.
-    wait::until_api("the loop to be outside", seconds(30), || {
+    wait::until_api("the loop to be outside", || {
         let (shown, stream) = (api.destination(&second, back), api.stream(&first));
         let encoders = stream["encoders"].as_array().map_or(0, Vec::len);
         let is_told = stream["refusals"].as_array().is_some_and(|refusals| !refusals.is_empty());

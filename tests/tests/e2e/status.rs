@@ -52,22 +52,22 @@ fn status_and_window_follow_the_stream() {
 
     let began = now_secs();
     let encoder = Publish::of(&source).faster(4).endless().to(&service.ingest_url(&hosted.stream.key));
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let mut viewer = Viewer::of(&url);
     let media = viewer.media();
     assert!(!viewer.chunks(&media.segments).is_empty(), "the status is ready, but there is nothing to play");
     is_live(&service, &hosted, &hosted.status(), began);
     // More than the service holds in memory.
-    viewer.media_when("a window on disk", seconds(40), |media| media.segments.len() >= 10);
+    viewer.media_when("a window on disk", |media| media.segments.len() >= 10);
     assert!(!window_files(&service).is_empty(), "nothing is on disk");
 
     let stop = service.api().post(&format!("/api/streams/{}/stop", hosted.stream.id), &json!({})).ok();
     assert_eq!(stop["success"], true, "{stop}");
-    hosted.status_when("the end", seconds(5), |status| status["isLive"] == false);
+    hosted.status_when("the end", |status| status["isLive"] == false);
     assert_eq!(specified(&hosted.status()), offline("the show"), "after the end");
     drop(encoder);
     index_is_gone(&url);
-    let ended = viewer.media_when("the end of the playlist", seconds(5), |media| media.ended);
+    let ended = viewer.media_when("the end of the playlist", |media| media.ended);
     assert!(viewer.chunks(&ended.segments).len() >= 10, "players that are watching cannot finish");
     the_rest_goes(&service, &mut viewer, &ended.newest().name);
 }
@@ -110,14 +110,14 @@ fn index_is_gone(url: &str) {
 #[track_caller]
 fn the_rest_goes(service: &Service, viewer: &mut Viewer, newest: &str) {
     let path = viewer.path(newest);
-    let reply = wait::until("segments to be gone", seconds(70), || {
+    let reply = wait::within("segments to be gone", seconds(75), || {
         let reply = viewer.http.request("HEAD", &path, &[]);
         std::thread::sleep(seconds(1));
         if reply.status == 200 { Err("still there".into()) } else { Ok(reply) }
     });
     reply.assert_status(404);
     assert_eq!(reply.header("cache-control"), Some("no-store"));
-    wait::until("the window to be gone from disk", seconds(10), || match window_files(service).len() {
+    wait::until("the window to be gone from disk", || match window_files(service).len() {
         0 => Ok(()),
         left => Err(format!("{left} files")),
     });

@@ -9,7 +9,7 @@ use satcast_tests::s3::Store;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until};
+use satcast_tests::wait::until;
 use serde_json::{Value, json};
 
 use crate::archive::archived;
@@ -48,10 +48,10 @@ fn lines_have_the_ids_of_their_session_or_request() {
     let to_sink = api.add_destination(&stream, &sink.url(), "copy");
     let to_nobody = api.add_destination(&stream, "rtmp://127.0.0.1:1/live", "copy");
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    let _ = api.wait_for_destination(&stream, to_sink, "live", seconds(20));
-    let _ = api.wait_for_destination(&stream, to_nobody, "retrying", seconds(20));
+    let _ = api.wait_for_destination(&stream, to_sink, "live");
+    let _ = api.wait_for_destination(&stream, to_nobody, "retrying");
     let _ = encoder.stop();
-    let _ = api.wait_for_stream(&stream, "idle", seconds(20));
+    let _ = api.wait_for_stream(&stream, "idle");
     let refused = wrong_login(&service);
     refused.assert_error(401, None);
 
@@ -82,7 +82,7 @@ fn lines_have_the_ids_of_their_session_or_request() {
     let quiet = log("warn").start();
     let refused = wrong_login(&quiet);
     let request = refused.header("x-request-id").expect("an id");
-    let line = quiet.wait_for_log("the failed login", seconds(5), |line| line.contains(request));
+    let line = quiet.wait_for_log("the failed login", |line| line.contains(request));
     assert_eq!(serde_json::from_str::<Value>(&line).expect("a line")["level"], "WARN");
 }
 
@@ -103,7 +103,7 @@ fn attribute(span: &Value, key: &str) -> Value {
 /// Waits for spans of this name.
 #[track_caller]
 fn named(collector: &Receiver, name: &str) -> Vec<Value> {
-    until(&format!("spans called {name}"), seconds(20), || {
+    until(&format!("spans called {name}"), || {
         let all = spans(collector);
         let found: Vec<Value> = all.iter().filter(|span| span["name"] == name).cloned().collect();
         if found.is_empty() { Err(format!("{all:#?}")) } else { Ok(found) }
@@ -138,14 +138,14 @@ fn a_collector_gets_requests_sessions_and_what_they_cause() {
     assert_eq!(attribute(request, "http.route")["stringValue"], "/api/webhooks/{id}/test");
     let attempts = named(&collector, "webhook");
     assert_eq!((&attempts[0]["traceId"], &attempts[0]["parentSpanId"]), (&TRACE.into(), &request["spanId"]));
-    let onward = receiver.wait_for(1, seconds(5))[0].headers["traceparent"].clone();
+    let onward = receiver.wait_for(1)[0].headers["traceparent"].clone();
     assert_eq!(onward, format!("00-{TRACE}-{}-01", attempts[0]["spanId"].as_str().expect("a span")));
 
     let (stream, to_store) = archived(&api, "the show", &store);
     let to_sink = api.add_destination(&stream, &sink.url(), "copy");
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     for destination in [to_store, to_sink] {
-        let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
+        let _ = api.wait_for_destination(&stream, destination, "live");
     }
     named(&collector, "charge");
     let _ = encoder.stop();
@@ -178,10 +178,10 @@ fn a_collector_that_refuses_spans_costs_only_the_spans() {
     let mut service = traced(&collector).start();
     let api = service.api();
     let _ = api.create_stream("the show");
-    let _ = collector.wait_for(1, seconds(10));
+    let _ = collector.wait_for(1);
     service.run(&["account", "create", "watcher", "--operator"]);
     let watcher = service.api_of("watcher");
-    until("a count of lost spans", seconds(20), || {
+    until("a count of lost spans", || {
         let metrics = watcher.get("/metrics").text;
         let mut lines =
             metrics.lines().filter_map(|line| line.strip_prefix("satcast_trace_spans_lost_total "));

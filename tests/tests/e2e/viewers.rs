@@ -27,7 +27,7 @@ fn keys_open_only_their_stream_and_appear_nowhere_else() {
     let (hosted, other) = (Hosted::new(&service, "mine"), Hosted::new(&service, "another"));
     let _encoder =
         Publish::of(&Source::of(Recipe::SMALL)).endless().to(&service.ingest_url(&hosted.stream.key));
-    let url = hosted.ready(seconds(20));
+    let url = hosted.ready();
     let (address, with_key) = split_url(&url);
     let (path, _) = with_key.split_once('?').expect("a key in the address");
     let mut http = Http::new(address);
@@ -143,8 +143,8 @@ fn the_preview_is_answered_sixty_times_a_minute() {
     let hosted = Hosted::new(&service, "preview");
     let _encoder =
         Publish::of(&Source::of(Recipe::SMALL)).endless().to(&service.ingest_url(&hosted.stream.key));
-    let mut paying = hosted.viewer(seconds(20));
-    let url = hosted.preview_url(&mut paying, seconds(10));
+    let mut paying = hosted.viewer();
+    let url = hosted.preview_url(&mut paying);
     let (address, path) = split_url(&url);
     let mut first = Viewer::of(&url);
     let media = first.media();
@@ -180,7 +180,7 @@ fn a_viewer_that_reads_nothing_is_cut_off_and_others_continue() {
     let hosted = Hosted::new(&service, "slow");
     let _encoder =
         Publish::of(&Source::of(Recipe::HEAVY)).endless().to(&service.ingest_url(&hosted.stream.key));
-    let mut viewer = hosted.viewer(seconds(20));
+    let mut viewer = hosted.viewer();
     let newest = viewer.media().newest().name.clone();
     let path = viewer.path(&newest);
     let size = viewer.http.get(&path, &[]).body.len() as u64;
@@ -220,8 +220,8 @@ fn a_viewer_that_reads_nothing_is_cut_off_and_others_continue() {
             "a viewer that took nothing was not cut off: {rest} of {size} bytes came"
         );
     }
-    let fresh = viewer
-        .media_when("the stream goes on", seconds(10), |now| now.newest().sequence > media.newest().sequence);
+    let fresh =
+        viewer.media_when("the stream goes on", |now| now.newest().sequence > media.newest().sequence);
     assert_eq!(fresh.discontinuity_sequence, 0);
     assert!(fresh.segments.iter().all(|segment| !segment.discontinuity), "the stream was disturbed");
 }

@@ -9,7 +9,7 @@ use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::until_api;
 use serde_json::{Value, json};
 
 const CONNECTION: &str = "/api/wallet/connection";
@@ -42,7 +42,7 @@ fn entries(api: &Api, kind: &str) -> Vec<i64> {
 }
 
 fn wait_for(api: &Api, kind: &str, amounts: &[i64]) {
-    until_api(&format!("{kind} of {amounts:?}"), seconds(40), || {
+    until_api(&format!("{kind} of {amounts:?}"), || {
         let found = entries(api, kind);
         if found == amounts { Ok(()) } else { Err(format!("{found:?}, {}", api.get(CONNECTION).ok())) }
     });
@@ -82,7 +82,7 @@ fn credit_is_topped_up_and_refilled_from_lnbits_while_streaming_and_once_through
     let stream = api.create_stream("refilled");
     api.add_destination(&stream, &sink.url(), "a");
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    api.wait_for_stream(&stream, "live", seconds(30));
+    api.wait_for_stream(&stream, "live");
     wait_for(&api, "refill", &[500]);
     wait_for(&api, "minute", &[-40]);
     assert_eq!(api.get("/api/wallet/balance").ok()["balance"], 560);
@@ -116,7 +116,7 @@ fn an_nwc_wallet_admits_a_stream_without_credit_and_unanswered_payments_are_cred
     let refill = json!({"thresholdSats": 100, "amountSats": 1_000, "dailyCapSats": 5_000});
     let connected = put(&service, &json!({"type": "nwc", "url": nwc.uri(), "refill": refill})).ok();
     assert!(!connected.to_string().contains(nwc.uri()), "the connection text is shown");
-    until_api("the refusal", seconds(20), || {
+    until_api("the refusal", || {
         let shown = api.get(CONNECTION).ok();
         if shown["lastErrorCode"] == "insufficient_balance" { Ok(()) } else { Err(shown.to_string()) }
     });
@@ -127,7 +127,7 @@ fn an_nwc_wallet_admits_a_stream_without_credit_and_unanswered_payments_are_cred
     let stream = api.create_stream("let in");
     api.add_destination(&stream, &sink.url(), "a");
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    api.wait_for_stream(&stream, "live", seconds(30));
+    api.wait_for_stream(&stream, "live");
     nwc.keep_silent();
     let more = json!({"type": "nwc", "url": connected["url"], "refill": {"thresholdSats": 1_900}});
     let _ = put(&service, &more).ok();

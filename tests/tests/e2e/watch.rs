@@ -1,25 +1,18 @@
 //! The player page in a browser: it waits for the stream, plays, seeks back and returns, and shows errors.
 
-use std::time::Duration;
-
 use satcast_tests::encoder::{Encoder, Publish};
 use satcast_tests::hosted::Hosted;
 use satcast_tests::player::Player;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait;
+use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
-/// Longest wait for a window.
-const WATCHED: Duration = Duration::from_secs(40);
 const WINDOW_SECONDS: f64 = 16.0;
 /// With a shorter window the page shows no bar.
 const BAR_SECONDS: f64 = 12.0;
 /// With a shorter window the page takes the oldest second as live.
 const BEHIND_SECONDS: f64 = 8.0;
-const READY: Duration = Duration::from_secs(20);
-/// Longest time after the start until the count of viewers is shown.
-const COUNTED: Duration = Duration::from_secs(5);
 
 fn number(state: &Value, field: &str) -> f64 {
     state[field].as_f64().unwrap_or_else(|| panic!("no {field} in {state}"))
@@ -43,7 +36,7 @@ fn publish(service: &Service, hosted: &Hosted) -> Encoder {
 /// Waits until the viewer can go back more than so many seconds.
 #[track_caller]
 fn window(player: &mut Player, seconds: f64) {
-    wait::until("a window to go back in", WATCHED, || {
+    wait::until("a window to go back in", || {
         let state = player.step("state");
         if number(&state["seek"], "most") > seconds { Ok(()) } else { Err(state.to_string()) }
     });
@@ -79,7 +72,7 @@ impl Scene {
     fn playing(label: &str) -> (Self, Encoder) {
         let mut scene = Self::new(label);
         let encoder = publish(&scene.service, &scene.hosted);
-        scene.hosted.ready(READY);
+        scene.hosted.ready();
         let page = scene.page();
         scene.player.open(&page);
         scene.player.step("until playing");
@@ -325,7 +318,7 @@ fn the_end(player: &mut Player, service: &Service, hosted: &Hosted) {
 fn the_page_shows_the_viewer_count_and_fits_a_phone_in_portrait() {
     let mut scene = Scene::with("counted", "300", &json!({ "lowLatency": true }));
     let _encoder = publish(&scene.service, &scene.hosted);
-    scene.hosted.ready(READY);
+    scene.hosted.ready();
     let page = format!("{}&viewers=1", scene.page());
     let player = &mut scene.player;
     player.step("size 390 844");
@@ -335,7 +328,7 @@ fn the_page_shows_the_viewer_count_and_fits_a_phone_in_portrait() {
     // 16:9 on 390 pixels: the controls stand below it, not on it.
     let stage = number(&upright, "stage");
     assert!(stage < 300.0 && number(&upright, "controlsTop") >= stage, "{upright}");
-    wait::until("a viewer", COUNTED, || {
+    wait::within("a viewer", seconds(60), || {
         let state = player.step("state");
         if state["watching"] == "1 watching" { Ok(()) } else { Err(state.to_string()) }
     });
@@ -378,7 +371,7 @@ fn frames_and_options(player: &mut Player, address: &str) {
     player.step("until playing");
     player.step(&format!("open {address}&autoplay=0"));
     player.step("until ready");
-    let ready = wait::until("the newest frame behind the button", READY, || {
+    let ready = wait::until("the newest frame behind the button", || {
         let state = player.step("state");
         if state["poster"] == true { Ok(state) } else { Err(state.to_string()) }
     });

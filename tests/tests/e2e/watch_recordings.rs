@@ -43,7 +43,7 @@ impl Scene {
         let publish = Publish::of(&source).faster(8).endless().seconds(RECORDED);
         publish.to(&service.ingest_url(&hosted.stream.key)).finish(seconds(120));
         end(&api, &hosted.stream);
-        let recording = wait_for(&api, "uploading", seconds(60));
+        let recording = wait_for(&api, "uploading");
         assert!(seconds_of(&recording) > FAR + 20.0, "{recording}");
         let path = format!("/api/archives/{}", recording["id"]);
         let _ = api.patch(&path, &json!({ "public": true })).ok();
@@ -53,8 +53,8 @@ impl Scene {
     /// Lets the store take it.
     fn upload(&self) {
         self.store.recover();
-        let _ = wait_for(&self.api, "ready", seconds(120));
-        until_api("the end of the local copy", seconds(20), || {
+        let _ = wait_for(&self.api, "ready");
+        until_api("the end of the local copy", || {
             let spool = self.service.folder().join("data/drivers/archive/spool");
             match std::fs::read_dir(spool).map_or(0, Iterator::count) {
                 0 => Ok(()),
@@ -99,7 +99,7 @@ impl Scene {
         let path = format!("/api/streams/{}/clips", self.hosted.stream.id);
         let made = self.api.post(&path, &json!({ "from": begin, "to": begin + 8_000, "title": TITLE })).ok();
         let path = format!("/api/clips/{}", made["id"]);
-        let clip = until_api("the clip", seconds(60), || match self.api.get(&path).ok() {
+        let clip = until_api("the clip", || match self.api.get(&path).ok() {
             ready if ready["state"] == "ready" => Ok(ready),
             other => Err(other.to_string()),
         });

@@ -6,7 +6,7 @@ use satcast_tests::receiver::Receiver;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
 use satcast_tests::verifiers::Verifier;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::{Value, json};
 
 fn service() -> Service {
@@ -27,7 +27,7 @@ fn a_session_is_delivered_and_the_official_libraries_verify_it() {
     let (id, old_secret) = webhook(&service, &receiver.url());
     let stream = api.create_stream("the show");
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    let started = receiver.wait_for(1, seconds(20));
+    let started = receiver.wait_for(1);
     let data = started[0].json()["data"].clone();
     assert_eq!((&data["streamKeyId"], &data["label"]), (&json!(stream.id), &json!("the show")));
     assert_eq!(api.stream(&stream)["startedAt"], data["startedAt"]);
@@ -36,10 +36,10 @@ fn a_session_is_delivered_and_the_official_libraries_verify_it() {
     let secret = rotated["secret"].as_str().expect("a secret").to_owned();
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     let _ = encoder.stop();
-    let tested = receiver.wait_for(2, seconds(20)).len();
+    let tested = receiver.wait_for(2).len();
     let test = api.post(&format!("/api/webhooks/{id}/test"), &json!({})).ok();
     assert_eq!((&test["ok"], &test["status"]), (&json!(true), &json!(204)), "{test}");
-    let received = receiver.wait_for(tested + 1, seconds(20));
+    let received = receiver.wait_for(tested + 1);
     let types: Vec<Value> = received.iter().map(|request| request.json()["type"].clone()).collect();
     assert_eq!(types, ["stream.started", "stream.ended", "test.ping"]);
     let ended = received[1].json()["data"].clone();
@@ -69,12 +69,12 @@ fn deliveries_interrupted_by_a_kill_are_sent_after_the_restart() {
     let (id, secret) = webhook(&service, &format!("http://{address}/in"));
     let stream = service.api().create_stream("the show");
     let encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
-    service.api().wait_for_stream(&stream, "live", seconds(20));
+    service.api().wait_for_stream(&stream, "live");
     service.kill();
     drop(encoder);
     let receiver = Receiver::start(Some(address));
     service.start();
-    let mut received = receiver.wait_for(2, seconds(90));
+    let mut received = receiver.wait_for(2);
     received.sort_by_key(|request| request.json()["type"].as_str().map(str::to_owned));
     let [ended, started] = &received[..] else { panic!("{received:?}") };
     assert_eq!(started.json()["type"], "stream.started");
@@ -82,7 +82,7 @@ fn deliveries_interrupted_by_a_kill_are_sent_after_the_restart() {
     assert_eq!(started.json()["data"]["sessionId"], ended.json()["data"]["sessionId"]);
     assert_eq!(Verifier::Rust.accepts(&secret, &received), [true, true]);
     // The service stores the result shortly after the answer.
-    wait::until_api("both to be stored as delivered", seconds(10), || {
+    wait::until_api("both to be stored as delivered", || {
         let log = service.api().get(&format!("/api/webhooks/{id}/deliveries?state=delivered")).ok();
         if log.as_array().map(Vec::len) == Some(2) { Ok(()) } else { Err(log.to_string()) }
     });

@@ -1,16 +1,20 @@
 //! Encoders by WHIP: Chromium over a good and a bad network, refused, gone and told to leave.
 
+use satcast_tests::api::{Api, Stream};
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::lossy::{BAD, Lossy};
 use satcast_tests::player::Player;
-use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, hashes, spans};
-use satcast_tests::record::{Track, assert_configured};
+use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, hashes, hashes_of_file, spans};
+use satcast_tests::record::{Record, Track, assert_configured};
+use satcast_tests::s3::Store;
 use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
-use satcast_tests::wait::{self, seconds};
+use satcast_tests::wait;
 use serde_json::{Value, json};
+
+use super::archive;
 
 /// Ten seconds of video and Opus.
 const PACKETS: usize = 700;
@@ -45,30 +49,49 @@ fn publish_connected(browser: &mut Player, service: &Service, key: &str, port: O
     assert_eq!(browser.step("connected")["state"], "connected");
 }
 
+/// The packets of a track, as ffprobe writes their digests.
+fn digests(records: &[Record], track: Track) -> Vec<String> {
+    let of_track = records.iter().filter(|record| record.track == track && !record.config);
+    of_track.map(|record| sha256(&record.digest)).collect()
+}
+
+/// Sends a stream by SRT to this service itself, where it goes out by RTMP to the returned server.
+fn add_srt(api: &Api, service: &Service, stream: &Stream) -> (Stream, Sink) {
+    let (through, sink) = (api.create_stream("through"), Sink::recording());
+    api.add_destination(&through, &sink.url(), "copy");
+    let url = format!("srt://{}", service.srt_address());
+    let body = json!({"type": "srt", "config": {"url": url, "streamid": through.key, "latency": 500}});
+    let _made = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    (through, sink)
+}
+
 #[test]
-fn a_browser_is_seen_and_forwarded_until_it_leaves() {
+fn a_browser_is_seen_recorded_and_forwarded_until_it_leaves() {
     let mut browser = Player::launch_for_publishing();
-    let (sink, platform) = (Sink::recording(), Sink::recording());
-    let service = Setup::default().whip().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
+    let (sink, platform, store) = (Sink::recording(), Sink::recording(), Store::start());
+    let service = Setup::default().whip().srt().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
     let api = service.api();
     let hosted = Hosted::new(&service, "browser");
     let stream = &hosted.stream;
     api.add_destination(stream, &sink.url(), "copy");
     let body = json!({"type": "twitch", "config": {"key": "some-secret-key", "server": platform.url()}});
     let twitch = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok()["id"].as_i64();
+    let body = json!({"type": "cloud-archive", "config": store.config()});
+    let _made = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    let (through, by_srt) = add_srt(&api, &service, stream);
     publish_connected(&mut browser, &service, &stream.key, None);
-    let mut viewer = Viewer::of(&hosted.ready(seconds(30)));
-    let segments =
-        viewer.media_when("four segments", seconds(60), |media| media.segments.len() >= 4).segments;
+    let mut viewer = Viewer::of(&hosted.ready());
+    let segments = viewer.media_when("four segments", |media| media.segments.len() >= 4).segments;
     let chunks = viewer.chunks(&segments);
-    sink.wait_for_media(PACKETS, seconds(60));
+    sink.wait_for_media(PACKETS);
+    by_srt.wait_for_media(PACKETS);
     let health = api.stream(stream)["health"].clone();
     let codecs = (&health["video"]["codec"], &health["audio"]["codec"], &health["video"]["bFrames"]);
     assert_eq!(codecs, (&json!("h264"), &json!("opus"), &json!(false)), "{health}");
     assert_eq!((&health["whip"]["packetsLost"], &health["srt"]), (&json!(0), &Value::Null), "{health}");
-    let shown = api.wait_for_destination(stream, twitch.expect("an id"), "failed", seconds(20));
+    let shown = api.wait_for_destination(stream, twitch.expect("an id"), "failed");
     assert!(shown["error"].as_str().is_some_and(|error| error.contains(said::CODEC_NOT_TAKEN)), "{shown}");
-    wait::until("the issue of the audio codec", seconds(30), || {
+    wait::until("the issue of the audio codec", || {
         let issues = api.stream(stream)["health"]["issues"].clone();
         let is_there = issues.as_array().into_iter().flatten().any(|issue| issue["code"] == "audio_codec");
         if is_there { Ok(()) } else { Err(issues.to_string()) }
@@ -79,19 +102,27 @@ fn a_browser_is_seen_and_forwarded_until_it_leaves() {
     assert_eq!(api.stream(stream)["state"], "live");
     let left = browser.step(&format!("leave {}", json!({"key": stream.key})));
     assert_eq!(left["status"], 200);
-    let ended = api.wait_for_stream(stream, "idle", seconds(20));
+    let ended = api.wait_for_stream(stream, "idle");
     assert_eq!(ended["lastEndReason"], "unpublished", "{ended}");
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     let got = sink.records();
     assert_configured("the sink", &got);
     assert_segments(&chunks);
     assert_decodes(&chunks);
+    api.wait_for_stream(&through, "idle");
+    by_srt.wait_until_left();
+    let recording = store.file(&archive::key_of(&archive::wait_for(&api, "ready")));
     for track in [Track::Video, Track::Audio] {
-        let of_track = got.iter().filter(|record| record.track == track && !record.config);
-        let pushed: Vec<String> = of_track.map(|record| sha256(&record.digest)).collect();
-        let seen = hashes(&chunks, track);
-        assert!(seen.len() > 100, "{} packets of {track:?}", seen.len());
-        assert!(pushed.windows(seen.len()).any(|run| run == seen), "a viewer got other packets of {track:?}");
+        let pushed = digests(&got, track);
+        for (receiver, seen) in [
+            ("a viewer", hashes(&chunks, track)),
+            ("the recording", hashes_of_file(&recording, track)),
+            ("the server behind SRT", digests(&by_srt.records(), track)),
+        ] {
+            assert!(seen.len() > 100, "{receiver}: {} packets of {track:?}", seen.len());
+            let is_run = pushed.windows(seen.len()).any(|run| run == seen);
+            assert!(is_run, "{receiver} got other packets of {track:?}: {} of {}", seen.len(), pushed.len());
+        }
     }
     for chunk in &chunks {
         let spans = spans(chunk);
@@ -113,9 +144,9 @@ fn video_of_a_browser_survives_a_bad_network() {
     let api = service.api();
     let hosted = Hosted::new(&service, "lossy");
     publish_connected(&mut browser, &service, &hosted.stream.key, Some(network.address().port()));
-    let frames = assert_plays(&hosted.ready(seconds(60)), PLAYED_SECONDS);
+    let frames = assert_plays(&hosted.ready(), PLAYED_SECONDS);
     assert!(frames > PLAYED_SECONDS * FRAMES_PER_SECOND_MIN, "{frames} frames in {PLAYED_SECONDS} s");
-    let health = wait::until("requests to send again", seconds(30), || {
+    let health = wait::until("requests to send again", || {
         let health = api.stream(&hosted.stream)["health"]["whip"].clone();
         if health["nacks"].as_u64() > Some(0) { Ok(health) } else { Err(health.to_string()) }
     });
@@ -140,7 +171,7 @@ fn senders_are_refused_with_a_reason() {
     }
     assert_eq!(api.stream(&stream)["refusals"][0]["code"], "WHIP.NoCodec");
     publish_connected(&mut browser, &service, &stream.key, None);
-    api.wait_for_stream(&stream, "live", seconds(20));
+    api.wait_for_stream(&stream, "live");
     let offers = service.whip_url();
     for (request, status) in [
         (json!({"method": "GET", "url": offers}), 405),
@@ -165,21 +196,21 @@ fn a_sender_that_returns_continues_its_session_and_leaves_when_it_is_told_to() {
     let stream = api.create_stream("returns");
     api.add_destination(&stream, &sink.url(), "copy");
     publish_connected(&mut browser, &service, &stream.key, None);
-    sink.wait_for_media(200, seconds(40));
-    let before = api.wait_for_stream(&stream, "live", seconds(5));
+    sink.wait_for_media(200);
+    let before = api.wait_for_stream(&stream, "live");
     browser.step("gone");
-    api.wait_for_stream(&stream, "reconnecting", seconds(20));
+    api.wait_for_stream(&stream, "reconnecting");
     let first = sink.records().len();
     publish_connected(&mut browser, &service, &stream.key, None);
-    let after = api.wait_for_stream(&stream, "live", seconds(20));
+    let after = api.wait_for_stream(&stream, "live");
     assert_eq!(after["startedAt"], before["startedAt"], "a new session was begun");
-    sink.wait_for_media(first + 200, seconds(40));
+    sink.wait_for_media(first + 200);
     let stopped = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
     assert_eq!(stopped["success"], true, "{stopped}");
-    wait::until("the end of the connection", seconds(20), || match browser.step("state")["state"].as_str() {
+    wait::until("the end of the connection", || match browser.step("state")["state"].as_str() {
         Some("connected") => Err("it is connected".to_owned()),
         _ => Ok(()),
     });
-    sink.wait_until_left(seconds(20));
+    sink.wait_until_left();
     assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
 }

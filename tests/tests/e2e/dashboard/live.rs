@@ -15,15 +15,7 @@ use serde_json::{Value, json};
 
 /// Longest time from the start of the service to the first frame of the preview.
 const FIRST_RUN_LIMIT: Duration = Duration::from_secs(120);
-const LIVE_LIMIT: Duration = Duration::from_secs(30);
-/// The waits for a server that is away are random and grow up to 30 s.
-const RETRY_LIMIT: Duration = Duration::from_secs(60);
-/// The page reads figures every five seconds.
-const FIGURES_LIMIT: Duration = Duration::from_secs(30);
-/// Time in which the preview plays, and goes on.
-const PLAY_LIMIT: Duration = Duration::from_secs(60);
-/// The preview lists groups of six seconds, and the live edge of its player is three groups behind the newest one.
-const WINDOW_LIMIT: Duration = Duration::from_secs(90);
+const LIVE_LIMIT: Duration = Duration::from_secs(60);
 /// The oldest six seconds that the page keeps away from, and one step back of ten seconds.
 const WINDOW_SECONDS: i64 = 16;
 /// Less than one step back, and more than the video plays between two looks.
@@ -37,8 +29,6 @@ const PASSPHRASE: &str = "correcthorsebattery";
 const FIRST_MINUTE_SATS: i64 = 4;
 /// The first minute is 80 % of it, and a second one is more than it.
 const BUDGET: &str = "5";
-/// The second minute is due after 60 s.
-const BUDGET_LIMIT: Duration = Duration::from_secs(90);
 
 fn running() -> Service {
     let mut service = Setup::default().stopped();
@@ -111,7 +101,7 @@ fn frames(video: &Value) -> u64 {
 #[track_caller]
 fn see_motion(page: &mut Dashboard) {
     let before = page.video();
-    until_api("a moving video", PLAY_LIMIT, || {
+    until_api("a moving video", || {
         let now = page.video();
         let has_moved = frames(&now) >= frames(&before) + FRAMES && position(&now) > position(&before);
         if has_moved && now["width"].as_u64() > Some(0) { Ok(()) } else { Err(now.to_string()) }
@@ -172,7 +162,7 @@ fn an_srt_passphrase_is_set_used_and_removed() {
     let address = page.field(text("stream.srtServer"));
     let _encoder = publish(&format!("{address}&passphrase={PASSPHRASE}"));
     let health = card(text("stream.health"));
-    until_api("the figures of SRT", FIGURES_LIMIT, || {
+    until_api("the figures of SRT", || {
         page.figure(&health, json!("SRT")).ok_or_else(|| api.stream(&stream).to_string())
     });
     assert_eq!(api.stream(&stream)["health"]["srt"]["latencyMs"], 500);
@@ -193,13 +183,13 @@ fn a_destination_loses_its_server_and_returns() {
     let (mut page, api) = Dashboard::first(&service);
     let stream = api.create_stream("server lost");
     let _encoder = publish(&service.ingest_url(&stream.key));
-    api.wait_for_stream(&stream, "live", LIVE_LIMIT);
+    api.wait_for_stream(&stream, "live");
     open(&mut page, &stream);
     add_destination(&mut page, &api, "rtmp", &[("fields.url", &server.url()), ("fields.key", "copy")]);
     let id = api.stream(&stream)["destinations"][0]["id"].as_i64().expect("the id of the destination");
-    api.wait_for_destination(&stream, id, "live", LIVE_LIMIT);
+    api.wait_for_destination(&stream, id, "live");
     see_state(&mut page, "live");
-    server.wait_for_media(1, LIVE_LIMIT);
+    server.wait_for_media(1);
     assert_eq!(server.names(), ["copy"]);
 
     server.kill();
@@ -208,18 +198,18 @@ fn a_destination_loses_its_server_and_returns() {
     page.see_text(retrying["error"].as_str().expect("the reason of the retry"));
 
     server.restart();
-    let live = api.wait_for_destination(&stream, id, "live", RETRY_LIMIT);
+    let live = api.wait_for_destination(&stream, id, "live");
     see_state(&mut page, "live");
     page.see_text(live["lastError"]["message"].as_str().expect("the last error"));
     let part = card(text("stream.destinations"));
-    until_api("the figures of the API", FIGURES_LIMIT, || {
+    until_api("the figures of the API", || {
         let known = api.destination(&stream, id);
         let dropped = page.figure(&part, text("destination.dropped")).and_then(|shown| digits(&shown));
         let next = page.figure(&part, text("destination.next"));
         let is_same = dropped.is_some() && dropped == known["droppedPackets"].as_i64() && next.is_none();
         if is_same { Ok(()) } else { Err(format!("{dropped:?} dropped, next try {next:?}: {known}")) }
     });
-    server.wait_for_media(server.records_of(1).len() + 30, LIVE_LIMIT);
+    server.wait_for_media(server.records_of(1).len() + 30);
     page.finish();
 }
 
@@ -231,7 +221,7 @@ fn see_next_try(page: &mut Dashboard, api: &Api, stream: &Stream, id: i64) -> Va
     /// With a shorter wait the slack would allow any figure.
     const SECONDS_MIN: i64 = 3;
     let part = card(text("stream.destinations"));
-    until_api("the next try", RETRY_LIMIT, || {
+    until_api("the next try", || {
         let known = api.destination(stream, id);
         let shown = page.figure(&part, text("destination.next")).and_then(|shown| digits(&shown));
         let due = known["nextRetryAt"].as_i64().map(|at| at / 1000 - now_secs());
@@ -248,13 +238,13 @@ fn the_preview_plays_and_rewinds() {
     let (mut page, api) = Dashboard::first(&service);
     let stream = api.create_stream("preview");
     let _encoder = publish(&service.ingest_url(&stream.key));
-    api.wait_for_stream(&stream, "live", LIVE_LIMIT);
+    api.wait_for_stream(&stream, "live");
     open(&mut page, &stream);
     add_destination(&mut page, &api, "self-hosted", &[]);
     let address = see_playback(&mut page, &api, &stream);
 
     // From its first to its third segment a destination has no preview.
-    until_api("the preview", PLAY_LIMIT, || {
+    until_api("the preview", || {
         let playback = api.stream(&stream)["playback"][0].clone();
         let is_ready = playback["hlsReady"] == true && playback["previewUrl"].is_string();
         if is_ready { Ok(()) } else { Err(playback.to_string()) }
@@ -266,7 +256,7 @@ fn the_preview_plays_and_rewinds() {
     let _ = Viewer::of(&address).media();
     see_viewers(&mut page, &api, &stream, 1);
 
-    until_api("a window to go back in", WINDOW_LIMIT, || {
+    until_api("a window to go back in", || {
         let back = page.field(text("preview.position"));
         if digits(&back) >= Some(WINDOW_SECONDS) { Ok(()) } else { Err(back) }
     });
@@ -288,7 +278,7 @@ fn the_preview_plays_and_rewinds() {
     see_motion(&mut page);
 
     page.open("/");
-    until_api("the poster", PLAY_LIMIT, || {
+    until_api("the poster", || {
         let poster = page.video();
         if poster["width"].as_u64() > Some(0) { Ok(()) } else { Err(poster.to_string()) }
     });
@@ -299,7 +289,7 @@ fn the_preview_plays_and_rewinds() {
 #[track_caller]
 fn see_viewers(page: &mut Dashboard, api: &Api, stream: &Stream, count: i64) {
     let part = card(text("stream.destinations"));
-    until_api("the viewers of the API", FIGURES_LIMIT, || {
+    until_api("the viewers of the API", || {
         let known = api.stream(stream)["playback"][0]["viewers"].as_i64();
         let shown = page.figure(&part, text("playback.viewers")).and_then(|shown| digits(&shown));
         let is_same = (known, shown) == (Some(count), Some(count));
@@ -348,7 +338,7 @@ fn the_cost_equals_the_api_and_a_limit_stops_the_stream() {
     page.see_text(text("cost.near.maxSats"));
     page.see_text(text("cost.ends.budget"));
 
-    until_api("the end", BUDGET_LIMIT, || {
+    until_api("the end", || {
         let detail = api.stream(&stream);
         if detail["lastEndReason"] == "max_sats" { Ok(()) } else { Err(detail.to_string()) }
     });
@@ -379,7 +369,7 @@ fn see_refusal(page: &mut Dashboard, api: &Api, stream: &Stream) {
 #[track_caller]
 fn see_cost(page: &mut Dashboard, api: &Api) -> Value {
     let part = card(text("cost.title"));
-    until_api("the cost of the API", FIGURES_LIMIT, || {
+    until_api("the cost of the API", || {
         let session = api.get("/api/public/streams/active/cost").ok()["streams"][0].clone();
         let figure = |name: &str| session[name].as_i64();
         let wanted =
@@ -410,7 +400,7 @@ fn a_slate_is_uploaded_seen_on_air_and_deleted() {
     assert_eq!(api.stream(&stream)["slate"]["maxSeconds"], 60);
 
     let mut encoder = publish(&service.ingest_url(&stream.key));
-    let _ = api.wait_for_stream(&stream, "live", LIVE_LIMIT);
+    let _ = api.wait_for_stream(&stream, "live");
     page.see_text(text("stream.state.live"));
     encoder.cut();
     page.see_text(text("slate.state"));
@@ -419,7 +409,7 @@ fn a_slate_is_uploaded_seen_on_air_and_deleted() {
     page.click("button", text("slate.delete"));
     submit(&mut page, "slate.delete");
     page.see_in(&slate, text("slate.none"));
-    until_api("the end of the slate", LIVE_LIMIT, || {
+    until_api("the end of the slate", || {
         let shown = api.stream(&stream);
         if shown["slate"].is_null() && shown["slateSince"].is_null() {
             Ok(())

@@ -1,7 +1,5 @@
 //! Everything in the pages beside streams: webhooks, recordings, keys, credit, accounts and drivers.
 
-use std::time::Duration;
-
 use satcast_tests::api::Api;
 use satcast_tests::author::lay;
 use satcast_tests::dashboard::{Dashboard, card, dialog, digits, table, text, text_with};
@@ -19,8 +17,6 @@ use serde_json::{Value, json};
 use crate::archive::{archived, assert_whole, end, key_of, wait_for};
 use crate::changes::change;
 
-/// The page reads balances every 15 s.
-const FIGURES_LIMIT: Duration = Duration::from_secs(40);
 const RECOVERY_SATS: i64 = 360;
 const PASSWORD: &str = "another horse battery";
 
@@ -50,7 +46,7 @@ fn assert_gone(page: &mut Dashboard, secret: &str) {
 /// Waits until a figure shows this amount.
 #[track_caller]
 fn see_sats(page: &mut Dashboard, part: &Value, name: &str, sats: i64) {
-    until_api(&format!("{sats} sats as {name}"), FIGURES_LIMIT, || {
+    until_api(&format!("{sats} sats as {name}"), || {
         let shown = page.figure(part, text(name));
         if shown.as_deref().and_then(digits) == Some(sats) { Ok(()) } else { Err(format!("{shown:?}")) }
     });
@@ -88,7 +84,7 @@ fn balance(api: &Api) -> i64 {
 /// Waits until the newest delivery of a webhook has this state, and gives it.
 #[track_caller]
 fn newest(api: &Api, webhook: &Value, state: &str) -> Value {
-    until_api(&format!("a delivery that is {state}"), seconds(20), || {
+    until_api(&format!("a delivery that is {state}"), || {
         let log = api.get(&format!("/api/webhooks/{webhook}/deliveries")).ok();
         if log[0]["state"] == state { Ok(log[0].clone()) } else { Err(log.to_string()) }
     })
@@ -147,7 +143,7 @@ fn webhooks_are_tested_fail_and_are_sent_again() {
     assert_eq!(page.read("dialog .attempts .badge"), ["204", "500"], "newest first");
     let sent_again = newest(&api, &webhook["id"], "delivered");
     assert_eq!((&sent_again["id"], statuses(&sent_again)), (&failed["id"], vec![json!(500), json!(204)]));
-    let received = receiver.wait_for(3, seconds(20));
+    let received = receiver.wait_for(3);
     assert_eq!(Verifier::Rust.accepts(&secret, &received), [true, true, true]);
     assert_eq!(received[2].headers["webhook-id"], received[1].headers["webhook-id"]);
     assert_eq!(received[2].headers["webhook-id"], failed["eventId"]);
@@ -166,7 +162,7 @@ fn a_failed_upload_is_recovered() {
     page.see_text(text("recordings.none"));
     let recordings = table(text("nav.recordings"));
     let mut encoder = Publish::of(&source).faster(2).to(&service.ingest_url(&stream.key));
-    let running = wait_for(&api, "recording", seconds(20));
+    let running = wait_for(&api, "recording");
     see_state(&mut page, &recordings, "recording");
 
     // Another object has the name already, so the store refuses the upload at once. A store that is away is tried for a day.
@@ -175,7 +171,7 @@ fn a_failed_upload_is_recovered() {
     std::fs::write(&file, "somebody else's").expect("an object");
     encoder.finish(seconds(60));
     end(&api, &stream);
-    let failed = wait_for(&api, "failed", seconds(60));
+    let failed = wait_for(&api, "failed");
     let (name, error) = (&failed["fileName"], failed["error"].as_str().expect("a reason"));
     see_state(&mut page, &recordings, "failed");
     page.see_in(&recordings, error);
@@ -194,7 +190,7 @@ fn a_failed_upload_is_recovered() {
     store.recover();
     page.click("button", text("recordings.recover"));
     see_closed(&mut page);
-    let ready = wait_for(&api, "ready", seconds(60));
+    let ready = wait_for(&api, "ready");
     see_state(&mut page, &recordings, "ready");
     assert_eq!(balance(&api), before - RECOVERY_SATS, "charged once");
     page.open("/wallet");
@@ -259,7 +255,7 @@ fn credit_is_topped_up_with_an_invoice() {
     let loads = page.step(json!({ "do": "state" }))["loads"].clone();
 
     lnbits.pay(&lnbits.customer, &invoice);
-    until_api("the credit", seconds(40), || match balance(&api) {
+    until_api("the credit", || match balance(&api) {
         500 => Ok(()),
         other => Err(other.to_string()),
     });

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use satcast_tests::sink::Sink;
 use satcast_tests::wait::{seconds, until};
 
-use super::cluster::{COPIES, Cluster, END_LIMIT, LEASE_SECS};
+use super::cluster::{COPIES, Cluster, LEASE_SECS};
 
 /// A destination forwards in a bucket of time in which its sink got something.
 const BUCKET_MS: i64 = 250;
@@ -135,7 +135,7 @@ impl fmt::Display for Sum {
 pub(super) fn check(cluster: &mut Cluster) -> Sum {
     // A session that goes on is charged later for what waited: a node that was cut off may keep the lock of the account for a minute. And
     // media may be on its way to the sinks.
-    let sum = until("the charges", END_LIMIT, || {
+    let sum = until("the charges", || {
         cluster.tend_for(seconds(1), &[]);
         sum(&sessions(cluster))
     });
@@ -192,7 +192,7 @@ pub(super) fn check_ends(cluster: &Cluster) {
         .iter()
         .flat_map(|row| ["stream.started", "stream.ended"].map(|kind| (row[0].clone(), kind.to_owned())))
         .collect();
-    until("all events", END_LIMIT, || {
+    until("all events", || {
         let mut heard: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
         for event in cluster.receiver.received().iter().map(|request| request.json()) {
             let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();

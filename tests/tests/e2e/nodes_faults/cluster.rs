@@ -172,7 +172,7 @@ impl Cluster {
         let name = name(node);
         let _ = self.nodes[(node + 1) % NODES].service.run(&["node", "drain", &name]);
         let left = format!("SELECT COUNT(*) FROM sessions WHERE ended_ms IS NULL AND node = '{name}'");
-        until("the sessions to leave the node", END_LIMIT, || {
+        until("the sessions to leave the node", || {
             self.tend_for(LOOK, &[]);
             let left = self.ask(&left);
             if left == "0" { Ok(()) } else { Err(format!("{left} sessions")) }
@@ -184,7 +184,7 @@ impl Cluster {
         let _ = self.nodes[node].service.stop();
         self.tend(&[]);
         self.nodes[node].service.start();
-        until("the node to be ready", END_LIMIT, || {
+        until("the node to be ready", || {
             self.tend_for(LOOK, &[]);
             let answer = self.nodes[node].api.try_get("/readyz")?;
             if answer.status == 200 { Ok(()) } else { Err(answer.text) }

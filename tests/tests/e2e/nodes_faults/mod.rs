@@ -69,7 +69,7 @@ fn a_rolling_restart_gives_no_error_and_ends_no_session() {
     cluster.wait_until_live();
     let front = cluster.front();
     let api = Api::new(&format!("http://{}", front.address()), Some(cluster.nodes[0].service.key()));
-    until("the streams to be ready for viewers", seconds(30), || {
+    until("the streams to be ready for viewers", || {
         cluster.publishers.iter().try_for_each(|publisher| {
             let status = api.with_key(None).try_get(&publisher.playlist)?.status;
             if status == 200 { Ok(()) } else { Err(status.to_string()) }

@@ -176,7 +176,7 @@ fn recordings(service: &Service, api: &Api, store: &Store) -> Stream {
         }
         end(api, &stream);
         let _ = newest_recording(api, state);
-        let _ = api.wait_for_stream(&stream, "idle", seconds(20));
+        let _ = api.wait_for_stream(&stream, "idle");
     }
     // The page shows one that is disabled, too.
     let path = format!("/api/streams/{}/destinations/{archive}", stream.id);
@@ -190,11 +190,11 @@ fn recordings(service: &Service, api: &Api, store: &Store) -> Stream {
 fn clip(api: &Api, stream: &Stream) {
     let (path, wanted) =
         (format!("/api/streams/{}/clips", stream.id), json!({ "lastSeconds": 5, "title": CLIP }));
-    until_api("a clip", seconds(60), || match api.post(&path, &wanted) {
+    until_api("a clip", || match api.post(&path, &wanted) {
         made if made.status == 200 => Ok(()),
         refused => Err(refused.text),
     });
-    until_api("a clip that is ready", seconds(90), || match &api.get("/api/clips").ok()[0] {
+    until_api("a clip that is ready", || match &api.get("/api/clips").ok()[0] {
         ready if ready["state"] == "ready" => Ok(()),
         other => Err(other.to_string()),
     });
@@ -202,7 +202,7 @@ fn clip(api: &Api, stream: &Stream) {
 
 #[track_caller]
 fn newest_recording(api: &Api, state: &str) -> Value {
-    until_api(&format!("a recording that is {state}"), seconds(90), || match archives(api).first() {
+    until_api(&format!("a recording that is {state}"), || match archives(api).first() {
         Some(newest) if newest["state"] == state => Ok(newest.clone()),
         other => Err(format!("{other:?}")),
     })
@@ -263,7 +263,7 @@ fn money(api: &Api, key: &str, lnbits: &LnbitsServer) -> i64 {
     let top_up = |sats: i64| api.post("/api/wallet/topup", &json!({ "amountSats": sats })).ok();
     let paid = top_up(BOUGHT_SATS);
     lnbits.pay(&lnbits.customer, paid["bolt11"].as_str().expect("an invoice"));
-    until_api("the payment", seconds(40), || {
+    until_api("the payment", || {
         let invoice = api.get(&format!("/api/wallet/topup/{}", paid["invoiceId"])).ok();
         if invoice["state"] == "settled" { Ok(()) } else { Err(invoice.to_string()) }
     });
@@ -279,13 +279,13 @@ fn go_live(service: &Service, api: &Api, live: &Stream, hosted: i64) -> Encoder 
     let body = json!({ "type": "public", "destinationId": hosted, "label": WEBSITE });
     let public = api.post("/api/keys", &body).ok()["key"].as_str().expect("a key").to_owned();
     let encoder = Publish::of(&Source::of(Recipe::SCREEN)).endless().to(&service.ingest_url(&live.key));
-    until_api("two live destinations, and one that is tried again", seconds(60), || {
+    until_api("two live destinations, and one that is tried again", || {
         let detail = api.stream(live);
         let all = detail["destinations"].as_array().into_iter().flatten();
         let count = |state: &str| all.clone().filter(|one| one["state"] == state).count();
         if (count("live"), count("retrying")) == (2, 1) { Ok(()) } else { Err(detail.to_string()) }
     });
-    until_api("hlsReady", seconds(60), || {
+    until_api("hlsReady", || {
         let status = send_patiently(&api.request("GET", STATUS).header("X-API-Key", &public)).ok();
         if status["hlsReady"] == true { Ok(()) } else { Err(status.to_string()) }
     });

@@ -15,7 +15,7 @@ use satcast_tests::hosted::now_secs;
 use satcast_tests::reader::read;
 use satcast_tests::service::{ACCOUNT, Service, Setup};
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::{seconds, until_api};
+use satcast_tests::wait::until_api;
 use serde_json::{Value, json};
 
 /// Streams of a long list: as many as an account can have.
@@ -117,7 +117,7 @@ fn the_main_job_by_keyboard_alone() {
     page.tab_to(button_in_dialog(text("stream.stop")));
     page.press("Enter");
     page.see("region", text("stream.waiting"));
-    let ended = api.wait_for_stream(&stream, "idle", seconds(20));
+    let ended = api.wait_for_stream(&stream, "idle");
     assert_eq!(ended["lastEndReason"], "stopped");
     page.finish();
 }
@@ -210,7 +210,7 @@ fn long_lists_stay_smooth() {
     page.open(&format!("/webhooks/{webhook}"));
     let rows = ".log-body > [role=row]";
     let _ = page.step(json!({ "do": "see", "css": rows }));
-    until_api("further pages of the log", seconds(30), || {
+    until_api("further pages of the log", || {
         let position = scroll(&mut page, "a log of 100,000 deliveries");
         let shown = page.read(rows).len();
         assert!((1..=LOG_ROWS_MAX).contains(&shown), "{shown} rows exist");

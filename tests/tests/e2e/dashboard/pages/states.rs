@@ -2,7 +2,7 @@
 
 use satcast_tests::dashboard::{Dashboard, PASSWORD, dialog, text, text_with};
 use satcast_tests::service::ACCOUNT;
-use satcast_tests::wait::{seconds, until, until_api};
+use satcast_tests::wait::{until, until_api};
 use serde_json::{Value, json};
 
 use super::filled::{CLIP, EVENING, Filled, NAME, OTHERS, WEBSITE, first_link};
@@ -314,7 +314,7 @@ fn a_clip_of_a_recording(page: &mut Dashboard, filled: &Filled) {
     page.fill(text("clips.to"), "0:20");
     let player = text_with("clips.video", json!([name]));
     let _ = page.step(json!({ "do": "press", "in": dialog(), "label": player, "keys": ["Space"] }));
-    until("the recording to play", seconds(30), || {
+    until("the recording to play", || {
         let shown = page.step(json!({ "do": "video", "css": "dialog video" }));
         if shown["position"].as_f64() > Some(1.0) { Ok(()) } else { Err(shown.to_string()) }
     });
@@ -331,7 +331,7 @@ fn a_clip_of_a_recording(page: &mut Dashboard, filled: &Filled) {
     page.click("button", text("clips.make"));
     miss_dialog(page);
     page.see_text(text("clips.begun"));
-    until_api("the clip of the recording", seconds(60), || match filled.api.get("/api/clips").ok() {
+    until_api("the clip of the recording", || match filled.api.get("/api/clips").ok() {
         all if all.as_array().is_some_and(|all| all.len() == 2) && all[0]["state"] == "ready" => Ok(()),
         other => Err(other.to_string()),
     });

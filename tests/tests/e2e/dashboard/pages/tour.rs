@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use satcast_tests::author::root;
 use satcast_tests::dashboard::Dashboard;
-use satcast_tests::wait::{seconds, until};
+use satcast_tests::wait::until;
 use serde_json::json;
 
 use super::filled::Filled;
@@ -88,7 +88,7 @@ fn open(page: &mut Dashboard, filled: &Filled, name: &str, path: &str) {
     };
     page.open(&address);
     if WITH_FRAME.contains(&name) {
-        until("a frame", seconds(30), || {
+        until("a frame", || {
             let video = page.step(json!({ "do": "video", "css": ".poster" }));
             if video["width"].as_u64() > Some(0) { Ok(()) } else { Err(video.to_string()) }
         });
