@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::{BytesAnswer, IndexAnswer, RecordingIndex};
+use satcast_plugin_api::{Class, Error};
 use tokio::time::timeout;
 
 use crate::actions::{Refusal, unknown};
@@ -80,6 +80,8 @@ impl Source {
                 let _permit = core.reads.take(&core.client(item), 1).await;
                 store.read(key, offset, len).await.map_err(|fault| match fault.kind {
                     Kind::Missing => Fault::config("the store no longer has the recording").error,
+                    // The recording is there, and viewers try again.
+                    _ if fault.error.class == Class::Config => Error::new(Class::Remote, fault.error.message),
                     _ => fault.error,
                 })
             }

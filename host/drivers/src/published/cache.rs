@@ -71,8 +71,16 @@ impl Slot {
         matches!(&*self.state.lock(), State::Held(_) | State::Loading(_))
     }
 
+    /// Counts a request that reads by itself.
+    pub fn ask(&self) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Cold) {
+            *state = State::Asked;
+        }
+    }
+
     /// The bytes, if they are in memory.
-    fn held(&self) -> Option<Bytes> {
+    pub fn held(&self) -> Option<Bytes> {
         match &*self.state.lock() {
             State::Held(bytes) => Some(bytes.clone()),
             State::Cold | State::Asked | State::Loading(_) => None,

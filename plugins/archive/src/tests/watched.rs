@@ -126,6 +126,7 @@ fn hostile_ranges_and_failing_stores_are_errors() {
         (Act::Answer(403), Class::Auth),
         (Act::Answer(503), Class::Remote),
         (Act::Answer(404), Class::Config),
+        (Act::Answer(307), Class::Remote),
         (Act::Cut(0), Class::Network),
     ] {
         kit.server.on(Ask::Get, 9, act);

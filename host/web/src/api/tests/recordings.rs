@@ -15,7 +15,7 @@ use satcast_plugin_api::recording::{Recording, RecordingState};
 use super::archives::{recording, tell};
 use super::{Answer, Rig, contract};
 use crate::base::{Code, RequestContext};
-use crate::playback::{Playback, RECORDING_RESPONSES_PER_ACCOUNT_MAX};
+use crate::playback::{Playback, RECORDING_RESPONSES_PER_ACCOUNT_MAX, RECORDING_RESPONSES_PER_NETWORK_MAX};
 use satcast_archive::testing::{self, FRAGMENT_BYTES, INIT_BYTES, byte_at};
 use satcast_core::ids::{EndReason, SessionId};
 use satcast_core::secret::KeyKind;
@@ -328,15 +328,24 @@ async fn recordings_of_a_session_play_as_one_and_grow() {
 
 #[tokio::test]
 async fn failing_stores_and_too_many_viewers_are_told_to_try_again() {
-    let rig = Rig::new().await;
+    let rig = Rig::with_config("[http]\ntrusted_proxies = [\"0.0.0.0/32\"]").await;
     let (_, id) = made(&rig, "unread-a.mp4", RecordingState::Ready, 6).await;
     let text = play(&rig, &address(&rig, id).await).await.ok().to_owned();
     play(&rig, &media(&text, id)).await.answer.error(503, Code::AssetUnreadable.as_str());
     let (_, id) = made(&rig, "b.mp4", RecordingState::Ready, 6).await;
     let file = media(play(&rig, &address(&rig, id).await).await.ok(), id);
     let mut held = Vec::new();
-    for _ in 0..RECORDING_RESPONSES_PER_ACCOUNT_MAX {
-        held.push(rig.app.playback.answer(Request::builder().uri_str(&file).finish()).await);
+    let from = |network: u64| {
+        let address = format!("198.51.100.{network}");
+        Request::builder().uri_str(&file).header("X-Forwarded-For", address).finish()
+    };
+    let networks = RECORDING_RESPONSES_PER_ACCOUNT_MAX / RECORDING_RESPONSES_PER_NETWORK_MAX;
+    for network in 0..networks {
+        for _ in 0..RECORDING_RESPONSES_PER_NETWORK_MAX {
+            held.push(rig.app.playback.answer(from(network)).await);
+        }
+        let over = rig.app.playback.answer(from(network)).await;
+        assert_eq!(over.status(), StatusCode::SERVICE_UNAVAILABLE, "one network takes no more");
     }
     assert!(held.iter().all(|response| response.status() == StatusCode::OK));
     play(&rig, &file).await.answer.error(503, "too_many_readers");
@@ -363,6 +372,16 @@ async fn a_range_is_in_memory_from_the_second_viewer_on_and_metered_for_each() {
     for other in ["bytes=700-40700", "bytes=701-40699"] {
         part(other).await.answer.error(503, Code::AssetUnreadable.as_str());
     }
+    // The driver hears once a minute that the recording is watched. Bytes in memory outlast a store that is down.
+    testing::fail_reads("wanted.mp4", 1);
+    part("bytes=701-40699").await.answer.error(503, Code::AssetUnreadable.as_str());
+    assert_eq!(part("bytes=701-40699").await.bytes, first.bytes[1..]);
+    testing::fail_reads("wanted.mp4", 1);
+    rig.app.clock.advance(Duration::from_secs(60));
+    for _ in 0..2 {
+        assert_eq!(part("bytes=700-40699").await.bytes, first.bytes);
+    }
+    assert_eq!(part("bytes=702-40699").await.bytes, first.bytes[2..], "the failing read was made");
     // Bytes in memory need the same access.
     let intruder = file.replace("/t/", "/t/x");
     ask(&rig, Method::GET, &intruder, &[("Range", "bytes=700-40699")]).await.answer.error(401, "invalid_key");

@@ -18,7 +18,10 @@ use super::source::Source;
 use super::state::READ_BYTES;
 use crate::base::ApiError;
 use satcast_core::ids::AccountId;
+use satcast_core::networks::Network;
 
+/// Of the account and the viewer's network.
+pub(super) type Permits = (Permit<AccountId>, Permit<Network>);
 type Reading = JoinHandle<Result<Bytes, ApiError>>;
 
 /// One range of a recording. If a read fails, the body ends with an error, which closes the connection.
@@ -33,7 +36,7 @@ pub(super) struct RecordingBody {
     reading: Option<Reading>,
     count: Count,
     frame_bytes_max: usize,
-    _permit: Permit<AccountId>,
+    _permits: Permits,
 }
 
 impl RecordingBody {
@@ -47,7 +50,7 @@ impl RecordingBody {
         first: u64,
         len: u64,
         count: Count,
-        permit: Permit<AccountId>,
+        permits: Permits,
         version: Version,
     ) -> Result<Self, ApiError> {
         let chunk = chunk(len);
@@ -62,7 +65,7 @@ impl RecordingBody {
             reading: None,
             count,
             frame_bytes_max: frame_bytes_max(version),
-            _permit: permit,
+            _permits: permits,
         })
     }
 

@@ -57,7 +57,7 @@ impl Playback {
             Wanted::Index { id } => self.recording_index(request, context, id).await,
             Wanted::Poster { id } => self.recording_poster(request, context, id).await,
             Wanted::Clip { id } => self.clip_file(request, context, id).await,
-            Wanted::Media { id, token } => self.recording_media(request, id, token).await,
+            Wanted::Media { id, token } => self.recording_media(request, context, id, token).await,
         }
     }
 
@@ -129,7 +129,13 @@ impl Playback {
     }
 
     /// The bytes of a recording, or one range of them.
-    async fn recording_media(&self, request: &Request, id: i64, token: &str) -> Answer {
+    async fn recording_media(
+        &self,
+        request: &Request,
+        context: &RequestContext,
+        id: i64,
+        token: &str,
+    ) -> Answer {
         let (viewer, group) = self.viewer_of_media(request, id, token).await?;
         let is_it = |watched: &&WatchedArchive| watched.record.id == id && watched.record.clip.is_none();
         let watched = group.iter().find(is_it).ok_or_else(nothing_to_play)?;
@@ -139,7 +145,7 @@ impl Playback {
         }
         let index = self.recordings.index_of(&source, watched).await?;
         let of = (index.bytes, index.is_complete);
-        let response = self.recording_bytes(request, source, watched, of, &viewer).await?;
+        let response = self.recording_bytes(request, context, source, watched, of, &viewer).await?;
         Ok((response, viewer.readers))
     }
 
@@ -156,7 +162,7 @@ impl Playback {
             return Ok((redirect(&address), viewer.readers));
         }
         let of = (watched.record.report.size_bytes, true);
-        let response = self.recording_bytes(request, source, watched, of, &viewer).await?;
+        let response = self.recording_bytes(request, context, source, watched, of, &viewer).await?;
         Ok((response, viewer.readers))
     }
 
@@ -170,6 +176,7 @@ impl Playback {
     async fn recording_bytes(
         &self,
         request: &Request,
+        context: &RequestContext,
         source: Source,
         watched: &WatchedArchive,
         (size, is_complete): (u64, bool),
@@ -197,12 +204,14 @@ impl Playback {
             response.set_status(StatusCode::PARTIAL_CONTENT);
         }
         if is_get && len > 0 {
-            let permit = self.recordings.responses.try_take(watched.account, 1);
-            let permit = permit.map_err(|_| ApiError::too_many_readers())?;
+            let full = |_| ApiError::too_many_readers();
+            let network = self.recordings.networks.try_take(context.client.into(), 1).map_err(full)?;
+            let account = self.recordings.responses.try_take(watched.account, 1).map_err(full)?;
+            let permits = (account, network);
             let count =
                 self.meter.count(watched.account, watched.record.report.destination_id, sent(request));
             let (ranges, version) = (self.recordings.ranges.clone(), request.version());
-            let body = RecordingBody::begin(ranges, source, first, len, count, permit, version).await?;
+            let body = RecordingBody::begin(ranges, source, first, len, count, permits, version).await?;
             response.set_body(Body::from(http_body_util::combinators::BoxBody::new(body)));
         }
         Ok(response)

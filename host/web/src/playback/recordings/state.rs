@@ -15,6 +15,7 @@ use super::source::{FaultLog, Source};
 use crate::base::ApiError;
 use satcast_core::clock::Clock;
 use satcast_core::ids::AccountId;
+use satcast_core::networks::Network;
 use satcast_drivers::Drivers;
 use satcast_drivers::published::Cache;
 use satcast_store::{Store, WatchedArchive};
@@ -34,6 +35,8 @@ pub const READ_BYTES: u32 = 512 * 1024;
 /// Most responses with bytes of recordings at a time, and those of one account.
 pub const RESPONSES_MAX: u64 = 512;
 pub const RESPONSES_PER_ACCOUNT_MAX: u64 = 256;
+/// Most responses with media of recordings to one network at a time: a quarter of what an account may have.
+pub const RESPONSES_PER_NETWORK_MAX: u64 = 64;
 /// How long an answer of the store about a recording is used.
 const FRESH: Duration = Duration::from_secs(1);
 /// Most such answers that are kept.
@@ -54,6 +57,7 @@ pub(in crate::playback) struct Recordings {
     pub(super) ranges: Arc<Ranges>,
     pub(super) posters: Posters,
     pub(super) responses: Quota<AccountId>,
+    pub(super) networks: Quota<Network>,
     /// Viewers get the bytes of uploaded recordings from the store, by signed addresses.
     pub(super) signs: bool,
     pub(super) faults: FaultLog,
@@ -102,10 +106,24 @@ impl Recordings {
         cache: Arc<Cache>,
     ) -> Self {
         let responses = Quota::new(RESPONSES_MAX, RESPONSES_PER_ACCOUNT_MAX);
+        let networks = Quota::new(RESPONSES_MAX, RESPONSES_PER_NETWORK_MAX);
         let (groups, indexes, posters) = (Mutex::default(), Indexes::default(), Posters::default());
-        let ranges = Arc::new(Ranges::new(cache));
+        let ranges = Arc::new(Ranges::new(cache, clock.clone()));
         let faults = FaultLog::new(clock.clone());
-        Self { store, drivers, clock, relay, groups, indexes, ranges, posters, responses, signs, faults }
+        Self {
+            store,
+            drivers,
+            clock,
+            relay,
+            groups,
+            indexes,
+            ranges,
+            posters,
+            responses,
+            networks,
+            signs,
+            faults,
+        }
     }
 
     /// The recording and all that play with it; empty if there is none.
