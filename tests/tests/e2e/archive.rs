@@ -118,8 +118,12 @@ fn lasted_ms(sent: &[Record]) -> i64 {
 
 /// Ends a session after its encoder has left and everything that it sent was received.
 pub(crate) fn end(api: &Api, stream: &Stream) {
-    let _ = api.wait_for_stream(stream, "reconnecting");
-    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    until_api("the end of the encoder", || match api.stream(stream)["state"].as_str() {
+        Some("reconnecting" | "idle") => Ok(()),
+        state => Err(format!("{state:?}")),
+    });
+    // On a busy machine the reconnect window may be over.
+    let _ended = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({}));
 }
 
 pub(crate) fn seconds_of(archive: &Value) -> f64 {
