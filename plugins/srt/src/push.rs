@@ -44,6 +44,8 @@ impl Push {
         };
         let mut caller = Caller::new(self.target.call(), seed, peer.ip(), clock.now())
             .ok_or_else(|| Error::internal("the passphrase was accepted and cannot be used"))?;
+        // Before, the runtime does not know that the socket can send, and the first datagram would wait for its repeat.
+        let _in_time = timeout_at(deadline, socket.writable()).await;
         loop {
             // Here, because a timer is not looked at while datagrams come.
             if Instant::now() >= deadline {
