@@ -2,7 +2,7 @@
 //! `/vod/<id>/t/<token>/media.mp4`; `/vod/<id>/poster.mp4` is the first keyframe ([`poster`]).
 //!
 //! Nothing is copied or coded again: the driver that keeps a recording says where its fragments are ([`index`]) and gives their bytes
-//! ([`body`]), from its local copy or from the store, at this node or at the one that has the file ([`source`]), once for viewers that want the same
+//! ([`body`]), from its local copy or from the store, at this node or at the one that has the file ([`source`]), or from memory
 //! ([`ranges`]). Recordings of one session and destination are one playlist ([`playlist`]). The
 //! owner watches with a token of the API, everyone else with a public key of the stream, if the owner made the recording public
 //! ([`access`]). A clip is an ordinary file, `/vod/<id>/clip.mp4`. Bytes are metered like those of live playback, for the destination that made the recording.
