@@ -16,7 +16,7 @@ use crate::source::target_dir;
 use crate::tls::Pair;
 use crate::wait;
 
-/// Longest time of a stop: the service waits for drivers and uploads for less than half of it.
+/// Longest time of a stop.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Lines of the service's log that a failing test prints.
 const LOG_TAIL_LINES: usize = 80;
@@ -429,7 +429,7 @@ impl Service {
     /// Waits until a line of the log satisfies `wanted`, and gives it.
     ///
     /// # Panics
-    /// When there is none in time.
+    /// When no line did in time.
     #[track_caller]
     pub fn wait_for_log(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         wait::until(&format!("{what} in the log"), || {
