@@ -18,7 +18,7 @@ use satcast_drivers::{Drivers, RecordingsError};
 /// Longest time for a copy, that of the longest clip: a store that is slower than the stream makes no clip.
 const COPY_LIMIT: Duration = Duration::from_secs(600);
 /// Tries to read a range or a page of the index after faults of the service or refused keys. Faults of the network and of the
-/// store are tried again while the copy may take.
+/// store, and of a driver that gives no answer, are tried again while the copy may take.
 const READ_TRIES_MAX: u32 = 4;
 /// Wait before the second try, which doubles from try to try, and the longest one.
 const READ_PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -210,7 +210,8 @@ impl Tries {
     async fn wait(&mut self, error: RecordingsError) -> Result<(), Error> {
         let error = match error {
             RecordingsError::Refused(error) => error,
-            RecordingsError::Unavailable(why) => Error::internal(why),
+            // A driver that is reloaded, or that a slow machine or store holds up, answers again.
+            RecordingsError::Unavailable(why) => Error::network(why),
         };
         self.failed += 1;
         let goes_on = match error.class {
@@ -298,8 +299,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn faults_of_the_store_are_tried_again_while_the_copy_may_take() {
-        for error in [Error::network("no route"), Error::remote("503")] {
-            let (failed, secs) = tries(RecordingsError::Refused(error)).await;
+        for error in [
+            RecordingsError::Refused(Error::network("no route")),
+            RecordingsError::Refused(Error::remote("503")),
+            RecordingsError::Unavailable("not loaded".into()),
+        ] {
+            let (failed, secs) = tries(error).await;
             assert!((20..30).contains(&failed), "{failed}");
             assert!(
                 (COPY_LIMIT - READ_PAUSE_MAX..=COPY_LIMIT).contains(&Duration::from_secs(secs)),
@@ -309,7 +314,6 @@ mod tests {
         for (error, expected) in [
             (RecordingsError::Refused(Error::config("gone")), 1),
             (RecordingsError::Refused(Error::new(Class::Auth, "403")), READ_TRIES_MAX),
-            (RecordingsError::Unavailable("not loaded".into()), READ_TRIES_MAX),
         ] {
             assert_eq!(tries(error).await.0, expected);
         }
