@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     /// Mutations of each line; all of it takes about a second.
-    const ROUNDS: usize = 3;
+    const ROUNDS: u64 = 3;
 
     fn local() -> Local {
         Local {
@@ -235,30 +235,40 @@ mod tests {
         assert!(unnamed.contains("sdes:mid") && !unnamed.contains("rtp-stream-id"), "{unnamed}");
     }
 
-    /// str0m reads what strangers with a key send.
+    /// str0m reads what strangers with a key send. `SATCAST_SOAK_ITERATIONS` multiplies the rounds, whose later ones change several
+    /// lines.
     #[tokio::test]
     async fn mutated_offers_are_answered_or_refused() {
+        let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+        let mut seed = number("SATCAST_SOAK_SEED").unwrap_or(0x5eed);
+        let rounds = ROUNDS * number("SATCAST_SOAK_ITERATIONS").unwrap_or(1);
+        println!("seed: SATCAST_SOAK_SEED={seed}, and {rounds} rounds for each line");
         let (local, now) = (local(), Instant::now());
         let offer = Peer::new().await.offer;
         let lines: Vec<&str> = offer.lines().collect();
         let mut answered = 0;
-        let mut seed = 0x5eed_u64;
         let mut next = |below: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as usize % below.max(1)
         };
-        for at in 0..lines.len() {
-            for round in 0..ROUNDS {
+        for first in 0..lines.len() {
+            for round in 0..rounds {
                 let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-                match round {
-                    0 => drop(changed.remove(at)),
-                    1 => changed.insert(at, lines[next(lines.len())].to_owned()),
-                    _ => {
-                        let mut bytes = changed[at].clone().into_bytes();
-                        let place = next(bytes.len());
-                        bytes[place] = b" 0:=\x7fz;"[next(7)];
-                        changed[at] = String::from_utf8(bytes).unwrap_or_default();
+                let mut at = first;
+                for more in 0..=(round / ROUNDS) % 5 {
+                    match (round + more) % ROUNDS {
+                        0 => drop(changed.remove(at)),
+                        1 => changed.insert(at, lines[next(lines.len())].to_owned()),
+                        _ => {
+                            let mut bytes = std::mem::take(&mut changed[at]).into_bytes();
+                            let place = next(bytes.len());
+                            if let Some(byte) = bytes.get_mut(place) {
+                                *byte = b" 0:=\x7fz;"[next(7)];
+                            }
+                            changed[at] = String::from_utf8(bytes).unwrap_or_default();
+                        }
                     }
+                    at = next(changed.len());
                 }
                 answered += usize::from(accept(&local, &changed.join("\r\n"), now).is_ok());
             }
