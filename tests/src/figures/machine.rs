@@ -27,7 +27,8 @@ pub fn describe() -> Value {
         "processor": value_of(&read("/proc/cpuinfo"), "model name"),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "memory_gib": gib(&read("/proc/meminfo")),
-        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+        // Its version alone: what follows names the build of a machine.
+        "kernel": read("/proc/sys/kernel/osrelease").trim().split('-').next(),
         "load": read("/proc/loadavg").split(' ').next().unwrap_or_default(),
         "peers": peers(),
     })

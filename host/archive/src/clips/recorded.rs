@@ -17,8 +17,8 @@ use satcast_drivers::{Drivers, RecordingsError};
 
 /// Longest time for a copy, that of the longest clip: a store that is slower than the stream makes no clip.
 const COPY_LIMIT: Duration = Duration::from_secs(600);
-/// Tries to read a range or a page of the index after faults of the service or refused keys. Faults of the network and of the
-/// store, and of a driver that gives no answer, are tried again while the copy may take.
+/// Tries to read a range or a page of the index after faults of the service or refused keys. After faults of the network and of
+/// the store, and where the driver is not loaded or gives no answer, there are tries while the copy may take.
 const READ_TRIES_MAX: u32 = 4;
 /// Wait before the second try, which doubles from try to try, and the longest one.
 const READ_PAUSE_MIN: Duration = Duration::from_millis(500);

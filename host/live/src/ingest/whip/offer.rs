@@ -163,7 +163,7 @@ mod tests {
     use super::super::peer::Peer;
     use super::*;
 
-    /// Mutations of each line; all of it takes about a second.
+    /// Mutations of each line; all of it takes four seconds, as most offers are answered.
     const ROUNDS: u64 = 3;
 
     fn local() -> Local {
