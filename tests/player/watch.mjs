@@ -224,7 +224,8 @@ const STEPS = {
     return look();
   },
   async click(selector) {
-    await view.hover('#player');
+    // A control with the focus stays visible, however long this machine takes to press it.
+    await view.focus(selector);
     await view.click(selector);
     return look();
   },

@@ -26,6 +26,7 @@ fn survives(what: &str, prepare: impl FnOnce(&Kit)) {
     let kit = Kit::new();
     prepare(&kit);
     uploads(what, &kit);
+    assert!(until(|| kit.server.leftovers().is_empty()), "{what}: {:?}", kit.server.leftovers());
 }
 
 fn uploads(what: &str, kit: &Kit) {
@@ -35,7 +36,6 @@ fn uploads(what: &str, kit: &Kit) {
     kit.until_all(RecordingState::Ready);
     println!("{what}: {:?}", kit.server.asked());
     kit.assert_whole(&expected[0]);
-    assert!(until(|| kit.server.leftovers().is_empty()), "{what}: {:?}", kit.server.leftovers());
 }
 
 #[test]
@@ -63,6 +63,7 @@ fn a_store_without_conditional_requests_is_asked_without_the_condition() {
 
 #[test]
 fn a_store_that_hangs_is_left_and_a_slow_one_is_waited_for() {
+    // On a busy machine this driver may also leave a request that opens an upload: the store then keeps an empty one.
     let kit = Kit::impatient();
     kit.server.on(Ask::Part(1), 1, Act::Hang);
     uploads("a part without an answer", &kit);

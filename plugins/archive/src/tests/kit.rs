@@ -159,10 +159,13 @@ impl Kit {
         Kit::with(limits())
     }
 
-    /// One that soon leaves a store that hangs.
+    /// One that soon leaves a store that hangs; a request on a busy machine takes less.
     pub(crate) fn impatient() -> Self {
         let ms = Duration::from_millis;
-        Kit::with(Limits { times: Times { connect: ms(5000), stall: ms(700), answer: ms(900) }, ..limits() })
+        Kit::with(Limits {
+            times: Times { connect: ms(5000), stall: ms(4000), answer: ms(5000) },
+            ..limits()
+        })
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
