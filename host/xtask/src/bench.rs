@@ -87,7 +87,9 @@ fn measure(name: &str, parts: &[Part], more: &[String]) -> Result<(), String> {
     npm::install()?;
     let binary = build::run(build::Profile::Release)?;
     let program = binary.with_file_name(TABLES);
-    let file = process::output(process::command(&program).args(["begin", name]))?;
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let command = format!("cargo xtask {}", command.join(" "));
+    let file = process::output(process::command(&program).args(["begin", name, &command]))?;
     let file = file.trim();
     let mut failed = Vec::new();
     for (bench, args) in parts {

@@ -1,6 +1,6 @@
 //! Makes tables from the results of benchmarks, for `cargo xtask bench`.
 //!
-//! `bench-tables begin NAME` makes a file of results and prints its path; `table FILE`, `compare BEFORE AFTER` and
+//! `bench-tables begin NAME COMMAND` makes a file of results and prints its path; `table FILE`, `compare BEFORE AFTER` and
 //! `page DOCUMENT FILE...` read such files.
 
 use std::path::Path;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 
 fn run(words: &[&str]) -> Result<String, String> {
     match words {
-        ["begin", name] => begin(name).map(|path| path.display().to_string()),
+        ["begin", name, command] => begin(name, command).map(|path| path.display().to_string()),
         ["table", file] => table(&read(file)?),
         ["compare", before, after] => Ok(compare::text(&read(before)?.lines, &read(after)?.lines)),
         ["page", document, files @ ..] if !files.is_empty() => {
@@ -38,7 +38,7 @@ fn run(words: &[&str]) -> Result<String, String> {
             Ok(format!("wrote {document}"))
         }
         _ => {
-            Err("usage: bench-tables begin NAME | table FILE | compare BEFORE AFTER | page DOCUMENT FILE..."
+            Err("usage: bench-tables begin NAME COMMAND | table FILE | compare BEFORE AFTER | page DOCUMENT FILE..."
                 .into())
         }
     }

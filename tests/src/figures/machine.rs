@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 /// Peers that cargo provides: package, and its name in the tables.
 const CRATES: [&str; 3] = ["hyper", "object_store", "poem"];
 /// Fields of the machine with their titles.
-const TITLES: [(&str, &str); 7] = [
+const TITLES: [(&str, &str); 8] = [
+    ("command", "Command"),
     ("date", "Date"),
     ("commit", "Commit"),
     ("processor", "Processor"),
@@ -18,10 +19,12 @@ const TITLES: [(&str, &str); 7] = [
     ("load", "Load before the run"),
 ];
 
-/// Date, commit, processor, cores, memory, kernel, load, and the peers with their versions. What cannot be found out is left empty.
+/// The command, date, commit, processor, cores, memory, kernel, load, and the peers with their versions. What cannot be found out is
+/// left empty.
 #[must_use]
-pub fn describe() -> Value {
+pub fn describe(command: &str) -> Value {
     json!({
+        "command": command,
         "date": output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
         "commit": output("git", &["describe", "--always", "--dirty", "--abbrev=10"]),
         "processor": value_of(&read("/proc/cpuinfo"), "model name"),
@@ -111,7 +114,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_cores_and_every_title_is_a_field() {
-        let machine = describe();
+        let machine = describe("cargo xtask bench all");
         assert!(machine["cores"].as_u64().is_some_and(|cores| cores > 0));
         assert!(TITLES.iter().all(|(name, _)| !machine[name].is_null()), "{machine}");
         assert_eq!(rows(&machine).len(), TITLES.len() + machine["peers"].as_object().unwrap().len());

@@ -3,7 +3,7 @@
 use super::columns;
 use super::growth;
 use super::machine;
-use super::ratios::{self, Outcome};
+use super::ratios::{self, Entry, Outcome};
 use super::results::Run;
 
 /// The marks around the part that is made.
@@ -30,9 +30,13 @@ fn made(runs: &[Run]) -> Result<String, String> {
         if !entries.is_empty() {
             let count = |outcome: Outcome| entries.iter().filter(|entry| entry.outcome() == outcome).count();
             let [reached, missed, open] = [Outcome::Reached, Outcome::Missed, Outcome::Open].map(count);
-            parts.push("### Rows\n".to_owned());
-            parts.push(format!("Goals: {reached} reached, {missed} missed, {open} not measured.\n"));
-            parts.push(ratios::markdown(&entries));
+            let (goals, others): (Vec<Entry>, Vec<Entry>) =
+                entries.into_iter().partition(|entry| entry.outcome() != Outcome::None);
+            parts.push("### Goals\n".to_owned());
+            parts.push(format!("{reached} reached, {missed} missed, {open} not measured.\n"));
+            parts.push(ratios::markdown(&goals));
+            parts.push("### Other figures\n".to_owned());
+            parts.push(ratios::markdown_without_goals(&others));
         }
         let growth = growth::markdown(&run.lines);
         if !growth.is_empty() {
@@ -60,10 +64,11 @@ mod tests {
             step,
             value: 4.0,
         };
-        let lines = vec![line("first_ms", None), line("mib", Some(1)), line("mib", Some(9))];
+        let lines =
+            vec![line("wrong", None), line("first_ms", None), line("mib", Some(1)), line("mib", Some(9))];
         Run {
             name: "all".into(),
-            machine: Some(json!({ "kernel": "6.1", "peers": { "nginx": "1.22" } })),
+            machine: Some(json!({ "command": "bench x", "peers": { "nginx": "1.22" } })),
             lines,
         }
     }
@@ -74,9 +79,16 @@ mod tests {
         let once = filled(&page, &[run()]).unwrap();
         assert!(once.starts_with("# Page\n\n") && once.ends_with(&format!("{END}\nafter\n")), "{once}");
         assert!(!once.contains("0.123"), "{once}");
-        for row in ["| relay 1x1 | ms to the first frame | 4.00 |", "| nginx | 1.22 |", "1: 4.00, 9: 4.00"] {
-            assert!(once.contains(row), "{row} in {once}");
-        }
+        // Those with a goal come first.
+        let rows = [
+            "| relay 1x1 | ms to the first frame | 4.00 |",
+            "| relay 1x1 | frames lost, repeated or misrouted | 4.00 |",
+            "1: 4.00, 9: 4.00",
+            "| Command | bench x |",
+            "| nginx | 1.22 |",
+        ];
+        let places: Vec<usize> = rows.iter().filter_map(|row| once.find(row)).collect();
+        assert!(places.len() == rows.len() && places.is_sorted(), "{once}");
         assert_eq!(filled(&once, &[run()]), Ok(once));
     }
 

@@ -164,6 +164,18 @@ pub fn markdown(entries: &[Entry]) -> String {
     if entries.is_empty() { String::new() } else { columns::markdown(HEADING, &cells(entries)) }
 }
 
+/// The same without the columns of goals.
+#[must_use]
+pub fn markdown_without_goals(entries: &[Entry]) -> String {
+    let rows: Vec<[String; 5]> = entries
+        .iter()
+        .map(Entry::cells)
+        .map(|[row, figure, ours, peer, ratio, ..]| [row, figure, ours, peer, ratio])
+        .collect();
+    let [row, figure, ours, peer, ratio, ..] = HEADING;
+    columns::markdown([row, figure, ours, peer, ratio], &rows)
+}
+
 fn cells(entries: &[Entry]) -> Vec<[String; 7]> {
     entries.iter().map(Entry::cells).collect()
 }

@@ -179,12 +179,12 @@ impl Run {
     }
 }
 
-/// Makes an empty file of results for the run `name`, with the machine in its first line; gives its path.
+/// Makes an empty file of results for the run `name`, with its command and the machine in its first line; gives its path.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn begin(name: &str) -> Result<PathBuf, String> {
-    let machine = machine::describe();
+pub fn begin(name: &str, command: &str) -> Result<PathBuf, String> {
+    let machine = machine::describe(command);
     let date: String = machine["date"].as_str().unwrap_or_default().chars().filter(|c| *c != ':').collect();
     let folder = target_dir().join(FOLDER);
     let path = folder.join(format!("{name}-{date}.jsonl"));

@@ -38,8 +38,8 @@ pub struct Figures {
     pub first_worst_ms: f64,
     /// Memory that the streams added, for each stream.
     pub resident_kib: f64,
-    /// The same without the frames since the newest keyframe, which a server keeps for new destinations.
-    pub beyond_gop_kib: f64,
+    /// The same without the frames since the newest keyframe, which Satcast keeps for new destinations. The peers keep none.
+    pub beyond_gop_kib: Option<f64>,
     /// Frames that the sinks received in the window.
     pub frames: f64,
     /// Frames lost, repeated or misrouted, and connections lost.
@@ -47,21 +47,22 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those that every server has, with their names in the results.
+    /// Those of the benchmarks, with their names in the results.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, f64); 10] {
-        [
+    pub fn named(&self) -> Vec<(&'static str, f64)> {
+        let mut named = vec![
             ("cpu", self.cpu),
             ("p50_ms", self.p50_ms),
             ("p99_ms", self.p99_ms),
             ("first_ms", self.first_ms),
             ("first_worst_ms", self.first_worst_ms),
             ("kib_per_stream", self.resident_kib),
-            ("kib_beyond_gop", self.beyond_gop_kib),
             ("frames", self.frames),
             ("wrong", self.wrong as f64),
             ("load_cpu", self.own_cpu),
-        ]
+        ];
+        named.extend(self.beyond_gop_kib.map(|value| ("kib_beyond_gop", value)));
+        named
     }
 }
 
@@ -104,6 +105,7 @@ pub fn measure(kind: Kind, load: Load, window: Duration) -> Figures {
     let first = first(load, &publishers, &sinks);
     let minutes = took.as_secs_f64() / 60.0 * load.streams as f64;
     let resident_kib = resident.saturating_sub(resident_before) as f64 / load.streams as f64;
+    let gop_kib = gop_bytes as f64 / 1024.0 / load.streams as f64;
     let [p50_ms, p99_ms] = latencies(tally.latencies.clone());
     Figures {
         cpu: (after.cpu - before.cpu).as_secs_f64() / minutes,
@@ -114,7 +116,7 @@ pub fn measure(kind: Kind, load: Load, window: Duration) -> Figures {
         first_ms: median(&first),
         first_worst_ms: first.iter().copied().fold(0.0, f64::max),
         resident_kib,
-        beyond_gop_kib: resident_kib - gop_bytes as f64 / 1024.0 / load.streams as f64,
+        beyond_gop_kib: (name == OURS).then_some(resident_kib - gop_kib),
         frames: got,
         wrong: tally.wrong(),
     }
