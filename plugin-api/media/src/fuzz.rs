@@ -23,6 +23,7 @@ use crate::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use crate::segment::{Event, HELD_BYTES_MAX, Segmenter};
 use crate::srt::{self, Call, Called, Caller, Connection, Request, Seed, Sender, StreamId, calling};
 use crate::ts::{self, Demuxer, Muxer};
+use crate::video::{HELD_BYTES_MAX as HELD_SETS_MAX, Times, VideoReader};
 use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 
 /// Body of a target.
@@ -192,6 +193,14 @@ pub fn codec(data: &[u8]) {
     if let Ok(config) = aac::AacConfig::parse(data) {
         assert!(config.sample_rate > 0);
     }
+    let mut reader = VideoReader::new(Codec::Av1);
+    let mut packets = Vec::new();
+    for _ in 0..2 {
+        reader.read(Some(Times { pts_ns: 0, dts_ns: 0 }), data, &mut packets);
+    }
+    let configured = packets.iter().filter(|packet| packet.is_config());
+    assert!(configured.clone().all(|packet| av1::Av1Config::parse(&packet.payload).is_ok()));
+    assert!(configured.count() <= 1 && reader.held_bytes() <= HELD_SETS_MAX);
     let unit = Bytes::copy_from_slice(data);
     let stripped = av1::strip_temporal_delimiter(unit.clone());
     assert_eq!(stripped, unit.slice(unit.len() - stripped.remaining()..));

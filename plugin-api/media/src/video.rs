@@ -1,10 +1,10 @@
-//! Video of encoders that send parameter sets in band, as a byte stream (annex B): access units become packets, and
-//! their parameter sets the codec configuration. Used for transport streams and WebRTC.
+//! Video of encoders that send parameter sets in band: access units of a byte stream (annex B), or temporal units of
+//! AV1, become packets, and their parameter sets the codec configuration. Used for transport streams and WebRTC.
 
 use bytes::Bytes;
 
 use crate::codec::nal::{annex_b, push_prefixed};
-use crate::codec::{CodecError, PARAMETER_SETS_MAX, avc, hevc};
+use crate::codec::{CodecError, PARAMETER_SETS_MAX, av1, avc, hevc};
 use crate::rtmp::limits::CONFIG_BYTES_MAX;
 use crate::{Codec, Packet};
 
@@ -17,7 +17,7 @@ pub const HELD_BYTES_MAX: usize = 3 * PARAMETER_SETS_MAX * PARAMETER_SET_BYTES_M
 /// Memory for longer prefixes: a start code of three bytes becomes a length of four.
 const SPARE_BYTES: usize = 64;
 
-/// Kinds of parameter sets, in the order of a codec configuration.
+/// Kinds of parameter sets, in the order of a codec configuration. AV1 has a sequence header alone, which is an [`Sps`](Self::Sps).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Set {
     Vps,
@@ -69,7 +69,18 @@ struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    fn read(codec: Codec, bytes: &'a [u8]) -> Self {
+    /// `None` if it is broken.
+    fn read(codec: Codec, bytes: &'a [u8]) -> Option<Self> {
+        if codec != Codec::Av1 {
+            return Some(Self::of_byte_stream(codec, bytes));
+        }
+        let unit = av1::TemporalUnit::read(bytes)?;
+        let header = unit.sequence_header.filter(|header| header.len() <= PARAMETER_SET_BYTES_MAX);
+        let sets = header.map(|header| (Set::Sps, header)).into_iter().collect();
+        Some(Unit { payload: unit.sample, sets, keyframe: unit.keyframe })
+    }
+
+    fn of_byte_stream(codec: Codec, bytes: &'a [u8]) -> Self {
         let payload = Vec::with_capacity(bytes.len() + SPARE_BYTES);
         let mut unit = Unit { payload, sets: Vec::new(), keyframe: false };
         let mut has_sps = false;
@@ -131,7 +142,11 @@ impl ParameterSets {
 
     fn record(&self, codec: Codec) -> Result<Vec<u8>, CodecError> {
         let [vps, sps, pps] = &self.lists;
-        if codec == Codec::Hevc { hevc::record(vps, sps, pps) } else { avc::record(sps, pps) }
+        match codec {
+            Codec::Hevc => hevc::record(vps, sps, pps),
+            Codec::Av1 => av1::record(sps.first().map_or(&[], Vec::as_slice)),
+            _ => avc::record(sps, pps),
+        }
     }
 
     fn held_bytes(&self) -> usize {
@@ -172,7 +187,7 @@ pub struct Times {
     pub dts_ns: i64,
 }
 
-/// Reads the access units of a video stream of H.264 or HEVC.
+/// Reads the access units of a video stream of H.264 or HEVC, or the temporal units of one of AV1.
 #[derive(Debug)]
 pub struct VideoReader {
     codec: Codec,
@@ -210,10 +225,13 @@ impl VideoReader {
         self.sets.held_bytes()
     }
 
-    /// Reads an access unit, and appends its packet, after a new codec configuration. Without times its frame is lost.
-    /// Returns false if the frame was left out.
+    /// Reads an access unit, and appends its packet, after a new codec configuration. Without times, or if it is broken,
+    /// its frame is lost. Returns false if the frame was left out.
     pub fn read(&mut self, times: Option<Times>, unit: &[u8], packets: &mut Vec<Packet>) -> bool {
-        let unit = Unit::read(self.codec, unit);
+        let Some(unit) = Unit::read(self.codec, unit) else {
+            self.lost();
+            return false;
+        };
         if self.sets.take(self.codec, &unit.sets) {
             self.renew();
         }

@@ -40,11 +40,15 @@ fn sha256(digest: &[u8]) -> String {
     format!("SHA256:{digits}")
 }
 
-/// Publishes H.264, and waits until it is connected.
+/// Publishes with the codecs that the browser offers by itself, of which H.264 is taken; waits until it is connected.
 #[track_caller]
 fn publish_connected(browser: &mut Player, service: &Service, key: &str, port: Option<u16>) {
-    let more = json!({"codec": "video/H264", "port": port});
-    let answer = publish(browser, service, key, &more);
+    publish_as(browser, service, key, &json!({"port": port}));
+}
+
+#[track_caller]
+fn publish_as(browser: &mut Player, service: &Service, key: &str, more: &Value) {
+    let answer = publish(browser, service, key, more);
     assert_eq!(answer["status"], 201, "{answer}");
     assert_eq!(browser.step("connected")["state"], "connected");
 }
@@ -134,6 +138,30 @@ fn a_browser_is_seen_recorded_and_forwarded_until_it_leaves() {
         assert!(apart.abs() < APART_SECONDS, "{apart} s in {:?}", chunk.entry);
     }
     service.assert_not_logged(&[("a stream key", &stream.key)]);
+}
+
+#[test]
+fn av1_of_a_browser_is_seen_and_forwarded() {
+    let mut browser = Player::launch_for_publishing();
+    let sink = Sink::recording();
+    let service = Setup::default().whip().start();
+    let api = service.api();
+    let hosted = Hosted::new(&service, "av1");
+    let stream = &hosted.stream;
+    api.add_destination(stream, &sink.url(), "copy");
+    publish_as(&mut browser, &service, &stream.key, &json!({"codec": "video/AV1"}));
+    let mut viewer = Viewer::of(&hosted.ready());
+    let segments = viewer.media_when("three segments", |media| media.segments.len() >= 3).segments;
+    let chunks = viewer.chunks(&segments);
+    assert_eq!(api.stream(stream)["health"]["video"]["codec"], "av1");
+    sink.wait_for_media(PACKETS / 2);
+    assert_eq!(browser.step(&format!("leave {}", json!({"key": stream.key})))["status"], 200);
+    sink.wait_until_left();
+    assert_configured("the sink", &sink.records());
+    assert_segments(&chunks);
+    assert_decodes(&chunks);
+    let (pushed, seen) = (digests(&sink.records(), Track::Video), hashes(&chunks, Track::Video));
+    assert!(seen.len() > 50 && pushed.windows(seen.len()).any(|run| run == seen), "{} frames", seen.len());
 }
 
 #[test]

@@ -401,7 +401,7 @@ codes! {
         "Stop the other encoder, or use the key of another stream.";
     CodecRefused "codec_refused":
         "The offer has no codec that the service takes.",
-        "Choose H.264 or HEVC for video, and Opus for audio.";
+        "Choose H.264, HEVC or AV1 for video, and Opus for audio.";
     TooManyEncoders "too_many_encoders":
         "Too many encoders are connected, or too many wrong stream keys came from this address.",
         "Wait as many seconds as `retryAfter` says, then try again.";

@@ -1,6 +1,9 @@
-//! AV1CodecConfigurationRecord (AV1 in ISO base media, 2.3) and the temporal delimiter.
+//! AV1CodecConfigurationRecord (AV1 in ISO base media, 2.3), temporal units and the temporal delimiter.
 
 use bytes::{Buf, Bytes};
+use shiguredo_mp4::bitstream::av1::{
+    Av1Obu, Av1ObuParseContext, Av1ObuType, parse_frame_header_prefix, parse_obus, parse_sequence_header,
+};
 
 use super::{BitReader, CodecError, take_array};
 
@@ -57,6 +60,68 @@ impl<'a> Av1Config<'a> {
             sample_position: flags & 0x03,
             config_obus: rest,
         })
+    }
+}
+
+/// The av1C body of a sequence header, an OBU with its size.
+///
+/// # Errors
+/// [`CodecError::Field`] when it is none.
+pub(crate) fn record(sequence_header: &[u8]) -> Result<Vec<u8>, CodecError> {
+    let broken = CodecError::Field("sequence header");
+    let obus = parse_obus(sequence_header, Av1ObuParseContext::ConfigObus).map_err(|_| broken)?;
+    let [obu] = obus[..] else { return Err(broken) };
+    let header = parse_sequence_header(obu.payload).map_err(|_| broken)?;
+    let flags = [
+        header.seq_tier_0 != 0,
+        header.high_bitdepth,
+        header.twelve_bit,
+        header.monochrome,
+        header.chroma_subsampling_x != 0,
+        header.chroma_subsampling_y != 0,
+    ];
+    let flags = flags.into_iter().fold(0, |bits, flag| bits << 1 | u8::from(flag));
+    let fields = [
+        0x81,
+        header.seq_profile << 5 | header.seq_level_idx_0,
+        flags << 2 | header.chroma_sample_position,
+        // No delay of the presentation is told.
+        0,
+    ];
+    Ok([&fields[..], sequence_header].concat())
+}
+
+/// A temporal unit as a sample of ISO base media (AV1 in ISO base media, 2.4).
+#[derive(Debug)]
+pub(crate) struct TemporalUnit<'a> {
+    /// Its OBUs without delimiters and padding.
+    pub(crate) sample: Vec<u8>,
+    /// Its sequence header, an OBU.
+    pub(crate) sequence_header: Option<&'a [u8]>,
+    /// Decoding can start here: it has a sequence header, and shows a key frame first.
+    pub(crate) keyframe: bool,
+}
+
+impl<'a> TemporalUnit<'a> {
+    /// Reads the OBUs of a temporal unit; `None` if it is broken. The last one may have no size.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let obus = parse_obus(bytes, Av1ObuParseContext::Sample).ok()?;
+        let sequence = obus.iter().find(|obu| obu.obu_type == Av1ObuType::SequenceHeader);
+        let is_frame =
+            |obu: &&Av1Obu<'_>| matches!(obu.obu_type, Av1ObuType::Frame | Av1ObuType::FrameHeader);
+        let starts = || {
+            let header = parse_sequence_header(sequence?.payload).ok()?;
+            let first = obus.iter().find(is_frame)?;
+            Some(parse_frame_header_prefix(first.payload, &header).ok()?.is_rap())
+        };
+        let keyframe = starts().unwrap_or(false);
+        let mut sample = Vec::with_capacity(bytes.len());
+        for obu in &obus {
+            if !matches!(obu.obu_type, Av1ObuType::TemporalDelimiter | Av1ObuType::Padding) {
+                sample.extend_from_slice(obu.obu);
+            }
+        }
+        Some(TemporalUnit { sample, sequence_header: sequence.map(|obu| obu.obu), keyframe })
     }
 }
 
@@ -177,6 +242,8 @@ fn delimiter_bytes(unit: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fmp4::tests::{AV1, AV1_PQ};
+    use crate::testing::hex;
 
     #[test]
     fn delimiters_are_removed_at_the_front_only() {
@@ -204,6 +271,43 @@ mod tests {
         assert_eq!((deep.profile, deep.level, deep.bit_depth), (2, 12, 12));
         assert_eq!((deep.high_tier, deep.monochrome, deep.sample_position), (true, true, 1));
         assert_eq!(Av1Config::parse(&[0x81, 0, 0x40, 0]).map(|config| config.bit_depth), Ok(10));
+    }
+
+    #[test]
+    fn a_record_is_made_of_a_sequence_header() {
+        for record_of_encoder in [AV1, AV1_PQ] {
+            let wanted = hex(record_of_encoder);
+            assert_eq!(record(&wanted[4..]), Ok(wanted.clone()), "{record_of_encoder}");
+            for end in 4..wanted.len() {
+                assert!(record(&wanted[4..end]).is_err(), "{end}");
+            }
+            assert!(record(&[&wanted[4..], &wanted[4..]].concat()).is_err(), "two headers");
+        }
+    }
+
+    #[test]
+    fn a_temporal_unit_is_read_without_delimiters_and_padding() {
+        let sequence = &hex(AV1)[4..];
+        let (delimiter, padding) = ([0x12, 0], [0x7a, 1, 0x80]);
+        // Frames that are shown: a key frame, another one, a key frame that is kept for later, and one that was kept.
+        let [key, inter, hidden, kept] = [0x10, 0x30, 0x00, 0x88].map(|first| [0x32, 2, first, 7]);
+        for (obus, wanted, keyframe) in [
+            (vec![&delimiter[..], sequence, &key, &padding], [sequence, &key].concat(), true),
+            (vec![&delimiter, &inter], inter.to_vec(), false),
+            (vec![sequence, &inter, &key], [sequence, &inter, &key].concat(), false),
+            (vec![sequence, &hidden], [sequence, &hidden].concat(), false),
+            (vec![sequence, &kept], [sequence, &kept].concat(), false),
+            (vec![&key], key.to_vec(), false),
+            (vec![sequence, &[0x30, 0x10, 7]], [sequence, &[0x30, 0x10, 7]].concat(), true),
+        ] {
+            let bytes = obus.concat();
+            let unit = TemporalUnit::read(&bytes).expect("a unit");
+            assert_eq!((&unit.sample, unit.keyframe), (&wanted, keyframe), "{bytes:02x?}");
+            assert_eq!(unit.sequence_header, obus.contains(&sequence).then_some(sequence));
+        }
+        for broken in [&[][..], &[0x32, 9, 1], &[0x80], &[0x32]] {
+            assert!(TemporalUnit::read(broken).is_none(), "{broken:02x?}");
+        }
     }
 
     #[test]

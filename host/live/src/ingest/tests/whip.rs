@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use satcast_core::secret::Redacted;
+use satcast_media::codec::av1::Av1Config;
 use satcast_media::codec::avc::AvcConfig;
 use satcast_media::codec::hevc::HevcConfig;
 use satcast_media::fuzz::RECORDS;
@@ -20,6 +21,9 @@ const HEVC_SETS: [&[u8]; 3] = [
       \x02\0\0\x03\0\x02\0\0\x03\0\x3c\x10",
     b"\x44\x01\xc1\x72\xb4\x62\x40",
 ];
+
+/// The sequence header of SVT-AV1 for 320x180, an OBU.
+const AV1_SEQUENCE_HEADER: [u8; 13] = *b"\x0a\x0b\0\0\0\x04\x3c\xfe\xcc\x02\xf8\0\x40";
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -98,6 +102,25 @@ async fn hevc_is_taken_with_its_parameter_sets() {
     let config = HevcConfig::parse(&got[0].payload).unwrap();
     assert!(config.parameter_sets.iter().map(|set| set.nal).eq(HEVC_SETS));
     assert_eq!(&got[1].payload[4..], &frame);
+}
+
+#[tokio::test]
+async fn av1_is_taken_with_its_sequence_header() {
+    let mut service = Service::quick().await;
+    let (mut peer, _) = connected(&service, Peer::av1().await).await;
+    // A key frame and another one, with the sizes of their OBUs.
+    let [key, inter] = [0x10, 0x30].map(|first| [&[0x32, 0xb8, 0x17, first][..], &[7; 2_999]].concat());
+    peer.send(MediaKind::Video, 0, &[&AV1_SEQUENCE_HEADER, &key[..]].concat()).await;
+    peer.send(MediaKind::Video, 20, &inter).await;
+    peer.for_a(Duration::from_millis(50)).await;
+    let (got, _) = service.packets(3).await;
+    assert!(got.iter().all(|packet| packet.codec == Codec::Av1) && got[0].is_config());
+    assert_eq!(Av1Config::parse(&got[0].payload).unwrap().config_obus, AV1_SEQUENCE_HEADER);
+    assert_eq!(
+        (got[1].keyframe, &got[1].payload[..]),
+        (true, &[&AV1_SEQUENCE_HEADER, &key[..]].concat()[..])
+    );
+    assert_eq!((got[2].keyframe, &got[2].payload[..]), (false, &inter[..]));
 }
 
 #[tokio::test]
@@ -192,7 +215,7 @@ async fn datagrams_of_strangers_get_no_answer() {
 
 #[tokio::test]
 async fn a_sender_that_never_connects_ends() {
-    let service = Service::start(0, |limits| limits.setup = Duration::from_millis(300)).await;
+    let service = Service::start(0, |limits| limits.setup = Duration::from_secs(2)).await;
     let peer = Peer::new().await;
     ask(&service, &service.key, &peer.offer).await.unwrap();
     assert_eq!(service.publishers(), 1);
@@ -201,10 +224,10 @@ async fn a_sender_that_never_connects_ends() {
 
 #[tokio::test]
 async fn a_sender_that_falls_silent_ends_and_one_without_media_too() {
-    let service = Service::start(0, |limits| limits.silence = Duration::from_millis(300)).await;
+    let service = Service::start(0, |limits| limits.silence = Duration::from_secs(1)).await;
     let (_silent, _) = publishing(&service).await;
     service.no_publisher_is_left().await;
-    let service = Service::start(0, |limits| limits.idle = Duration::from_millis(300)).await;
+    let service = Service::start(0, |limits| limits.idle = Duration::from_secs(1)).await;
     let (mut idle, _) = publishing(&service).await;
     idle.until(|peer| peer.is_closed).await;
     service.no_publisher_is_left().await;

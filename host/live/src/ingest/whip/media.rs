@@ -90,7 +90,11 @@ impl Media {
 
     fn frame(&mut self, data: &MediaData, time: i64, packets: &mut Vec<Packet>) {
         let Some((_, reader, codec)) = &mut self.video else { return };
-        let sent = if data.params.spec().codec == format::Codec::H265 { Codec::Hevc } else { Codec::H264 };
+        let sent = match data.params.spec().codec {
+            format::Codec::H265 => Codec::Hevc,
+            format::Codec::Av1 => Codec::Av1,
+            _ => Codec::H264,
+        };
         if *codec != sent {
             (*reader, *codec) = (VideoReader::new(sent), sent);
         }

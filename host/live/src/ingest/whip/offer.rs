@@ -49,7 +49,7 @@ pub(super) enum OfferFault {
     #[error("the offer sends neither video nor audio; add a track that sends")]
     Nothing,
     #[error(
-        "the offer has no video codec that the service takes; choose H.264 with packetization mode 1, or HEVC"
+        "the offer has no video codec that the service takes; choose H.264 with packetization mode 1, HEVC or AV1"
     )]
     Video,
     #[error("the offer has no audio codec that the service takes; choose Opus")]
@@ -126,12 +126,12 @@ fn config(local: &Local, text: &str) -> RtcConfig {
         .clear_extension_map()
         .set_extension(2, Extension::AbsoluteSendTime)
         .set_extension(3, Extension::TransportSequenceNumber)
-        .clear_codecs()
-        .enable_opus(true, false)
-        .enable_h265(true);
+        .clear_codecs();
+    // Senders take the first codec of the answer that they have. Most destinations take H.264 alone.
     for (pt, profile) in (PT_H264..).step_by(2).zip(H264) {
         config.codec_config().add_h264(pt.into(), Some((pt + 1).into()), true, profile);
     }
+    config = config.enable_h265(true).enable_av1(true).enable_opus(true, false);
     // str0m follows the name in a packet before it checks the packet, so a forged one would move a track.
     if names_sources(text) { config } else { config.set_extension(4, Extension::RtpMid) }
 }
@@ -218,6 +218,23 @@ mod tests {
         let sections = offer.lines().filter(|line| line.starts_with(SECTION)).count();
         let more = "m=audio 0 UDP/TLS/RTP/SAVPF 0\r\n".repeat(WHIP_SECTIONS_MAX - sections + 1);
         assert_eq!(usable_lines(&format!("{offer}{more}")), Err(OfferFault::Malformed));
+    }
+
+    #[tokio::test]
+    async fn h264_comes_first_in_the_answer_and_av1_last() {
+        let with =
+            |config: RtcConfig| config.clear_codecs().enable_av1(true).enable_h265(true).enable_h264(true);
+        let offer = Peer::with(|config| with(config).enable_opus(true, false)).await.offer;
+        let answer = accept(&local(), &offer, Instant::now()).unwrap().answer;
+        let types =
+            answer.lines().find_map(|line| line.strip_prefix("m=video 9 UDP/TLS/RTP/SAVPF ")).unwrap();
+        let name = |pt: &str| {
+            let mut names = answer.lines().filter_map(|line| line.strip_prefix(&format!("a=rtpmap:{pt} ")));
+            names.next().unwrap().to_owned()
+        };
+        let mut names: Vec<String> = types.split(' ').map(name).filter(|name| name != "rtx/90000").collect();
+        names.dedup();
+        assert_eq!(names, ["H264/90000", "H265/90000", "AV1/90000"], "{answer}");
     }
 
     #[tokio::test]

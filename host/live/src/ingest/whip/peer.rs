@@ -63,6 +63,12 @@ impl Peer {
         Self { codec: Codec::H265, ..Self::with(with).await }
     }
 
+    /// One that offers AV1 and Opus.
+    pub(in crate::ingest) async fn av1() -> Self {
+        let with = |config: RtcConfig| config.clear_codecs().enable_av1(true).enable_opus(true, false);
+        Self { codec: Codec::Av1, ..Self::with(with).await }
+    }
+
     /// Takes the answer.
     pub(in crate::ingest) fn answered(&mut self, answer: &str) {
         let answer = SdpAnswer::from_sdp_string(answer).unwrap();

@@ -63,7 +63,7 @@ fn publish() -> Value {
         "tags": ["Public"],
         "summary": "Publish by WHIP",
         "description": "For OBS, browsers and other encoders with WebRTC (RFC 9725): the offer of the encoder, with the stream key or \
-            backup key as bearer token. Video is H.264 or HEVC, audio is Opus. Candidates of the offer are not needed, and PATCH is \
+            backup key as bearer token. Video is H.264, HEVC or AV1, audio is Opus. Candidates of the offer are not needed, and PATCH is \
             answered with 405. Of several nodes, the one that answers has the media port. Scripts of any website may call it.",
         "security": [{"bearer": []}],
         "parameters": [],
