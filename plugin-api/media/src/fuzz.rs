@@ -23,7 +23,7 @@ use crate::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use crate::segment::{Event, HELD_BYTES_MAX, Segmenter};
 use crate::srt::{self, Call, Called, Caller, Connection, Request, Seed, Sender, StreamId, calling};
 use crate::ts::{self, Demuxer, Muxer};
-use crate::video::{HELD_BYTES_MAX as HELD_SETS_MAX, Times, VideoReader};
+use crate::video::{PARAMETER_SET_BYTES_MAX, Times, VideoReader};
 use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 
 /// Body of a target.
@@ -200,7 +200,8 @@ pub fn codec(data: &[u8]) {
     }
     let configured = packets.iter().filter(|packet| packet.is_config());
     assert!(configured.clone().all(|packet| av1::Av1Config::parse(&packet.payload).is_ok()));
-    assert!(configured.count() <= 1 && reader.held_bytes() <= HELD_SETS_MAX);
+    assert!(configured.count() <= 1 && packets.first().is_none_or(Packet::is_config));
+    assert!(reader.held_bytes() <= PARAMETER_SET_BYTES_MAX);
     let unit = Bytes::copy_from_slice(data);
     let stripped = av1::strip_temporal_delimiter(unit.clone());
     assert_eq!(stripped, unit.slice(unit.len() - stripped.remaining()..));

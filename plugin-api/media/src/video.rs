@@ -75,7 +75,11 @@ impl<'a> Unit<'a> {
             return Some(Self::of_byte_stream(codec, bytes));
         }
         let unit = av1::TemporalUnit::read(bytes)?;
-        let header = unit.sequence_header.filter(|header| header.len() <= PARAMETER_SET_BYTES_MAX);
+        if unit.sequence_header.is_some_and(|header| header.len() > PARAMETER_SET_BYTES_MAX) {
+            return None;
+        }
+        // A header alone changes nothing: decoders start with a keyframe.
+        let header = unit.sequence_header.filter(|_| unit.keyframe);
         let sets = header.map(|header| (Set::Sps, header)).into_iter().collect();
         Some(Unit { payload: unit.sample, sets, keyframe: unit.keyframe })
     }
@@ -265,5 +269,45 @@ impl VideoReader {
         };
         self.record = Some(Bytes::from(record));
         self.is_new = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fmp4::tests::{AV1, AV1_PQ};
+    use crate::testing::hex;
+
+    #[test]
+    fn av1_goes_on_at_a_keyframe_behind_a_broken_unit_and_changes_with_its_header() {
+        let [first, second] = [AV1, AV1_PQ].map(|record| hex(record)[4..].to_vec());
+        let (key, inter) = ([0x32, 2, 0x10, 7], [0x32, 2, 0x30, 7]);
+        let [start, other] = [&first, &second].map(|header| [&header[..], &key].concat());
+        // A header that is too long, because of what follows its end.
+        let mut long = vec![0x0a, 0x80, 0x40];
+        long.extend(first[2..].iter().copied().chain(std::iter::repeat(0)).take(8_192));
+        long.extend(key);
+        let mut reader = VideoReader::new(Codec::Av1);
+        let mut read = |unit: &[u8]| {
+            let mut packets = Vec::new();
+            let taken = reader.read(Some(Times { pts_ns: 0, dts_ns: 0 }), unit, &mut packets);
+            let marks =
+                packets.iter().map(|packet| (packet.is_config(), packet.keyframe, packet.discontinuity));
+            assert!(reader.held_bytes() <= PARAMETER_SET_BYTES_MAX);
+            (taken, marks.collect::<Vec<_>>())
+        };
+        let frame = |keyframe, cut| (false, keyframe, cut);
+        let config = (true, false, false);
+        assert_eq!(read(&inter), (false, vec![]), "before a keyframe");
+        assert_eq!(read(&start), (true, vec![config, frame(true, true)]));
+        assert_eq!(read(&[]), (true, vec![]), "without a frame");
+        assert_eq!(read(&second), (true, vec![]), "a header alone");
+        assert_eq!(read(&inter), (true, vec![frame(false, false)]));
+        for broken in [&[0x80][..], &long] {
+            assert_eq!(read(broken), (false, vec![]));
+            assert_eq!(read(&inter), (false, vec![]));
+            assert_eq!(read(&start), (true, vec![frame(true, true)]));
+        }
+        assert_eq!(read(&other), (true, vec![config, frame(true, false)]));
     }
 }

@@ -1,14 +1,16 @@
 //! AV1CodecConfigurationRecord (AV1 in ISO base media, 2.3), temporal units and the temporal delimiter.
 
 use bytes::{Buf, Bytes};
-use shiguredo_mp4::bitstream::av1::{
-    Av1Obu, Av1ObuParseContext, Av1ObuType, parse_frame_header_prefix, parse_obus, parse_sequence_header,
-};
+use shiguredo_mp4::bitstream::av1::{decode_leb128, parse_frame_header_prefix, parse_sequence_header};
 
 use super::{BitReader, CodecError, take_array};
 
-/// OBU type of a temporal delimiter (AV1 bitstream, 6.2.2).
+/// Types of OBUs (AV1 bitstream, 6.2.2).
+const OBU_SEQUENCE_HEADER: u8 = 1;
 const OBU_TEMPORAL_DELIMITER: u8 = 2;
+const OBU_FRAME_HEADER: u8 = 3;
+const OBU_FRAME: u8 = 6;
+const OBU_PADDING: u8 = 15;
 
 /// av1C body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,8 +71,9 @@ impl<'a> Av1Config<'a> {
 /// [`CodecError::Field`] when it is none.
 pub(crate) fn record(sequence_header: &[u8]) -> Result<Vec<u8>, CodecError> {
     let broken = CodecError::Field("sequence header");
-    let obus = parse_obus(sequence_header, Av1ObuParseContext::ConfigObus).map_err(|_| broken)?;
-    let [obu] = obus[..] else { return Err(broken) };
+    let has_size = sequence_header.first().is_some_and(|header| header & 2 != 0);
+    let obu = Obu::first(sequence_header).filter(|obu| has_size && obu.whole.len() == sequence_header.len());
+    let obu = obu.filter(|obu| obu.kind == OBU_SEQUENCE_HEADER).ok_or(broken)?;
     let header = parse_sequence_header(obu.payload).map_err(|_| broken)?;
     let flags = [
         header.seq_tier_0 != 0,
@@ -91,37 +94,81 @@ pub(crate) fn record(sequence_header: &[u8]) -> Result<Vec<u8>, CodecError> {
     Ok([&fields[..], sequence_header].concat())
 }
 
+/// One OBU (AV1 bitstream, 5.3).
+#[derive(Debug, Clone, Copy)]
+struct Obu<'a> {
+    kind: u8,
+    /// With its header and size.
+    whole: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Obu<'a> {
+    /// The first OBU of `bytes`; one without a size extends to their end.
+    fn first(bytes: &'a [u8]) -> Option<Self> {
+        let header = *bytes.first()?;
+        if header & 0x80 != 0 {
+            return None;
+        }
+        let mut start = 1 + usize::from(header & 4 != 0);
+        let mut end = bytes.len();
+        if header & 2 != 0 {
+            let (size, read) = decode_leb128(bytes.get(start..)?).ok()?;
+            start += read;
+            end = start.checked_add(usize::try_from(size).ok()?)?;
+        }
+        Some(Obu { kind: (header >> 3) & 0xf, whole: bytes.get(..end)?, payload: bytes.get(start..end)? })
+    }
+}
+
 /// A temporal unit as a sample of ISO base media (AV1 in ISO base media, 2.4).
 #[derive(Debug)]
 pub(crate) struct TemporalUnit<'a> {
-    /// Its OBUs without delimiters and padding.
+    /// Its OBUs without delimiters and padding; empty if it has no frame.
     pub(crate) sample: Vec<u8>,
-    /// Its sequence header, an OBU.
+    /// The sequence header in front of its first frame, an OBU.
     pub(crate) sequence_header: Option<&'a [u8]>,
     /// Decoding can start here: it has a sequence header, and shows a key frame first.
     pub(crate) keyframe: bool,
 }
 
 impl<'a> TemporalUnit<'a> {
-    /// Reads the OBUs of a temporal unit; `None` if it is broken. The last one may have no size.
+    /// Reads a temporal unit; `None` if it is broken, or has two different sequence headers in front. The OBUs are not
+    /// collected: a sender can make millions of them.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let obus = parse_obus(bytes, Av1ObuParseContext::Sample).ok()?;
-        let sequence = obus.iter().find(|obu| obu.obu_type == Av1ObuType::SequenceHeader);
-        let is_frame =
-            |obu: &&Av1Obu<'_>| matches!(obu.obu_type, Av1ObuType::Frame | Av1ObuType::FrameHeader);
-        let starts = || {
-            let header = parse_sequence_header(sequence?.payload).ok()?;
-            let first = obus.iter().find(is_frame)?;
-            Some(parse_frame_header_prefix(first.payload, &header).ok()?.is_rap())
-        };
-        let keyframe = starts().unwrap_or(false);
-        let mut sample = Vec::with_capacity(bytes.len());
-        for obu in &obus {
-            if !matches!(obu.obu_type, Av1ObuType::TemporalDelimiter | Av1ObuType::Padding) {
-                sample.extend_from_slice(obu.obu);
+        let sample = Vec::with_capacity(bytes.len());
+        let mut unit = TemporalUnit { sample, sequence_header: None, keyframe: false };
+        let mut has_frame = false;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let obu = Obu::first(rest)?;
+            rest = &rest[obu.whole.len()..];
+            match obu.kind {
+                OBU_TEMPORAL_DELIMITER | OBU_PADDING => continue,
+                OBU_SEQUENCE_HEADER if !has_frame => {
+                    if unit.sequence_header.is_some_and(|header| header != obu.whole) {
+                        return None;
+                    }
+                    unit.sequence_header = Some(obu.whole);
+                }
+                OBU_FRAME | OBU_FRAME_HEADER if !has_frame => {
+                    has_frame = true;
+                    unit.keyframe = unit.starts_with(obu.payload).unwrap_or(false);
+                }
+                _ => {}
             }
+            unit.sample.extend_from_slice(obu.whole);
         }
-        Some(TemporalUnit { sample, sequence_header: sequence.map(|obu| obu.obu), keyframe })
+        if !has_frame {
+            unit.sample.clear();
+        }
+        Some(unit)
+    }
+
+    /// Whether decoding can start with this frame; `None` if that cannot be told.
+    fn starts_with(&self, frame: &[u8]) -> Option<bool> {
+        let header = parse_sequence_header(Obu::first(self.sequence_header?)?.payload).ok()?;
+        Some(parse_frame_header_prefix(frame, &header).ok()?.is_rap())
     }
 }
 
@@ -298,6 +345,9 @@ mod tests {
             (vec![sequence, &hidden], [sequence, &hidden].concat(), false),
             (vec![sequence, &kept], [sequence, &kept].concat(), false),
             (vec![&key], key.to_vec(), false),
+            (vec![sequence, sequence, &key], [sequence, sequence, &key].concat(), true),
+            (vec![sequence, &padding], vec![], false),
+            (vec![&delimiter], vec![], false),
             (vec![sequence, &[0x30, 0x10, 7]], [sequence, &[0x30, 0x10, 7]].concat(), true),
         ] {
             let bytes = obus.concat();
@@ -305,7 +355,11 @@ mod tests {
             assert_eq!((&unit.sample, unit.keyframe), (&wanted, keyframe), "{bytes:02x?}");
             assert_eq!(unit.sequence_header, obus.contains(&sequence).then_some(sequence));
         }
-        for broken in [&[][..], &[0x32, 9, 1], &[0x80], &[0x32]] {
+        let behind = [&key[..], sequence].concat();
+        let unit = TemporalUnit::read(&behind).expect("a unit");
+        assert_eq!((unit.sequence_header, unit.keyframe), (None, false), "the header is behind the frame");
+        let two = [sequence, &hex(AV1_PQ)[4..], &key].concat();
+        for broken in [&two[..], &[0x32, 9, 1], &[0x80], &[0x32]] {
             assert!(TemporalUnit::read(broken).is_none(), "{broken:02x?}");
         }
     }

@@ -22,9 +22,9 @@ const SECTION: &str = "m=";
 const SECTION_NAME: &str = "a=mid:";
 /// Beginning of lines of media sections that name the SSRC of a track.
 const SOURCE: &str = "a=ssrc:";
-/// Profiles of H.264 at level 5.2: baseline, constrained baseline, main and high (RFC 6184, 8.1). What a sender may send is limited
+/// Profiles of H.264 at level 5.2: baseline, constrained baseline, main, high and constrained high (RFC 6184, 8.1). What a sender may send is limited
 /// by our level alone.
-const H264: [u32; 4] = [0x42_0034, 0x42_e034, 0x4d_0034, 0x64_0034];
+const H264: [u32; 5] = [0x42_0034, 0x42_e034, 0x4d_0034, 0x64_0034, 0x64_0c34];
 /// The first payload type of H.264, which the offer replaces by its own; each profile has a second one for packets sent again.
 const PT_H264: u8 = 112;
 /// How often the numbers of the connection are made.
@@ -212,6 +212,11 @@ mod tests {
         assert_eq!(fault(&offer.replace("opus/48000", "L16/48000")), Some(OfferFault::Audio));
         assert_eq!(fault(&offer.replace("a=fingerprint", "a=x-fingerprint")), Some(OfferFault::Malformed));
         assert_eq!(fault(&offer.replace("a=ice-ufrag", "a=x-ufrag")), Some(OfferFault::Malformed));
+        let constrained_high = offer.lines().map(|line| match line.split_once("profile-level-id=") {
+            Some((start, _)) => format!("{start}profile-level-id=640c1f"),
+            None => line.to_owned(),
+        });
+        assert!(accept(&local, &constrained_high.collect::<Vec<_>>().join("\r\n"), now).is_ok());
         let without_video = offer.replacen("a=sendonly", "a=inactive", 1);
         let offered = accept(&local, &without_video, now).unwrap();
         assert!(offered.video.is_some() != offered.audio.is_some());
