@@ -68,7 +68,7 @@ impl<'a> Av1Config<'a> {
 /// The av1C body of a sequence header, an OBU with its size.
 ///
 /// # Errors
-/// [`CodecError::Field`] when it is none.
+/// [`CodecError::Field`] when it is not one.
 pub(crate) fn record(sequence_header: &[u8]) -> Result<Vec<u8>, CodecError> {
     let broken = CodecError::Field("sequence header");
     let has_size = sequence_header.first().is_some_and(|header| header & 2 != 0);
@@ -273,17 +273,8 @@ pub fn strip_temporal_delimiter(mut unit: Bytes) -> Bytes {
 
 /// Length of the temporal delimiter OBU at the front, if there is one with an empty body.
 fn delimiter_bytes(unit: &[u8]) -> Option<usize> {
-    let header = *unit.first()?;
-    let (has_extension, has_size) = (header & 4 != 0, header & 2 != 0);
-    if header & 0x80 != 0 || (header >> 3) & 0xf != OBU_TEMPORAL_DELIMITER {
-        return None;
-    }
-    let bytes = 1 + usize::from(has_extension);
-    match has_size {
-        true => (*unit.get(bytes)? == 0).then_some(bytes + 1),
-        // An OBU without a size extends to the end.
-        false => (unit.len() == bytes).then_some(bytes),
-    }
+    let obu = Obu::first(unit)?;
+    (obu.kind == OBU_TEMPORAL_DELIMITER && obu.payload.is_empty()).then_some(obu.whole.len())
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl Kit {
         Kit::with(limits())
     }
 
-    /// One that soon leaves a store that hangs; a request on a busy machine takes less.
+    /// One that leaves a store that hangs after a time that no request takes, also on a busy machine.
     pub(crate) fn impatient() -> Self {
         let ms = Duration::from_millis;
         Kit::with(Limits {

@@ -22,8 +22,8 @@ const SECTION: &str = "m=";
 const SECTION_NAME: &str = "a=mid:";
 /// Beginning of lines of media sections that name the SSRC of a track.
 const SOURCE: &str = "a=ssrc:";
-/// Profiles of H.264 at level 5.2: baseline, constrained baseline, main, high and constrained high (RFC 6184, 8.1). What a sender may send is limited
-/// by our level alone.
+/// Profiles of H.264 at level 5.2: baseline, constrained baseline, main, high and constrained high (RFC 6184, 8.1). What a sender
+/// may send is limited by our level alone.
 const H264: [u32; 5] = [0x42_0034, 0x42_e034, 0x4d_0034, 0x64_0034, 0x64_0c34];
 /// The first payload type of H.264, which the offer replaces by its own; each profile has a second one for packets sent again.
 const PT_H264: u8 = 112;
