@@ -109,7 +109,8 @@ impl Scene {
         for (run, source) in runs.into_iter().zip(parts) {
             assert_carried("a viewer", source.records(), &probe::records(run), CARRIED_MILLIS);
         }
-        for encoder in &mut encoders {
+        // The one that stands by first, which would take over from the other for a moment.
+        for encoder in encoders.iter_mut().rev() {
             encoder.stop();
         }
         let ended = self.api.wait_for_stream(self.stream(), "idle");
