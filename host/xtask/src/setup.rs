@@ -89,6 +89,18 @@ const PACKAGES: &[Package] = &[
         required: true,
     },
     Package {
+        name: "gstreamer1.0-tools",
+        file: "/usr/bin/gst-launch-1.0",
+        purpose: "an encoder besides ffmpeg",
+        required: true,
+    },
+    Package {
+        name: "gstreamer1.0-plugins-bad",
+        file: "/usr/share/gstreamer-1.0/presets/GstFreeverb.prs",
+        purpose: "its transport streams and SRT",
+        required: true,
+    },
+    Package {
         name: "nginx",
         file: "/usr/sbin/nginx",
         purpose: "third-party RTMP server to push to, and HTTP server for comparison",
@@ -150,7 +162,7 @@ pub(crate) fn run() -> Result<(), String> {
             (false, true) => "missing",
             (false, false) => "not yet needed",
         };
-        println!("  {:<18} {state:<15} {}", package.name, package.purpose);
+        println!("  {:<24} {state:<15} {}", package.name, package.purpose);
     }
     let missing = missing();
     if missing.is_empty() {

@@ -1,4 +1,4 @@
-//! Encoders by SRT: ffmpeg and srt-live-transmit over a network that loses packets, with passphrases, and refused.
+//! Encoders by SRT: ffmpeg, GStreamer and srt-live-transmit over a network that loses packets, with passphrases, and refused.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -70,6 +70,39 @@ fn every_frame_of_ffmpeg_survives_loss_delay_and_reordering() {
     assert_decodes(&chunks);
     assert_carried("a viewer", &sent, &records(&chunks), CARRIED_MILLIS);
     service.assert_not_logged(&[("a stream key", &stream.key)]);
+}
+
+#[test]
+fn every_frame_of_gstreamer_survives_loss_delay_and_reordering() {
+    let source = Source::shared();
+    let sink = Sink::recording();
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = Setup::default().srt().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
+    let network = Lossy::before(service.srt_address(), BAD);
+    let api = service.api();
+    let hosted = Hosted::new(&service, "gstreamer");
+    api.add_destination(&hosted.stream, &sink.url(), "copy");
+
+    let url = format!("srt://{}?streamid={}&latency={LATENCY_MS}", network.address(), hosted.stream.key);
+    let mut command = guarded(Path::new("gst-launch-1.0"));
+    command.args("-q mpegtsmux name=to alignment=7 ! srtsink".split(' '));
+    command.arg(format!("uri={url}")).arg("filesrc").arg(format!("location={}", source.path().display()));
+    command.args("! flvdemux name=from from.video ! queue ! h264parse ! to.".split(' '));
+    command.args("from.audio ! queue ! aacparse ! to.".split(' '));
+    let _encoder = Process::start("gst-launch-1.0", command, &folder.path().join("gstreamer.log"));
+    let mut viewer = Viewer::of(&hosted.ready());
+    let segments = viewer.media_when("four segments", |media| media.segments.len() >= 4).segments;
+    let chunks = viewer.chunks(&segments);
+    sink.wait_for_media(CARRIED_PACKETS);
+    let health = &api.stream(&hosted.stream)["health"]["srt"];
+    assert!(health["packetsLost"].as_u64() > Some(0), "{health}");
+    assert_eq!(health["packetsDropped"], 0, "{health}");
+    let got = sink.records();
+    assert_configured("the sink", &got);
+    assert_carried("the sink", source.records(), &got, CARRIED_MILLIS);
+    assert_segments(&chunks);
+    assert_decodes(&chunks);
+    assert_carried("a viewer", source.records(), &records(&chunks), CARRIED_MILLIS);
 }
 
 #[test]
