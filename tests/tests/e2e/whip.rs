@@ -1,16 +1,18 @@
 //! Encoders by WHIP: Chromium over a good and a bad network, refused, gone and told to leave.
 
 use satcast_tests::api::{Api, Stream};
+use satcast_tests::encoder::Publish;
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::lossy::{BAD, Lossy};
 use satcast_tests::player::Player;
-use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, hashes, hashes_of_file, spans};
-use satcast_tests::record::{Record, Track, assert_configured};
+use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, hashes, hashes_of_file, runs, spans};
+use satcast_tests::record::{Record, Track, assert_configured, assert_times_never_go_back};
 use satcast_tests::s3::Store;
 use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
+use satcast_tests::source::Source;
 use satcast_tests::wait;
 use serde_json::{Value, json};
 
@@ -18,6 +20,8 @@ use super::archive;
 
 /// Ten seconds of video and Opus.
 const PACKETS: usize = 700;
+/// Two seconds and more of it.
+const SOME: usize = 200;
 /// Longest distance between the ends of audio and video, in seconds: a frame of video, and what the segment cuts off.
 const APART_SECONDS: f64 = 0.2;
 
@@ -162,6 +166,52 @@ fn av1_of_a_browser_is_seen_and_forwarded() {
     assert_decodes(&chunks);
     let (pushed, seen) = (digests(&sink.records(), Track::Video), hashes(&chunks, Track::Video));
     assert!(seen.len() > 50 && pushed.windows(seen.len()).any(|run| run == seen), "{} frames", seen.len());
+}
+
+#[test]
+fn a_browser_takes_over_as_the_backup_and_hands_back() {
+    let mut browser = Player::launch_for_publishing();
+    let (source, sink) = (Source::shared(), Sink::recording());
+    let service = Setup::default().whip().set("SATCAST_INGEST__FAILBACK_SECS", "3").start();
+    let api = service.api();
+    let hosted = Hosted::new(&service, "backup by WHIP");
+    let stream = &hosted.stream;
+    api.add_destination(stream, &sink.url(), "copy");
+    let publish_primary = || Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    let mut primary = publish_primary();
+    sink.wait_for_media(SOME);
+    let backup_key = api.stream(stream)["backupKey"].as_str().expect("a backup key").to_owned();
+    publish_connected(&mut browser, &service, &backup_key, None);
+    let wait_for_encoders = |primary: Option<&str>, backup: &str| {
+        wait::until_api("the encoders", || {
+            let encoders = api.stream(stream)["encoders"].clone();
+            let state = |role| {
+                let encoder = encoders.as_array()?.iter().find(|encoder| encoder["role"] == role)?;
+                encoder["state"].as_str()
+            };
+            let is_there = state("primary") == primary && state("backup") == Some(backup);
+            if is_there { Ok(()) } else { Err(encoders.to_string()) }
+        });
+    };
+    wait_for_encoders(Some("active"), "standby");
+    primary.cut();
+    wait_for_encoders(None, "active");
+    sink.wait_for_media(sink.records().len() + SOME);
+    let health = api.stream(stream)["health"].clone();
+    assert_eq!((&health["audio"]["codec"], &health["failovers"]), (&json!("opus"), &json!(1)), "{health}");
+    let _primary = publish_primary();
+    wait_for_encoders(Some("active"), "standby");
+    sink.wait_for_media(sink.records().len() + SOME);
+    let mut viewer = hosted.viewer();
+    let media = viewer.media_when("three parts", |media| {
+        media.segments.iter().filter(|segment| segment.discontinuity).count() == 2
+    });
+    let chunks = viewer.chunks(&media.segments);
+    assert_eq!(runs(&chunks).len(), 3);
+    assert_decodes(&chunks);
+    assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
+    assert_times_never_go_back("the server", &sink.records());
+    service.assert_not_logged(&[("the backup key", &backup_key), ("a stream key", &stream.key)]);
 }
 
 #[test]
