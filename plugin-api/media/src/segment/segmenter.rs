@@ -135,9 +135,9 @@ impl Segmenter {
     /// Call when the encoder reconnected or packets were lost. The unfinished segment ends with the packets that arrived. The
     /// next segment starts at a keyframe and has a discontinuity. Timestamps may restart.
     pub fn gap(&mut self) {
-        if let Some(probe) = self.probe.take_if(|_| !self.started) {
-            self.restart_probe(probe);
-            return;
+        // An encoder that loses packets all the time may never complete a GOP.
+        if !self.started && self.probe.as_ref().is_some_and(Probe::has_video) {
+            self.start(false);
         }
         if let Some(probe) = &mut self.probe {
             probe.gap();
@@ -214,8 +214,8 @@ impl Segmenter {
         self.raise_target_to(probe.target_seconds().max(target_for(longest_ns)));
     }
 
-    /// Announces the target duration and processes the held packets. Before the GOPs are known (`is_known`), which needs
-    /// parts, the target is the smallest: whole segments come after [`Segmenter::fix_target`].
+    /// Announces the target duration and processes the held packets. Before the GOPs are known (`is_known`), with parts or at a
+    /// gap, the target is the smallest: it is raised by [`Segmenter::fix_target`] and [`Segmenter::admit`].
     fn start(&mut self, is_known: bool) {
         let Some(mut probe) = self.probe.take() else { return };
         self.started = true;
@@ -229,24 +229,6 @@ impl Segmenter {
         for (packet, wall_ms) in held {
             self.process(packet, wall_ms);
         }
-    }
-
-    /// Drops the packets held before a gap, except the last codec configuration of each track.
-    fn restart_probe(&mut self, mut probe: Probe) {
-        let mut fresh = Probe::default();
-        let mut records = [None, None];
-        for (packet, wall_ms) in probe.take() {
-            if !packet.is_config() {
-                self.stats.samples_dropped += 1;
-            } else {
-                let slot = usize::from(packet.kind() == Kind::Audio);
-                records[slot] = Some((packet, wall_ms));
-            }
-        }
-        for (packet, wall_ms) in records.into_iter().flatten() {
-            fresh.push(packet, wall_ms);
-        }
-        self.probe = Some(fresh);
     }
 
     fn process(&mut self, packet: Packet, wall_ms: i64) {

@@ -98,6 +98,24 @@ fn a_gap_ends_the_unfinished_segment_and_timestamps_may_restart() {
     assert_eq!(super::segments(&mut segmenter)[0].program_date_time_ms, 1_013_000);
 }
 
+/// A sender without retransmission on a bad network: each loss is followed by a keyframe that was asked for.
+#[test]
+fn an_encoder_that_never_completes_a_gop_is_seen() {
+    let mut segmenter = Segmenter::new(0);
+    push(&mut segmenter, &[record(AVC)]);
+    for from in [0, 1000, 2000] {
+        push(&mut segmenter, &frames(from, from + 600, 2000));
+        segmenter.gap();
+    }
+    assert_eq!(segmenter.stats().samples_dropped, 0);
+    let segments = segments(&mut segmenter);
+    assert_eq!((breaks(&segments), durations(&segments)), (vec![1, 2], vec![600, 600, 600]));
+    // The target of the first whole GOP holds for the rest.
+    push(&mut segmenter, &frames(3000, 11_000, 4000));
+    let events = super::events(&mut segmenter);
+    assert!(matches!(events[0], Event::TargetRaised { target_seconds: 4 }), "{events:?}");
+}
+
 #[test]
 fn timestamp_jumps_are_discontinuities() {
     // Step of the timestamps to a keyframe, and whether it is a jump. A second or more of lost frames makes the GOP
