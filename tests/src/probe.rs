@@ -232,11 +232,21 @@ pub fn assert_plays(url: &str, seconds: u64) -> u64 {
 #[track_caller]
 #[must_use]
 pub fn records(chunks: &[Chunk]) -> Vec<Record> {
-    let file = scratch_of(chunks);
-    let flv = file.folder.path().join("out.flv");
+    records_of_file(&scratch_of(chunks).path)
+}
+
+/// The same of a file.
+///
+/// # Panics
+/// With what ffmpeg complains about.
+#[track_caller]
+#[must_use]
+pub fn records_of_file(path: &Path) -> Vec<Record> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flv = folder.path().join("out.flv");
     let mut ffmpeg = ffmpeg();
-    let output = ffmpeg.arg("-i").arg(&file.path).args(["-c", "copy", "-f", "flv"]).arg(&flv).output();
-    assert_silent("the segments", &output.expect("ffmpeg"));
+    let output = ffmpeg.arg("-i").arg(path).args(["-c", "copy", "-f", "flv"]).arg(&flv).output();
+    assert_silent("the file", &output.expect("ffmpeg"));
     flv::read_without_sets(&flv)
 }
 
@@ -330,7 +340,7 @@ fn assert_silent(what: &str, output: &Output) {
 
 /// A file that is deleted with its folder.
 struct Scratch {
-    folder: TempDir,
+    _folder: TempDir,
     path: PathBuf,
 }
 
@@ -339,7 +349,7 @@ impl Scratch {
         let folder = tempfile::tempdir().expect("a folder for segments");
         let path = folder.path().join("segment.mp4");
         std::fs::write(&path, parts.concat()).expect("a file for a segment");
-        Self { folder, path }
+        Self { _folder: folder, path }
     }
 }
 

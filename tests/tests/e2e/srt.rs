@@ -8,11 +8,12 @@ use satcast_tests::encoder::Publish;
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::lossy::{BAD, Lossy, Weather};
-use satcast_tests::probe::{assert_decodes, assert_segments, records};
+use satcast_tests::probe::{assert_decodes, assert_segments, records, records_of_file};
 use satcast_tests::process::{Process, guarded};
 use satcast_tests::record::{
     CARRIED_MILLIS, Record, Track, assert_carried, assert_configured, assert_times_never_go_back,
 };
+use satcast_tests::s3::Store;
 use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
@@ -20,8 +21,13 @@ use satcast_tests::source::Source;
 use satcast_tests::wait;
 use serde_json::json;
 
+use super::archive;
+use super::srt_output::add_loop;
+
 /// Ten seconds of media.
 const CARRIED_PACKETS: usize = 770;
+/// What is compared of a recording: its end may lack what was lost when the encoder left.
+const RECORDED_MILLIS: i64 = 8_000;
 /// Latency in milliseconds: ten round trips of the bad network.
 const LATENCY_MS: u64 = 2_000;
 /// Audio before the first keyframe, which gets its time.
@@ -36,19 +42,23 @@ fn ffmpeg_url(address: impl std::fmt::Display, stream_id: &str, more: &str) -> S
 #[test]
 fn every_frame_of_ffmpeg_survives_loss_delay_and_reordering() {
     let source = Source::shared();
-    let sink = Sink::recording();
+    let (sink, store) = (Sink::recording(), Store::start());
     let service = Setup::default().srt().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
     let network = Lossy::before(service.srt_address(), BAD);
     let api = service.api();
     let hosted = Hosted::new(&service, "lossy");
     let stream = &hosted.stream;
     api.add_destination(stream, &sink.url(), "copy");
+    let body = json!({"type": "cloud-archive", "config": store.config()});
+    let _made = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    let (through, by_srt) = add_loop(&api, &service, stream);
 
     let mut encoder = Publish::until_end(&source).to(&ffmpeg_url(network.address(), &stream.key, ""));
     let mut viewer = Viewer::of(&hosted.ready());
     let segments = viewer.media_when("four segments", |media| media.segments.len() >= 4).segments;
     let chunks = viewer.chunks(&segments);
     sink.wait_for_media(CARRIED_PACKETS);
+    by_srt.wait_for_media(CARRIED_PACKETS);
     let health = &api.stream(stream)["health"]["srt"];
     assert!(health["rttMs"].as_f64().is_some_and(|rtt| rtt >= 200.0), "{health}");
     assert!(health["packetsLost"].as_u64() > Some(0), "{health}");
@@ -59,7 +69,7 @@ fn every_frame_of_ffmpeg_survives_loss_delay_and_reordering() {
     );
 
     // What is lost when the encoder has closed its socket is not sent again.
-    let got = sink.records();
+    let (got, got_by_srt) = (sink.records(), by_srt.records());
     let sent = encoder.end();
     let ended = api.wait_for_stream(stream, "idle");
     assert_eq!(ended["lastEndReason"], "unpublished", "{ended}");
@@ -69,6 +79,12 @@ fn every_frame_of_ffmpeg_survives_loss_delay_and_reordering() {
     assert_segments(&chunks);
     assert_decodes(&chunks);
     assert_carried("a viewer", &sent, &records(&chunks), CARRIED_MILLIS);
+    api.wait_for_stream(&through, "idle");
+    assert_carried("the server behind SRT", &sent, &got_by_srt, CARRIED_MILLIS);
+    let recording = store.file(&archive::key_of(&archive::wait_for(&api, "ready")));
+    let mut recorded = records_of_file(&recording);
+    recorded.retain(|record| record.dts_ms < RECORDED_MILLIS);
+    assert_carried("the recording", &sent, &recorded, CARRIED_MILLIS);
     service.assert_not_logged(&[("a stream key", &stream.key)]);
 }
 

@@ -151,6 +151,16 @@ fn calls(program: Program, key_bytes: Option<u8>) {
     assert_no_secrets(&service);
 }
 
+/// Sends a stream by SRT to this service itself, where it goes out by RTMP to the returned server.
+pub(crate) fn add_loop(api: &Api, service: &Service, stream: &Stream) -> (Stream, Sink) {
+    let (through, sink) = (api.create_stream("through"), Sink::recording());
+    api.add_destination(&through, &sink.url(), "copy");
+    let url = format!("srt://{}", service.srt_address());
+    let body = json!({"type": "srt", "config": {"url": url, "streamid": through.key, "latency": 500}});
+    let _made = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    (through, sink)
+}
+
 #[test]
 fn ffmpeg_is_called_over_loss_delay_and_reordering() {
     calls(Program::Ffmpeg, None);

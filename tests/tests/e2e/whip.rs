@@ -1,12 +1,13 @@
 //! Encoders by WHIP: Chromium over a good and a bad network, refused, gone and told to leave.
 
-use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::Publish;
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::lossy::{BAD, Lossy};
 use satcast_tests::player::Player;
-use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, hashes, hashes_of_file, runs, spans};
+use satcast_tests::probe::{
+    assert_decodes, assert_plays, assert_segments, hashes, hashes_of_file, runs, spans,
+};
 use satcast_tests::record::{Record, Track, assert_configured, assert_times_never_go_back};
 use satcast_tests::s3::Store;
 use satcast_tests::said;
@@ -17,6 +18,7 @@ use satcast_tests::wait;
 use serde_json::{Value, json};
 
 use super::archive;
+use super::srt_output::add_loop;
 
 /// Ten seconds of video and Opus.
 const PACKETS: usize = 700;
@@ -63,16 +65,6 @@ fn digests(records: &[Record], track: Track) -> Vec<String> {
     of_track.map(|record| sha256(&record.digest)).collect()
 }
 
-/// Sends a stream by SRT to this service itself, where it goes out by RTMP to the returned server.
-fn add_srt(api: &Api, service: &Service, stream: &Stream) -> (Stream, Sink) {
-    let (through, sink) = (api.create_stream("through"), Sink::recording());
-    api.add_destination(&through, &sink.url(), "copy");
-    let url = format!("srt://{}", service.srt_address());
-    let body = json!({"type": "srt", "config": {"url": url, "streamid": through.key, "latency": 500}});
-    let _made = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
-    (through, sink)
-}
-
 #[test]
 fn a_browser_is_seen_recorded_and_forwarded_until_it_leaves() {
     let mut browser = Player::launch_for_publishing();
@@ -86,7 +78,7 @@ fn a_browser_is_seen_recorded_and_forwarded_until_it_leaves() {
     let twitch = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok()["id"].as_i64();
     let body = json!({"type": "cloud-archive", "config": store.config()});
     let _made = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
-    let (through, by_srt) = add_srt(&api, &service, stream);
+    let (through, by_srt) = add_loop(&api, &service, stream);
     publish_connected(&mut browser, &service, &stream.key, None);
     let mut viewer = Viewer::of(&hosted.ready());
     let segments = viewer.media_when("four segments", |media| media.segments.len() >= 4).segments;
