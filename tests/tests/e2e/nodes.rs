@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::{Encoder, Publish};
+use satcast_tests::player::Player;
 use satcast_tests::postgres::Postgres;
 use satcast_tests::receiver::Receiver;
 use satcast_tests::said;
@@ -32,6 +33,8 @@ fn server() -> Postgres {
 fn node(name: &str, url: &str) -> Setup {
     Setup::default()
         .node(name, url)
+        .srt()
+        .whip()
         .set("SATCAST_BILLING__INITIAL_CREDIT_SATS", "1000")
         .set("SATCAST_CLUSTER__LEASE_SECS", &LEASE_SECS.to_string())
         .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
@@ -125,6 +128,14 @@ impl Nodes {
         let line = list.lines().find(|line| line.split('\t').next() == Some(name));
         assert_eq!(line.and_then(|line| line.split('\t').nth(1)), Some(state), "{list}");
     }
+}
+
+/// Waits until a node shows the health of a connection that another node has.
+fn wait_for_health(api: &Api, stream: &Stream, protocol: &str) {
+    until_api("the health of the connection", || {
+        let health = api.stream(stream)["health"].clone();
+        if health[protocol].is_object() { Ok(()) } else { Err(health.to_string()) }
+    });
 }
 
 fn wait_for_readiness(api: &Api, status: u16, code: Option<&str>) {
@@ -273,6 +284,39 @@ fn a_session_goes_on_at_the_node_that_its_encoder_comes_to() {
     let cost: i64 = entries.iter().filter_map(|entry| entry["totalCostSats"].as_i64()).sum();
     let minutes = (ended - started) / 60_000 + 1;
     assert!((2..=2 * minutes).contains(&cost) && cost % 2 == 0, "{cost} sats for {minutes} minutes");
+    let _ = nodes.b.run(&["ledger", "check"]);
+}
+
+#[test]
+fn a_session_goes_on_by_srt_and_by_whip_at_other_nodes() {
+    let mut browser = Player::launch_for_publishing();
+    let nodes = Nodes::start();
+    let stream = nodes.stream("moves");
+    let mut encoder = nodes.publish(&nodes.a, &stream);
+    let started = nodes.wait_for_all(&nodes.api_a, &stream);
+    encoder.cut();
+    let url = format!("srt://{}?streamid={}", nodes.b.srt_address(), stream.key);
+    let mut encoder = Publish::of(&nodes.source).endless().to(&url);
+    assert_eq!(nodes.wait_for_all(&nodes.api_b, &stream), started, "the same session");
+    wait_for_health(&nodes.api_a, &stream, "srt");
+
+    let _ = nodes.a.run(&["node", "drain", "b"]);
+    until("the end of the encoder", || if encoder.running() { Err("it runs".to_owned()) } else { Ok(()) });
+    let mut publish = |node: &Service| {
+        browser.step(&format!("publish {}", json!({ "url": node.whip_url(), "key": stream.key })))
+    };
+    let refused = publish(&nodes.b);
+    assert_eq!(
+        (&refused["status"], &refused["code"]),
+        (&json!(503), &json!("publish_unavailable")),
+        "{refused}"
+    );
+    assert_eq!(publish(&nodes.a)["status"], 201);
+    assert_eq!(nodes.wait_for_all(&nodes.api_a, &stream), started, "the same session");
+    wait_for_health(&nodes.api_b, &stream, "whip");
+    let _ = nodes.api_b.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    nodes.wait_for_end(&stream, "stopped");
+    assert_eq!((nodes.ends(), nodes.told("stream.started").len()), (vec![json!("stopped")], 1));
     let _ = nodes.b.run(&["ledger", "check"]);
 }
 
