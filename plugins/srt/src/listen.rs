@@ -1,5 +1,6 @@
 //! As a listener: open a port, let receivers call, and send to each of them from its next keyframe on.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,8 +21,11 @@ use crate::wire::{Clock, DATAGRAM_BYTES, FULL_PAUSE, ROUND_DATAGRAMS, Sent};
 
 /// Receivers of one destination at a time.
 pub const CALLERS_MAX: usize = 8;
-/// Passphrases of callers that are tried in a second: each takes about a millisecond of a thread that serves others.
-pub const UNWRAPS_PER_SEC_MAX: u32 = 20;
+/// Passphrases of callers that are tried in a second, those of known networks apart: each takes about a millisecond of a thread that
+/// serves others.
+pub const UNWRAPS_PER_SEC_MAX: u32 = 100;
+/// Networks that are known because a receiver in them had the passphrase.
+pub const NETWORKS_KNOWN_MAX: usize = 64;
 
 /// A port that receivers call.
 pub(crate) struct Listen {
@@ -49,8 +53,7 @@ impl Destination for Listen {
             clock: Clock::start(),
             cookies: Cookies::new(&rand::random()),
             receivers: Vec::new(),
-            unwraps: PerSecond::new(UNWRAPS_PER_SEC_MAX),
-            wrong_keys: WrongKeys::default(),
+            tries: Tries::new(),
             refusals: PerSecond::new(1),
             feed: Feed::new(&ctx),
             counters: Counters::of(&ctx),
@@ -99,21 +102,39 @@ impl PerSecond {
     }
 }
 
-/// Networks that sent a wrong key in the last second. Each took one of the tries of all callers, so there are at most
-/// twice [`UNWRAPS_PER_SEC_MAX`].
-#[derive(Default)]
-struct WrongKeys(Vec<(IpAddr, Duration)>);
+/// Which callers may have their passphrase tried.
+struct Tries {
+    unwraps: PerSecond,
+    /// Networks that sent a wrong key in the last second: at most twice [`UNWRAPS_PER_SEC_MAX`] besides the known ones.
+    wrong: Vec<(IpAddr, Duration)>,
+    /// Networks with the right one, the newest last. Strangers cannot keep their receivers from coming back.
+    known: VecDeque<IpAddr>,
+}
 
-impl WrongKeys {
-    /// Whether a caller has to wait, so that one host does not use up the tries of all others.
-    fn hold(&mut self, address: IpAddr, now: Duration) -> bool {
-        self.0.retain(|(_, at)| now < *at + Duration::from_secs(1));
-        let network = network_of(address);
-        self.0.iter().any(|(wrong, _)| *wrong == network)
+impl Tries {
+    fn new() -> Self {
+        Self { unwraps: PerSecond::new(UNWRAPS_PER_SEC_MAX), wrong: Vec::new(), known: VecDeque::new() }
     }
 
-    fn add(&mut self, address: IpAddr, now: Duration) {
-        self.0.push((network_of(address), now));
+    /// Whether the key of a caller is tried. A network with a wrong key waits, so that one host does not use up the tries of others.
+    fn may(&mut self, address: IpAddr, now: Duration) -> bool {
+        self.wrong.retain(|(_, at)| now < *at + Duration::from_secs(1));
+        let network = network_of(address);
+        !self.wrong.iter().any(|(wrong, _)| *wrong == network)
+            && (self.known.contains(&network) || self.unwraps.may(now))
+    }
+
+    fn note(&mut self, address: IpAddr, is_right: bool, now: Duration) {
+        let network = network_of(address);
+        if !is_right {
+            self.wrong.push((network, now));
+            return;
+        }
+        self.known.retain(|known| *known != network);
+        if self.known.len() == NETWORKS_KNOWN_MAX {
+            self.known.pop_front();
+        }
+        self.known.push_back(network);
     }
 }
 
@@ -134,8 +155,7 @@ struct Serve<'a> {
     clock: Clock,
     cookies: Cookies,
     receivers: Vec<Receiver>,
-    unwraps: PerSecond,
-    wrong_keys: WrongKeys,
+    tries: Tries,
     /// Lines of the log about refused callers.
     refusals: PerSecond,
     feed: Feed,
@@ -337,14 +357,10 @@ impl Serve<'_> {
         }
         match (&target.passphrase, asked.key_material()) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) if self.wrong_keys.hold(from, now) || !self.unwraps.may(now) => {
-                Err(Reason::Overload)
-            }
+            (Some(_), Some(_)) if !self.tries.may(from, now) => Err(Reason::Overload),
             (Some(passphrase), Some(material)) => {
                 let keys = Keys::unwrap(passphrase, material);
-                if keys.is_none() {
-                    self.wrong_keys.add(from, now);
-                }
+                self.tries.note(from, keys.is_some(), now);
                 keys.map(Some).ok_or(Reason::BadSecret)
             }
             (Some(_), None) | (None, Some(_)) => Err(Reason::Unsecure),
@@ -391,31 +407,50 @@ fn transmit(socket: &UdpSocket, receiver: &mut Receiver, now: Duration) -> bool 
 mod tests {
     use super::*;
 
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
     #[test]
-    fn passphrases_that_are_tried_in_a_second_are_limited() {
-        let (mut unwraps, now) = (PerSecond::new(UNWRAPS_PER_SEC_MAX), Duration::from_secs(9));
-        assert!((0..UNWRAPS_PER_SEC_MAX).all(|_| unwraps.may(now)));
-        assert!(!unwraps.may(now) && !unwraps.may(now + Duration::from_millis(999)));
-        assert!(unwraps.may(now + Duration::from_secs(1)));
+    fn passphrases_of_strangers_that_are_tried_in_a_second_are_limited() {
+        let (mut tries, now) = (Tries::new(), Duration::from_secs(9));
+        tries.note(address("192.0.2.7"), true, now);
+        let stranger = address("198.51.100.7");
+        assert!((0..UNWRAPS_PER_SEC_MAX).all(|_| tries.may(stranger, now)));
+        assert!(!tries.may(stranger, now) && !tries.may(stranger, now + Duration::from_millis(999)));
+        assert!(tries.may(address("192.0.2.7"), now), "a receiver was there before");
+        assert!(tries.may(stranger, now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn known_networks_are_limited() {
+        let (mut tries, now) = (Tries::new(), Duration::from_secs(9));
+        for host in 0..=NETWORKS_KNOWN_MAX {
+            tries.note(address(&format!("192.0.2.{host}")), true, now);
+            tries.note(address("198.51.100.7"), true, now);
+        }
+        assert_eq!(tries.known.len(), NETWORKS_KNOWN_MAX);
+        assert_eq!(tries.known.back(), Some(&address("198.51.100.7")), "once");
+        assert!(!tries.known.contains(&address("192.0.2.0")), "the oldest has gone");
     }
 
     #[test]
     fn a_network_tries_one_wrong_key_in_a_second() {
-        let (mut wrong, now) = (WrongKeys::default(), Duration::from_secs(9));
-        let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert!(!wrong.hold(address("192.0.2.7"), now));
-        wrong.add(address("192.0.2.7"), now);
-        wrong.add(address("2001:db8:0:1::7"), now);
-        for (text, is_held) in [
-            ("192.0.2.7", true),
-            ("::ffff:192.0.2.7", true),
-            ("192.0.2.8", false),
-            ("2001:db8:0:1:ffff::", true),
-            ("2001:db8:0:2::7", false),
+        let (mut tries, now) = (Tries::new(), Duration::from_secs(9));
+        tries.note(address("192.0.2.7"), true, now);
+        assert!(tries.may(address("192.0.2.7"), now));
+        tries.note(address("192.0.2.7"), false, now);
+        tries.note(address("2001:db8:0:1::7"), false, now);
+        for (text, may) in [
+            ("192.0.2.7", false),
+            ("::ffff:192.0.2.7", false),
+            ("192.0.2.8", true),
+            ("2001:db8:0:1:ffff::", false),
+            ("2001:db8:0:2::7", true),
         ] {
-            assert_eq!(wrong.hold(address(text), now + Duration::from_millis(999)), is_held, "{text}");
+            assert_eq!(tries.may(address(text), now + Duration::from_millis(999)), may, "{text}");
         }
-        assert!(!wrong.hold(address("192.0.2.7"), now + Duration::from_secs(1)));
-        assert!(wrong.0.is_empty(), "nothing is kept for longer");
+        assert!(tries.may(address("192.0.2.7"), now + Duration::from_secs(1)));
+        assert!(tries.wrong.is_empty(), "nothing is kept for longer");
     }
 }
