@@ -197,7 +197,7 @@ impl Session {
             return None;
         }
         let figures = self.hub.figures(now);
-        (figures.is_settled && !figures.is_silent).then(|| differences(record, &figures))
+        (!figures.is_silent).then(|| differences(record, &figures))
     }
 }
 

@@ -44,7 +44,8 @@ impl Property {
 
 const NONE: &str = "none";
 
-/// All differences; a value that is not known yet does not differ, nor a track before it is settled that there is none.
+/// All differences; a value that is not known yet does not differ, nor before the figures are settled the frame rate, and a track
+/// that is missing.
 pub(crate) fn differences(slate: &SlateRecord, figures: &Figures) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut differ = |what, slate: String, encoder: String| found.push(Difference { what, slate, encoder });
@@ -54,7 +55,7 @@ pub(crate) fn differences(slate: &SlateRecord, figures: &Figures) -> Vec<Differe
                 differ(Property::Size, pixels(slate.size), pixels(size));
             }
             let rate = f64::from(slate.frame_rate_milli) / 1_000.0;
-            let other = |own: &f64| (rate - own).abs() > own * FRAME_RATE_TOLERANCE;
+            let other = |own: &f64| figures.is_settled && (rate - own).abs() > own * FRAME_RATE_TOLERANCE;
             if let Some(own) = video.frame_rate.filter(other) {
                 differ(Property::FrameRate, format!("{rate:.2}"), format!("{own:.2}"));
             }
@@ -166,6 +167,10 @@ mod tests {
         let figures = |audio| Figures { video: Some(video()), audio, ..Figures::default() };
         assert_eq!(differences(&silent, &figures(None)), []);
         assert_eq!(differences(&silent, &figures(Some(audio())))[0].what, Property::AudioCodec);
+        let first = VideoHealth { size: Some((1_280, 720)), frame_rate: Some(20.0), ..video() };
+        let begun = Figures { video: Some(first), ..Figures::default() };
+        let whats: Vec<_> = differences(&slate(), &begun).into_iter().map(|found| found.what).collect();
+        assert_eq!(whats, [Property::Size], "in the first seconds, in which a rate may be wrong");
     }
 
     #[test]
