@@ -25,7 +25,7 @@ pub const CALLERS_MAX: usize = 8;
 /// serves others.
 pub const UNWRAPS_PER_SEC_MAX: u32 = 100;
 /// Networks that are known because a receiver in them had the passphrase.
-pub const NETWORKS_KNOWN_MAX: usize = 64;
+const NETWORKS_KNOWN_MAX: usize = 64;
 
 /// A port that receivers call.
 pub(crate) struct Listen {
