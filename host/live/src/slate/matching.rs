@@ -169,8 +169,12 @@ mod tests {
         assert_eq!(differences(&silent, &figures(Some(audio())))[0].what, Property::AudioCodec);
         let first = VideoHealth { size: Some((1_280, 720)), frame_rate: Some(20.0), ..video() };
         let begun = Figures { video: Some(first), ..Figures::default() };
-        let whats: Vec<_> = differences(&slate(), &begun).into_iter().map(|found| found.what).collect();
-        assert_eq!(whats, [Property::Size], "in the first seconds, in which a rate may be wrong");
+        let found = differences(&slate(), &begun);
+        assert_eq!(
+            (found.len(), found[0].what),
+            (1, Property::Size),
+            "a rate may be wrong in the first seconds"
+        );
     }
 
     #[test]

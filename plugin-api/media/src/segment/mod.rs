@@ -1,8 +1,8 @@
 //! Pure segmenter: packets in, initialization and media segments out.
 //!
 //! [`Segmenter`] cuts segments of about [`SEGMENT_NANOS`] at keyframes. It holds all packets until it knows the GOPs of the
-//! first segment or packets are lost, and then announces the target duration ([`Event::Started`]): no EXTINF may round to
-//! more (RFC 8216, 4.3.3.1). A later, longer GOP raises the target, once, to [`TARGET_SECONDS_MAX`]
+//! first segment, or until packets are lost, and then announces the target duration ([`Event::Started`]): no EXTINF may round
+//! to more (RFC 8216, 4.3.3.1). A later, longer GOP raises the target, once, to [`TARGET_SECONDS_MAX`]
 //! ([`Event::TargetRaised`]). The alternative is worse: players fail to start at a segment without a keyframe at its
 //! start, or show a frozen frame. Only a GOP that exceeds this target too is cut at a frame that is not a
 //! keyframe, and the segment is marked. Audio goes to the segment that covers its presentation time.
