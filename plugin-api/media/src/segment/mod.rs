@@ -5,7 +5,8 @@
 //! to more (RFC 8216, 4.3.3.1). A later, longer GOP raises the target, once, to [`TARGET_SECONDS_MAX`]
 //! ([`Event::TargetRaised`]). The alternative is worse: players fail to start at a segment without a keyframe at its
 //! start, or show a frozen frame. Only a GOP that exceeds this target too is cut at a frame that is not a
-//! keyframe, and the segment is marked. Audio goes to the segment that covers its presentation time.
+//! keyframe, and the segment is marked. Audio goes to the segment that covers its presentation time. If packets were lost
+//! before the first GOP was complete, the target begins as the smallest, and is also raised when a whole GOP is known.
 //!
 //! A discontinuity follows every change of the bytes of a codec configuration or of the set of tracks,
 //! [`Segmenter::gap`], a jump of the timestamps, and frames lost before a keyframe if their GOP would be too long with
