@@ -127,16 +127,18 @@ const lookNow = () =>
     };
   });
 
-/** What the viewer sees; while a page loads itself again, what is seen after that. */
+/** What the viewer sees; while a page loads itself again, what is seen after that. It may do so more than once. */
 async function look() {
-  try {
-    return await lookNow();
-  } catch (error) {
-    if (!error.message.includes('Execution context was destroyed')) {
-      throw error;
+  const began = Date.now();
+  for (;;) {
+    try {
+      return await lookNow();
+    } catch (error) {
+      if (!error.message.includes('Execution context was destroyed') || Date.now() - began > STEP_LIMIT_MS) {
+        throw error;
+      }
     }
     await view.waitForLoadState();
-    return await lookNow();
   }
 }
 
