@@ -39,10 +39,17 @@ impl CodecPolicy {
     /// Class `Config`: only another encoder setting or another server helps.
     pub(crate) fn check(&self, codec: Codec, session: &ClientSession, target: &Target) -> Result<(), Error> {
         match self {
-            CodecPolicy::All => Ok(()),
-            CodecPolicy::AsAnnounced if session.takes(codec) => Ok(()),
-            CodecPolicy::AsAnnounced => Err(not_announced(target, codec)),
             CodecPolicy::Known { codecs, service } => known(codecs, service, codec),
+            _ if self.takes(codec, session) => Ok(()),
+            _ => Err(not_announced(target, codec)),
+        }
+    }
+
+    pub(crate) fn takes(&self, codec: Codec, session: &ClientSession) -> bool {
+        match self {
+            CodecPolicy::All => true,
+            CodecPolicy::AsAnnounced => session.takes(codec),
+            CodecPolicy::Known { codecs, .. } => codecs.iter().any(|known| known == codec.name()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use satcast_media::rtmp::RtmpError;
 use satcast_plugin_api::driver::{Ctx, Destination, Media, State};
-use satcast_plugin_api::{Class, Error, Packet};
+use satcast_plugin_api::{Class, Codec, Error, Packet};
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -277,8 +277,13 @@ impl Forward<'_> {
     }
 
     fn took(&mut self, batch: &mut Vec<Packet>) -> Result<(), Error> {
-        for packet in batch.iter().filter(|packet| packet.is_config()) {
-            self.codec_policy.check(packet.codec, &self.link.session, self.link.target)?;
+        for codec in batch.iter().filter(|packet| packet.is_config()).map(|packet| packet.codec) {
+            let (session, target) = (&self.link.session, self.link.target);
+            self.codec_policy.check(codec, session, target).inspect_err(|_| {
+                let takes = Codec::ALL.into_iter().filter(|codec| self.codec_policy.takes(*codec, session));
+                let takes: Vec<&str> = takes.map(Codec::name).collect();
+                self.ctx.event("codec_refused", &json!({ "codec": codec.name(), "takes": takes }));
+            })?;
         }
         self.feed.take(batch);
         batch.shrink_to(PACKETS_KEPT);

@@ -10,6 +10,8 @@ use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use serde_json::json;
 
+use crate::health::with_issue;
+
 #[test]
 fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() {
     let coded = Coded::of(Coding::HEVC_OPUS);
@@ -36,6 +38,12 @@ fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() 
             let error = shown["error"].as_str().unwrap_or_default();
             assert!(error.starts_with(starts) && error.contains(said::CODEC_NOT_TAKEN), "{shown}");
             assert!(shown["nextRetryAt"].is_null(), "only a change helps: {shown}");
+        }
+        for code in ["video_codec", "audio_codec"] {
+            let health = with_issue(&service, stream.id, code);
+            let issues = health["issues"].as_array().expect("issues");
+            let issue = issues.iter().find(|issue| issue["code"] == code);
+            assert_eq!(issue.expect("it")["platforms"], json!(["twitch", "rtmp"]), "{health}");
         }
         sending.join().expect("the stream was sent");
     });

@@ -1,8 +1,9 @@
 //! Requirements for a stream of the service behind a destination type: the annotation `x-platform` of the type's
 //! schema, which any driver may give. They are shown and compared with the stream, never enforced.
 
+use satcast_plugin_api::manifest::DestType;
+use satcast_plugin_api::{Codec, Kind};
 use serde::Deserialize;
-use serde_json::Value;
 
 const ANNOTATION: &str = "x-platform";
 
@@ -57,11 +58,34 @@ impl Default for Requirements {
 }
 
 impl Requirements {
-    /// The requirements in the schema of a type; `None` when it has none. An unreadable annotation is logged.
-    pub(crate) fn of(name: &str, title: &str, schema: &Value) -> Option<Self> {
-        let annotation = schema.get(ANNOTATION)?;
+    /// Those of a service that takes these codecs; a kind of track without one is not compared.
+    pub fn of_codecs(title: &str, codecs: &[Codec]) -> Self {
+        let names = |kind| {
+            let names =
+                codecs.iter().filter(|codec| codec.kind() == kind).map(|codec| codec.name().to_owned());
+            Some(names.collect::<Vec<_>>()).filter(|names| !names.is_empty())
+        };
+        Self {
+            title: title.to_owned(),
+            video_codecs: names(Kind::Video),
+            audio_codecs: names(Kind::Audio),
+            needs_video: false,
+            ..Self::default()
+        }
+    }
+
+    /// The requirements of a type: those in its schema, or else the codecs that it declares; `None` when it has neither.
+    /// An unreadable annotation is logged.
+    pub(crate) fn of(kind: &DestType) -> Option<Self> {
+        let DestType { name, title, .. } = kind;
+        let Some(annotation) = kind.schema.get(ANNOTATION) else {
+            let codecs =
+                Codec::ALL.into_iter().filter(|codec| kind.codecs.iter().any(|name| name == codec.name()));
+            let codecs: Vec<Codec> = codecs.collect();
+            return (!codecs.is_empty()).then(|| Self::of_codecs(title, &codecs));
+        };
         match Self::deserialize(annotation) {
-            Ok(requirements) => Some(Self { title: title.to_owned(), ..requirements }),
+            Ok(requirements) => Some(Self { title: title.clone(), ..requirements }),
             Err(error) => {
                 tracing::warn!(
                     kind = name,
@@ -76,12 +100,18 @@ impl Requirements {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
     fn requirements_are_read_from_the_schema_of_a_type() {
+        let of = |schema: Value, codecs: &[&str]| {
+            let codecs = codecs.iter().map(|name| (*name).to_owned()).collect();
+            let (name, title, routes) = ("a".into(), "A".into(), Vec::new());
+            let (playback, wants_backfill) = (false, false);
+            Requirements::of(&DestType { name, title, schema, codecs, playback, wants_backfill, routes })
+        };
         let schema = json!({"x-platform": {
             "videoCodecs": ["h264"], "videoKbpsMax": 6000, "audioKbpsMax": null, "keyframeSeconds": 2,
             "keyLink": "https://a.example",
@@ -93,10 +123,15 @@ mod tests {
             keyframe_seconds: Some(2.0),
             ..Requirements::default()
         };
-        assert_eq!(Requirements::of("a", "A", &schema), Some(expected));
-        let takes = Requirements::of("a", "A", &json!({"x-platform": {}})).unwrap();
+        assert_eq!(of(schema, &["hevc"]), Some(expected));
+        let takes = of(json!({"x-platform": {}}), &[]).unwrap();
         assert!(takes.b_frames && takes.needs_video && !takes.needs_audio);
-        assert_eq!(Requirements::of("a", "A", &json!({"type": "object"})), None);
-        assert_eq!(Requirements::of("a", "A", &json!({"x-platform": {"videoKbpsMax": "much"}})), None);
+        assert_eq!(of(json!({"x-platform": {"videoKbpsMax": "much"}}), &[]), None);
+        // Without the annotation the codecs of the type count.
+        assert_eq!(of(json!({"type": "object"}), &[]), None);
+        let codecs = of(json!({"type": "object"}), &["h264", "hevc", "a-new-one"]).unwrap();
+        assert_eq!(codecs, Requirements::of_codecs("A", &[Codec::H264, Codec::Hevc]));
+        assert_eq!(codecs.video_codecs, Some(vec!["h264".into(), "hevc".into()]));
+        assert!(codecs.audio_codecs.is_none() && !codecs.needs_video);
     }
 }

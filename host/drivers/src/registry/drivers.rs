@@ -185,6 +185,11 @@ impl Drivers {
         self.registry().kind(kind).map(|kind| kind.queue).unwrap_or_default()
     }
 
+    /// The title of a type, shown to users.
+    pub fn title(&self, kind: &str) -> Option<String> {
+        Some(self.registry().kind(kind)?.title.clone())
+    }
+
     /// Requirements of the service behind a type; `None` when there are none.
     pub fn requirements(&self, kind: &str) -> Option<Arc<Requirements>> {
         self.registry().kind(kind)?.requirements.clone()

@@ -118,7 +118,7 @@ fn facts_of(
 ) -> Result<KindFacts, LoadError> {
     Ok(KindFacts {
         schema: compile(&kind.name, &kind.schema)?,
-        requirements: Requirements::of(&kind.name, &kind.title, &kind.schema).map(Arc::new),
+        requirements: Requirements::of(&kind).map(Arc::new),
         title: kind.title,
         playback: kind.playback,
         made_by,

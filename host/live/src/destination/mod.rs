@@ -13,8 +13,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State as DriverState;
+use satcast_plugin_api::{Codec, Error};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -96,6 +96,8 @@ pub(super) struct Destination {
     is_replaced: AtomicBool,
     /// See [`Parts::flows`].
     flows: watch::Receiver<bool>,
+    /// The codecs that its service takes, where the last attempt failed because of another one.
+    takes: Mutex<Option<Vec<Codec>>>,
     /// Limits log lines about states that its driver reports.
     lines: LogLimit,
     feed: Feed,
@@ -127,6 +129,7 @@ impl Destination {
             reopen: Notify::new(),
             is_replaced: AtomicBool::new(false),
             flows: parts.flows.clone(),
+            takes: Mutex::default(),
             lines: LogLimit::per_second(1),
             stop,
             feed: parts.feed.clone(),
@@ -143,6 +146,11 @@ impl Destination {
         let queue = self.queue.lock().upgrade();
         let (packets, bytes) = queue.map_or((0, 0), |queue| queue.depth());
         Waiting { packets, bytes }
+    }
+
+    /// The codecs that its service takes, where the last attempt failed because of another one.
+    pub(super) fn takes(&self) -> Option<Vec<Codec>> {
+        self.takes.lock().clone()
     }
 
     pub(super) fn record(&self) -> Arc<DestinationRecord> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use satcast_plugin_api::driver_state::State as DriverState;
 use satcast_plugin_api::recording::About;
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::{Class, Codec, Error};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,8 @@ pub(crate) const EVENT_SHOWN_BYTES_MAX: usize = 4 * 1024;
 
 /// Event by which a driver names the server that takes the stream, as `server` in its data.
 const PUBLISHING_EVENT: &str = "publishing";
+/// Event by which a driver says that the service behind it does not take `codec` of the stream; its data has the codecs that it `takes`.
+const CODEC_REFUSED_EVENT: &str = "codec_refused";
 /// Longest shown `server`, in characters: a host name and a port.
 const SERVER_CHARS_MAX: usize = 260;
 /// Wait after a change of codec before the retry. Both tracks may change, and an encoder that changes its codecs repeatedly must not
@@ -185,6 +187,7 @@ impl Run {
         *self.destination.loss.lock() =
             LossMonitor::new((patience > 0).then(|| Duration::from_secs(patience)));
         self.codecs = self.parts.hub.codecs();
+        *self.destination.takes.lock() = None;
         let source =
             Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
         *self.destination.queue.lock() = source.queue();
@@ -434,6 +437,12 @@ impl Run {
                 (0..=text.len().min(EVENT_LOGGED_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
             let logged = &text[..end.unwrap_or(0)];
             tracing::info!(event = name, data = logged, "driver event");
+            if name == CODEC_REFUSED_EVENT {
+                let names = data["takes"].as_array().map_or(&[][..], Vec::as_slice);
+                let takes =
+                    Codec::ALL.into_iter().filter(|codec| names.iter().any(|name| name == codec.name()));
+                *self.destination.takes.lock() = Some(takes.collect());
+            }
             if name == PUBLISHING_EVENT {
                 let server =
                     data["server"].as_str().map(|server| server.chars().take(SERVER_CHARS_MAX).collect());

@@ -18,13 +18,14 @@ use super::schedule::{Pending, Schedule, Wait, Wanted};
 use super::timer::Timer;
 use super::{Command, Session, millis};
 use crate::codes::{self, Closed};
-use crate::destination::{self, Parts};
+use crate::destination::{self, Destination, Parts};
 use crate::health::{Figures, HealthNews, Issue, IssueCode, PlatformRequirements, Watch, judge};
 use crate::live::Inner;
 use crate::notifier::Notifier;
 use crate::shown::{Delayed, DestState, SessionState};
 use crate::slate::Slate;
 use satcast_core::ids::{DestinationId, EndReason, UnixMillis};
+use satcast_drivers::Requirements;
 use satcast_store::{
     Delays, DestinationRecord, FailoverNotice, HealthNotice, IssueNotice, Limit, NoticeKind, Returning,
     StreamLimits,
@@ -479,6 +480,17 @@ impl Run {
         self.requirements = requirements.flatten().collect();
     }
 
+    /// The codecs that services of destinations take which refused a codec.
+    fn refusals(&self) -> Vec<PlatformRequirements> {
+        let shared = self.session.shared.lock();
+        let requirement = |destination: &Arc<Destination>| {
+            let (takes, kind) = (destination.takes()?, destination.record().kind.clone());
+            let title = self.live.drivers.title(&kind)?;
+            Some((kind, Arc::new(Requirements::of_codecs(&title, &takes))))
+        };
+        shared.destinations.values().filter_map(requirement).collect()
+    }
+
     /// Checks the encoder's media; called about once a second. Does nothing while the encoder is away.
     fn look_at_health(&mut self) {
         if self.session.shared.lock().state != Some(SessionState::Live) {
@@ -494,7 +506,8 @@ impl Run {
             }
             figures
         };
-        let verdicts = judge(&figures, &self.requirements, |code| self.watch.is_shown(code));
+        let requirements = [self.requirements.as_slice(), &self.refusals()].concat();
+        let verdicts = judge(&figures, &requirements, |code| self.watch.is_shown(code));
         let news = self.watch.look(verdicts.into_iter().chain([self.slate.verdict()]), now);
         self.session.shared.lock().issues = self.watch.issues();
         if let Some(news) = news {

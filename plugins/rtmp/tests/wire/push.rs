@@ -96,6 +96,13 @@ fn an_unannounced_codec_is_refused_by_name_unless_forced() {
                 assert!(names.iter().all(|name| error.message.contains(name)), "{error}");
                 assert!(!error.message.contains(KEY), "{error}");
                 assert!(server.finish().packets.is_empty(), "nothing was sent");
+                let refused = json!({ "codec": codec.name(), "takes": ["h264", "aac"] });
+                dest.report(|report| {
+                    assert_eq!(
+                        report.events.last(),
+                        Some(&("codec_refused".to_owned(), refused.to_string()))
+                    );
+                });
                 continue;
             }
             assert!(dest.wait_for_state(State::Live), "{}", codec.name());

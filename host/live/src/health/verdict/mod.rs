@@ -240,7 +240,8 @@ fn complaints<'a>(
 ) -> Complaints {
     let mut all = Complaints::default();
     for (kind, requirements) in requirements {
-        let Some(wants) = complains(requirements) else { continue };
+        // Several servers of one type may have refused the codec.
+        let Some(wants) = complains(requirements).filter(|_| !all.platforms.contains(kind)) else { continue };
         let between = if all.platforms.is_empty() { "" } else { "; " };
         // Writing to a String cannot fail.
         let _ = write!(all.text, "{between}{} {wants}", requirements.title);

@@ -1,3 +1,5 @@
+use satcast_media::Codec;
+
 use super::*;
 use crate::health::{AudioHealth, VideoHealth};
 
@@ -103,6 +105,20 @@ fn every_issue_names_the_measurement_and_the_requirements() {
     let jumped = Figures { jumped_lately: true, ..figures() };
     let text = "the encoder's timestamps jumped; viewers see a break each time";
     assert_bad(&jumped, IssueCode::TimestampJumps, text, &[]);
+}
+
+#[test]
+fn servers_of_one_type_that_refuse_a_codec_are_named_once() {
+    let server = Arc::new(Requirements::of_codecs("RTMP server", &[Codec::H264, Codec::Hevc, Codec::Aac]));
+    let mut opus = figures();
+    opus.audio.as_mut().unwrap().codec = "opus";
+    let issue =
+        (IssueCode::AudioCodec, "audio codec opus: RTMP server takes aac".into(), vec!["rtmp".into()]);
+    let two = [("rtmp".to_owned(), server.clone()), ("rtmp".to_owned(), server)];
+    assert_eq!(bad(&opus, &two, false), [issue]);
+    // A track that does not arrive is no issue of theirs.
+    let missing = (IssueCode::VideoMissing, "no video arrives".into(), Vec::new());
+    assert_eq!(bad(&Figures { video: None, ..figures() }, &two, false), [missing]);
 }
 
 #[test]
