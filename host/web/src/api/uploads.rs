@@ -146,7 +146,9 @@ fn refused(error: &Mp4Error) -> ApiError {
     match error {
         Mp4Error::NotMp4(_) | Mp4Error::Fragmented => ApiError::refused(Code::SlateUnreadable, text),
         Mp4Error::NoVideo => ApiError::refused(Code::SlateNoVideo, text),
-        Mp4Error::Codec(..) | Mp4Error::Several(_) => ApiError::refused(Code::SlateCodec, text),
+        Mp4Error::Codec(..) | Mp4Error::Several(_) | Mp4Error::PixelFormat => {
+            ApiError::refused(Code::SlateCodec, text)
+        }
         Mp4Error::FirstFrame => ApiError::refused(Code::SlateFirstFrame, text),
         Mp4Error::Edits => ApiError::refused(Code::SlateEdits, text),
         Mp4Error::Length(_) | Mp4Error::Apart(_) | Mp4Error::Samples | Mp4Error::Rate => {

@@ -4,6 +4,9 @@ use bytes::Bytes;
 use mp4_atom::{Atom as _, Dops};
 
 use super::{Mp4Error, child, children, number};
+use crate::codec::av1::Av1Config;
+use crate::codec::avc::AvcConfig;
+use crate::codec::hevc::HevcConfig;
 use crate::fmp4::{RECORD_BYTES_MAX, TrackConfig, opus_head};
 use crate::{Codec, Kind};
 
@@ -18,6 +21,11 @@ const DECODER_CONFIG: u8 = 4;
 const DECODER_SPECIFIC: u8 = 5;
 /// MPEG-4 audio (ISO/IEC 14496-1, table 5).
 const OBJECT_TYPE_AAC: u8 = 0x40;
+
+/// Highest profiles of players: High (ISO/IEC 14496-10, annex A.2.4), Main 10 (ISO/IEC 23008-2, annex A.3.3), Main (AV1, annex A.2).
+const AVC_HIGH: u8 = 100;
+const HEVC_MAIN_10: u8 = 2;
+const AV1_MAIN: u8 = 0;
 
 /// Audio as only QuickTime files describe it.
 const QUICK_TIME: &str = "it is a QuickTime movie; write an MP4 (ffmpeg: -i slate.mov -c copy slate.mp4)";
@@ -36,7 +44,21 @@ pub(super) fn track(stsd: &[u8], kind: Kind) -> Result<TrackConfig, Mp4Error> {
     let refused = || Mp4Error::Codec(short(kind), shown(code));
     let (codec, record) =
         record(&code, entry).filter(|(codec, _)| codec.kind() == kind).ok_or_else(refused)?;
+    if is_above_players(codec, &record) {
+        return Err(Mp4Error::PixelFormat);
+    }
     TrackConfig::parse(codec, &Bytes::copy_from_slice(&record)).map_err(|_| refused())
+}
+
+/// Whether video has a profile above those of players: 4:2:2 or 4:4:4, or H.264 with more than 8 bits. A record that cannot be read is
+/// refused elsewhere.
+fn is_above_players(codec: Codec, record: &[u8]) -> bool {
+    match codec {
+        Codec::H264 => AvcConfig::parse(record).is_ok_and(|config| config.profile > AVC_HIGH),
+        Codec::Hevc => HevcConfig::parse(record).is_ok_and(|config| config.profile > HEVC_MAIN_10),
+        Codec::Av1 => Av1Config::parse(record).is_ok_and(|config| config.profile > AV1_MAIN),
+        Codec::Aac | Codec::Opus => false,
+    }
 }
 
 fn short(kind: Kind) -> &'static str {
