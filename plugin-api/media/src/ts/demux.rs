@@ -58,14 +58,15 @@ impl Demuxer {
         self.program.lost();
     }
 
-    /// Appends the packets that only the end of the stream completes: video has no length of its own.
+    /// Appends the packets that only the end of the stream completes: video has no length of its own. A frame of which the end is missing
+    /// is left out.
     ///
     /// # Errors
     /// [`TsError::TimestampRange`].
     pub fn finish(&mut self, packets: &mut Vec<Packet>) -> Result<(), TsError> {
         let Program { tracks, timeline, stats, .. } = &mut self.program;
         let mut sink = Sink { timeline, stats, packets };
-        tracks.iter_mut().flatten().try_for_each(|track| track.close(&mut sink))
+        tracks.iter_mut().flatten().try_for_each(|track| track.finish(&mut sink))
     }
 
     /// Newest program clock reference in nanoseconds, on the timeline of the packets.

@@ -5,6 +5,9 @@ use super::PACKET_BYTES;
 /// Bytes before the adaptation field or the payload.
 pub(super) const HEADER_BYTES: usize = 4;
 
+/// Bytes of an adaptation field with flags and a clock reference alone.
+const CLOCK_FIELD_BYTES: usize = 7;
+
 /// One packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TsPacket<'a> {
@@ -18,6 +21,8 @@ pub(super) struct TsPacket<'a> {
     pub(super) discontinuity: bool,
     /// Base of the program clock reference, in ticks.
     pub(super) pcr: Option<u64>,
+    /// The adaptation field has stuffing, which fills the last packet of a PES packet (2.4.3.5).
+    pub(super) stuffed: bool,
     /// Payload, if there is one; it may be empty.
     pub(super) payload: Option<&'a [u8]>,
 }
@@ -33,7 +38,8 @@ impl<'a> TsPacket<'a> {
         }
         let mut rest = &bytes[HEADER_BYTES..];
         let mut field: &[u8] = &[];
-        if control & 0x20 != 0 {
+        let has_field = control & 0x20 != 0;
+        if has_field {
             let (length, behind) = rest.split_first()?;
             (field, rest) = behind.split_at_checked(usize::from(*length))?;
         }
@@ -48,6 +54,7 @@ impl<'a> TsPacket<'a> {
             start: high & 0x40 != 0,
             counter: control & 0x0f,
             discontinuity: flags & 0x80 != 0,
+            stuffed: has_field && (flags == 0 || field.len() > CLOCK_FIELD_BYTES),
             pcr: field.get(1..6).filter(|_| flags & 0x10 != 0).map(clock_base),
             payload,
         })

@@ -22,6 +22,8 @@ pub(super) struct Track {
     pub(super) stream: Stream,
     counter: Counter,
     pes: Assembler,
+    /// The newest packet had stuffing.
+    was_stuffed: bool,
     reader: Reader,
 }
 
@@ -31,7 +33,8 @@ impl Track {
             Kind::Video => (Reader::Video(VideoReader::new(stream.format.codec())), VIDEO_PES_BYTES_MAX),
             Kind::Audio => (Reader::Audio(AudioReader::new(stream.format)), AUDIO_PES_BYTES_MAX),
         };
-        Track { stream, counter: Counter::default(), pes: Assembler::new(bytes_max), reader }
+        let (counter, pes) = (Counter::default(), Assembler::new(bytes_max));
+        Track { stream, counter, pes, was_stuffed: false, reader }
     }
 
     /// Takes a packet of this stream.
@@ -56,6 +59,7 @@ impl Track {
             self.close(sink)?;
             self.pes.begin();
         }
+        self.was_stuffed = packet.stuffed;
         match self.pes.add(payload) {
             Added::Open => Ok(()),
             Added::Complete => self.close(sink),
@@ -74,6 +78,18 @@ impl Track {
             Reader::Video(video) => video.lost(),
             Reader::Audio(audio) => audio.lost(),
         }
+    }
+
+    /// Ends the stream: the open PES packet is read if it came whole. Without a length that shows in its stuffing, which one of 184 PES
+    /// packets does not need; that one is dropped.
+    ///
+    /// # Errors
+    /// [`TsError::TimestampRange`].
+    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), TsError> {
+        if !self.was_stuffed {
+            self.lost();
+        }
+        self.close(sink)
     }
 
     /// Ends the open PES packet and reads it.

@@ -1,7 +1,7 @@
 //! Lost, repeated, damaged and strange bytes.
 
 use super::*;
-use crate::ts::PACKET_BYTES;
+use crate::ts::{PACKET_BYTES, pes};
 
 const CODECS: [Codec; 2] = [Codec::H264, Codec::Aac];
 
@@ -65,6 +65,25 @@ fn losses_of_several_packets_leave_whole_frames_in_order() {
         missing(&read, &all, Kind::Audio, &what);
         check_marks(&read, &all, &what);
     }
+}
+
+#[test]
+fn a_stream_that_ends_anywhere_has_no_torn_frame() {
+    let all = shifted(&programme(&CODECS, 35, 0));
+    let mut bytes = muxed(&programme(&CODECS, 35, 0));
+    // Most encoders write no length for video.
+    for packet in bytes.chunks_mut(PACKET_BYTES) {
+        if let Some(start) = packet.windows(4).position(|bytes| bytes == [0, 0, 1, pes::ID_VIDEO]) {
+            packet[start + 4..start + 6].fill(0);
+        }
+    }
+    for end in 1..=bytes.len() / PACKET_BYTES {
+        let what = format!("{end} packets");
+        let (read, _) = demuxed(&bytes[..end * PACKET_BYTES], 1316);
+        let frames = media(&read, Kind::Video);
+        assert_eq!(frames, media(&all, Kind::Video)[..frames.len()], "{what}");
+    }
+    assert_eq!(missing(&demuxed(&bytes, 1316).0, &all, Kind::Video, "all"), 0);
 }
 
 #[test]
