@@ -1,7 +1,9 @@
 //! Encoders by WHIP: Chromium over a good and a bad network, refused, gone and told to leave.
 
+use std::path::Path;
+
 use satcast_tests::encoder::Publish;
-use satcast_tests::hls::Viewer;
+use satcast_tests::hls::{Chunk, Viewer};
 use satcast_tests::hosted::Hosted;
 use satcast_tests::lossy::{BAD, Lossy};
 use satcast_tests::player::Player;
@@ -65,6 +67,23 @@ fn digests(records: &[Record], track: Track) -> Vec<String> {
     of_track.map(|record| sha256(&record.digest)).collect()
 }
 
+/// A viewer, the recording and the server behind SRT got the packets of the server behind RTMP, more than `least` of each track in a row.
+#[track_caller]
+fn assert_all_alike(pushed: &[Record], chunks: &[Chunk], recording: &Path, by_srt: &[Record], least: usize) {
+    for track in [Track::Video, Track::Audio] {
+        let pushed = digests(pushed, track);
+        for (receiver, seen) in [
+            ("a viewer", hashes(chunks, track)),
+            ("the recording", hashes_of_file(recording, track)),
+            ("the server behind SRT", digests(by_srt, track)),
+        ] {
+            assert!(seen.len() > least, "{receiver}: {} packets of {track:?}", seen.len());
+            let is_run = pushed.windows(seen.len()).any(|run| run == seen);
+            assert!(is_run, "{receiver} got other packets of {track:?}: {} of {}", seen.len(), pushed.len());
+        }
+    }
+}
+
 #[test]
 fn a_browser_is_seen_recorded_and_forwarded_until_it_leaves() {
     let mut browser = Player::launch_for_publishing();
@@ -112,18 +131,7 @@ fn a_browser_is_seen_recorded_and_forwarded_until_it_leaves() {
     api.wait_for_stream(&through, "idle");
     by_srt.wait_until_left();
     let recording = store.file(&archive::key_of(&archive::wait_for(&api, "ready")));
-    for track in [Track::Video, Track::Audio] {
-        let pushed = digests(&got, track);
-        for (receiver, seen) in [
-            ("a viewer", hashes(&chunks, track)),
-            ("the recording", hashes_of_file(&recording, track)),
-            ("the server behind SRT", digests(&by_srt.records(), track)),
-        ] {
-            assert!(seen.len() > 100, "{receiver}: {} packets of {track:?}", seen.len());
-            let is_run = pushed.windows(seen.len()).any(|run| run == seen);
-            assert!(is_run, "{receiver} got other packets of {track:?}: {} of {}", seen.len(), pushed.len());
-        }
-    }
+    assert_all_alike(&got, &chunks, &recording, &by_srt.records(), 100);
     for chunk in &chunks {
         let spans = spans(chunk);
         let end = |track| {
@@ -209,18 +217,38 @@ fn a_browser_takes_over_as_the_backup_and_hands_back() {
 #[test]
 fn video_of_a_browser_survives_a_bad_network() {
     let mut browser = Player::launch_for_publishing();
-    let service = Setup::default().whip().start();
+    let (sink, store) = (Sink::recording(), Store::start());
+    let service = Setup::default().whip().srt().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
     let network = Lossy::before(service.whip_address(), BAD);
     let api = service.api();
     let hosted = Hosted::new(&service, "lossy");
-    publish_connected(&mut browser, &service, &hosted.stream.key, Some(network.address().port()));
+    let stream = &hosted.stream;
+    api.add_destination(stream, &sink.url(), "copy");
+    let body = json!({"type": "cloud-archive", "config": store.config()});
+    let _made = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    let (through, by_srt) = add_loop(&api, &service, stream);
+    publish_connected(&mut browser, &service, &stream.key, Some(network.address().port()));
     let frames = assert_plays(&hosted.ready(), PLAYED_SECONDS);
     assert!(frames > PLAYED_SECONDS * FRAMES_PER_SECOND_MIN, "{frames} frames in {PLAYED_SECONDS} s");
     let health = wait::until("requests to send again", || {
-        let health = api.stream(&hosted.stream)["health"]["whip"].clone();
+        let health = api.stream(stream)["health"]["whip"].clone();
         if health["nacks"].as_u64() > Some(0) { Ok(health) } else { Err(health.to_string()) }
     });
     assert!(health["packetsLost"].is_u64(), "{health}");
+
+    // Whatever came goes out alike.
+    let mut viewer = Viewer::of(&hosted.ready());
+    let segments = viewer.media_when("three segments", |media| media.segments.len() >= 3).segments;
+    let chunks = viewer.chunks(&segments);
+    assert_eq!(browser.step(&format!("leave {}", json!({"key": stream.key})))["status"], 200);
+    api.wait_for_stream(stream, "idle");
+    sink.wait_until_left();
+    api.wait_for_stream(&through, "idle");
+    by_srt.wait_until_left();
+    let recording = store.file(&archive::key_of(&archive::wait_for(&api, "ready")));
+    assert_segments(&chunks);
+    assert_decodes(&chunks);
+    assert_all_alike(&sink.records(), &chunks, &recording, &by_srt.records(), PLAYED_SECONDS as usize);
 }
 
 #[test]
