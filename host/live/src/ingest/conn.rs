@@ -280,7 +280,7 @@ impl<A: Admission> Connection<A> {
     async fn relay_packets(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
         // Dropped when the wait between reads begins; without such a wait, at the end.
         let mut prompt = Some(self.slot.read_promptly());
-        let paced_from = self.shared.pace.map(|_| Instant::now() + self.shared.limits.prompt);
+        let (began, mut keyframes) = (Instant::now(), 0);
         let mut intake = Intake::default();
         let mut usable = Usable::default();
         let held = std::mem::take(&mut self.events);
@@ -297,6 +297,7 @@ impl<A: Admission> Connection<A> {
                 usable.packet();
             }
             if !intake.packets.is_empty() {
+                keyframes += intake.packets.iter().filter(|packet| packet.keyframe).count();
                 publisher.push(&mut intake.packets);
                 intake.packets.clear();
             }
@@ -306,7 +307,7 @@ impl<A: Admission> Connection<A> {
             }
             self.wire.flush()?;
             intake.check_end()?;
-            if prompt.is_some() && paced_from.is_some_and(|from| Instant::now() >= from) {
+            if prompt.is_some() && self.is_paced(began, keyframes) {
                 self.wire.unwatch()?;
                 prompt = None;
             }
@@ -345,6 +346,13 @@ impl<A: Admission> Connection<A> {
         let of_stream = self.publishes.map(|(account, stream)| Subject::Stream { account, stream });
         let subject = of_stream.unwrap_or(key.map_or(Subject::Unknown, Subject::Key));
         self.shared.warn(self.peer, subject, text);
+    }
+
+    /// Whether an encoder that began at `began` and sent so many keyframes is read with the wait between reads.
+    fn is_paced(&self, began: Instant, keyframes: usize) -> bool {
+        let limits = &self.shared.limits;
+        let is_in_first_gop = keyframes == 1 && began.elapsed() < limits.first_gop;
+        self.shared.pace.is_some() && began.elapsed() >= limits.prompt && !is_in_first_gop
     }
 
     /// Time of the next read of an unwatched socket.

@@ -36,6 +36,8 @@ pub const ADMISSION_TIMEOUT_MS: u64 = 5_000;
 /// A new encoder is read as bytes arrive for this long, whatever the wait between reads is. Its tracks and its first GOP reach the
 /// destinations at once, and most destinations connect within it.
 pub const PROMPT_MS: u64 = 2_000;
+/// It is read so for this long at most until its second keyframe came: the first segment ends there, and viewers wait for it.
+pub const FIRST_GOP_MS: u64 = 10_000;
 /// Time without a media packet after which a publisher is disconnected.
 pub const IDLE_TIMEOUT_MS: u64 = 30_000;
 /// Time for an encoder to read a reply.
@@ -90,6 +92,7 @@ pub(crate) struct Limits {
     pub(crate) setup_bytes_max: u64,
     pub(crate) admission: Duration,
     pub(crate) prompt: Duration,
+    pub(crate) first_gop: Duration,
     pub(crate) idle: Duration,
     pub(crate) write: Duration,
     pub(crate) reply_bytes_max: usize,
@@ -111,6 +114,7 @@ impl Default for Limits {
             setup_bytes_max: SETUP_BYTES_MAX,
             admission: Duration::from_millis(ADMISSION_TIMEOUT_MS),
             prompt: Duration::from_millis(PROMPT_MS),
+            first_gop: Duration::from_millis(FIRST_GOP_MS),
             idle: Duration::from_millis(IDLE_TIMEOUT_MS),
             write: Duration::from_millis(WRITE_TIMEOUT_MS),
             reply_bytes_max: REPLY_BYTES_MAX,

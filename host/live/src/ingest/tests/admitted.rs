@@ -75,6 +75,31 @@ async fn a_new_encoder_is_read_at_once_and_then_with_the_wait() {
 }
 
 #[tokio::test]
+async fn an_encoder_is_read_at_once_until_its_first_gop_is_whole() {
+    // The wait is beyond the patience of the test. The first frame comes within the prompt time, the others behind it.
+    let prompt = Duration::from_secs(2);
+    let change = |limits: &mut Limits| (limits.prompt, limits.first_gop) = (prompt, Duration::from_secs(600));
+    let mut service = Service::start(600_000, change).await;
+    let mut encoder = Encoder::publishing(&service).await;
+    let start = start_of_stream();
+    encoder.send(&start).await;
+    service.packets(start.len()).await;
+    sleep(prompt).await;
+    for millis in 24..34 {
+        encoder.send(&[audio(millis, 100)]).await;
+        assert_eq!(service.packets(1).await, (vec![audio(millis, 100)], 1));
+    }
+    // The second keyframe ends that, with the read that brings it.
+    let second = start_of_stream().swap_remove(2);
+    let at = 40 * NANOS_PER_MILLI;
+    encoder.send(&[Packet { dts_ns: at, pts_ns: at, ..second }]).await;
+    service.packets(1).await;
+    encoder.send(&[audio(41, 100)]).await;
+    sleep(Duration::from_millis(100)).await;
+    assert!(service.pushed.try_recv().is_err(), "the next read is far away");
+}
+
+#[tokio::test]
 async fn without_a_read_wait_packets_arrive_at_once() {
     let mut service = Service::quick().await;
     let mut encoder = Encoder::publishing(&service).await;

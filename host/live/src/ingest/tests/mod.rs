@@ -146,7 +146,7 @@ impl Service {
     async fn start(read_batch_ms: u64, change: impl FnOnce(&mut Limits)) -> Self {
         let mut settings = Settings::new(SocketAddr::from(([127, 0, 0, 1], 0)), read_batch_ms);
         // The wait between reads begins at once.
-        settings.limits.prompt = Duration::ZERO;
+        (settings.limits.prompt, settings.limits.first_gop) = (Duration::ZERO, Duration::ZERO);
         change(&mut settings.limits);
         Self::with(settings).await
     }
