@@ -16,8 +16,8 @@ const MUTATION_FACTOR: u64 = 500;
 const CRASHES: u64 = 200;
 /// Tests with a browser that plays.
 const BROWSERS: [&str; 2] = ["player::", "player_window::"];
-/// The fuzz crate, outside the workspace because of its compiler flags.
-const FUZZ: &str = "plugin-api/media/fuzz";
+/// The fuzz crates, outside the workspace because of their compiler flags.
+const FUZZ: [&str; 2] = ["plugin-api/media/fuzz", "host/live/fuzz"];
 
 /// Instrumentation that guides libFuzzer, as rustc's stable channel has it.
 const FUZZ_FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -90,15 +90,19 @@ fn browsers(binary: &Path) -> Result<(), String> {
 
 /// Runs every fuzz target. libFuzzer prints the seed and the number of runs, and writes its findings into `artifacts`.
 fn fuzz(budget: &Budget) -> Result<(), String> {
-    let targets = workspace::files(&format!("{FUZZ}/fuzz_targets"), "rs")?;
+    FUZZ.iter().try_for_each(|package| fuzz_package(package, budget))
+}
+
+fn fuzz_package(package: &str, budget: &Budget) -> Result<(), String> {
+    let targets = workspace::files(&format!("{package}/fuzz_targets"), "rs")?;
     if targets.is_empty() {
-        return Err(format!("there is no fuzz target below {FUZZ}/fuzz_targets"));
+        return Err(format!("there is no fuzz target below {package}/fuzz_targets"));
     }
     // With a target of its own, build scripts and macros are built without the instrumentation.
     let triple = process::output(process::command("rustc").arg("-vV"))?;
     let triple =
         triple.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc -vV names no host")?;
-    let folder = workspace::root().join(FUZZ);
+    let folder = workspace::root().join(package);
     for target in targets {
         let name = Path::new(&target).file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let (corpus, artifacts) = (folder.join("corpus").join(&name), folder.join("artifacts"));

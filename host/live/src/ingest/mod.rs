@@ -44,6 +44,8 @@ mod wire;
 
 pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
+#[cfg(feature = "fuzzing")]
+pub use whip::fuzz;
 pub use whip::{Whip, WhipAccepted, WhipRefusal, WhipRefused};
 
 use conn::{Shared, Subject};

@@ -3,6 +3,8 @@
 
 mod clock;
 mod crypto;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod media;
 mod offer;
 #[cfg(test)]
