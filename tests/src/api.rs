@@ -218,6 +218,21 @@ impl Api {
         })
     }
 
+    /// Waits until these encoders of the stream are connected, each with role and state.
+    ///
+    /// # Panics
+    /// When it is not in time.
+    #[track_caller]
+    pub fn wait_for_encoders(&self, stream: &Stream, wanted: &[(&str, &str)]) {
+        wait::until_api("the encoders", || {
+            let encoders = self.stream(stream)["encoders"].clone();
+            let shown = encoders.as_array().into_iter().flatten();
+            let shown =
+                shown.map(|one| (one["role"].as_str().unwrap_or(""), one["state"].as_str().unwrap_or("")));
+            if shown.eq(wanted.iter().copied()) { Ok(()) } else { Err(encoders.to_string()) }
+        });
+    }
+
     /// Waits until the destination's `state` is `state`; gives it.
     ///
     /// # Panics

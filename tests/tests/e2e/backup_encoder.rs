@@ -69,23 +69,6 @@ impl Scene {
         self.sink.wait_for_media(self.sink.records().len() + SOME);
     }
 
-    /// Waits until the encoders have these roles and states.
-    #[track_caller]
-    fn wait_for_encoders(&self, wanted: &[(&str, &str)]) {
-        wait::until_api("the encoders", || {
-            let encoders = self.api.stream(self.stream())["encoders"].clone();
-            let shown: Vec<_> = encoders
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|encoder| {
-                    (encoder["role"].as_str().unwrap_or(""), encoder["state"].as_str().unwrap_or(""))
-                })
-                .collect();
-            if shown == wanted { Ok(()) } else { Err(encoders.to_string()) }
-        });
-    }
-
     /// The failover with this number, from 1, as the webhook told it.
     #[track_caller]
     fn wait_for_failover(&self, number: usize, from: &str, to: &str, reason: &str) {
@@ -152,7 +135,7 @@ fn the_backup_takes_over_from_a_killed_encoder_which_returns() {
     let mut primary = scene.publish_primary();
     scene.some_media();
     let backup = scene.publish_backup();
-    scene.wait_for_encoders(&[("primary", "active"), ("backup", "standby")]);
+    scene.api.wait_for_encoders(scene.stream(), &[("primary", "active"), ("backup", "standby")]);
     // Each of the two has its one place.
     for key in [scene.stream().key.clone(), backup_key(&scene.api, scene.stream())] {
         let (_call, outcome) = Call::publish(scene.service.rtmp_address(), "live", &key);
@@ -165,13 +148,13 @@ fn the_backup_takes_over_from_a_killed_encoder_which_returns() {
     primary.cut();
     scene.wait_for_failover(1, "primary", "backup", "disconnected");
     scene.some_media();
-    scene.wait_for_encoders(&[("backup", "active")]);
+    scene.api.wait_for_encoders(scene.stream(), &[("backup", "active")]);
     // It returns with another source, because the first one would send the same frames again.
     let third = Source::of(Recipe::SCREEN);
     let returned = Publish::of(&third).to(&scene.service.ingest_url(&scene.stream().key));
-    scene.wait_for_encoders(&[("primary", "standby"), ("backup", "active")]);
+    scene.api.wait_for_encoders(scene.stream(), &[("primary", "standby"), ("backup", "active")]);
     scene.wait_for_failover(2, "backup", "primary", "returned");
-    scene.wait_for_encoders(&[("primary", "active"), ("backup", "standby")]);
+    scene.api.wait_for_encoders(scene.stream(), &[("primary", "active"), ("backup", "standby")]);
     assert_eq!(scene.api.stream(scene.stream())["health"]["failovers"], 2);
     scene.some_media();
     let (first, second) = (Source::shared(), Source::of(Recipe::SMALL));
@@ -184,11 +167,11 @@ fn the_backup_takes_over_from_an_encoder_that_hangs() {
     let primary = scene.publish_primary();
     scene.some_media();
     let backup = scene.publish_backup();
-    scene.wait_for_encoders(&[("primary", "active"), ("backup", "standby")]);
+    scene.api.wait_for_encoders(scene.stream(), &[("primary", "active"), ("backup", "standby")]);
     scene.some_media();
     primary.freeze();
     scene.wait_for_failover(1, "primary", "backup", "stalled");
-    scene.wait_for_encoders(&[("primary", "standby"), ("backup", "active")]);
+    scene.api.wait_for_encoders(scene.stream(), &[("primary", "standby"), ("backup", "active")]);
     scene.some_media();
     primary.thaw();
     scene.wait_for_failover(2, "backup", "primary", "returned");
@@ -202,7 +185,7 @@ fn the_session_goes_on_with_the_backup_until_both_have_stopped() {
     let scene = Scene::new();
     let mut backup = scene.publish_backup();
     scene.some_media();
-    scene.wait_for_encoders(&[("backup", "active")]);
+    scene.api.wait_for_encoders(scene.stream(), &[("backup", "active")]);
     let mut primary = scene.publish_primary();
     scene.wait_for_failover(1, "backup", "primary", "returned");
     scene.some_media();

@@ -182,25 +182,14 @@ fn a_browser_takes_over_as_the_backup_and_hands_back() {
     sink.wait_for_media(SOME);
     let backup_key = api.stream(stream)["backupKey"].as_str().expect("a backup key").to_owned();
     publish_connected(&mut browser, &service, &backup_key, None);
-    let wait_for_encoders = |primary: Option<&str>, backup: &str| {
-        wait::until_api("the encoders", || {
-            let encoders = api.stream(stream)["encoders"].clone();
-            let state = |role| {
-                let encoder = encoders.as_array()?.iter().find(|encoder| encoder["role"] == role)?;
-                encoder["state"].as_str()
-            };
-            let is_there = state("primary") == primary && state("backup") == Some(backup);
-            if is_there { Ok(()) } else { Err(encoders.to_string()) }
-        });
-    };
-    wait_for_encoders(Some("active"), "standby");
+    api.wait_for_encoders(stream, &[("primary", "active"), ("backup", "standby")]);
     primary.cut();
-    wait_for_encoders(None, "active");
+    api.wait_for_encoders(stream, &[("backup", "active")]);
     sink.wait_for_media(sink.records().len() + SOME);
     let health = api.stream(stream)["health"].clone();
     assert_eq!((&health["audio"]["codec"], &health["failovers"]), (&json!("opus"), &json!(1)), "{health}");
     let _primary = publish_primary();
-    wait_for_encoders(Some("active"), "standby");
+    api.wait_for_encoders(stream, &[("primary", "active"), ("backup", "standby")]);
     sink.wait_for_media(sink.records().len() + SOME);
     let mut viewer = hosted.viewer();
     let media = viewer.media_when("three parts", |media| {
