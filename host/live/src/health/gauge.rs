@@ -66,6 +66,8 @@ pub struct Figures {
     pub(crate) is_settled: bool,
     /// No media arrived for a while.
     pub(crate) is_silent: bool,
+    /// The encoder changes its frame rate as the network allows.
+    pub(crate) rate_varies: bool,
 }
 
 /// Measures one session's media.
@@ -82,6 +84,7 @@ pub(crate) struct Gauge {
     jumped_at: Option<Duration>,
     /// Unsupported codecs of the current encoder's tracks.
     foreign: Vec<ForeignCodec>,
+    rate_varies: bool,
 }
 
 #[derive(Debug, Default)]
@@ -111,6 +114,11 @@ impl Gauge {
     pub(crate) fn new_encoder(&mut self) {
         let (jumps, jumped_at) = (self.jumps, self.jumped_at);
         *self = Self { jumps, jumped_at, ..Self::default() };
+    }
+
+    /// The encoder changes its frame rate as the network allows, as by WHIP.
+    pub(crate) fn rate_varies(&mut self) {
+        self.rate_varies = true;
     }
 
     /// A track has an unsupported codec; called once for each kind of track and encoder.
@@ -164,6 +172,7 @@ impl Gauge {
             foreign: self.foreign.clone(),
             is_settled: newest.saturating_sub(first) >= nanos(MISSING_AFTER),
             is_silent,
+            rate_varies: self.rate_varies,
         }
     }
 }

@@ -437,6 +437,9 @@ impl Publisher {
     /// Numbers of the encoder's connection by SRT or WHIP, about once a second.
     pub fn link(&mut self, link: LinkHealth) {
         self.session.shared.lock().encoders.link(self.role, self.number, link);
+        if matches!(link, LinkHealth::Whip(_)) {
+            self.session.hub.rate_varies(self.number);
+        }
     }
 
     /// Resolves when the encoder has to leave.

@@ -45,7 +45,7 @@ impl Property {
 const NONE: &str = "none";
 
 /// All differences; a value that is not known yet does not differ, nor before the figures are settled the frame rate, and a track
-/// that is missing.
+/// that is missing. A rate that varies is not compared.
 pub(crate) fn differences(slate: &SlateRecord, figures: &Figures) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut differ = |what, slate: String, encoder: String| found.push(Difference { what, slate, encoder });
@@ -55,7 +55,8 @@ pub(crate) fn differences(slate: &SlateRecord, figures: &Figures) -> Vec<Differe
                 differ(Property::Size, pixels(slate.size), pixels(size));
             }
             let rate = f64::from(slate.frame_rate_milli) / 1_000.0;
-            let other = |own: &f64| figures.is_settled && (rate - own).abs() > own * FRAME_RATE_TOLERANCE;
+            let is_steady = figures.is_settled && !figures.rate_varies;
+            let other = |own: &f64| is_steady && (rate - own).abs() > own * FRAME_RATE_TOLERANCE;
             if let Some(own) = video.frame_rate.filter(other) {
                 differ(Property::FrameRate, format!("{rate:.2}"), format!("{own:.2}"));
             }
@@ -175,6 +176,16 @@ mod tests {
             (1, Property::Size),
             "a rate may be wrong in the first seconds"
         );
+        let slow = VideoHealth { frame_rate: Some(20.0), ..video() };
+        let of_rate = |rate_varies| Figures {
+            video: Some(slow.clone()),
+            audio: Some(audio()),
+            is_settled: true,
+            rate_varies,
+            ..Figures::default()
+        };
+        assert_eq!(differences(&slate(), &of_rate(false))[0].what, Property::FrameRate);
+        assert_eq!(differences(&slate(), &of_rate(true)), []);
     }
 
     #[test]

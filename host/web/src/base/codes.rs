@@ -210,7 +210,7 @@ codes! {
         "The slate has no video.",
         "Upload a clip with video.";
     SlateCodec "slate_codec":
-        "The slate has a codec that the service does not relay, a pixel format that players do not take, or more than one track of a kind.",
+        "The slate has a codec that the service does not relay, a pixel format that not every player takes, or more than one track of a kind.",
         "Encode the clip as H.264 with AAC, and keep one video and at most one audio track.";
     SlateFirstFrame "slate_first_frame":
         "The video of the slate does not begin with a keyframe.",

@@ -22,9 +22,10 @@ const DECODER_SPECIFIC: u8 = 5;
 /// MPEG-4 audio (ISO/IEC 14496-1, table 5).
 const OBJECT_TYPE_AAC: u8 = 0x40;
 
-/// Highest profiles of players: High (ISO/IEC 14496-10, annex A.2.4), Main 10 (ISO/IEC 23008-2, annex A.3.3), Main (AV1, annex A.2).
+/// Highest profiles with 4:2:0 and 8 bits: High (ISO/IEC 14496-10, annex A.2.4), Main (ISO/IEC 23008-2, annex A.3.2). AV1 Main
+/// (annex A.2) has 8 and 10 bits.
 const AVC_HIGH: u8 = 100;
-const HEVC_MAIN_10: u8 = 2;
+const HEVC_MAIN: u8 = 1;
 const AV1_MAIN: u8 = 0;
 
 /// Audio as only QuickTime files describe it.
@@ -44,19 +45,21 @@ pub(super) fn track(stsd: &[u8], kind: Kind) -> Result<TrackConfig, Mp4Error> {
     let refused = || Mp4Error::Codec(short(kind), shown(code));
     let (codec, record) =
         record(&code, entry).filter(|(codec, _)| codec.kind() == kind).ok_or_else(refused)?;
-    if is_above_players(codec, &record) {
+    if has_rare_pixels(codec, &record) {
         return Err(Mp4Error::PixelFormat);
     }
     TrackConfig::parse(codec, &Bytes::copy_from_slice(&record)).map_err(|_| refused())
 }
 
-/// Whether video has a profile above those of players: 4:2:2 or 4:4:4, or H.264 with more than 8 bits. A record that cannot be read is
-/// refused elsewhere.
-fn is_above_players(codec: Codec, record: &[u8]) -> bool {
+/// Whether video has pixels that not every player takes: 4:2:2, 4:4:4, or more than 8 bits. A record that cannot be read is refused
+/// elsewhere.
+fn has_rare_pixels(codec: Codec, record: &[u8]) -> bool {
     match codec {
         Codec::H264 => AvcConfig::parse(record).is_ok_and(|config| config.profile > AVC_HIGH),
-        Codec::Hevc => HevcConfig::parse(record).is_ok_and(|config| config.profile > HEVC_MAIN_10),
-        Codec::Av1 => Av1Config::parse(record).is_ok_and(|config| config.profile > AV1_MAIN),
+        Codec::Hevc => HevcConfig::parse(record).is_ok_and(|config| config.profile > HEVC_MAIN),
+        Codec::Av1 => {
+            Av1Config::parse(record).is_ok_and(|config| config.profile > AV1_MAIN || config.bit_depth > 8)
+        }
         Codec::Aac | Codec::Opus => false,
     }
 }

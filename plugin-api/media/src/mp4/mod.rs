@@ -51,9 +51,9 @@ pub enum Mp4Error {
     /// A codec that is not relayed, by the code of its sample entry; or one whose configuration cannot be read.
     #[error("the {0} codec of the MP4 is not supported ({1}); use H.264, HEVC or AV1, with AAC or Opus")]
     Codec(&'static str, String),
-    /// Video that players do not decode in hardware, or not at all: 4:2:2 or 4:4:4, or H.264 with more than 8 bits.
+    /// Video with 4:2:2 or 4:4:4, or more than 8 bits, which not every player decodes.
     #[error(
-        "players do not take the pixel format of the video; encode it with 4:2:0 and 8 bits (ffmpeg: -pix_fmt yuv420p)"
+        "not every player takes the pixel format of the video; encode it with 4:2:0 and 8 bits (ffmpeg: -pix_fmt yuv420p)"
     )]
     PixelFormat,
     /// The first frame is no keyframe.

@@ -61,10 +61,10 @@ fn every_codec_that_is_relayed_is_read_from_its_sample_entry() {
         // The boxes of AV1 and HEVC are written from what was read of the configuration.
         assert_eq!((read.codec(), read.details()), (codec, config.details()), "{codec:?}");
         assert!(entry::track(&stsd[..stsd.len() - 1], codec.kind()).is_err());
-        // High 4:2:2, Rext, and AV1 High, in the second byte of the record.
+        // High 4:2:2, Main 10, and AV1 High, in the second byte of the record.
         let (code, profile) = match codec {
             Codec::H264 => (b"avcC", 122),
-            Codec::Hevc => (b"hvcC", 4),
+            Codec::Hevc => (b"hvcC", 2),
             Codec::Av1 => (b"av1C", 1 << 5),
             Codec::Aac | Codec::Opus => continue,
         };
