@@ -14,8 +14,9 @@ pub(super) const BACK_MAX: Duration = Duration::from_secs(1);
 pub(super) const LATE_MAX: Duration = AHEAD_MAX;
 /// Smallest step over a gap, so that the first packet after it is later than the last before it.
 const GAP_MIN: Duration = Duration::from_millis(1);
-/// Video and audio.
+/// Audio and video.
 const TRACKS: usize = 2;
+const AUDIO: usize = 0;
 
 /// Maps an encoder's times to the session's.
 #[derive(Debug, Default)]
@@ -69,23 +70,28 @@ impl Timeline {
         Placed { dts_ns: end, pts_ns: end, discontinuity: false }
     }
 
-    /// Places a packet of `track` (0 or 1) with the encoder's times; it arrived at the monotonic time `now`.
-    pub(super) fn place(&mut self, track: usize, dts_ns: i64, pts_ns: i64, now: Duration) -> Placed {
+    /// Places a packet of `track` (0: audio, 1: video) with the encoder's times; it arrived at the monotonic time `now`. `None` for
+    /// audio of a new encoder that belongs before the end of what the former one sent.
+    pub(super) fn place(&mut self, track: usize, dts_ns: i64, pts_ns: i64, now: Duration) -> Option<Placed> {
         let track = track.min(TRACKS - 1);
         let discontinuity = self.tracks[track].begins(dts_ns, now) && !self.joins(track, dts_ns, now) && {
             self.tracks[track].offset_ns = self.next(now).saturating_sub(dts_ns);
             self.end.is_some()
         };
         let own = &mut self.tracks[track];
-        own.last_in = Some((dts_ns, now));
         let exact = dts_ns.saturating_add(own.offset_ns);
+        if track == AUDIO && own.last_in.is_none() && own.last_out.is_some_and(|last| exact <= last) {
+            return None;
+        }
+        own.last_in = Some((dts_ns, now));
         let placed = own.last_out.map_or(exact, |last| exact.max(last));
         own.last_out = Some(placed);
         let end = self.end.map_or(placed, |(end, _)| end.max(placed));
         self.end = Some((end, now));
         // Presentation before decoding is broken input. The distance is kept, not checked.
         let pts_ns = exact.saturating_add(pts_ns.saturating_sub(dts_ns));
-        Placed { dts_ns: placed, pts_ns, discontinuity }
+        let pts_ns = if placed > exact { pts_ns.max(placed) } else { pts_ns };
+        Some(Placed { dts_ns: placed, pts_ns, discontinuity })
     }
 
     /// Session time of the first packet after a gap.
@@ -135,7 +141,7 @@ mod tests {
     }
 
     fn place(timeline: &mut Timeline, track: usize, ms: i64, now: u64) -> (i64, bool) {
-        let placed = timeline.place(track, ms * MS, ms * MS, at(now));
+        let placed = timeline.place(track, ms * MS, ms * MS, at(now)).expect("a place");
         (placed.dts_ns / MS, placed.discontinuity)
     }
 
@@ -143,7 +149,7 @@ mod tests {
     fn begins_at_zero_and_keeps_distances() {
         let mut timeline = Timeline::default();
         let first = timeline.place(1, 5_000 * MS, 5_040 * MS, at(9));
-        assert_eq!(first, Placed { dts_ns: 0, pts_ns: 40 * MS, discontinuity: false });
+        assert_eq!(first, Some(Placed { dts_ns: 0, pts_ns: 40 * MS, discontinuity: false }));
         assert_eq!(
             place(&mut timeline, 0, 4_990, 9),
             (-10, false),
@@ -157,7 +163,12 @@ mod tests {
         let mut timeline = Timeline::default();
         place(&mut timeline, 1, 1_000, 0);
         let back = timeline.place(1, 990 * MS, 1_030 * MS, at(1));
-        assert_eq!(back, Placed { dts_ns: 0, pts_ns: 30 * MS, discontinuity: false });
+        assert_eq!(back, Some(Placed { dts_ns: 0, pts_ns: 30 * MS, discontinuity: false }));
+        let audio =
+            |timeline: &mut Timeline, ms: i64| timeline.place(0, ms * MS, ms * MS, at(2)).expect("a place");
+        audio(&mut timeline, 1_020);
+        let back = audio(&mut timeline, 1_010);
+        assert_eq!((back.dts_ns, back.pts_ns), (20 * MS, 20 * MS), "not shown before it is decoded");
         assert_eq!(place(&mut timeline, 1, 1_033, 33), (33, false));
     }
 
@@ -170,6 +181,24 @@ mod tests {
         assert_eq!(place(&mut timeline, 1, 0, 8_000), (7_000, true));
         assert_eq!(place(&mut timeline, 1, 33, 8_033), (7_033, false));
         assert_eq!(timeline.here().dts_ns, 7_033 * MS);
+    }
+
+    #[test]
+    fn audio_of_a_new_encoder_begins_behind_that_of_the_former_one() {
+        let mut timeline = Timeline::default();
+        place(&mut timeline, 1, 0, 0);
+        place(&mut timeline, 0, 0, 0);
+        place(&mut timeline, 0, 60, 60);
+        timeline.new_encoder();
+        // Its keyframe comes first, and the audio beside it was sent a little earlier.
+        assert_eq!(place(&mut timeline, 1, 5_000, 65), (65, true));
+        let audio = |timeline: &mut Timeline, ms: i64| {
+            timeline.place(0, ms * MS, ms * MS, at(66)).map(|placed| placed.dts_ns / MS)
+        };
+        assert_eq!([4_952, 4_974, 4_995].map(|ms| audio(&mut timeline, ms)), [None, None, None]);
+        assert_eq!(audio(&mut timeline, 5_017), Some(82));
+        // A small step back of the same encoder is flattened, as before.
+        assert_eq!(audio(&mut timeline, 5_010), Some(82));
     }
 
     #[test]

@@ -135,11 +135,13 @@ impl Hub {
             let mut arrived = began;
             for packet in packets {
                 let is_config = packet.is_config();
-                let packet = state.place(packet, self.source, arrived);
+                let placed = state.place(packet, self.source, arrived);
                 if !is_config {
                     arrived = now;
                 }
-                state.send(packet, now, &mut wakeups);
+                if let Some(packet) = placed {
+                    state.send(packet, now, &mut wakeups);
+                }
             }
         }
         for (waker, driver) in wakeups {
@@ -156,6 +158,14 @@ impl Hub {
     /// A track of the current encoder has an unsupported codec.
     pub(super) fn foreign(&self, codec: ForeignCodec) {
         self.state.lock().gauge.foreign(codec);
+    }
+
+    /// The encoder with this number changes its frame rate as the network allows.
+    pub(super) fn rate_varies(&self, encoder: u64) {
+        let mut state = self.state.lock();
+        if state.encoder == encoder {
+            state.gauge.rate_varies();
+        }
     }
 
     /// Measurements until the monotonic time `now`.
@@ -195,18 +205,19 @@ impl Hub {
 }
 
 impl State {
-    /// Puts a packet on the session's timeline. A configuration has no time, and gets the current end of the timeline.
-    fn place(&mut self, packet: Packet, source: u64, now: Duration) -> Packet {
+    /// Puts a packet on the session's timeline. A configuration has no time, and gets the current end of the timeline. `None`: the
+    /// packet has no place there.
+    fn place(&mut self, packet: Packet, source: u64, now: Duration) -> Option<Packet> {
         let placed = if packet.is_config() {
             self.timeline.here()
         } else {
             let is_video = packet.kind() == Kind::Video;
-            self.timeline.place(usize::from(is_video), packet.dts_ns, packet.pts_ns, now)
+            self.timeline.place(usize::from(is_video), packet.dts_ns, packet.pts_ns, now)?
         };
         let packet = Packet { source, dts_ns: placed.dts_ns, pts_ns: placed.pts_ns, ..packet };
         self.gauge.take(&packet, placed.discontinuity, now);
         self.cut |= placed.discontinuity || (packet.discontinuity && self.is_cut(&packet));
-        packet
+        Some(packet)
     }
 
     /// Whether the mark of a packet, before which the encoder's media was lost, begins a new part of the stream. With video it

@@ -44,6 +44,7 @@ impl Standby {
             return;
         }
         let placed = self.timeline.place(usize::from(is_video), packet.dts_ns, packet.pts_ns, now);
+        let Some(placed) = placed else { return };
         let measured = Packet { dts_ns: placed.dts_ns, pts_ns: placed.pts_ns, ..packet.clone() };
         self.gauge.take(&measured, placed.discontinuity, now);
         self.first_ns.get_or_insert(placed.dts_ns);
