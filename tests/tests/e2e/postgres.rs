@@ -2,6 +2,8 @@
 
 use satcast_tests::api::Api;
 use satcast_tests::encoder::Publish;
+use satcast_tests::hosted::Hosted;
+use satcast_tests::playlist::Media;
 use satcast_tests::postgres::{PASSWORD, Postgres};
 use satcast_tests::receiver::Receiver;
 use satcast_tests::said;
@@ -116,4 +118,19 @@ fn a_server_that_goes_away_and_comes_back_costs_neither_a_charge_nor_a_second_on
     assert_eq!(minutes.len(), 2, "{minutes:?}");
     assert!(minutes[0].ends_with(":0:1") && minutes[1].ends_with(":1:1"), "{minutes:?}");
     service.assert_not_logged(&[("the database's password", PASSWORD)]);
+}
+
+#[test]
+fn viewers_go_on_while_the_server_is_away() {
+    let (source, mut server) = (Source::shared(), Postgres::start());
+    let service = set_up(&server).start();
+    let hosted = Hosted::new(&service, "watched");
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
+    let mut viewer = hosted.viewer();
+    let newest = |media: &Media| media.segments.last().map(|segment| segment.sequence);
+    let last = newest(&viewer.media());
+    server.kill();
+    let media = viewer.media_when("a further segment", |media| newest(media) > last);
+    let _ = viewer.chunks(&media.segments);
+    assert_eq!(service.api().try_get("/readyz").expect("an answer").status, 503);
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
 use crate::auth::uses::KeyUses;
 use crate::base::ApiError;
@@ -22,6 +23,8 @@ pub const FRESH: Duration = Duration::from_secs(1);
 /// How long a positive answer is used for segments, and for all requests while the store fails, so that viewers do not notice
 /// database maintenance.
 pub const KNOWN: Duration = Duration::from_secs(60);
+/// How long a viewer waits for the store while there is an earlier answer to use: less than a player has in its buffer.
+pub(super) const STORE_WAIT: Duration = Duration::from_secs(1);
 /// Most cached answers. When the cache is full, expired answers are dropped; if that is not enough, new ones are not cached.
 pub const ANSWERS_MAX: usize = 8_192;
 
@@ -67,6 +70,11 @@ impl Access {
     }
 }
 
+/// The destination that a query found.
+pub(super) type Found = Option<Arc<Access>>;
+/// A running query.
+pub(super) type Asking = JoinHandle<Result<Found, StoreError>>;
+
 /// Largest age of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
@@ -78,7 +86,7 @@ pub(super) enum Age {
 
 #[derive(Debug)]
 struct Answer {
-    access: Option<Arc<Access>>,
+    access: Found,
     /// Time of the last query. Other requests use the old answer while the query runs.
     asked_at: Duration,
     /// Time of the answer.
@@ -104,11 +112,7 @@ impl Accesses {
     ///
     /// # Errors
     /// The store failed and there is no earlier answer to use.
-    pub(super) async fn find(
-        self: &Arc<Self>,
-        question: Question,
-        age: Age,
-    ) -> Result<Option<Arc<Access>>, ApiError> {
+    pub(super) async fn find(self: &Arc<Self>, question: Question, age: Age) -> Result<Found, ApiError> {
         let now = self.clock.monotonic();
         let earlier = match self.answers.lock().get_mut(&question) {
             None => None,
@@ -129,21 +133,33 @@ impl Accesses {
         // In a task of its own, because other viewers wait for the answer even if this one disconnects.
         let (this, asked) = (self.clone(), question);
         let asking = tokio::spawn(async move { this.ask(asked, now).await });
-        match (asking.await, earlier) {
-            (Ok(Ok(access)), _) => Ok(access),
-            (Ok(Err(error)), Some((access, said_at))) if now.saturating_sub(said_at) < KNOWN => {
+        let earlier = earlier.filter(|(_, said_at)| now.saturating_sub(*said_at) < KNOWN);
+        self.answer(asking, earlier.map(|(access, _)| access)).await
+    }
+
+    /// The store's answer, or the earlier one where the store fails or does not answer within [`STORE_WAIT`]. The query goes on, for
+    /// the next request.
+    pub(super) async fn answer(&self, mut asking: Asking, earlier: Option<Found>) -> Result<Found, ApiError> {
+        let answered = match &earlier {
+            Some(_) => self.clock.timeout(STORE_WAIT, &mut asking).await,
+            None => Some(asking.await),
+        };
+        match (answered, earlier) {
+            (Some(Ok(Ok(access))), _) => Ok(access),
+            (Some(Ok(Err(error))), Some(access)) => {
                 tracing::warn!(%error, "the store failed; viewers continue with its earlier answer");
                 Ok(access)
             }
-            (Ok(Err(error)), _) => Err(error.into()),
-            (Err(error), _) => {
+            (None, earlier) => Ok(earlier.flatten()),
+            (Some(Ok(Err(error))), None) => Err(error.into()),
+            (Some(Err(error)), _) => {
                 tracing::error!(%error, "a query of the store ended early");
                 Err(ApiError::internal())
             }
         }
     }
 
-    async fn ask(&self, question: Question, now: Duration) -> Result<Option<Arc<Access>>, StoreError> {
+    async fn ask(&self, question: Question, now: Duration) -> Result<Found, StoreError> {
         let found = match &question {
             Question::Hash(hash) => {
                 self.store.playback_by_key_hash(hash).await?.map(|(key, record)| (Some(key), record))

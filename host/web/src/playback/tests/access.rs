@@ -1,5 +1,6 @@
 //! Keys, tokens, the end of a session, and masking in the log.
 
+use super::super::access::{Age, Question, STORE_WAIT};
 use super::*;
 
 #[tokio::test]
@@ -155,6 +156,17 @@ async fn playback_continues_for_a_while_when_the_store_fails() {
 }
 
 #[tokio::test]
+async fn viewers_do_not_wait_for_a_store_that_hangs_while_there_is_an_earlier_answer() {
+    let rig = Rig::new().await;
+    let accesses = &rig.playback.accesses;
+    let known = accesses.find(Question::Path(rig.path.clone()), Age::Fresh).await.unwrap().unwrap();
+    let asking = tokio::spawn(std::future::pending());
+    let answer = accesses.answer(asking, Some(Some(known.clone())));
+    let answered = rig.app.clock.passing(STORE_WAIT, answer).await.unwrap().unwrap();
+    assert_eq!(answered.destination, known.destination);
+}
+
+#[tokio::test]
 async fn after_the_end_the_entry_is_gone_and_the_rest_stays_for_a_minute() {
     let rig = Rig::new().await;
     let (media, segment) = (rig.asset("media.m3u8").await, rig.asset("1.m4s").await);
@@ -218,7 +230,7 @@ fn tokens_and_keys_are_masked_in_the_log() {
 async fn cached_answers_of_the_store_are_bounded() {
     let rig = Rig::new().await;
     for id in 0..ANSWERS_MAX as i64 + 10 {
-        let found = rig.playback.accesses.find(access_question(id), super::super::access::Age::Fresh).await;
+        let found = rig.playback.accesses.find(access_question(id), Age::Fresh).await;
         assert!(found.unwrap().is_none());
     }
     assert_eq!(rig.playback.accesses.len(), ANSWERS_MAX);
@@ -227,6 +239,6 @@ async fn cached_answers_of_the_store_are_bounded() {
     assert_eq!(rig.playback.accesses.len(), 1, "old ones make room");
 }
 
-fn access_question(id: i64) -> super::super::access::Question {
-    super::super::access::Question::Key(satcast_core::ids::KeyId(1_000_000 + id))
+fn access_question(id: i64) -> Question {
+    Question::Key(satcast_core::ids::KeyId(1_000_000 + id))
 }
