@@ -8,7 +8,7 @@ use crate::commands::{CommandTarget, NodeCommand};
 use crate::engine::{self, Row, Tx};
 use crate::error::{Result, StoreError, db};
 use crate::ledger::{self, Transfer, TransferKind};
-use crate::links::{NewLink, insert_link, take_link};
+use crate::links::{NewLink, end_first_links, insert_link, take_link};
 use crate::store::{Lock, Page, Store};
 use satcast_core::ids::{AccountId, EndReason, Msat, Sats, UnixMillis};
 use satcast_core::secret::{Redacted, new_uid};
@@ -216,6 +216,7 @@ pub(crate) async fn insert_account(
         }
         Err(error) => return Err(db("create the account")(error)),
     };
+    end_first_links(tx, id).await?;
     ledger::open_customer(tx, id).await?;
     if account.initial_credit.0 != 0 {
         let credit = Transfer {
