@@ -24,8 +24,6 @@ mod entry;
 mod group;
 mod health;
 mod hub;
-#[cfg(feature = "fuzzing")]
-pub use ingest::fuzz;
 pub mod ingest;
 mod live;
 mod locks;

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| satcast_live::fuzz::datagrams(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| satcast_live::ingest::fuzz::datagrams(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| satcast_live::fuzz::offer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| satcast_live::ingest::fuzz::offer(data));
