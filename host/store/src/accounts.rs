@@ -216,7 +216,9 @@ pub(crate) async fn insert_account(
         }
         Err(error) => return Err(db("create the account")(error)),
     };
-    end_first_links(tx, id).await?;
+    if account.operator {
+        end_first_links(tx, id).await?;
+    }
     ledger::open_customer(tx, id).await?;
     if account.initial_credit.0 != 0 {
         let credit = Transfer {

@@ -32,9 +32,9 @@ const INVITE: &str = "INSERT INTO invites (token_hash, operator, created_ms, exp
     VALUES ($1, $2, $3, $4, $5) RETURNING id";
 pub(crate) const END_LINKS: &str = "DELETE FROM invites WHERE account_id = $1";
 const END_LINK: &str = "DELETE FROM invites WHERE token_hash = $1";
-/// Links that make an operator, while no account but the new one exists.
+/// Links that make an operator, while there is no operator but the new one.
 const END_FIRST_LINKS: &str = "DELETE FROM invites WHERE operator = 1 AND account_id IS NULL
-    AND NOT EXISTS (SELECT 1 FROM accounts WHERE id <> $1)";
+    AND NOT EXISTS (SELECT 1 FROM accounts WHERE operator = 1 AND id <> $1)";
 const LINK: &str = "SELECT account_id FROM invites WHERE token_hash = $1 AND expires_ms > $2";
 const USE_INVITE: &str = "DELETE FROM invites WHERE token_hash = $1 AND expires_ms > $2 RETURNING operator";
 
@@ -102,7 +102,7 @@ pub(crate) async fn insert_link(tx: &mut Tx, actor: &Actor, link: &NewLink) -> R
     record(tx, actor, Change::new("account.link_created", "invite", id, detail)).await
 }
 
-/// Ends the links to the first account, of which each node has one, inside the transaction that makes it.
+/// Ends the links to the first operator, of which each node has one, inside the transaction that makes that account.
 pub(crate) async fn end_first_links(tx: &mut Tx, first: AccountId) -> Result<()> {
     let ended = engine::query(END_FIRST_LINKS).bind(first.0).execute(&mut *tx).await;
     ended.map(drop).map_err(db("end the first links"))

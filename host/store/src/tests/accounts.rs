@@ -27,20 +27,26 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn the_first_account_ends_the_links_of_all_nodes_to_it() {
+async fn the_first_operator_ends_the_links_of_all_nodes_to_it() {
     let rig = Rig::new().await;
     let invite = async |token: u8, operator| {
         rig.store.create_invite(&visitor(), &[token; 32], operator, LATER).await.unwrap();
     };
     let is_known = async |token: u8| rig.store.link(&[token; 32], NOW).await.unwrap().is_some();
+    let make = async |name: &str, operator| {
+        let account = NewAccount { name: name.into(), operator, ..with_password("hash") };
+        rig.store.create_account(&visitor(), account).await.unwrap();
+    };
     for (token, operator) in [(1, true), (2, true), (3, false)] {
         invite(token, operator).await;
     }
-    rig.account("first", 0).await.unwrap();
+    make("another", false).await;
+    assert!(is_known(1).await, "there is no operator yet");
+    make("first", true).await;
     assert_eq!([is_known(1).await, is_known(2).await, is_known(3).await], [false, false, true]);
     // Later ones for operators stay.
     invite(4, true).await;
-    rig.account("second", 0).await.unwrap();
+    make("second", true).await;
     assert!(is_known(4).await);
 }
 
