@@ -87,8 +87,10 @@ pub(super) enum Age {
 #[derive(Debug)]
 struct Answer {
     access: Found,
-    /// Time of the last query. Other requests use the old answer while the query runs.
+    /// Time of the last query.
     asked_at: Duration,
+    /// The query runs; other requests use the old answer.
+    is_asking: bool,
     /// Time of the answer.
     said_at: Duration,
 }
@@ -122,17 +124,23 @@ impl Accesses {
                 if (age == Age::Known && is_known) || now.saturating_sub(answer.said_at) < FRESH {
                     return Ok(answer.access.clone());
                 }
-                // Another request is querying, or its query has just failed: use the old answer, within its largest age.
-                if is_asked && now.saturating_sub(answer.said_at) < KNOWN {
+                // A query of another request runs, or has just failed: use the old answer, within its largest age.
+                if (answer.is_asking || is_asked) && now.saturating_sub(answer.said_at) < KNOWN {
                     return Ok(answer.access.clone());
                 }
-                answer.asked_at = now;
+                (answer.asked_at, answer.is_asking) = (now, true);
                 Some((answer.access.clone(), answer.said_at))
             }
         };
         // In a task of its own, because other viewers wait for the answer even if this one disconnects.
         let (this, asked) = (self.clone(), question);
-        let asking = tokio::spawn(async move { this.ask(asked, now).await });
+        let asking = tokio::spawn(async move {
+            let answered = this.ask(&asked, now).await;
+            if let (Err(_), Some(answer)) = (&answered, this.answers.lock().get_mut(&asked)) {
+                answer.is_asking = false;
+            }
+            answered
+        });
         let earlier = earlier.filter(|(_, said_at)| now.saturating_sub(*said_at) < KNOWN);
         self.answer(asking, earlier.map(|(access, _)| access)).await
     }
@@ -159,8 +167,8 @@ impl Accesses {
         }
     }
 
-    async fn ask(&self, question: Question, now: Duration) -> Result<Found, StoreError> {
-        let found = match &question {
+    async fn ask(&self, question: &Question, now: Duration) -> Result<Found, StoreError> {
+        let found = match question {
             Question::Hash(hash) => {
                 self.store.playback_by_key_hash(hash).await?.map(|(key, record)| (Some(key), record))
             }
@@ -174,16 +182,17 @@ impl Accesses {
         let mut answers = self.answers.lock();
         // Only guessing clients ask for unknown keys repeatedly: such keys must not evict valid ones.
         let is_guess = access.is_none() && matches!(question, Question::Hash(_));
-        if answers.len() >= ANSWERS_MAX && !answers.contains_key(&question) && !is_guess {
+        if answers.len() >= ANSWERS_MAX && !answers.contains_key(question) && !is_guess {
             let counts = |answer: &Answer| {
                 let age = now.saturating_sub(answer.said_at);
                 age < FRESH || (age < KNOWN && answer.access.is_some())
             };
             answers.retain(|_, answer| counts(answer));
         }
-        let is_known = answers.contains_key(&question);
+        let is_known = answers.contains_key(question);
         if is_known || (answers.len() < ANSWERS_MAX && !is_guess) {
-            answers.insert(question, Answer { access: access.clone(), asked_at: now, said_at: now });
+            let answer = Answer { access: access.clone(), asked_at: now, is_asking: false, said_at: now };
+            answers.insert(question.clone(), answer);
         }
         Ok(access)
     }
@@ -193,5 +202,10 @@ impl Accesses {
 impl Accesses {
     pub(super) fn len(&self) -> usize {
         self.answers.lock().len()
+    }
+
+    /// As if a query that hangs were running.
+    pub(super) fn hang(&self, question: &Question) {
+        self.answers.lock().get_mut(question).unwrap().is_asking = true;
     }
 }

@@ -164,6 +164,16 @@ async fn viewers_do_not_wait_for_a_store_that_hangs_while_there_is_an_earlier_an
     let answer = accesses.answer(asking, Some(Some(known.clone())));
     let answered = rig.app.clock.passing(STORE_WAIT, answer).await.unwrap().unwrap();
     assert_eq!(answered.destination, known.destination);
+    // The next requests do not wait either while that query runs.
+    let question = Question::Path(rig.path.clone());
+    accesses.hang(&question);
+    rig.intruder().await.enable_destination(rig.destination.0, false).await;
+    let is_enabled = async |after| {
+        rig.app.clock.advance(after);
+        accesses.find(question.clone(), Age::Fresh).await.unwrap().unwrap().enabled
+    };
+    assert!(is_enabled(FRESH * 2).await);
+    assert!(!is_enabled(KNOWN).await, "after a minute it counts no more");
 }
 
 #[tokio::test]
