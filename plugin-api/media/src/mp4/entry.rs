@@ -22,9 +22,9 @@ const DECODER_SPECIFIC: u8 = 5;
 /// MPEG-4 audio (ISO/IEC 14496-1, table 5).
 const OBJECT_TYPE_AAC: u8 = 0x40;
 
-/// Highest profiles with 4:2:0 and 8 bits: High (ISO/IEC 14496-10, annex A.2.4), Main (ISO/IEC 23008-2, annex A.3.2). AV1 Main
-/// (annex A.2) has 8 and 10 bits.
-const AVC_HIGH: u8 = 100;
+/// Profiles with 4:2:0 and 8 bits: Baseline, Main, Extended and High (ISO/IEC 14496-10, annex A.2), and up to Main of HEVC
+/// (ISO/IEC 23008-2, annex A.3.2). AV1 Main (annex A.2) has 8 and 10 bits.
+const AVC_PLAIN: [u8; 4] = [66, 77, 88, 100];
 const HEVC_MAIN: u8 = 1;
 const AV1_MAIN: u8 = 0;
 
@@ -55,7 +55,7 @@ pub(super) fn track(stsd: &[u8], kind: Kind) -> Result<TrackConfig, Mp4Error> {
 /// elsewhere.
 fn has_rare_pixels(codec: Codec, record: &[u8]) -> bool {
     match codec {
-        Codec::H264 => AvcConfig::parse(record).is_ok_and(|config| config.profile > AVC_HIGH),
+        Codec::H264 => AvcConfig::parse(record).is_ok_and(|config| !AVC_PLAIN.contains(&config.profile)),
         Codec::Hevc => HevcConfig::parse(record).is_ok_and(|config| config.profile > HEVC_MAIN),
         Codec::Av1 => {
             Av1Config::parse(record).is_ok_and(|config| config.profile > AV1_MAIN || config.bit_depth > 8)

@@ -5,8 +5,8 @@ use super::PACKET_BYTES;
 /// Bytes before the adaptation field or the payload.
 pub(super) const HEADER_BYTES: usize = 4;
 
-/// Bytes of an adaptation field with flags and a clock reference alone.
-const CLOCK_FIELD_BYTES: usize = 7;
+/// Bytes of a program clock reference.
+const CLOCK_BYTES: usize = 6;
 
 /// One packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +54,24 @@ impl<'a> TsPacket<'a> {
             start: high & 0x40 != 0,
             counter: control & 0x0f,
             discontinuity: flags & 0x80 != 0,
-            stuffed: has_field && (flags == 0 || field.len() > CLOCK_FIELD_BYTES),
+            stuffed: has_field && (flags == 0 || field.len() > used_bytes(field)),
             pcr: field.get(1..6).filter(|_| flags & 0x10 != 0).map(clock_base),
             payload,
         })
     }
+}
+
+/// Bytes of an adaptation field without its stuffing: flags, two clock references, splice countdown, private data and extension.
+fn used_bytes(field: &[u8]) -> usize {
+    let flags = field.first().copied().unwrap_or(0);
+    let has = |flag: u8| usize::from(flags & flag != 0);
+    let mut used = 1 + (has(0x10) + has(0x08)) * CLOCK_BYTES + has(0x04);
+    for flag in [0x02, 0x01] {
+        if flags & flag != 0 {
+            used += 1 + field.get(used).map_or(0, |length| usize::from(*length));
+        }
+    }
+    used
 }
 
 /// The 13 bits of a packet identifier in two bytes.

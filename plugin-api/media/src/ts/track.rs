@@ -86,7 +86,8 @@ impl Track {
     /// # Errors
     /// [`TsError::TimestampRange`].
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), TsError> {
-        if !self.was_stuffed {
+        if !self.was_stuffed && self.pes.is_begun() {
+            sink.stats.pes_dropped += 1;
             self.lost();
         }
         self.close(sink)
