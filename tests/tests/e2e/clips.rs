@@ -17,7 +17,7 @@ use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until, within_api};
 use serde_json::{Value, json};
 
-use crate::archive::{end, key_of, wait_for};
+use crate::archive::{archives, end, key_of, wait_for};
 
 /// Seconds in the window before the first clip.
 const WINDOW_SECS: i64 = 16;
@@ -164,10 +164,16 @@ fn a_hundred_clips_of_live_streams_have_their_frames_and_the_streams_lose_nothin
     let hosted = stream_with_window(&service, &store);
     let mut owners: Vec<Owner> = (1..ACCOUNTS).map(|number| another(&service, &store, number)).collect();
     owners.push(Owner { api: service.api(), stream: hosted.stream.clone(), clips: Vec::new() });
-    // The stream whose window is looked at is the last one to begin.
     let publish = |owner: &Owner| Publish::of(&source).to(&service.ingest_url(&owner.stream.key));
     let mut encoders: Vec<Encoder> = owners.iter().map(publish).collect();
     wait_for_window(&hosted);
+    for owner in &owners {
+        until("a recording of all that is asked for", || {
+            let started = archives(&owner.api).first().and_then(|one| one["startedAt"].as_i64());
+            let is_long = |started: &i64| now_secs() - started / 1_000 >= WINDOW_SECS;
+            started.filter(is_long).map(drop).ok_or_else(|| format!("{started:?}"))
+        });
+    }
     let now_ms = now_secs() * 1_000;
     thread::scope(|scope| {
         for owner in &mut owners {

@@ -8,9 +8,8 @@ use satcast_tests::record::Track;
 use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
+use satcast_tests::wait::until_api;
 use serde_json::json;
-
-use crate::health::with_issue;
 
 #[test]
 fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() {
@@ -40,10 +39,12 @@ fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() 
             assert!(shown["nextRetryAt"].is_null(), "only a change helps: {shown}");
         }
         for code in ["video_codec", "audio_codec"] {
-            let health = with_issue(&service, stream.id, code);
-            let issues = health["issues"].as_array().expect("issues");
-            let issue = issues.iter().find(|issue| issue["code"] == code);
-            assert_eq!(issue.expect("it")["platforms"], json!(["twitch", "rtmp"]), "{health}");
+            until_api(code, || {
+                let issues = api.stream(&stream)["health"]["issues"].clone();
+                let issue = issues.as_array().into_iter().flatten().find(|issue| issue["code"] == code);
+                let is_there = issue.is_some_and(|issue| issue["platforms"] == json!(["twitch", "rtmp"]));
+                if is_there { Ok(()) } else { Err(issues.to_string()) }
+            });
         }
         sending.join().expect("the stream was sent");
     });

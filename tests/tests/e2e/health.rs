@@ -30,7 +30,7 @@ fn assert_near(figure: &Value, expected: f64) {
 
 /// The stream's health once it has the issue.
 #[track_caller]
-pub(crate) fn with_issue(service: &Service, stream: i64, code: &str) -> Value {
+fn with_issue(service: &Service, stream: i64, code: &str) -> Value {
     wait::until_api(code, || {
         let health = service.api().get(&format!("/api/streams/{stream}")).ok()["health"].clone();
         let issues = health["issues"].as_array().cloned().unwrap_or_default();
