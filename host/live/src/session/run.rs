@@ -480,15 +480,15 @@ impl Run {
         self.requirements = requirements.flatten().collect();
     }
 
-    /// The codecs that services of destinations take which refused a codec.
+    /// Requirements of the services that refused a codec: the codecs that they take.
     fn refusals(&self) -> Vec<PlatformRequirements> {
-        let shared = self.session.shared.lock();
+        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
         let requirement = |destination: &Arc<Destination>| {
             let (takes, kind) = (destination.takes()?, destination.record().kind.clone());
             let title = self.live.drivers.title(&kind)?;
             Some((kind, Arc::new(Requirements::of_codecs(&title, &takes))))
         };
-        shared.destinations.values().filter_map(requirement).collect()
+        destinations.iter().filter_map(requirement).collect()
     }
 
     /// Checks the encoder's media; called about once a second. Does nothing while the encoder is away.

@@ -240,7 +240,7 @@ fn complaints<'a>(
 ) -> Complaints {
     let mut all = Complaints::default();
     for (kind, requirements) in requirements {
-        // Several servers of one type may have refused the codec.
+        // Of several servers of one type that refused the codec, the first one is named.
         let Some(wants) = complains(requirements).filter(|_| !all.platforms.contains(kind)) else { continue };
         let between = if all.platforms.is_empty() { "" } else { "; " };
         // Writing to a String cannot fail.

@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets in `host/live/fuzz`: what strangers send by WHIP. Each takes arbitrary bytes and panics only on a defect.
+//! Bodies of the fuzz targets in `host/live/fuzz`: offers and datagrams of strangers. Each takes arbitrary bytes and panics only on a defect.
 //!
 //! The mutation test of [`super::offer`] runs in the normal tests.
 
