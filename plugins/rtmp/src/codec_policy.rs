@@ -49,7 +49,7 @@ impl CodecPolicy {
         match self {
             CodecPolicy::All => true,
             CodecPolicy::AsAnnounced => session.takes(codec),
-            CodecPolicy::Known { codecs, .. } => codecs.iter().any(|known| known == codec.name()),
+            CodecPolicy::Known { codecs, service } => known(codecs, service, codec).is_ok(),
         }
     }
 }

@@ -297,7 +297,9 @@ impl<A: Admission> Connection<A> {
                 usable.packet();
             }
             if !intake.packets.is_empty() {
-                keyframes += intake.packets.iter().filter(|packet| packet.keyframe).count();
+                if prompt.is_some() {
+                    keyframes += intake.packets.iter().filter(|packet| packet.keyframe).count();
+                }
                 publisher.push(&mut intake.packets);
                 intake.packets.clear();
             }

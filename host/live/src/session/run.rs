@@ -1,5 +1,6 @@
 //! The task of a session: keeps its destinations equal to those in the database, checks the health of its stream, and ends it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -506,7 +507,11 @@ impl Run {
             }
             figures
         };
-        let requirements = [self.requirements.as_slice(), &self.refusals()].concat();
+        let mut requirements = Cow::Borrowed(&self.requirements);
+        let refusals = self.refusals();
+        if !refusals.is_empty() {
+            requirements.to_mut().extend(refusals);
+        }
         let verdicts = judge(&figures, &requirements, |code| self.watch.is_shown(code));
         let news = self.watch.look(verdicts.into_iter().chain([self.slate.verdict()]), now);
         self.session.shared.lock().issues = self.watch.issues();
